@@ -1,0 +1,51 @@
+"""What the game says when something is not allowed: one exception, and a child for each reason."""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class PuzzleError(AssertionError):
+    """A refusal. `problem` says what is wrong and what to do; `place` says which rank, when, in which call.
+
+    An AssertionError, as in the original puzzles, so `except AssertionError` in old notebooks keeps working.
+    """
+
+    reason = "rule"
+
+    def __init__(self, problem: str, place: str = "", line: int = 0) -> None:
+        super().__init__(f"{place}: {problem}" if place else problem)
+        self.problem = problem
+        self.place = place
+        self.line = line
+        """Line in the player's file, 0 when unknown."""
+
+    def at(self, place: str, line: int = 0) -> Self:
+        """The same refusal, told with its place. A place that is already known is kept."""
+        return self if self.place else type(self)(self.problem, place, line)
+
+
+class RuleError(PuzzleError):
+    """An operation that the mathematics of training does not allow."""
+
+
+class Deadlock(PuzzleError):
+    """Ranks wait, and nobody can move any more."""
+
+    reason = "deadlock"
+
+
+class Mismatch(PuzzleError):
+    """Ranks met in one collective with different operations or layers."""
+
+    reason = "mismatch"
+
+
+class Incomplete(PuzzleError):
+    """The run ended, but some layer's updated weight does not exist."""
+
+    reason = "incomplete"
+
+
+class TraceError(PuzzleError):
+    """A trace that cannot be read, or that does not say what happened."""

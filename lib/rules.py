@@ -1,0 +1,318 @@
+"""What each operation demands and what it yields: pure functions on values, the one place that knows.
+
+ 1. A layer, batch, shard or rank must exist.
+ 2. An operation takes values of its own kinds, and the layer it names is the layer of what it is given.
+ 3. `forward` and `backward` need the whole weight as it was before the update, and every value of one
+    microbatch set: the activation and its gradient carry the same batches.
+ 4. A sum never counts a batch twice and never mixes layers or shards (`values.add`).
+ 5. A gather takes every shard once, of one layer, step and shard count; gradients also of equal batches
+    (`values.join`).
+ 6. `update` needs a gradient over every batch, and a gradient and optimizer state that cover the weight's
+    shards, at the weight's step.
+ 7. Every rank's k-th collective is the same operation on the same layer.
+ 8. At the end every layer's updated weight exists whole, and nothing that was sent is left unread.
+
+The mathematics is that of data, sharded and pipeline parallel training: ZeRO (Rajbhandari et al. 2020,
+section 5), GPipe (Huang et al. 2019, section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from . import algebra
+from .algebra import set_text
+from .errors import Incomplete, Mismatch, RuleError
+from .values import (
+    Activation,
+    ActivationGrad,
+    OptState,
+    Sharded,
+    Value,
+    Weight,
+    WeightGrad,
+    add,
+    batches_text,
+    describe,
+    join,
+    make,
+    require_kind,
+    shard,
+    shards_text,
+    with_shards,
+)
+
+
+BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward"))
+"""Operations on batches: those of the first value that they make."""
+
+
+class Size(NamedTuple):
+    """The shape of a problem: layers of the model, microbatches of the step, ranks."""
+
+    layers: int
+    batches: int
+    ranks: int
+
+
+# --- What a rank does on its own -------------------------------------------------------------------
+
+
+def load_weights(size: Size, layer: int, part: int, total: int) -> tuple[Weight, OptState]:
+    """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step."""
+    layer = algebra.number(layer, size.layers, "layer", "load_weights")
+    total = algebra.whole_number(total, "total", "load_weights", least=1)
+    shards = frozenset((algebra.number(part, total, "shard", "load_weights"),))
+    return (
+        make(Weight, layer, size.layers, 0, shards, total),
+        make(OptState, layer, size.layers, 0, shards, total),
+    )
+
+
+def get_activation(size: Size, batches: object) -> Activation:
+    """The model's input for some microbatches."""
+    chosen = algebra.numbers(batches, size.batches, "batch", "get_activation")
+    if not chosen:
+        raise RuleError("get_activation was given no batch; name at least one, such as [0]")
+    return make(Activation, 0, size.layers, chosen, size.batches)
+
+
+def fake_grad(size: Size, layer: int, batches: object) -> WeightGrad:
+    """A made-up gradient. Of no batches it is an honest zero; of some it is a lie, good for exploring only."""
+    layer = algebra.number(layer, size.layers, "layer", "fake_grad")
+    chosen = algebra.numbers(batches, size.batches, "batch", "fake_grad")
+    return make(WeightGrad, layer, size.layers, chosen, size.batches, frozenset((0,)), 1)
+
+
+def forward(size: Size, layer: int, inp: Value, weight: Value) -> Activation:
+    """The next layer's input, relu(inp @ weight)."""
+    inp = require_kind(inp, Activation, "inp")
+    weight = require_kind(weight, Weight, "weight")
+    _usable(size, layer, weight)
+    _input_of(layer, inp)
+    _same_model(size, inp, weight)
+    return make(Activation, layer + 1, inp.layers, inp.batches, inp.total_batches)
+
+
+def loss(size: Size, inp: Value) -> ActivationGrad:
+    """The gradient of the loss at the last layer's output."""
+    inp = require_kind(inp, Activation, "inp")
+    if inp.layer != inp.layers:
+        raise RuleError(f"the loss is taken of the last layer's output; this is the {inp}, so go forward first")
+    _same_model(size, inp)
+    return make(ActivationGrad, inp.layers - 1, inp.layers, inp.batches, inp.total_batches)
+
+
+def backward(
+    size: Size, layer: int, inp: Value, grad: Value, weight: Value
+) -> tuple[WeightGrad, ActivationGrad]:
+    """The layer's weight gradient, and the activation gradient for the layer before it."""
+    inp = require_kind(inp, Activation, "inp")
+    grad = require_kind(grad, ActivationGrad, "grad")
+    weight = require_kind(weight, Weight, "weight")
+    _usable(size, layer, weight)
+    _input_of(layer, inp)
+    if grad.layer != layer:
+        maker = "loss" if layer == size.layers - 1 else f"backward({layer + 1})"
+        raise RuleError(f"this is the {grad}; backward({layer}) needs the gradient that {maker} yields")
+    if inp.batches is not grad.batches and inp.batches != grad.batches:
+        raise RuleError(
+            f"the activation has batches {set_text(inp.batches)} and its gradient {set_text(grad.batches)}; "
+            "pass the two of the same batches"
+        )
+    _same_model(size, inp, grad, weight)
+    return (
+        make(WeightGrad, layer, inp.layers, inp.batches, inp.total_batches, frozenset((0,)), 1),
+        make(ActivationGrad, layer - 1, inp.layers, inp.batches, inp.total_batches),
+    )
+
+
+def update(
+    size: Size, layer: int, weight_grad: Value, weight: Value, opt_state: Value
+) -> tuple[Weight, OptState]:
+    """The weight and its optimizer state one step later, of the shards that the weight holds."""
+    grad = require_kind(weight_grad, WeightGrad, "weight_grad")
+    weight = require_kind(weight, Weight, "weight")
+    opt_state = require_kind(opt_state, OptState, "opt_state")
+    for value in (grad, weight, opt_state):
+        if value.layer != layer:
+            raise RuleError(f"this is the {value}; update({layer}) needs the one of layer {layer}")
+    if weight.step != 0:
+        raise RuleError("the weight is updated already (step 1) and the gradient is from before; update it once")
+    if opt_state.step != weight.step:
+        raise RuleError(
+            f"the optimizer state is at step {opt_state.step} and the weight at step {weight.step}; "
+            "pass the optimizer state that belongs to this weight"
+        )
+    if len(grad.batches) < grad.total_batches:
+        missing = set_text(set(range(grad.total_batches)) - grad.batches)
+        raise RuleError(
+            f"the gradient has {batches_text(grad)}; an update needs every batch: "
+            f"add batches {missing} with '+' or a reduction first"
+        )
+    if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
+        raise RuleError(
+            f"the gradient is {shards_text(grad)} and the weight {shards_text(weight)}; "
+            "an update needs a gradient that covers the weight: reduce or shard it to match"
+        )
+    if not algebra.covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
+        raise RuleError(
+            f"the optimizer state is {shards_text(opt_state)} and the weight {shards_text(weight)}; "
+            "update only the shard of the weight whose optimizer state is here, not the gathered weight"
+        )
+    _same_model(size, grad, weight, opt_state)
+    return (
+        make(Weight, layer, weight.layers, 1, weight.shards, weight.total),
+        make(OptState, layer, weight.layers, 1, weight.shards, weight.total),
+    )
+
+
+def set_final_weight(size: Size, layer: int, weight: Value) -> tuple[()]:
+    """Declares a weight to be the result of the step for its layer."""
+    weight = require_kind(weight, Weight, "weight")
+    if weight.layer != layer:
+        raise RuleError(f"this is the {weight}; layer {layer} needs its own")
+    if weight.step != 1:
+        raise RuleError(f"this is the {weight}: it was never updated; pass the weight that update returned")
+    _same_model(size, weight)
+    return ()
+
+
+def _usable(size: Size, layer: int, weight: Weight) -> None:
+    algebra.number(layer, size.layers, "layer", "the model")
+    if weight.layer != layer:
+        raise RuleError(f"this is the {weight}; layer {layer} needs its own weight")
+    if len(weight.shards) < weight.total:
+        raise RuleError(f"the weight holds {shards_text(weight)}; allgather it first")
+    if weight.step != 0:
+        raise RuleError("the weight is updated already (step 1); forward and backward use it as it was before")
+
+
+def _input_of(layer: int, inp: Activation) -> None:
+    if inp.layer != layer:
+        raise RuleError(f"this is the {inp}; layer {layer} needs its own input activation")
+
+
+def _same_model(size: Size, *values: Value) -> None:
+    for value in values:
+        if value.layers != size.layers:
+            raise RuleError(f"the {value} is of a model with {value.layers} layers; this one has {size.layers}")
+        batches = getattr(value, "total_batches", size.batches)
+        if batches != size.batches:
+            raise RuleError(f"the {value} is of a step with {batches} batches; this one has {size.batches}")
+
+
+# --- What ranks do together: pure functions from every rank's value to every rank's result -------------
+
+
+def allreduce(values: Sequence[Value]) -> list[Value]:
+    """Everyone gets the sum. Each rank contributes its own batches."""
+    return [_reduced(values)] * len(values)
+
+
+def allgather(values: Sequence[Value]) -> list[Value]:
+    """Everyone gets the shards of all, joined."""
+    return [join(values, _rank)] * len(values)  # type: ignore[type-var]  # join refuses what has no shards
+
+
+def scatterreduce(values: Sequence[Value]) -> list[Value]:
+    """The sum, of which rank r keeps shard r of as many as there are ranks (reduce-scatter)."""
+    total, ranks = _reduced(values), len(values)
+    if not len(total.shards) == total.total:
+        raise RuleError(f"it splits a whole gradient, and this is {shards_text(total)}; use allreduce for shards")
+    return [with_shards(total, frozenset((r,)), ranks) for r in range(ranks)]
+
+
+COLLECTIVES: Mapping[str, Callable[[Sequence[Value]], list[Value]]] = {
+    "allreduce": allreduce,
+    "allgather": allgather,
+    "scatterreduce": scatterreduce,
+}
+
+
+def contribute(size: Size, name: str, layer: int, value: Value) -> None:
+    """What one rank may bring to a collective, as far as it alone can tell."""
+    if name != "allgather":
+        require_kind(value, WeightGrad, name)
+    elif not isinstance(value, Sharded):
+        raise RuleError(f"only weights, optimizer states and weight gradients have shards to gather; got {describe(value)}")
+    if value.layer != layer:
+        raise RuleError(f"this is the {value}, not of layer {layer}; name its own layer")
+
+
+def agree(calls: Sequence[tuple[str, int] | None], told: Callable[[int], str]) -> None:
+    """Every rank's k-th collective is the same; ranks not there yet are None. `told` describes a rank's call."""
+    present = [rank for rank, call in enumerate(calls) if call is not None]
+    for rank in present[1:]:
+        if calls[rank] != calls[present[0]]:
+            raise Mismatch(
+                f"{told(present[0])}, but {told(rank)}; "
+                "every rank must make the same collective calls, on the same layers, in the same order"
+            )
+
+
+def complete(size: Size, final: Iterable[Weight]) -> None:
+    """At the end each layer's updated weight exists whole, in shards of one count.
+
+    Raises:
+        Incomplete: naming the first layer that is missing, or the shards of it that are.
+    """
+    held: dict[int, dict[int, set[int]]] = {layer: {} for layer in range(size.layers)}
+    for weight in final:
+        held[weight.layer].setdefault(weight.total, set()).update(weight.shards)
+    for layer, by_total in held.items():
+        if not by_total:
+            raise Incomplete(f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)")
+        if not any(len(shards) == total for total, shards in by_total.items()):
+            total, shards = max(by_total.items(), key=lambda item: len(item[1]) / item[0])
+            raise Incomplete(
+                f"the final weight of layer {layer} lacks shards {set_text(set(range(total)) - shards)} of {total}; "
+                "every shard must be updated and set as final by some rank"
+            )
+
+
+def _reduced(values: Sequence[Value]) -> WeightGrad:
+    try:
+        return add(values, _rank)
+    except RuleError as why:
+        whole = [rank for rank, v in enumerate(values) if isinstance(v, WeightGrad) and v.batches and v.is_complete()]
+        if len(whole) < 2:
+            raise
+        raise RuleError(
+            f"ranks {set_text(whole)} each bring every batch, so this gradient is reduced already; reduce it once"
+        ) from why
+
+
+def _rank(rank: int) -> str:
+    return f"rank {rank}"
+
+
+# --- Local operations from a record ------------------------------------------------------------------
+
+
+class Call(Protocol):
+    """What a record says of a local operation, besides the values it used."""
+
+    @property
+    def layer(self) -> Any: ...
+    @property
+    def batches(self) -> Any: ...
+    @property
+    def args(self) -> Any: ...
+
+
+LOCAL: Mapping[str, Callable[[Size, Call, Sequence[Any]], tuple[Value, ...]]] = {
+    "load_weights": lambda size, call, _: load_weights(size, call.layer, *call.args),
+    "get_activation": lambda size, call, _: (get_activation(size, call.batches),),
+    "fake_grad": lambda size, call, _: (fake_grad(size, call.layer, call.batches),),
+    "forward": lambda size, call, v: (forward(size, call.layer, *v),),
+    "loss": lambda size, call, v: (loss(size, *v),),
+    "backward": lambda size, call, v: backward(size, call.layer, *v),
+    "update": lambda size, call, v: update(size, call.layer, *v),
+    "add": lambda size, call, v: (add(v),),
+    "combine": lambda size, call, v: (join(v),),
+    "shard": lambda size, call, v: (shard(*v, *call.args),),
+    "set_final_weight": lambda size, call, v: set_final_weight(size, call.layer, *v),
+}
+"""Each local operation by name: the values it makes, in order. A new operation is a rule and a row here."""

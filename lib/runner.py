@@ -1,0 +1,120 @@
+"""Runs a schedule: one coroutine per rank, on a private event loop that knows when nobody can move."""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .dist import Dist, Run
+from .errors import Deadlock, PuzzleError
+from .model import Model
+from .pause import no_collection
+from .rules import Size
+from .trace import Trace
+
+if TYPE_CHECKING:
+    import asyncio
+
+Schedule = Callable[[Model], Any]
+"""A player's function, sync or async, called once for each rank."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that has ended: its models, its trace, and per rank the exception that stopped it, if any."""
+
+    models: tuple[Model, ...]
+    errors: tuple[BaseException | None, ...]
+    trace: Trace
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error to tell: the first by the ranks' clocks, one that is not just a consequence of another's."""
+        found = [(model.time, model.rank, error) for model, error in zip(self.models, self.errors) if error]
+        causes = [entry for entry in found if not isinstance(entry[2], Deadlock)]
+        return min(causes or found, key=lambda entry: entry[:2])[2] if found else None
+
+
+class IdleSelector(selectors.DefaultSelector):  # type: ignore[valid-type, misc]  # chosen by the platform
+    """A selector that reports when the loop has nothing left to do: no callback is ready, no timer is set."""
+
+    on_idle: Callable[[], None] = staticmethod(lambda: None)
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            self.on_idle()
+            timeout = 0
+        return super().select(timeout)
+
+
+def run(schedule: Schedule, layers: int = 2, batches: int = 1, ranks: int = 1, order: Iterable[int] | None = None) -> Outcome:
+    """Runs `schedule` on every rank to its end. `order` is that of starting the ranks; it changes nothing.
+
+    A rank's exception is not raised but returned; the other ranks go on until they end or wait for ever.
+    """
+    import asyncio  # here, because it takes longer to import than all of lib
+
+    dist = Dist(ranks)
+    models = tuple(Model(rank, dist, layers, batches) for rank in range(ranks))
+    game = models[0].run
+    selector = IdleSelector()
+    loop = asyncio.SelectorEventLoop(selector)
+    try:
+        starting = list(range(ranks)) if order is None else list(order)
+        tasks = {rank: loop.create_task(_rank(schedule, models[rank])) for rank in starting}
+        in_order = [tasks[rank] for rank in range(ranks)]
+        game.supervise(in_order)
+        selector.on_idle = lambda: _end_waiting(game, in_order)
+        with no_collection():
+            results = loop.run_until_complete(asyncio.gather(*in_order, return_exceptions=True))
+    finally:
+        _sweep(loop)
+        loop.close()
+    errors = tuple(result if isinstance(result, BaseException) else None for result in results)
+    return Outcome(models, errors, game.trace())
+
+
+async def _rank(schedule: Schedule, model: Model) -> None:
+    from asyncio import CancelledError
+
+    try:
+        result = schedule(model)
+        if hasattr(result, "__await__"):
+            await result
+    except SystemExit as why:
+        raise RuntimeError(f"the schedule called exit({why.code})") from why
+    except CancelledError as why:
+        raise Deadlock(*why.args) from None
+    model.finish()
+
+
+def _end_waiting(game: Run, tasks: list[asyncio.Task[None]]) -> None:
+    """Called when the loop has run dry: some ranks wait for something that is not of this game."""
+    outside = {rank: task for rank, task in enumerate(tasks) if not task.done() and not game.is_waiting(rank)}
+    told = {rank: f"waits on line {_line(task)} for something outside the game" for rank, task in outside.items()}
+    if not game.stand_still(told):
+        for rank, task in outside.items():
+            task.cancel(f"nobody can move: rank {rank} {told[rank]}; use receive or a collective to wait for a rank")
+
+
+def _line(task: asyncio.Task[None]) -> int:
+    """The line on which a player's coroutine is suspended."""
+    coroutine: Any = task.get_coro()
+    line = 0
+    while coroutine is not None and hasattr(coroutine, "cr_frame"):
+        line = coroutine.cr_frame.f_lineno
+        coroutine = coroutine.cr_await
+    return line
+
+
+def _sweep(loop: asyncio.AbstractEventLoop) -> None:
+    """Ends whatever tasks a player has left behind."""
+    import asyncio
+
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))

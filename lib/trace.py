@@ -1,0 +1,125 @@
+"""The record of a run: what every rank did, in its own order, with the values it used and made.
+
+A trace is complete: values, clock and memory can be computed from it again, and it can be replayed on tensors.
+It is the same for every order in which the ranks were started, because each rank's part stands by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .costs import CLASSIC, Costs, steps, steps_text
+from .rules import Size
+
+NO_BATCHES: frozenset[int] = frozenset()
+
+TIMED = frozenset(
+    ("forward", "backward", "loss", "update", "allreduce", "allgather", "scatterreduce", "pass_to", "receive")
+)
+"""The operations that are events: they have a place on the clock, and memory is sampled when they start."""
+
+
+class Form(NamedTuple):
+    """What a record of an operation holds: whether it names a layer, how many values it uses (None: any
+    number), and what its other arguments are."""
+
+    layer: bool
+    uses: int | None
+    args: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        uses = "any number of values" if self.uses is None else f"{self.uses} used values"
+        return ", ".join([*(["a layer"] if self.layer else []), uses, *self.args])
+
+
+FORMS: Mapping[str, Form] = {
+    "load_weights": Form(True, 0, ("shard", "total")),
+    "get_activation": Form(False, 0),
+    "fake_grad": Form(True, 0),
+    "given": Form(False, 0, ("value",)),
+    "forward": Form(True, 2),
+    "loss": Form(False, 1),
+    "backward": Form(True, 3),
+    "update": Form(True, 3),
+    "add": Form(False, 2),
+    "combine": Form(False, 2),
+    "shard": Form(False, 1, ("shard", "total")),
+    "allreduce": Form(True, 1),
+    "allgather": Form(True, 1),
+    "scatterreduce": Form(True, 1),
+    "pass_to": Form(False, None, ("to",)),
+    "receive": Form(False, 0, ("source",)),
+    "set_final_weight": Form(True, 1),
+    "store": Form(False, 1, ("where", "key")),
+    "delete": Form(False, 0, ("where", "key")),
+}
+"""Every operation that a trace can hold. `given` is a value that no operation of the run made."""
+
+
+class Op(NamedTuple):
+    """One thing that one rank did: `start` and `end` in ticks, and the other columns as in FORMS.
+
+    `used` and `made` number the rank's values: the n-th value made on a rank is its number n.
+    """
+
+    name: str
+    start: int
+    end: int
+    layer: int | None = None
+    batches: frozenset[int] = NO_BATCHES
+    used: tuple[int, ...] = ()
+    made: tuple[int, ...] = ()
+    args: tuple[Any, ...] = ()
+    line: int = 0
+    """Line in the player's file, 0 when unknown."""
+
+    def call(self) -> str:
+        """The operation as a message calls it: 'forward(layer=1)'."""
+        match self.name, self.args:
+            case ("store" | "delete"), (where, key):
+                return f"{'del ' if self.name == 'delete' else ''}{where}[{key!r}]"
+            case ("pass_to" | "receive"), (rank,):
+                return f"{self.name}({rank})"
+        return call_text(self.name, self.layer)
+
+
+def call_text(name: str, layer: object = None) -> str:
+    return f"{name}(layer={layer})" if layer is not None else f"{name}()"
+
+
+def place_text(rank: int, clock: int, call: str) -> str:
+    """Where a refusal happened: 'rank 2, t=3.5, forward(layer=1)'."""
+    return f"rank {rank}, t={steps_text(clock)}, {call}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A whole run: for each rank, its operations in order."""
+
+    size: Size
+    ranks: tuple[tuple[Op, ...], ...]
+    costs: Costs = CLASSIC
+
+    def events(self, rank: int) -> list[Op]:
+        """The timed operations of one rank."""
+        return [op for op in self.ranks[rank] if op.name in TIMED]
+
+
+class Event(NamedTuple):
+    """A timed operation as the original puzzles show it in `Model.log`: time and length in steps,
+    memory in elements stored when it starts, `typ` "pass" for both ends of a message."""
+
+    typ: str
+    layer: int | None
+    rank: int
+    time: float
+    length: float
+    memory: int
+    batches: list[int]
+
+
+def as_event(op: Op, rank: int, memory: int) -> Event:
+    typ = "pass" if op.name in ("pass_to", "receive") else op.name
+    return Event(typ, op.layer, rank, steps(op.start), steps(op.end - op.start), memory, sorted(op.batches))

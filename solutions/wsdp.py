@@ -1,0 +1,35 @@
+"""Weight-sharded data parallel: each rank keeps a shard of every weight and gathers the whole when it needs it."""
+
+from lib import Model
+
+
+async def wsdp(model: Model) -> Model:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    activations[0] = model.get_activation([model.rank])
+
+    # One whole weight at a time: gathered, used, forgotten.
+    for layer in range(model.LAYERS):
+        weights["whole"] = await model.allgather(weights[layer], layer)
+        activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])
+        del weights["whole"]
+    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+
+    for layer in reversed(range(model.LAYERS)):
+        weights["whole"] = await model.allgather(weights[layer], layer)
+        grad_weights[layer], grad_activations[layer] = model.backward(
+            layer, activations[layer], grad_activations[layer + 1], weights["whole"]
+        )
+        del activations[layer], grad_activations[layer + 1], weights["whole"]
+    del grad_activations[0]
+
+    # The gradients are still whole on every rank: that is the memory which the next puzzle saves.
+    for layer in range(model.LAYERS):
+        grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
+        )
+        model.set_final_weight(layer, weights[layer])
+    return model
