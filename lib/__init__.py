@@ -8,6 +8,7 @@ from .dist import Dist
 from .errors import Deadlock, Incomplete, Mismatch, PuzzleError, RuleError, TraceError
 from .goal import Goal, Record
 from .model import Model, trace_of
+from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
 from .referee import Report, referee
 from .rules import Size
 from .runner import Outcome, run
@@ -42,5 +43,9 @@ __all__ = [
     "WeightGrad",
     "referee",
     "run",
+    "trace_from_json",
+    "trace_from_text",
     "trace_of",
+    "trace_to_json",
+    "trace_to_text",
 ]

@@ -6,6 +6,7 @@ Shard `i` of `n` is the slice from `i * size // n` to `(i + 1) * size // n` of a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 from operator import index
 
 from .errors import RuleError
@@ -53,43 +54,54 @@ def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: s
     raise AssertionError("sets that overlap have an element in common")
 
 
-def numbers(given: object, limit: int, thing: str, owner: str) -> frozenset[int]:
-    """`given` as a frozen set of numbers from 0 to limit - 1.
+def numbers(given: object, limit: int, thing: str, owner: str = "") -> frozenset[int]:
+    """`given` as a frozen set of numbers from 0 to limit - 1. A message begins with `owner`, if there is one.
 
     Raises:
         RuleError: not a collection of whole numbers, one listed twice, or one out of range.
     """
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise RuleError(f"{owner} needs a collection of {thing} numbers, such as [0]; got {given!r}")
+        raise RuleError(f"{_of(owner)}{plural(thing)} must be a collection of numbers, such as [0]; got {given!r}")
     listed = [number(i, limit, thing, owner) for i in given]
     if len(set(listed)) < len(listed):
         twice = next(i for i in listed if listed.count(i) > 1)
-        raise RuleError(f"{owner} lists {thing} {twice} twice; name it once")
+        raise RuleError(f"{_of(owner)}{thing} {twice} is listed twice; name it once")
     return frozenset(listed)
 
 
-def number(given: object, limit: int, thing: str, owner: str) -> int:
+def number(given: object, limit: int, thing: str, owner: str = "") -> int:
     """`given` as a plain int from 0 to limit - 1; anything else is a RuleError that says which exist."""
     whole = whole_number(given, thing, owner)
     if not 0 <= whole < limit:
         exist = f"only {thing} 0 exists" if limit == 1 else f"there are {plural(thing)} 0 to {limit - 1}"
-        raise RuleError(f"{owner}: {thing} {whole} does not exist; {exist}")
+        raise RuleError(f"{_of(owner)}{thing} {whole} does not exist; {exist}")
     return whole
 
 
-def whole_number(given: object, thing: str, owner: str, least: int | None = None) -> int:
+def whole_number(given: object, thing: str, owner: str = "", least: int | None = None) -> int:
     """`given` as a plain int, at least `least`; a float, a text or a value is a RuleError."""
     try:
-        whole = index(given)  # type: ignore[call-overload]  # anything may be given; index() says no itself
+        whole = index(given)  # type: ignore[arg-type]  # anything may be given; index says no itself
     except TypeError:
-        raise RuleError(f"{owner}: {thing} must be a whole number; got {given!r}") from None
+        raise RuleError(f"{_of(owner)}{thing} must be a whole number; got {given!r}") from None
     if least is not None and whole < least:
-        raise RuleError(f"{owner}: {thing} must be at least {least}; got {whole}")
-    return int(whole)
+        raise RuleError(f"{_of(owner)}{thing} must be at least {least}; got {whole}")
+    return whole
+
+
+def _of(owner: str) -> str:
+    return f"{owner}: " if owner else ""
 
 
 def plural(thing: str) -> str:
     return f"{thing}es" if thing.endswith("ch") else f"{thing}s"
+
+
+def missing_text(held: Collection[int], total: int, shown: int = 8) -> str:
+    """The numbers below `total` that are not held, the first few of them, as a set."""
+    missing = list(islice((i for i in range(total) if i not in held), shown + 1))
+    text = set_text(missing[:shown])
+    return text if len(missing) <= shown else text[:-1] + ", ...}"
 
 
 def set_text(numbers: Collection[int]) -> str:

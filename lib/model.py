@@ -113,42 +113,44 @@ class Model:
 
     def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]:
         """Shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time."""
-        weight, opt_state = self._source("load_weights", rules.load_weights, layer, shard, total)
-        return weight, opt_state
+        made: tuple[Weight, OptState] = self._source("load_weights", rules.load_weights, layer, shard, total)
+        return made
 
     def get_activation(self, batches: Any) -> Activation:
         """The model's input for some microbatches, such as [0] or range(4). Takes no time."""
-        (activation,) = self._source("get_activation", rules.get_activation, None, batches)
-        return activation
+        made: tuple[Activation] = self._source("get_activation", rules.get_activation, None, batches)
+        return made[0]
 
     def fake_grad(self, layer: int, batches: Any) -> WeightGrad:
         """A made-up gradient: a zero for no batches; for some batches a lie that puzzles refuse. Takes no time."""
-        (grad,) = self._source("fake_grad", rules.fake_grad, layer, batches)
-        return grad
+        made: tuple[WeightGrad] = self._source("fake_grad", rules.fake_grad, layer, batches)
+        return made[0]
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
         """The input of the next layer; 1 step for each batch."""
-        (out,) = self._compute("forward", rules.forward, layer, inp, weight)
-        return out
+        made: tuple[Activation] = self._compute("forward", rules.forward, layer, inp, weight)
+        return made[0]
 
     def loss(self, inp: Activation) -> ActivationGrad:
         """The gradient of the loss at the last layer's output, labelled LAYERS - 1. Takes no time."""
-        (grad,) = self._compute("loss", rules.loss, None, inp)
-        return grad
+        made: tuple[ActivationGrad] = self._compute("loss", rules.loss, None, inp)
+        return made[0]
 
     def backward(
         self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
     ) -> tuple[WeightGrad, ActivationGrad]:
         """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch."""
-        weight_grad, grad_inp = self._compute("backward", rules.backward, layer, inp, grad, weight)
-        return weight_grad, grad_inp
+        made: tuple[WeightGrad, ActivationGrad]
+        made = self._compute("backward", rules.backward, layer, inp, grad, weight)
+        return made
 
     def update(
         self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState
     ) -> tuple[Weight, OptState]:
         """The weight and optimizer state after the step, of the shards that `weight` holds; 0.5 steps."""
-        new_weight, new_state = self._compute("update", rules.update, layer, weight_grad, weight, opt_state)
-        return new_weight, new_state
+        made: tuple[Weight, OptState]
+        made = self._compute("update", rules.update, layer, weight_grad, weight, opt_state)
+        return made
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Declares `weight` to be the result for its layer. Takes no time."""
@@ -185,12 +187,12 @@ class Model:
             self._ready()
             if isinstance(rank, Value):
                 raise RuleError("the rank comes first: pass_to(rank, value)")
-            to = algebra.number(rank, self.RANKS, "rank", "pass_to")
+            to = algebra.number(rank, self.RANKS, "rank")
             if hasattr(v, "__await__"):
                 raise RuleError(f"cannot send {describe(v)}")
             payload = repack(take, v)
         except PuzzleError as why:
-            raise why.at(tape.place(f"pass_to({rank})"), line) from None
+            raise why.at(tape.place(f"pass_to({'...' if isinstance(rank, Value) else rank})"), line) from None
         ticks = self.run.costs.duration("pass_to", max(1, len(copies)))
         message = Message(payload, tuple(copies), tape.clock + ticks)
         wait = Posting(self.rank, tape.clock, line, to, message)
@@ -203,9 +205,9 @@ class Model:
         try:
             self._ready()
             if source is not None:
-                source = algebra.number(source, self.RANKS, "rank", "receive")
+                source = algebra.number(source, self.RANKS, "rank")
         except PuzzleError as why:
-            raise why.at(tape.place("receive()"), line) from None
+            raise why.at(tape.place(f"receive({'' if source is None else source})"), line) from None
         wait = Receiving(self.rank, tape.clock, line, source)
         return self._promise(wait, self._receive(wait))
 
@@ -270,7 +272,7 @@ class Model:
                 made = rule(self._size, *used)
             else:
                 if type(layer) is not int:
-                    layer = algebra.whole_number(layer, "layer", name)
+                    layer = algebra.whole_number(layer, "layer")
                 made = rule(self._size, layer, *used)
             numbers = tape.claim_all(used)
         except PuzzleError as why:
@@ -291,7 +293,7 @@ class Model:
         try:
             self._ready()
             if type(layer) is not int:
-                layer = algebra.whole_number(layer, "layer", name)
+                layer = algebra.whole_number(layer, "layer")
             rules.contribute(self._size, name, layer, v)
             number = tape.claim(v)
         except PuzzleError as why:

@@ -50,7 +50,7 @@ def _loaded_twice(ops: Sequence[Op]) -> list[int]:
     loads: dict[int, list[tuple[int, int]]] = {}
     for op in ops:
         if op.name == "load_weights" and op.layer is not None:
-            loads.setdefault(op.layer, []).append(op.args)  # type: ignore[arg-type]  # (shard, total)
+            loads.setdefault(op.layer, []).append(op.args)  # (shard, total)
     return [layer for layer, parts in loads.items() if _overlap(parts)]
 
 

@@ -7,21 +7,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 from . import rules
+from .algebra import set_text
 from .costs import elements_sent
 from .deadlock import Standstill, explain
 from .errors import Deadlock, PuzzleError, RuleError, TraceError
 from .trace import FORMS, NO_BATCHES, TIMED, Op, Trace, place_text
-from .values import KINDS, Value, Weight, copy_of
-
-HOLDS = {
-    "weights": KINDS["Weight"],
-    "opt_states": KINDS["OptState"],
-    "activations": KINDS["Activation"],
-    "grad_activations": KINDS["ActivationGrad"],
-    "grad_weights": KINDS["WeightGrad"],
-}
-"""The five dictionaries and the kind of value that each holds."""
-
+from .values import HOLDS, Value, Weight, copy_of
 
 class Sent(NamedTuple):
     """What one rank sent: messages, and elements of messages and collectives (ring-optimal)."""
@@ -43,6 +34,8 @@ class Part:
     final: dict[int, Weight] = field(default_factory=dict)
     inbox: dict[int, tuple[list[Value], int, int]] = field(default_factory=dict)
     """By sender: the values, the tick at which they have been sent, and the index of the sender's operation."""
+    given: set[int] = field(default_factory=set)
+    """Numbers of the values that were made by hand or by a model of another Dist."""
     held_up: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
     events: list[int] = field(default_factory=list)
@@ -114,6 +107,13 @@ class Retrace:
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
 
+        if part.given and self.strict:
+            for number, value in zip(op.used, used):
+                if number in part.given:
+                    raise RuleError(
+                        f"the {value} was made by hand or by a model of another Dist; "
+                        "in a puzzle, get it from this model's own operations"
+                    )
         if name == "store":
             if HOLDS.get(op.args[0]) is not type(used[0]):
                 raise RuleError(f"{op.args[0]} does not hold {used[0].kind}")
@@ -131,7 +131,12 @@ class Retrace:
                 items = len(batches)
             self._confirm(part, op, made, part.clock, self.costs.duration(name, items), batches)
             if name == "fake_grad" and batches:
-                self._made_up(f"a gradient of batches that nobody computed (fake_grad of {sorted(batches)})")
+                if self.strict:
+                    raise RuleError(
+                        f"nobody computed the gradient of batches {set_text(batches)}; go forward and backward with "
+                        "them (a puzzle allows fake_grad only without batches, as a zero)"
+                    )
+                self.made_up.append(f"a gradient from fake_grad, of batches {set_text(batches)} that nobody computed")
             elif name == "set_final_weight":
                 part.final[op.layer] = used[0]  # type: ignore[index, assignment]  # the rule has checked both
         elif name in rules.COLLECTIVES:
@@ -142,7 +147,8 @@ class Retrace:
             return self._receive(part, op)
         else:
             (value,) = op.args
-            self._made_up(f"the {value}, made by hand or by a model of another Dist")
+            self.made_up.append(f"the {value}, made by hand or by a model of another Dist")
+            part.given.add(len(values))
             self._confirm(part, op, (copy_of(value),), part.clock, 0)
         return True
 
@@ -170,11 +176,6 @@ class Retrace:
             part.events.append(part.at)
             part.clock = op.end
         part.at += 1
-
-    def _made_up(self, what: str) -> None:
-        if self.strict:
-            raise RuleError(f"this uses {what}; in a puzzle every value comes from the model's own operations")
-        self.made_up.append(what)
 
     def _join(self, part: Part, op: Op, value: Value) -> bool:
         rules.contribute(self.size, op.name, op.layer, value)  # type: ignore[arg-type]  # FORMS says it has one

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from . import algebra
-from .algebra import set_text
+from .algebra import missing_text, set_text
 from .errors import Incomplete, Mismatch, RuleError
 from .values import (
     Activation,
@@ -61,9 +61,9 @@ class Size(NamedTuple):
 
 def load_weights(size: Size, layer: int, part: int, total: int) -> tuple[Weight, OptState]:
     """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step."""
-    layer = algebra.number(layer, size.layers, "layer", "load_weights")
-    total = algebra.whole_number(total, "total", "load_weights", least=1)
-    shards = frozenset((algebra.number(part, total, "shard", "load_weights"),))
+    layer = algebra.number(layer, size.layers, "layer")
+    total = algebra.whole_number(total, "total", least=1)
+    shards = frozenset((algebra.number(part, total, "shard"),))
     return (
         make(Weight, layer, size.layers, 0, shards, total),
         make(OptState, layer, size.layers, 0, shards, total),
@@ -72,16 +72,16 @@ def load_weights(size: Size, layer: int, part: int, total: int) -> tuple[Weight,
 
 def get_activation(size: Size, batches: object) -> Activation:
     """The model's input for some microbatches."""
-    chosen = algebra.numbers(batches, size.batches, "batch", "get_activation")
+    chosen = algebra.numbers(batches, size.batches, "batch")
     if not chosen:
-        raise RuleError("get_activation was given no batch; name at least one, such as [0]")
+        raise RuleError("no batch is named; name at least one, such as [0]")
     return make(Activation, 0, size.layers, chosen, size.batches)
 
 
 def fake_grad(size: Size, layer: int, batches: object) -> WeightGrad:
     """A made-up gradient. Of no batches it is an honest zero; of some it is a lie, good for exploring only."""
-    layer = algebra.number(layer, size.layers, "layer", "fake_grad")
-    chosen = algebra.numbers(batches, size.batches, "batch", "fake_grad")
+    layer = algebra.number(layer, size.layers, "layer")
+    chosen = algebra.numbers(batches, size.batches, "batch")
     return make(WeightGrad, layer, size.layers, chosen, size.batches, frozenset((0,)), 1)
 
 
@@ -146,7 +146,7 @@ def update(
             "pass the optimizer state that belongs to this weight"
         )
     if len(grad.batches) < grad.total_batches:
-        missing = set_text(set(range(grad.total_batches)) - grad.batches)
+        missing = missing_text(grad.batches, grad.total_batches)
         raise RuleError(
             f"the gradient has {batches_text(grad)}; an update needs every batch: "
             f"add batches {missing} with '+' or a reduction first"
@@ -180,7 +180,7 @@ def set_final_weight(size: Size, layer: int, weight: Value) -> tuple[()]:
 
 
 def _usable(size: Size, layer: int, weight: Weight) -> None:
-    algebra.number(layer, size.layers, "layer", "the model")
+    algebra.number(layer, size.layers, "layer")
     if weight.layer != layer:
         raise RuleError(f"this is the {weight}; layer {layer} needs its own weight")
     if len(weight.shards) < weight.total:
@@ -234,7 +234,7 @@ COLLECTIVES: Mapping[str, Callable[[Sequence[Value]], list[Value]]] = {
 def contribute(size: Size, name: str, layer: int, value: Value) -> None:
     """What one rank may bring to a collective, as far as it alone can tell."""
     if name != "allgather":
-        require_kind(value, WeightGrad, name)
+        require_kind(value, WeightGrad, "what is reduced")
     elif not isinstance(value, Sharded):
         raise RuleError(f"only weights, optimizer states and weight gradients have shards to gather; got {describe(value)}")
     if value.layer != layer:
@@ -267,7 +267,7 @@ def complete(size: Size, final: Iterable[Weight]) -> None:
         if not any(len(shards) == total for total, shards in by_total.items()):
             total, shards = max(by_total.items(), key=lambda item: len(item[1]) / item[0])
             raise Incomplete(
-                f"the final weight of layer {layer} lacks shards {set_text(set(range(total)) - shards)} of {total}; "
+                f"the final weight of layer {layer} lacks shards {missing_text(shards, total)} of {total}; "
                 "every shard must be updated and set as final by some rank"
             )
 

@@ -37,7 +37,7 @@ class Outcome:
         return min(causes or found, key=lambda entry: entry[:2])[2] if found else None
 
 
-class IdleSelector(selectors.DefaultSelector):  # type: ignore[valid-type, misc]  # chosen by the platform
+class IdleSelector(selectors.DefaultSelector):
     """A selector that reports when the loop has nothing left to do: no callback is ready, no timer is set."""
 
     on_idle: Callable[[], None] = staticmethod(lambda: None)

@@ -9,7 +9,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from .errors import PuzzleError, RuleError
 from .tape import Tape, player_line
-from .values import Value, describe, require_kind
+from .values import HOLDS, Value, describe
 
 K = TypeVar("K", bound=Value)
 
@@ -36,7 +36,8 @@ class Storage(dict[Any, K], Generic[K]):
             plain = key if type(key) is int else plain_key(key)
             self._tape.store(self.name, plain, value, line)
         except PuzzleError as why:
-            raise why.at(self._tape.place(f"{self.name}[{key!r}] = ..."), line) from None
+            shown = repr(key) if isinstance(key, (int, str, tuple)) else "..."
+            raise why.at(self._tape.place(f"{self.name}[{shown}] = ..."), line) from None
         if key in self:
             self._tape.vacate(self[key])
         super().__setitem__(key, value)
@@ -83,13 +84,16 @@ class Storage(dict[Any, K], Generic[K]):
         close = getattr(value, "close", None)
         if close is not None and hasattr(value, "__await__"):
             close()  # Python would warn of a coroutine that nobody awaited; the refusal says it better.
-        require_kind(value, self._kind, self.name)
-        raise AssertionError("a value of this kind is not refused")
+        hint = ""
+        for name, kind in HOLDS.items():
+            if type(value) is kind:
+                hint = f"; store it in {name}"
+        raise RuleError(f"{self.name} holds {self._kind.kind[2:]}s only; got {describe(value)}{hint}")
 
     def _absent(self, key: Any) -> NoReturn:
-        have = ", ".join(map(repr, self)) or "nothing"
+        have = f"has the keys {', '.join(map(repr, self))}" if self else "is empty"
         raise NothingStored(
-            f"nothing is stored there; {self.name} has {have}",
+            f"nothing is stored there; {self.name} {have}; store a value first",
             self._tape.place(f"{self.name}[{key!r}]"),
             player_line(),
         )
@@ -112,5 +116,5 @@ def plain_key(key: object) -> Any:
     if key is None or isinstance(key, str) or (isinstance(key, float) and isfinite(key)):
         return key
     if not hasattr(key, "__index__"):
-        raise RuleError(f"a key is a number, a text or a tuple of them; got {describe(key)}")
-    return index(key)  # type: ignore[arg-type]  # it has __index__
+        raise RuleError(f"a key is a number, a text or a tuple of them; got an object of type {type(key).__name__}")
+    return index(key)

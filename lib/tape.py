@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from .costs import Costs
 from .errors import PuzzleError, RuleError
 from .rules import Size
-from .trace import NO_BATCHES, Op, place_text
+from .trace import NO_BATCHES, Op, call_text, place_text
 from .values import V, Value, copy_of, describe, stamp
 
 def player_line() -> int:
@@ -148,7 +148,7 @@ class Tape:
             result = rule()
             used = self.claim_all(operands)
         except PuzzleError as why:
-            raise why.at(self.place(name), line) from None
+            raise why.at(self.place(call_text(name)), line) from None
         self.write(name, (result,), line, used, args=args)
         return result
 

@@ -86,7 +86,8 @@ class Op(NamedTuple):
 
 
 def call_text(name: str, layer: object = None) -> str:
-    return f"{name}(layer={layer})" if layer is not None else f"{name}()"
+    name = "'+'" if name == "add" else f"{name}()"
+    return name if layer is None else f"{name[:-1]}layer={layer})"
 
 
 def place_text(rank: int, clock: int, call: str) -> str:

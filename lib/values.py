@@ -65,7 +65,7 @@ class Value:
     def _repr_svg_(self) -> str:
         from drawing import svg
 
-        return svg(self.draw())
+        return str(svg(self.draw()))
 
     def __repr__(self) -> str:
         shown = (_plain_set(x) if isinstance(x, frozenset) else repr(x) for x in self.label())
@@ -85,11 +85,12 @@ class Value:
             object.__setattr__(self, name, content)
         object.__setattr__(self, "_keeper", None)
 
-    def _operate(self, name: str, others: tuple[V, ...], args: tuple[int, ...], rule: Callable[[], V]) -> V:
+    def _operate(self, name: str, others: tuple[Value, ...], args: tuple[int, ...], rule: Callable[[], V]) -> V:
         """Applies `rule`, and has the operation written down where the operands belong."""
-        for value in (self, *others):
+        operands: tuple[Value, ...] = (self, *others)
+        for value in operands:
             if value._keeper is not None:
-                return value._keeper.derive(name, (self, *others), args, rule)
+                return value._keeper.derive(name, operands, args, rule)
         return rule()
 
 
@@ -242,8 +243,8 @@ class Activation(Batched):
         self._check_batched(0, 1)
 
     def __str__(self) -> str:
-        what = f"input of layer {self.layer}" if self.layer < self.layers else "output of the last layer"
-        return f"activation: {what}, {batches_text(self)}"
+        what = f"input activation of layer {self.layer}" if self.layer < self.layers else "activation after the last layer"
+        return f"{what}, {batches_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -272,6 +273,17 @@ class ActivationGrad(Batched):
 KINDS: Mapping[str, type[Value]] = MappingProxyType(
     {cls.__name__: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad)}
 )
+
+HOLDS: Mapping[str, type[Value]] = MappingProxyType(
+    {
+        "weights": Weight,
+        "opt_states": OptState,
+        "activations": Activation,
+        "grad_activations": ActivationGrad,
+        "grad_weights": WeightGrad,
+    }
+)
+"""The five dictionaries of a device, and the kind of value that each holds."""
 
 for _cls in KINDS.values():
     _names = [f.name for f in fields(_cls)]  # type: ignore[arg-type]  # every kind is a dataclass
@@ -306,9 +318,9 @@ def stamp(value: V, keeper: Keeper, number: int) -> V:
 
 def add(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
     """The sum of weight gradients: of one layer and the same shards, and no batch twice."""
-    first = require_kind(grads[0], WeightGrad, "a sum")
+    first = require_kind(grads[0], WeightGrad, "what is summed")
     for i, grad in enumerate(grads):
-        require_kind(grad, WeightGrad, "a sum")
+        require_kind(grad, WeightGrad, "what is summed")
         _require_alike(first, grad, ("layer", "layers", "total_batches", "total", "shards"), who, i, "sum")
     sets = [grad.batches for grad in grads]  # type: ignore[attr-defined]  # all are WeightGrads by now
     union = algebra.disjoint_union(sets, "batch", who, "a sum must count every batch once")
@@ -324,7 +336,7 @@ def join(values: Sequence[S], who: Who = operand) -> S:
         raise RuleError(f"only weights, optimizer states and weight gradients have shards; got {first}")
     same = [name for name in ("layer", "layers", "total", "step", "batches", "total_batches") if hasattr(first, name)]
     for i, value in enumerate(values):
-        require_kind(value, type(first), "this gather")
+        require_kind(value, type(first), "everything gathered here")
         _require_alike(first, value, same, who, i, "gather")
     shards = [value.shards for value in values]
     union = algebra.disjoint_union(shards, "shard", who, "a gather takes every shard once")
@@ -349,7 +361,7 @@ def require_kind(value: object, kind: type[V], use: str) -> V:
     """`value`, if it is of `kind`; otherwise a RuleError that says what it is instead."""
     if type(value) is kind:
         return value
-    raise RuleError(f"{use} needs {kind.kind}; got {describe(value)}")
+    raise RuleError(f"{use} must be {kind.kind}; got {describe(value)}")
 
 
 def describe(given: object) -> str:
@@ -378,13 +390,16 @@ def batches_text(value: Batched | WeightGrad) -> str:
     return f"batch{'es' if len(value.batches) > 1 else ''} {set_text(value.batches)} of {value.total_batches}"
 
 
+DIFFERENCES = {"total": "shard count", "layers": "the model's layers", "total_batches": "the step's batches"}
+
+
 def _require_alike(first: Value, other: Value, names: Collection[str], who: Who, i: int, verb: str) -> None:
     for name in names:
         mine, theirs = getattr(first, name), getattr(other, name)
         if mine is not theirs and mine != theirs:
             raise RuleError(
-                f"cannot {verb} what differs in {name.replace('_', ' ')}: "
-                f"{who(0)} is the {first}, {who(i)} the {other}"
+                f"cannot {verb} what differs in {DIFFERENCES.get(name, name)}: "
+                f"{who(0)} is the {first}; {who(i)} is the {other}; {verb} what is alike"
             )
 
 

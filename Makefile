@@ -1,0 +1,47 @@
+# Everything runs in a virtual environment of its own; nothing is needed first but Python 3.11 and make.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: play test bench check clean
+
+play: $(VENV)/.play  ## grade the reference solutions and draw them
+	$(BIN)/puzzles grade solutions
+	@mkdir -p pictures
+	@for slug in basic grad_accum ddp wsdp fsdp pipeline gpipe pipeline_fsdp; do \
+		$(BIN)/puzzles draw solutions/$$slug.py $$slug -o pictures/$$slug.svg || exit 1; \
+	done
+	@echo
+	@echo "The pictures are in pictures/. Your turn: $(BIN)/puzzles start"
+
+test: $(VENV)/.test  ## run the tests
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.test  ## print the speed of the runtime, as ratios within one run
+	$(BIN)/python -m tests.bench
+
+check: $(VENV)/.check  ## format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) pictures build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Training Puzzles needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --quiet --user virtualenv && $(PYTHON) -m virtualenv --quiet $(VENV); }
+
+$(VENV)/.play: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.play
+
+$(VENV)/.check: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check]'
+	@touch $@ $(VENV)/.test $(VENV)/.play

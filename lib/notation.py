@@ -1,0 +1,218 @@
+"""A trace as JSON and as text, both ways. Reading is strict: what comes back is well formed, or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
+
+from .costs import COSTS, TICKS_PER_STEP, steps_text
+from .errors import PuzzleError, TraceError
+from .rules import Size
+from .trace import FORMS, Op, Trace
+from .values import KINDS, Value
+
+FORMAT = "training-puzzles trace"
+VERSION = 1
+
+COLUMNS = ("layer", "batches", "uses", "makes", "line")
+"""What a row holds besides `op`, `at` and the operation's own arguments; left out where empty."""
+
+
+def trace_to_json(trace: Trace) -> str:
+    """The trace as one JSON object: its size, and per rank a list of rows. Times are in ticks."""
+    head = {"format": FORMAT, "version": VERSION, "costs": trace.costs.name, **trace.size._asdict()}
+    rows = [[_row(op) for op in ops] for ops in trace.ranks]
+    return json.dumps({**head, "operations": rows}, separators=(",", ":"))
+
+
+def trace_from_json(text: str) -> Trace:
+    """The trace that `trace_to_json` wrote.
+
+    Raises:
+        TraceError: naming what is wrong, in which rank and row.
+    """
+    try:
+        data = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as why:
+        raise TraceError(f"this is not a trace in JSON: {why}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise TraceError(f'this is not a trace: it must be an object with "format": "{FORMAT}"')
+    if data.get("version") != VERSION:
+        raise TraceError(f"this trace is of version {data.get('version')!r}; this program reads version {VERSION}")
+    return _trace(data, data.get("operations"))
+
+
+def trace_to_text(trace: Trace) -> str:
+    """The trace as text for people: a head, then per rank one line for each operation. Times are in steps."""
+    size = trace.size
+    lines = [
+        f"{FORMAT} {VERSION} costs={trace.costs.name} "
+        f"layers={size.layers} batches={size.batches} ranks={size.ranks}"
+    ]
+    for rank, ops in enumerate(trace.ranks):
+        lines.append(f"rank {rank}")
+        for op in ops:
+            row = _row(op)
+            name, (start, end) = row.pop("op"), row.pop("at")
+            when = steps_text(start) if start == end else f"{steps_text(start)}-{steps_text(end)}"
+            lines.append("  ".join(["", f"{when:<9}", name, *(f"{k}={_word(v)}" for k, v in row.items())]))
+    return "\n".join(lines) + "\n"
+
+
+def trace_from_text(text: str) -> Trace:
+    """The trace that `trace_to_text` wrote.
+
+    Raises:
+        TraceError: naming the line that cannot be read.
+    """
+    lines = text.splitlines()
+    head, _, size = (lines[0] if lines else "").partition(" costs=")
+    if head != f"{FORMAT} {VERSION}":
+        raise TraceError(f"this is not a trace: its first line must begin with '{FORMAT} {VERSION}'")
+    ranks: list[list[dict[str, Any]]] = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            match line.split():
+                case []:
+                    pass
+                case ["rank", rank] if rank == str(len(ranks)):
+                    ranks.append([])
+                case [when, name, *words] if ranks:
+                    pairs = [word.partition("=") for word in words]
+                    row = {key: json.loads(value, parse_constant=_no_constant) for key, _, value in pairs}
+                    start, _, end = when.partition("-")
+                    ranks[-1].append({"op": name, "at": [_ticks(start), _ticks(end or start)], **row})
+                case _:
+                    raise ValueError("expected 'rank N' or an operation")
+        except (ValueError, RecursionError, InvalidOperation) as why:
+            raise TraceError(f"line {number} of the trace cannot be read ({why}): {line.strip()[:80]}") from None
+    try:
+        pairs = [word.partition("=") for word in f"costs={size}".split()]
+        fields: dict[str, Any] = {key: int(value) if key != "costs" else value for key, _, value in pairs}
+    except ValueError:
+        raise TraceError(f"the first line of the trace cannot be read: {lines[0][:80]}") from None
+    return _trace(fields, ranks)
+
+
+def _row(op: Op) -> dict[str, Any]:
+    row: dict[str, Any] = {"op": op.name, "at": [op.start, op.end]}
+    if op.layer is not None:
+        row["layer"] = op.layer
+    for name, arg in zip(FORMS[op.name].args, op.args):
+        row[name] = _value_row(arg) if isinstance(arg, Value) else arg
+    columns = (sorted(op.batches), list(op.used), list(op.made), op.line)
+    row.update((name, content) for name, content in zip(COLUMNS[1:], columns) if content)
+    return row
+
+
+def _value_row(value: Value) -> list[Any]:
+    label = (sorted(field) if isinstance(field, frozenset) else field for field in value.label())
+    return [type(value).__name__, *label]
+
+
+def _trace(head: Mapping[str, Any], ranks: Any) -> Trace:
+    counts = {name: head.get(name) for name in Size._fields}
+    for name, count in counts.items():
+        if type(count) is not int or count < 1:
+            raise TraceError(f"{name} of a trace must be a whole number from 1; got {count!r}")
+    costs = head.get("costs")
+    if not isinstance(costs, str) or costs not in COSTS:
+        raise TraceError(f"this trace has unknown costs {costs!r}; known: {', '.join(COSTS)}")
+    size = Size(**counts)  # type: ignore[arg-type]  # checked just above
+    if not isinstance(ranks, list) or len(ranks) != size.ranks:
+        found = len(ranks) if isinstance(ranks, list) else "none"
+        raise TraceError(f"a trace of {size.ranks} ranks holds a list of operations for each; found {found}")
+    read = []
+    for rank, rows in enumerate(ranks):
+        if not isinstance(rows, list):
+            raise TraceError(f"the operations of rank {rank} must be a list; got {rows!r:.60}")
+        read.append(tuple(_op(row, f"operation {i} of rank {rank}") for i, row in enumerate(rows)))
+    return Trace(size, tuple(read), COSTS[costs])
+
+
+def _op(row: Any, where: str) -> Op:
+    name = row.get("op") if isinstance(row, dict) else None
+    if not isinstance(name, str) or name not in FORMS:
+        raise TraceError(f"{where}: there is no operation {name!r}")
+    form = FORMS[name]
+    if unknown := set(row) - {"op", "at", *COLUMNS, *form.args}:
+        raise TraceError(f"{where}: {name} has no {', '.join(sorted(map(str, unknown)))}")
+    at = _numbers(row.get("at"), "at", where)
+    if len(at) != 2:
+        raise TraceError(f"{where}: 'at' must be the start and the end in ticks; got {row.get('at')!r}")
+    layer, line = row.get("layer"), row.get("line", 0)
+    for column, number in (("layer", layer or 0), ("line", line)):
+        if type(number) is not int or number < 0:
+            raise TraceError(f"{where}: {column} must be a whole number from 0; got {number!r:.60}")
+    batches = _numbers(row.get("batches", []), "batches", where)
+    if len(set(batches)) < len(batches):
+        raise TraceError(f"{where}: a batch is listed twice")
+    missing = [arg for arg in form.args if arg not in row]
+    if missing:
+        raise TraceError(f"{where}: {name} needs {', '.join(missing)}")
+    return Op(
+        name,
+        at[0],
+        at[1],
+        layer,
+        frozenset(batches),
+        _numbers(row.get("uses", []), "uses", where),
+        _numbers(row.get("makes", []), "makes", where),
+        tuple(_argument(arg, row[arg], where) for arg in form.args),
+        line,
+    )
+
+
+def _numbers(given: Any, column: str, where: str) -> tuple[int, ...]:
+    if not isinstance(given, list) or not all(type(number) is int and number >= 0 for number in given):
+        raise TraceError(f"{where}: {column} must be a list of whole numbers from 0; got {given!r:.60}")
+    return tuple(given)
+
+
+def _argument(name: str, given: Any, where: str) -> Any:
+    if name == "value":
+        return _value(given, where)
+    if name == "key":
+        return _key(given)
+    if name == "where":
+        if isinstance(given, str):
+            return given
+    elif type(given) is int and given >= 0:
+        return given
+    raise TraceError(f"{where}: {name} cannot be {given!r:.60}")
+
+
+def _value(given: Any, where: str) -> Value:
+    match given:
+        case [str(kind), *label] if kind in KINDS:
+            try:
+                return KINDS[kind](*label)
+            except (PuzzleError, TypeError) as why:
+                raise TraceError(f"{where}: {why}") from None
+    raise TraceError(f"{where}: value must be a kind and its fields; got {given!r:.60}")
+
+
+def _key(given: Any) -> Any:
+    if isinstance(given, list):
+        return tuple(map(_key, given))
+    if isinstance(given, dict):
+        raise TraceError("a key is a number, a text or a tuple of them; got an object")
+    return given
+
+
+def _word(content: Any) -> str:
+    """JSON without any white space, so that a line splits into words."""
+    return json.dumps(content, separators=(",", ":")).replace(" ", "\\u0020")
+
+
+def _ticks(steps: str) -> int:
+    ticks = Decimal(steps) * TICKS_PER_STEP
+    if ticks != int(ticks):
+        raise ValueError(f"{steps} is not in tenths of a step")
+    return int(ticks)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number here")
