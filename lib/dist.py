@@ -322,6 +322,7 @@ class Run:
         for rank, wait in enumerate(self._waits):
             promised = self.tapes[rank].promised
             if wait is None and promised is not None:
+                promised[0].close()  # Python need not warn of it as well
                 absent[rank] = f"called {promised[1].call()} on line {promised[1].line} without await"
             elif wait is None and rank not in self.entered:
                 absent[rank] = "has no Model"
@@ -360,7 +361,7 @@ class Run:
         if task.cancelled():
             self._ended[rank] = "was cancelled"
         elif (error := task.exception()) is not None:
-            self._ended[rank] = f"stopped with {type(error).__name__}"
+            self._ended[rank] = f"stopped with {type(error).__name__} ({str(error):.150})"
         else:
             self._ended[rank] = "has returned"
         self._come_to_rest()

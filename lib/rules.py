@@ -55,6 +55,9 @@ class Size(NamedTuple):
     batches: int
     ranks: int
 
+    def __str__(self) -> str:
+        return f"layers={self.layers}, batches={self.batches}, ranks={self.ranks}"
+
 
 # --- What a rank does on its own -------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ def basic(model: Model) -> Model:
     # Backward needs the input of every layer, so forward keeps them all.
     for layer in range(model.LAYERS):
         activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
-    grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
+    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+    del activations[model.LAYERS]
 
     # Each layer's backward is the last use of what stands around it.
     for layer in reversed(range(model.LAYERS)):
@@ -25,7 +26,7 @@ def basic(model: Model) -> Model:
 
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
         )
         model.set_final_weight(layer, weights[layer])
     return model

@@ -14,7 +14,8 @@ async def fsdp(model: Model) -> Model:
         weights["whole"] = await model.allgather(weights[layer], layer)
         activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])
         del weights["whole"]
-    grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
+    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+    del activations[model.LAYERS]
 
     # A whole gradient exists only between its backward and its reduce-scatter.
     for layer in reversed(range(model.LAYERS)):

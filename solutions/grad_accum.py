@@ -13,7 +13,8 @@ def grad_accum(model: Model) -> Model:
         activations[0] = model.get_activation([batch])
         for layer in range(model.LAYERS):
             activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
-        grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
+        grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+        del activations[model.LAYERS]
 
         for layer in reversed(range(model.LAYERS)):
             grad, grad_activations[layer] = model.backward(
@@ -26,7 +27,7 @@ def grad_accum(model: Model) -> Model:
 
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+            layer, grad_weights[layer], weights[layer], opt_states[layer]
         )
         model.set_final_weight(layer, weights[layer])
     return model
