@@ -1,0 +1,37 @@
+"""Standard training, batch by batch: the input of each is read twice, and so never kept.
+
+At two layers nothing saves more without computing a batch again. Look at the third backward(1): the model is
+there (8 units of one batch's activation), the gradient of layer 1 (2), the two inputs of that backward (2), and
+for the two batches before either the gradient of layer 0 (2) or the two activation gradients it is made of (2).
+"""
+
+from lib import Model
+
+
+def basic(model: Model) -> Model:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+
+    for batch in range(model.BATCHES):
+        for layer in range(model.LAYERS):
+            inp = activations[layer] if layer else model.get_activation([batch])
+            activations[layer + 1] = model.forward(layer, inp, weights[layer])
+        grad_activations["out"] = model.loss(activations.pop(model.LAYERS))
+
+        for layer in reversed(range(model.LAYERS)):
+            inp = activations.pop(layer) if layer else model.get_activation([batch])
+            grad, grad_activations["out"] = model.backward(
+                layer, inp, grad_activations["out"], weights[layer]
+            )
+            grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
+
+            # With the last batch a layer's gradient is complete: used now, it is gone before the next backward.
+            if batch == model.BATCHES - 1:
+                weights[layer], opt_states[layer] = model.update(
+                    layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+                )
+                model.set_final_weight(layer, weights[layer])
+        del grad_activations["out"]
+    return model

@@ -1,0 +1,59 @@
+"""The house is in order: arrows point one way, and `import lib` needs only the standard library."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import lib
+
+ROOT = Path(lib.__file__).parent.parent
+
+ORDER = (
+    "errors costs algebra values rules trace tape storage parcel deadlock dist retrace memory goal notes pause "
+    "referee notation model runner __init__"
+).split()
+"""The modules of lib: each imports only from those before it."""
+
+
+def imports(path: Path) -> set[str]:
+    """What a file imports when it is imported itself: relative modules as '.name'."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            found |= {f".{node.module}"} if node.module else {f".{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").partition(".")[0])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+    return found
+
+
+def test_each_module_of_lib_imports_only_from_its_left() -> None:
+    assert sorted(ORDER) == sorted(path.stem for path in (ROOT / "lib").glob("*.py"))
+    for place, name in enumerate(ORDER):
+        internal = {module[1:] for module in imports(ROOT / "lib" / f"{name}.py") if module.startswith(".")}
+        assert internal <= set(ORDER[:place]), f"{name} imports {internal - set(ORDER[:place])}"
+
+
+def test_lib_imports_only_the_standard_library() -> None:
+    for path in (ROOT / "lib").glob("*.py"):
+        outside = {name for name in imports(path) if not name.startswith(".")} - set(sys.stdlib_module_names)
+        assert outside == set(), path.name
+
+
+def test_importing_lib_loads_nothing_heavy() -> None:
+    code = "import sys, lib; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    heavy = {"numpy", "chalk", "IPython", "asyncio", "drawing", "puzzles", "click", "rich"}
+    assert heavy & set(loaded.stdout.split()) == set()
+
+
+def test_files_are_small_and_say_their_idea_first() -> None:
+    for package in ("lib", "drawing", "puzzles", "solutions"):
+        for path in (ROOT / package).rglob("*.py"):
+            source = path.read_text(encoding="utf-8")
+            assert source.startswith('"""'), f"{path} has no docstring"
+            assert len(source.splitlines()) <= 400, f"{path} is too long for one idea"
