@@ -1,6 +1,6 @@
 """The runtime of Training Puzzles: write the schedule, one coroutine per rank.
 
-    from lib import Dist, Model
+from lib import Dist, Model
 """
 
 from .costs import HIDDEN, LENGTH, Costs
@@ -13,7 +13,8 @@ from .referee import Report, referee
 from .rules import Size
 from .runner import Outcome, run
 from .trace import Event, Op, Trace
-from .values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
+from .value import Value
+from .values import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 __all__ = [
     "HIDDEN",

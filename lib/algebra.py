@@ -30,9 +30,7 @@ def covers(held: Collection[int], total: int, wanted: Iterable[int], parts: int)
     """Whether shards `held` of `total` contain every element of shards `wanted` of `parts`."""
     if len(held) == total:
         return True
-    return all(
-        i in held for j in wanted for i in range(j * total // parts, -(-(j + 1) * total // parts))
-    )
+    return all(i in held for j in wanted for i in range(j * total // parts, -(-(j + 1) * total // parts)))
 
 
 def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: str) -> frozenset[int]:

@@ -7,10 +7,9 @@ waits or is gone, nobody can move: then the earliest message is given to whoever
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from . import algebra, rules
 from .costs import CLASSIC, Costs
@@ -18,69 +17,15 @@ from .deadlock import Standstill, explain
 from .errors import Deadlock, Mismatch, PuzzleError, RuleError
 from .rules import Size
 from .tape import Tape
-from .trace import Trace, call_text
-from .values import Value
+from .trace import Trace
+from .value import Value
+from .waits import Joining, Message, Posting, Receiving, Wait
 
 if TYPE_CHECKING:
     import asyncio
 
 GRACE = 0.2
 """Seconds that a rank, which may have ended, is given to show up before its absence is called a deadlock."""
-
-
-class Message(NamedTuple):
-    """Something sent: the payload, the values in it, and the tick at which it has been sent."""
-
-    payload: Any
-    values: tuple[Value, ...]
-    sent: int
-
-
-@dataclass(slots=True, eq=False)
-class Wait:
-    """One rank's stay in an operation that needs others."""
-
-    rank: int
-    clock: int
-    line: int
-    future: asyncio.Future[Any] | None = field(default=None, init=False)
-
-    def call(self) -> str:
-        """The operation as a message calls it: 'receive()'."""
-        raise NotImplementedError
-
-
-@dataclass(slots=True, eq=False)
-class Joining(Wait):
-    """In a collective."""
-
-    name: str
-    layer: int
-    value: Value
-
-    def call(self) -> str:
-        return call_text(self.name, self.layer)
-
-
-@dataclass(slots=True, eq=False)
-class Posting(Wait):
-    """With a message for a mailbox that is still full."""
-
-    to: int
-    message: Message
-
-    def call(self) -> str:
-        return f"pass_to({self.to})"
-
-
-@dataclass(slots=True, eq=False)
-class Receiving(Wait):
-    """For a message from `source`, or from anyone."""
-
-    source: int | None
-
-    def call(self) -> str:
-        return f"receive({'' if self.source is None else self.source})"
 
 
 class Dist:
@@ -109,8 +54,9 @@ class Dist:
             run = self._run = Run(size)
         elif run.size != size:
             raise RuleError(
-                f"rank {rank} asks for {size.layers} layers and {size.batches} batches, and rank {min(run.entered)} for "
-                f"{run.size.layers} and {run.size.batches}; all ranks of a Dist share one model: use the same, or a new Dist"
+                f"rank {rank} asks for {size.layers} layers and {size.batches} batches, and rank {min(run.entered)} "
+                f"for {run.size.layers} and {run.size.batches}; all ranks of a Dist share one model: "
+                "use the same, or a new Dist"
             )
         run.entered.add(rank)
         return run, rank

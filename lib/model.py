@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from operator import index
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from . import algebra, rules
 from .costs import steps, steps_text
-from .dist import Dist, Joining, Message, Posting, Receiving
+from .dist import Dist
 from .errors import PuzzleError, RuleError
+from .hands import Hands
 from .parcel import repack
 from .referee import Report, referee
 from .storage import Storage
-from .tape import UnderWay, player_line
-from .trace import NO_BATCHES, TIMED, Event, Trace, as_event, call_text
-from .values import (
-    Activation,
-    ActivationGrad,
-    OptState,
-    S,
-    Value,
-    Weight,
-    WeightGrad,
-    copy_of,
-    describe,
-)
+from .tape import player_line
+from .trace import Event, Trace, as_event
+from .value import S, Value, copy_of, describe
+from .values import Activation, ActivationGrad, OptState, Weight, WeightGrad
+from .waits import Message, Posting, Receiving
 
-Storages = tuple[
-    Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]
-]
-Call = Coroutine[Any, Any, Any]
-M = TypeVar("M")
+Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]]
 
 KEPT = frozenset(
     ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "time", "log", "final_weights")
@@ -41,7 +30,7 @@ KEPT = frozenset(
 """What the runtime keeps and a player only reads."""
 
 
-class Model:
+class Model(Hands):
     """A model of `layers` layers as one `rank` sees it, trained for one step of `batches` microbatches.
 
     `Model()` is rank 0 of a Dist of its own. Calls that involve other ranks are awaited. Times are in steps, memory
@@ -233,114 +222,6 @@ class Model:
         print(report.verdict())
         return report
 
-    # --- How an operation is performed and written down ---
-
-    def _ready(self) -> None:
-        """Refuses a call while another one has not been awaited or has not ended."""
-        tape = self._tape
-        if tape.promised is not None:
-            why = tape.forgotten()
-            assert why is not None
-            raise why
-        if tape.under_way is not None:
-            raise RuleError(
-                f"this rank is still in {tape.under_way.call()} on line {tape.under_way.line}; "
-                "a rank does one thing at a time, so await that first"
-            )
-
-    def _source(self, name: str, rule: Callable[..., Any], layer: int | None, *args: Any) -> Any:
-        """Performs an operation that makes values out of nothing."""
-        tape, line = self._tape, player_line()
-        try:
-            self._ready()
-            made = rule(self._size, *args) if layer is None else rule(self._size, layer, *args)
-        except PuzzleError as why:
-            raise why.at(tape.place(call_text(name, layer)), line) from None
-        made = made if isinstance(made, tuple) else (made,)
-        layer = None if layer is None else made[0].layer
-        if name in rules.BATCHED:
-            return tape.write(name, made, line, (), layer, made[0].batches)
-        return tape.write(name, made, line, (), layer, args=tuple(map(index, args)))
-
-    def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
-        """Performs an operation on this rank's values."""
-        tape, line = self._tape, player_line()
-        try:
-            if tape.promised is not None or tape.under_way is not None:
-                self._ready()
-            if layer is None:
-                made = rule(self._size, *used)
-            else:
-                if type(layer) is not int:
-                    layer = algebra.whole_number(layer, "layer")
-                made = rule(self._size, layer, *used)
-            numbers = tape.claim_all(used)
-        except PuzzleError as why:
-            raise why.at(tape.place(call_text(name, layer)), line) from None
-        if type(made) is not tuple:
-            made = (made,)
-        if name not in TIMED:
-            return tape.write(name, made, line, numbers, layer)
-        if name in rules.BATCHED:
-            batches: frozenset[int] = made[0].batches
-            ticks = self.run.costs.duration(name, len(batches))
-        else:
-            batches, ticks = NO_BATCHES, self.run.costs.duration(name)
-        return tape.write_event(name, made, line, numbers, layer, batches, (), tape.clock, ticks)
-
-    def _collective(self, name: str, v: Any, layer: int) -> Call:
-        tape, line = self._tape, player_line()
-        try:
-            self._ready()
-            if type(layer) is not int:
-                layer = algebra.whole_number(layer, "layer")
-            rules.contribute(self._size, name, layer, v)
-            number = tape.claim(v)
-        except PuzzleError as why:
-            raise why.at(tape.place(call_text(name, layer)), line) from None
-        wait = Joining(self.rank, tape.clock, line, name, layer, v)
-        return self._promise(wait, self._join(wait, number))
-
-    def _promise(self, wait: UnderWay, coroutine: Call) -> Call:
-        self._tape.promised = (coroutine, wait)
-        return coroutine
-
-    async def _join(self, wait: Joining, number: int) -> Value:
-        result, start = await self._together(wait, self.run.join(wait))
-        own = copy_of(result)
-        ticks = self.run.costs.duration(wait.name)
-        self._tape.write_event(
-            wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, (), start, ticks
-        )
-        return own
-
-    async def _post(self, wait: Posting, numbers: tuple[int, ...], ticks: int) -> None:
-        await self._together(wait, self.run.post(wait))
-        self._tape.write_event(
-            "pass_to", (), wait.line, numbers, None, NO_BATCHES, (wait.to,), wait.clock, ticks
-        )
-
-    async def _receive(self, wait: Receiving) -> Any:
-        source, message = await self._together(wait, self.run.receive(wait))
-        ticks = self.run.costs.duration("receive", max(1, len(message.values)))
-        start = max(wait.clock, message.sent)
-        self._tape.write_event(
-            "receive", message.values, wait.line, (), None, NO_BATCHES, (source,), start, ticks
-        )
-        return message.payload
-
-    async def _together(self, wait: UnderWay, meeting: Coroutine[Any, Any, M]) -> M:
-        """Awaits other ranks, with this rank marked as being in that call."""
-        tape = self._tape
-        tape.promised, tape.under_way = None, wait
-        self.run.act(self.rank)
-        try:
-            return await meeting
-        except PuzzleError as why:
-            raise why.at(tape.place(wait.call()), wait.line) from None
-        finally:
-            tape.under_way = None
-
 
 def trace_of(models: Sequence[Model]) -> Trace:
     """The trace of a run, given all its models.
@@ -353,7 +234,9 @@ def trace_of(models: Sequence[Model]) -> Trace:
     models = list(models)
     for model in models:
         if not isinstance(model, Model):
-            raise RuleError(f"a run is judged by its models, as in [model] or the list that gather returns; got {describe(model)}")
+            raise RuleError(
+                f"a run is judged by its models, as in [model] or the list that gather returns; got {describe(model)}"
+            )
     if not models:
         raise RuleError("a run is judged by its models; got none")
     run = models[0].run

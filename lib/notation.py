@@ -11,7 +11,8 @@ from .costs import COSTS, TICKS_PER_STEP, steps_text
 from .errors import PuzzleError, TraceError
 from .rules import Size
 from .trace import FORMS, Op, Trace
-from .values import KINDS, Value
+from .value import Value
+from .values import KINDS
 
 FORMAT = "training-puzzles trace"
 VERSION = 1
@@ -48,8 +49,7 @@ def trace_to_text(trace: Trace) -> str:
     """The trace as text for people: a head, then per rank one line for each operation. Times are in steps."""
     size = trace.size
     lines = [
-        f"{FORMAT} {VERSION} costs={trace.costs.name} "
-        f"layers={size.layers} batches={size.batches} ranks={size.ranks}"
+        f"{FORMAT} {VERSION} costs={trace.costs.name} layers={size.layers} batches={size.batches} ranks={size.ranks}"
     ]
     for rank, ops in enumerate(trace.ranks):
         lines.append(f"rank {rank}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from .algebra import set_text
@@ -26,7 +27,8 @@ def notes_on(done: Sequence[Sequence[Op]], profiles: Sequence[Profile], retrace:
         if prof.hidden:
             line = next(op.line for op in ops if prof.hidden[0] in op.made)
             more = f" and {len(prof.hidden) - 1} more" if len(prof.hidden) > 1 else ""
-            text = f"kept outside the dictionaries, charged until last used: the {values[prof.hidden[0]]}{more} (line {line})"
+            kept = f"the {values[prof.hidden[0]]}{more} (line {line})"
+            text = f"kept outside the dictionaries, charged until last used: {kept}"
             told.setdefault((text, False), []).append(rank)
         for layer in _loaded_twice(ops):
             text = f"loaded the same weights of layer {layer} twice; keep them, or get them from other ranks"
@@ -56,10 +58,7 @@ def _loaded_twice(ops: Sequence[Op]) -> list[int]:
 
 def _overlap(parts: list[tuple[int, int]]) -> bool:
     parts = sorted(parts, key=lambda part: part[0] / part[1])
-    return any(
-        (i + 1) * other_n > j * n or (i, n) == (j, other_n)
-        for (i, n), (j, other_n) in zip(parts, parts[1:])
-    )
+    return any((i + 1) * other_n > j * n or (i, n) == (j, other_n) for (i, n), (j, other_n) in pairwise(parts))
 
 
 def _thrown_away(ops: Sequence[Op], prof: Profile) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .values import Value
+from .value import Value
 
 
 def repack(take: Callable[[Value], Value], payload: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .costs import steps, steps_text
+from .costs import steps
 from .errors import PuzzleError, TraceError
 from .goal import Goal
 from .memory import Profile, profile
@@ -35,7 +35,7 @@ class RankReport(NamedTuple):
     memory: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What the referee found. Times in steps, memory in elements; measured as far as the trace is legal.
 
@@ -76,6 +76,9 @@ class Report:
             return int(self.error is None)
         beaten = any(r.dominates(self.timesteps, self.peak.memory) for r in self.goal.records)
         return 2 if beaten or any(note.costs_a_star for note in self.notes) else 3
+
+    def __repr__(self) -> str:
+        return f"<Report: {self.status}, {self.timesteps:g} timesteps, peak memory {self.peak.memory:,}>"
 
     def verdict(self) -> str:
         """The report in a few lines for people."""
@@ -125,8 +128,8 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         ranks=tuple(
             RankReport(
                 busy=busy / makespan if makespan else 0.0,
-                messages=part.sent.messages,
-                bytes_sent=part.sent.elements * BYTES_PER_ELEMENT,
+                messages=part.messages,
+                bytes_sent=part.elements * BYTES_PER_ELEMENT,
                 memory=tuple(prof.memory),
             )
             for busy, part, prof in zip(working, retrace.parts, profiles)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from . import rules
 from .algebra import set_text
@@ -12,13 +12,8 @@ from .costs import elements_sent
 from .deadlock import Standstill, explain
 from .errors import Deadlock, PuzzleError, RuleError, TraceError
 from .trace import FORMS, NO_BATCHES, TIMED, Op, Trace, place_text
-from .values import HOLDS, Value, Weight, copy_of
-
-class Sent(NamedTuple):
-    """What one rank sent: messages, and elements of messages and collectives (ring-optimal)."""
-
-    messages: int = 0
-    elements: int = 0
+from .value import Value, copy_of
+from .values import HOLDS, Weight
 
 
 @dataclass
@@ -40,7 +35,9 @@ class Part:
     """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
     events: list[int] = field(default_factory=list)
     """Indices of the timed operations."""
-    sent: Sent = Sent()
+    messages: int = 0
+    elements: int = 0
+    """Elements sent, in messages and collectives (ring-optimal)."""
 
 
 class Retrace:
@@ -194,7 +191,7 @@ class Retrace:
             if p.clock < start:
                 p.held_up[p.at] = (last.rank, last_at)
             elements = elements_sent(op.name, brought.memory(self.costs), self.size.ranks)
-            p.sent = Sent(p.sent.messages, p.sent.elements + elements)
+            p.elements += elements
             try:
                 self._confirm(p, o, (result,), start, ticks)
             except PuzzleError as why:
@@ -212,7 +209,8 @@ class Retrace:
             return False
         receiver.inbox[part.rank] = (used, op.end, part.at)
         elements = elements_sent("pass_to", sum(value.memory(self.costs) for value in used), self.size.ranks)
-        part.sent = Sent(part.sent.messages + 1, part.sent.elements + elements)
+        part.messages += 1
+        part.elements += elements
         self._confirm(part, op, (), part.clock, self.costs.duration("pass_to", max(1, len(used))))
         self._call(receiver, "receive", part.rank)
         return True

@@ -24,15 +24,9 @@ from typing import Any, NamedTuple, Protocol
 from . import algebra
 from .algebra import missing_text, set_text
 from .errors import Incomplete, Mismatch, RuleError
-from .values import (
-    Activation,
-    ActivationGrad,
-    OptState,
+from .value import (
     Sharded,
     Value,
-    Weight,
-    WeightGrad,
-    add,
     batches_text,
     describe,
     join,
@@ -42,7 +36,7 @@ from .values import (
     shards_text,
     with_shards,
 )
-
+from .values import Activation, ActivationGrad, OptState, Weight, WeightGrad, add
 
 BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward"))
 """Operations on batches: those of the first value that they make."""
@@ -107,9 +101,7 @@ def loss(size: Size, inp: Value) -> ActivationGrad:
     return make(ActivationGrad, inp.layers - 1, inp.layers, inp.batches, inp.total_batches)
 
 
-def backward(
-    size: Size, layer: int, inp: Value, grad: Value, weight: Value
-) -> tuple[WeightGrad, ActivationGrad]:
+def backward(size: Size, layer: int, inp: Value, grad: Value, weight: Value) -> tuple[WeightGrad, ActivationGrad]:
     """The layer's weight gradient, and the activation gradient for the layer before it."""
     inp = require_kind(inp, Activation, "inp")
     grad = require_kind(grad, ActivationGrad, "grad")
@@ -131,9 +123,7 @@ def backward(
     )
 
 
-def update(
-    size: Size, layer: int, weight_grad: Value, weight: Value, opt_state: Value
-) -> tuple[Weight, OptState]:
+def update(size: Size, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
     """The weight and its optimizer state one step later, of the shards that the weight holds."""
     grad = require_kind(weight_grad, WeightGrad, "weight_grad")
     weight = require_kind(weight, Weight, "weight")
@@ -239,7 +229,9 @@ def contribute(size: Size, name: str, layer: int, value: Value) -> None:
     if name != "allgather":
         require_kind(value, WeightGrad, "what is reduced")
     elif not isinstance(value, Sharded):
-        raise RuleError(f"only weights, optimizer states and weight gradients have shards to gather; got {describe(value)}")
+        raise RuleError(
+            f"only weights, optimizer states and weight gradients have shards to gather; got {describe(value)}"
+        )
     if value.layer != layer:
         raise RuleError(f"this is the {value}, not of layer {layer}; name its own layer")
 
@@ -266,7 +258,9 @@ def complete(size: Size, final: Iterable[Weight]) -> None:
         held[weight.layer].setdefault(weight.total, set()).update(weight.shards)
     for layer, by_total in held.items():
         if not by_total:
-            raise Incomplete(f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)")
+            raise Incomplete(
+                f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)"
+            )
         if not any(len(shards) == total for total, shards in by_total.items()):
             total, shards = max(by_total.items(), key=lambda item: len(item[1]) / item[0])
             raise Incomplete(

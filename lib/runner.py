@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .dist import Dist, Run
-from .errors import Deadlock, PuzzleError
+from .errors import Deadlock
 from .model import Model
 from .pause import no_collection
-from .rules import Size
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -49,7 +48,9 @@ class IdleSelector(selectors.DefaultSelector):
         return super().select(timeout)
 
 
-def run(schedule: Schedule, layers: int = 2, batches: int = 1, ranks: int = 1, order: Iterable[int] | None = None) -> Outcome:
+def run(
+    schedule: Schedule, layers: int = 2, batches: int = 1, ranks: int = 1, order: Iterable[int] | None = None
+) -> Outcome:
     """Runs `schedule` on every rank to its end. `order` is that of starting the ranks; it changes nothing.
 
     A rank's exception is not raised but returned; the other ranks go on until they end or wait for ever.

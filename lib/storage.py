@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import isfinite
 from operator import index
 from typing import Any, Generic, NoReturn, TypeVar
 
 from .errors import PuzzleError, RuleError
 from .tape import Tape, player_line
-from .values import HOLDS, Value, describe
+from .value import Value, describe
+from .values import HOLDS
 
 K = TypeVar("K", bound=Value)
 

@@ -11,7 +11,8 @@ from .costs import Costs
 from .errors import PuzzleError, RuleError
 from .rules import Size
 from .trace import NO_BATCHES, Op, call_text, place_text
-from .values import V, Value, copy_of, describe, stamp
+from .value import V, Value, copy_of, describe, stamp
+
 
 def player_line() -> int:
     """The line being executed outside this library; to be called by what the player calls."""
@@ -139,9 +140,7 @@ class Tape:
         self.values = number
         return (first,) if number == first + 1 else tuple(range(first, number))
 
-    def derive(
-        self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]
-    ) -> V:
+    def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V:
         """An operation on values that needs no model (`+`, `combine`, `shard`)."""
         line = player_line()
         try:

@@ -78,9 +78,9 @@ class Op(NamedTuple):
     def call(self) -> str:
         """The operation as a message calls it: 'forward(layer=1)'."""
         match self.name, self.args:
-            case ("store" | "delete"), (where, key):
+            case (("store" | "delete"), (where, key)):
                 return f"{'del ' if self.name == 'delete' else ''}{where}[{key!r}]"
-            case ("pass_to" | "receive"), (rank,):
+            case (("pass_to" | "receive"), (rank,)):
                 return f"{self.name}({rank})"
         return call_text(self.name, self.layer)
 

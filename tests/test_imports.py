@@ -12,8 +12,8 @@ import lib
 ROOT = Path(lib.__file__).parent.parent
 
 ORDER = (
-    "errors costs algebra values rules trace tape storage parcel deadlock dist retrace memory goal notes pause "
-    "referee notation model runner __init__"
+    "errors costs algebra value values rules trace tape storage parcel deadlock waits dist retrace memory goal "
+    "notes pause referee notation hands model runner __init__"
 ).split()
 """The modules of lib: each imports only from those before it."""
 

@@ -133,7 +133,10 @@ def execute(trace: Trace) -> list[dict[int, dict[int, Any]]]:
                 return [used[0]]
             case "backward":
                 pairs = {b: backward(inp, used[1][b], whole(used[2])) for b, inp in used[0].items()}
-                return [summed([rows(pair[0]) for pair in pairs.values()]), {b: p[1] for b, p in pairs.items()}]
+                return [
+                    summed([rows(pair[0]) for pair in pairs.values()]),
+                    {b: p[1] for b, p in pairs.items()},
+                ]
             case "update":
                 pairs = {r: update(used[0][r], weight, used[2][r]) for r, weight in used[1].items()}
                 return [{r: pair[n] for r, pair in pairs.items()} for n in (0, 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def test_the_critical_path_leads_without_a_gap_from_the_start_to_the_end(classic
     path = [trace.ranks[rank][i] for rank, i in report.critical_path]
     assert path[0].start == 0
     assert path[-1].end == report.makespan * 10
-    assert all(before.end == after.start for before, after in zip(path, path[1:]))
+    assert all(before.end == after.start for before, after in pairwise(path))
 
 
 # --- Figures from papers ----------------------------------------------------------------------------
@@ -129,7 +130,7 @@ def test_values_in_a_private_dictionary_are_charged_until_their_last_use_and_nam
     hiding = judge(lambda model: step(model, Hidden()), layers=3)
     assert hiding.ranks[0].memory == honest.ranks[0].memory
     assert honest.notes == ()
-    assert [note.text for note in hiding.notes][0].startswith(
+    assert next(note.text for note in hiding.notes).startswith(
         "rank 0 kept outside the dictionaries, charged until last used: "
         "the input activation of layer 0, batches {0, 1} of 2 and 2 more (line "
     )
@@ -244,7 +245,13 @@ def test_stars_for_targets(targets: tuple[int, int], stars: int) -> None:
     assert (report.stars, report.status) == (stars, "passed" if stars > 1 else "over_target")
 
 
-RECORDS = [(16.5, 2_621_440, 3), (16.5, 2_621_439, 2), (16.4, 2_621_440, 2), (16.0, 9_000_000, 3), (99.0, 1, 3)]
+RECORDS = [
+    (16.5, 2_621_440, 3),
+    (16.5, 2_621_439, 2),
+    (16.4, 2_621_440, 2),
+    (16.0, 9_000_000, 3),
+    (99.0, 1, 3),
+]
 
 
 @pytest.mark.parametrize(("timesteps", "memory", "stars"), RECORDS)
@@ -270,7 +277,11 @@ def test_targets_are_compared_at_the_precision_they_are_stated_in(
 
 def test_an_empty_trace_is_incomplete_not_an_accident() -> None:
     report = referee(Trace(Size(1, 1, 2), ((), ())))
-    assert (report.status, report.error and report.error.reason, report.peak.memory) == ("failed", "incomplete", 0)
+    assert (report.status, report.error and report.error.reason, report.peak.memory) == (
+        "failed",
+        "incomplete",
+        0,
+    )
 
 
 def test_a_puzzle_is_judged_at_its_own_size() -> None:

@@ -444,7 +444,13 @@ def tuple_stored(model: Model) -> None:
     model.weights[0] = model.load_weights(0)  # type: ignore[assignment]
 
 
-@refused("rule", "weights[0] = ...", "weights holds weights only", "optimizer state of layer 0", "store it in opt_states")
+@refused(
+    "rule",
+    "weights[0] = ...",
+    "weights holds weights only",
+    "optimizer state of layer 0",
+    "store it in opt_states",
+)
 def stored_in_the_wrong_dictionary(model: Model) -> None:
     _, model.weights[0] = model.load_weights(0)  # type: ignore[assignment]
 

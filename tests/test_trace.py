@@ -64,7 +64,9 @@ def test_the_text_is_for_people() -> None:
     lines = trace_to_text(TRACES["pipeline"]).splitlines()
     assert lines[0] == "training-puzzles trace 1 costs=classic layers=8 batches=4 ranks=4"
     assert lines[1] == "rank 0"
-    assert any(line.startswith("  0-4        forward  layer=0  batches=[0,1,2,3]  uses=[4,0]  makes=[5]") for line in lines)
+    assert any(
+        line.startswith("  0-4        forward  layer=0  batches=[0,1,2,3]  uses=[4,0]  makes=[5]") for line in lines
+    )
 
 
 # --- Nothing in it can be changed unnoticed ---------------------------------------------------------
@@ -96,7 +98,10 @@ def noticed(slug: str, changed: Trace) -> bool:
 def operations(trace: Trace) -> list[tuple[int, int]]:
     """Where the operations are; storing and deleting are bookkeeping, of which a run may have too much."""
     return [
-        (rank, i) for rank, ops in enumerate(trace.ranks) for i, op in enumerate(ops) if op.name not in ("store", "delete")
+        (rank, i)
+        for rank, ops in enumerate(trace.ranks)
+        for i, op in enumerate(ops)
+        if op.name not in ("store", "delete")
     ]
 
 
@@ -171,7 +176,10 @@ BAD_JSON = [
     (of_json(lambda data: data.update(costs="free")), "unknown costs 'free'; known: classic"),
     (of_json(lambda data: data.update(layers=0)), "layers of a trace must be a whole number from 1; got 0"),
     (of_json(lambda data: data.update(ranks=True)), "ranks of a trace must be a whole number"),
-    (of_json(lambda data: data.update(ranks=3)), "a trace of 3 ranks holds a list of operations for each; found 1"),
+    (
+        of_json(lambda data: data.update(ranks=3)),
+        "a trace of 3 ranks holds a list of operations for each; found 1",
+    ),
     (of_json(lambda data: data.update(operations=[7])), "operations of rank 0 must be a list"),
     (of_json(row(op="dance")), "operation 0 of rank 0: there is no operation 'dance'"),
     (of_json(row(op=["load_weights"])), "operation 0 of rank 0: there is no operation"),
@@ -188,7 +196,9 @@ BAD_JSON = [
     (of_json(lambda data: data["operations"][0][1].update(where=7)), "where cannot be 7"),
     (of_json(lambda data: data["operations"][0][1].update(key={})), "a key is a number, a text or a tuple"),
     (
-        of_json(lambda data: data["operations"][0].insert(0, {"op": "given", "at": [0, 0], "value": ["Weight", 9, 2, 0]})),
+        of_json(
+            lambda data: data["operations"][0].insert(0, {"op": "given", "at": [0, 0], "value": ["Weight", 9, 2, 0]})
+        ),
         "operation 0 of rank 0: Weight: layer 9 does not exist",
     ),
     (

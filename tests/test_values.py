@@ -15,7 +15,12 @@ from lib import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, PuzzleErro
 
 WEIGHT = HIDDEN * HIDDEN
 
-weights = st.builds(lambda kind, layer, step: kind(layer, 4, step), st.sampled_from([Weight, OptState]), st.integers(0, 3), st.integers(0, 1))
+weights = st.builds(
+    lambda kind, layer, step: kind(layer, 4, step),
+    st.sampled_from([Weight, OptState]),
+    st.integers(0, 3),
+    st.integers(0, 1),
+)
 batch_sets = st.sets(st.integers(0, 7))
 grads = st.builds(lambda layer, batches: WeightGrad(layer, 4, batches, 8), st.integers(0, 3), batch_sets)
 
@@ -111,12 +116,18 @@ SHOWN = [
     (Weight(0, 2, 0), "weight of layer 0, whole, step 0"),
     (Weight(0, 2, 1, {0, 1, 2, 3}, 4), "weight of layer 0, whole (all 4 shards), step 1"),
     (OptState(1, 2, 0, {2}, 4), "optimizer state of layer 1, shard {2} of 4, step 0"),
-    (WeightGrad(0, 2, {0, 1, 2, 6}, 8, {0, 1, 2}, 4), "weight gradient of layer 0, batches {0-2, 6} of 8, shards {0-2} of 4"),
+    (
+        WeightGrad(0, 2, {0, 1, 2, 6}, 8, {0, 1, 2}, 4),
+        "weight gradient of layer 0, batches {0-2, 6} of 8, shards {0-2} of 4",
+    ),
     (WeightGrad(0, 2, [], 8), "weight gradient of layer 0, no batches (zero), whole"),
     (Activation(1, 2, {3}, 4), "input activation of layer 1, batch {3} of 4"),
     (Activation(2, 2, {3}, 4), "activation after the last layer, batch {3} of 4"),
     (ActivationGrad(1, 2, {0, 1}, 4), "activation gradient for backward(1), batches {0, 1} of 4"),
-    (ActivationGrad(-1, 2, {0}, 4), "activation gradient of the model's input, nothing left to do, batch {0} of 4"),
+    (
+        ActivationGrad(-1, 2, {0}, 4),
+        "activation gradient of the model's input, nothing left to do, batch {0} of 4",
+    ),
 ]
 
 

@@ -29,7 +29,13 @@ def shard(model: Model, layer: int = 0) -> Any:
     return model.load_weights(layer, model.rank, model.RANKS)[0]
 
 
-@hangs(2, Mismatch, "rank 0 calls allreduce(layer=0) on line", "but rank 1 calls allgather(layer=0) on line", "same order")
+@hangs(
+    2,
+    Mismatch,
+    "rank 0 calls allreduce(layer=0) on line",
+    "but rank 1 calls allgather(layer=0) on line",
+    "same order",
+)
 async def different_collectives(model: Model) -> None:
     if model.rank == 0:
         await model.allreduce(model.fake_grad(0, []), 0)
@@ -63,12 +69,25 @@ async def one_returns_without_any_meeting(model: Model) -> None:
         await model.allgather(shard(model), 0)
 
 
-@hangs(2, Deadlock, "rank 0 waits in receive() on line", "from anyone", "rank 1 waits in receive(0) on line", "for rank 0")
+@hangs(
+    2,
+    Deadlock,
+    "rank 0 waits in receive() on line",
+    "from anyone",
+    "rank 1 waits in receive(0) on line",
+    "for rank 0",
+)
 async def both_receive(model: Model) -> None:
     await (model.receive() if model.rank == 0 else model.receive(0))
 
 
-@hangs(2, Deadlock, "rank 0 waits in pass_to(1) on line", "until rank 1 reads the message before it", "one unread message")
+@hangs(
+    2,
+    Deadlock,
+    "rank 0 waits in pass_to(1) on line",
+    "until rank 1 reads the message before it",
+    "one unread message",
+)
 async def both_send_twice_before_receiving(model: Model) -> None:
     other = 1 - model.rank
     await model.pass_to(other, "first")
@@ -114,7 +133,11 @@ def test_ends_at_once_in_the_runner(name: str) -> None:
     found = waiting_errors(outcome.errors, error)
     assert found, outcome.errors
     assert [part for part in says if part not in str(found[0])] == [], str(found[0])
-    assert all(str(why).startswith(f"rank {model.rank}, t=") for model, why in zip(outcome.models, outcome.errors) if why in found)
+    assert all(
+        str(why).startswith(f"rank {model.rank}, t=")
+        for model, why in zip(outcome.models, outcome.errors)
+        if why in found
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -122,9 +145,7 @@ async def test_ends_within_a_second_under_plain_gather(name: str) -> None:
     schedule, ranks, error, says = CASES[name]
     dist = Dist(ranks)
     before = asyncio.all_tasks()
-    running = asyncio.gather(
-        *(schedule(Model(rank, dist, 2, 2)) for rank in range(ranks)), return_exceptions=True
-    )
+    running = asyncio.gather(*(schedule(Model(rank, dist, 2, 2)) for rank in range(ranks)), return_exceptions=True)
     results = await asyncio.wait_for(running, timeout=5)
     found = waiting_errors(results, error)
     assert found, results
@@ -135,7 +156,10 @@ async def test_ends_within_a_second_under_plain_gather(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_says_the_same_in_whatever_order_the_ranks_start(name: str) -> None:
     schedule, ranks, _, _ = CASES[name]
-    told = [[str(error) for error in run(schedule, 2, 2, ranks, order).errors] for order in (range(ranks), reversed(range(ranks)))]
+    told = [
+        [str(error) for error in run(schedule, 2, 2, ranks, order).errors]
+        for order in (range(ranks), reversed(range(ranks)))
+    ]
     assert told[0] == told[1]
 
 
@@ -207,7 +231,9 @@ async def test_a_rank_does_one_thing_at_a_time() -> None:
         finally:
             first.cancel()
 
-    with pytest.raises(PuzzleError, match=r"still in allgather\(layer=0\) on line \d+; a rank does one thing at a time"):
+    with pytest.raises(
+        PuzzleError, match=r"still in allgather\(layer=0\) on line \d+; a rank does one thing at a time"
+    ):
         await hasty(Model(0, Dist(2)))
 
 

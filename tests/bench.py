@@ -1,0 +1,92 @@
+"""The speed of the runtime: `make bench` prints it in bare asyncio switches, so that machines can be compared.
+
+A line ends in OK when it keeps the promise in brackets. Nothing here fails: times are for people to look at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from lib import referee, run
+from tests.support import CLASSICS
+
+FSDP = next(classic.solution for classic in CLASSICS if classic.slug == "fsdp")
+
+
+def best(measure: Callable[[], Any], times: int = 5) -> float:
+    """The shortest of a few measurements, in seconds: the one that was disturbed least."""
+
+    def once() -> float:
+        start = perf_counter()
+        measure()
+        return perf_counter() - start
+
+    return min(once() for _ in range(times))
+
+
+def bare_switch(times: int = 100_000) -> float:
+    """Seconds of one switch between two asyncio tasks that do nothing."""
+
+    async def idle() -> None:
+        for _ in range(times // 2):
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(idle(), idle())
+
+    return best(lambda: asyncio.run(both())) / times
+
+
+def per_event(layers: int, ranks: int, times: int) -> tuple[int, float, float]:
+    """Events of fsdp at a size, and the seconds that one takes to run and to judge."""
+    outcome: Any = None
+
+    def go() -> None:
+        nonlocal outcome
+        outcome = None
+        outcome = run(FSDP, layers, ranks, ranks)
+
+    running = best(go, times)
+    judging = best(lambda: referee(outcome.trace), times)
+    assert referee(outcome.trace).error is None
+    events = sum(len(outcome.trace.events(rank)) for rank in range(ranks))
+    return events, running / events, judging / events
+
+
+def classics() -> None:
+    for classic in CLASSICS:
+        assert referee(run(classic.solution, *classic.size).trace, classic.goal).status == "passed"
+
+
+def shell(*command: str) -> float:
+    return best(lambda: subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL), 5)
+
+
+def show(what: str, value: float, unit: str, limit: float, in_switches: float | None = None) -> None:
+    switches = "" if in_switches is None else f"= {in_switches:,.1f} switches"
+    print(f"{what:<52} {value:8.2f} {unit:<5} {switches:<20} [at most {limit:g}] {'OK' if value <= limit else 'SLOW'}")
+
+
+def main() -> None:
+    switch = bare_switch()
+    print(f"{'a bare asyncio switch, the yardstick':<52} {switch * 1e6:8.2f} us")
+    eight = best(classics)
+    show("the eight classics, run and judged", eight * 1e3, "ms", 60, eight / switch)
+    events, running, judging = per_event(32, 64, 5)
+    show(f"fsdp, 64 ranks, 32 layers ({events:,} events), run", running * 1e6, "us/ev", 12, running / switch)
+    show("  judged, in the time of its run", judging / running, "x", 1)
+    events, large, large_judging = per_event(96, 1024, 1)
+    show(f"fsdp, 1,024 ranks, 96 layers ({events:,} events)", large / running, "x", 1.5, large / switch)
+    show("  judged, in the time of its run", large_judging / large, "x", 1)
+    empty = shell("-c", "pass")
+    show("import lib, beyond an empty interpreter", (shell("-c", "import lib") - empty) * 1e3, "ms", 60)
+    show("puzzles grade solutions, from the shell", shell("-m", "puzzles", "grade", "solutions"), "s", 1.5)
+
+
+if __name__ == "__main__":
+    main()
