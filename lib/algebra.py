@@ -19,10 +19,8 @@ def operand(i: int) -> str:
     return ("the first value", "the second value")[i] if i < 2 else f"value {i}"
 
 
-def sharded_size(size: int, shards: Collection[int], total: int) -> int:
-    """Elements that `shards` of `total` hold of a tensor of `size` elements."""
-    if size % total == 0:
-        return len(shards) * (size // total)
+def uneven_size(size: int, shards: Collection[int], total: int) -> int:
+    """Elements that `shards` of `total` hold of a tensor of `size` elements which `total` does not divide."""
     return sum((i + 1) * size // total - i * size // total for i in shards)
 
 

@@ -94,15 +94,14 @@ class Run:
         """What has been recorded so far."""
         return Trace(self.size, tuple(tuple(tape.ops) for tape in self.tapes), self.costs)
 
-    # --- Collectives ---
+    # --- Each of these answers at once, or returns None: then the rank has to `stay`. ---
 
-    async def join(self, wait: Joining) -> tuple[Value, int]:
-        """Meets all ranks. Returns this rank's result, and the tick at which the collective starts."""
+    def join(self, wait: Joining) -> tuple[Value, int] | None:
+        """Meets all ranks. Answers this rank's result, and the tick at which the collective starts."""
         self._joining[wait.rank] = wait
         self._joined += 1
         if self._joined < self.size.ranks:
-            result: tuple[Value, int] = await self._stay(wait)
-            return result
+            return None
         waits = [w for w in self._joining if w is not None]
         self._joining, self._joined = [None] * self.size.ranks, 0
         try:
@@ -119,26 +118,23 @@ class Run:
                 self._wake(other, (value, start))
         return results[wait.rank], start
 
-    # --- Messages: from one rank to another, one unread at a time ---
-
-    async def post(self, wait: Posting) -> None:
-        """Sends a message; waits while the one before it is unread."""
+    def post(self, wait: Posting) -> bool | None:
+        """Sends a message, unless the one before it is unread."""
         if wait.rank in self._inboxes[wait.to]:
             self._posting[wait.to][wait.rank] = wait
-            await self._stay(wait)
-        else:
-            self._deliver(wait)
+            return None
+        self._deliver(wait)
+        return True
 
-    async def receive(self, wait: Receiving) -> tuple[int, Message]:
-        """Takes a message; returns who sent it, and the message."""
+    def receive(self, wait: Receiving) -> tuple[int, Message] | None:
+        """Takes a message: answers who sent it, and the message."""
         inbox = self._inboxes[wait.rank]
         if wait.source is None:
             for source, message in inbox.items():
                 self._offer(wait, source, message)
         elif wait.source in inbox:
             return wait.source, self._take(wait.rank, wait.source)
-        taken: tuple[int, Message] = await self._stay(wait)
-        return taken
+        return None
 
     def _deliver(self, post: Posting) -> None:
         self._inboxes[post.to][post.rank] = post.message
@@ -154,7 +150,7 @@ class Run:
         queued = self._posting[rank].pop(source, None)
         if queued is not None:
             self._deliver(queued)
-            self._wake(queued, None)
+            self._wake(queued, True)
         return message
 
     def _offer(self, receiver: Receiving, source: int, message: Message) -> None:
@@ -174,7 +170,8 @@ class Run:
 
     # --- Waiting, and the end of it ---
 
-    async def _stay(self, wait: Wait) -> Any:
+    async def stay(self, wait: Wait) -> Any:
+        """Waits until another rank, or the end of the waiting, answers."""
         wait.future = self._event_loop().create_future()
         self._waits[wait.rank] = wait
         self._waiting += 1

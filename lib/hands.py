@@ -13,10 +13,11 @@ from .rules import Size
 from .tape import Tape, UnderWay, player_line
 from .trace import NO_BATCHES, TIMED, call_text
 from .value import Value, copy_of
-from .waits import Joining, Posting, Receiving
+from .waits import Joining, Posting, Receiving, Wait
 
 Call = Coroutine[Any, Any, Any]
 M = TypeVar("M")
+W = TypeVar("W", bound=Wait)
 
 
 class Hands:
@@ -98,30 +99,33 @@ class Hands:
         return coroutine
 
     async def _join(self, wait: Joining, number: int) -> Value:
-        result, start = await self._together(wait, self.run.join(wait))
+        result, start = await self._together(wait, self.run.join)
         own = copy_of(result)
         ticks = self.run.costs.duration(wait.name)
         self._tape.write_event(wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, (), start, ticks)
         return own
 
     async def _post(self, wait: Posting, numbers: tuple[int, ...], ticks: int) -> None:
-        await self._together(wait, self.run.post(wait))
+        await self._together(wait, self.run.post)
         self._tape.write_event("pass_to", (), wait.line, numbers, None, NO_BATCHES, (wait.to,), wait.clock, ticks)
 
     async def _receive(self, wait: Receiving) -> Any:
-        source, message = await self._together(wait, self.run.receive(wait))
+        source, message = await self._together(wait, self.run.receive)
         ticks = self.run.costs.duration("receive", max(1, len(message.values)))
         start = max(wait.clock, message.sent)
         self._tape.write_event("receive", message.values, wait.line, (), None, NO_BATCHES, (source,), start, ticks)
         return message.payload
 
-    async def _together(self, wait: UnderWay, meeting: Coroutine[Any, Any, M]) -> M:
-        """Awaits other ranks, with this rank marked as being in that call."""
+    async def _together(self, wait: W, meet: Callable[[W], M | None]) -> M:
+        """Meets other ranks, with this rank marked as being in that call."""
         tape = self._tape
         tape.promised, tape.under_way = None, wait
         self.run.act(self.rank)
         try:
-            return await meeting
+            answer = meet(wait)
+            if answer is None:
+                answer = await self.run.stay(wait)
+            return answer
         except PuzzleError as why:
             raise why.at(tape.place(wait.call()), wait.line) from None
         finally:

@@ -29,22 +29,21 @@ class Storage(dict[Any, K], Generic[K]):
         self._kind = kind
 
     def __setitem__(self, key: Any, value: K) -> None:
-        line = player_line()
         try:
             if type(value) is not self._kind:
                 self._refuse(value)
             plain = key if type(key) is int else plain_key(key)
-            self._tape.store(self.name, plain, value, line)
+            self._tape.store(self.name, plain, value)
         except PuzzleError as why:
             shown = repr(key) if isinstance(key, (int, str, tuple)) else "..."
-            raise why.at(self._tape.place(f"{self.name}[{shown}] = ..."), line) from None
+            raise why.at(self._tape.place(f"{self.name}[{shown}] = ..."), player_line()) from None
         if key in self:
             self._tape.vacate(self[key])
         super().__setitem__(key, value)
 
     def __delitem__(self, key: Any) -> None:
         value = self[key]
-        self._tape.delete(self.name, key if type(key) is int else plain_key(key), value, player_line())
+        self._tape.delete(self.name, key if type(key) is int else plain_key(key), value)
         super().__delitem__(key)
 
     def __missing__(self, key: Any) -> NoReturn:

@@ -151,15 +151,15 @@ class Tape:
         self.write(name, (result,), line, used, args=args)
         return result
 
-    def store(self, where: str, key: object, value: Value, line: int) -> None:
-        number = self.claim(value)
+    def store(self, where: str, key: object, value: Value) -> None:
+        number = value._number if value._keeper is self else self.claim(value)
         places = self._places.get(number, 0)
         if not places:
             self._sizes[number] = size = value.memory(self.costs)
             self.memory += size
         self._places[number] = places + 1
         clock = self.clock
-        self.ops.append(Op("store", clock, clock, None, NO_BATCHES, (number,), (), (where, key), line))
+        self.ops.append(Op("store", clock, clock, None, NO_BATCHES, (number,), (), (where, key)))
 
     def vacate(self, value: Value) -> None:
         """Takes one of its places away from a stored value; with the last it is freed."""
@@ -170,7 +170,7 @@ class Tape:
         elif places:
             self.memory -= self._sizes.pop(number)
 
-    def delete(self, where: str, key: object, value: Value, line: int) -> None:
+    def delete(self, where: str, key: object, value: Value) -> None:
         self.vacate(value)
         clock = self.clock
-        self.ops.append(Op("delete", clock, clock, None, NO_BATCHES, (), (), (where, key), line))
+        self.ops.append(Op("delete", clock, clock, None, NO_BATCHES, (), (), (where, key)))

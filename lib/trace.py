@@ -73,7 +73,7 @@ class Op(NamedTuple):
     made: tuple[int, ...] = ()
     args: tuple[Any, ...] = ()
     line: int = 0
-    """Line in the player's file, 0 when unknown."""
+    """Line in the player's file, 0 when unknown; storing and deleting have none."""
 
     def call(self) -> str:
         """The operation as a message calls it: 'forward(layer=1)'."""

@@ -106,7 +106,10 @@ class Sharded(Value):
     total: int
 
     def memory(self, costs: Costs = CLASSIC) -> int:
-        return algebra.sharded_size(costs.hidden * costs.hidden, self.shards, self.total)
+        size = costs.hidden * costs.hidden
+        if size % self.total:
+            return algebra.uneven_size(size, self.shards, self.total)
+        return len(self.shards) * (size // self.total)
 
     def is_complete(self) -> bool:
         return len(self.shards) == self.total
