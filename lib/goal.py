@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import NamedTuple
 
+from .costs import CLASSIC, Costs
 from .rules import Size
 
 MEMORY_PRECISION = 100_000
@@ -33,6 +34,7 @@ class Goal:
     time: int
     memory: int
     records: tuple[Record, ...] = ()
+    costs: Costs = CLASSIC
 
     def meets_time(self, timesteps: float) -> bool:
         """Compared in whole steps, as the target is stated: 33.3 meets 33."""

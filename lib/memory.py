@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from .trace import TIMED, Op
@@ -20,11 +21,14 @@ class Profile(NamedTuple):
     left: set[int]
 
 
-def profile(ops: Sequence[Op], sizes: Sequence[int]) -> Profile:
+def profile(ops: Sequence[Op], sizes: Sequence[int], read: Mapping[int, int] | None = None) -> Profile:
     """Charges each value from when it is made to its last use, and while it is stored. `sizes` are by number.
 
     A final weight counts as used to the end. Between events nothing is sampled: what an operation makes is
     counted from the next event on, as in the original puzzles.
+
+    `read` tells for each pass_to, by its index, at which tick its message is received. With it, memory is counted
+    as training without end would need it: what is loaded from the start on, what is sent until it is read.
     """
     last = [-1] * len(sizes)
     for i, op in enumerate(ops):
@@ -35,6 +39,20 @@ def profile(ops: Sequence[Op], sizes: Sequence[int]) -> Profile:
             last[op.used[0]] = len(ops)
 
     charged = 0
+    early: set[int] = set()
+    on_the_wire: dict[int, list[int]] = {}
+    if read is not None:
+        for i, op in enumerate(ops):
+            if op.name == "load_weights":
+                early.update(number for number in op.made if last[number] > i)
+        charged = sum(sizes[number] for number in early)
+        starts = [op.start for op in ops]
+        for i, tick in read.items():
+            until = bisect_left(starts, tick, lo=i) - 1
+            for number in ops[i].used:
+                if until > last[number]:
+                    last[number] = until
+                    on_the_wire.setdefault(until, []).append(number)
     samples: list[int] = []
     places = [0] * len(sizes)
     stored: dict[tuple[object, ...], int] = {}
@@ -59,7 +77,7 @@ def profile(ops: Sequence[Op], sizes: Sequence[int]) -> Profile:
         else:
             for number in op.made:
                 if last[number] > i:
-                    charged += sizes[number]
+                    charged += 0 if number in early else sizes[number]
                     loose.add(number)
             for number in op.used:
                 if last[number] == i and not places[number]:
@@ -73,5 +91,10 @@ def profile(ops: Sequence[Op], sizes: Sequence[int]) -> Profile:
                     loose.add(vacated)
                 else:
                     charged -= sizes[vacated]
+        for number in on_the_wire.get(i, ()):
+            if last[number] == i and not places[number]:
+                charged -= sizes[number]
+                loose.discard(number)
+                last[number] = -1
     samples.append(charged)
     return Profile(samples, sorted(hidden), set(stored.values()))

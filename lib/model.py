@@ -17,7 +17,7 @@ from .referee import Report, referee
 from .storage import Storage
 from .tape import player_line
 from .trace import Event, Trace, as_event
-from .value import S, Value, copy_of, describe
+from .value import S, Value, copy_of, describe, join
 from .values import Activation, ActivationGrad, OptState, Weight, WeightGrad
 from .waits import Message, Posting, Receiving
 
@@ -142,8 +142,11 @@ class Model(Hands):
         return made
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
-        """Declares `weight` to be the result for its layer. Takes no time."""
+        """Declares `weight` to be the result for its layer, or a part of the result. Takes no time."""
         self._compute("set_final_weight", rules.set_final_weight, layer, weight)
+        before = self._final.get(index(layer))
+        if before is not None and before.total == weight.total and not before.shards & weight.shards:
+            weight = join((before, weight))
         self._final[index(layer)] = weight
 
     # --- What ranks do together ---
@@ -176,7 +179,7 @@ class Model(Hands):
             self._ready()
             if isinstance(rank, Value):
                 raise RuleError("the rank comes first: pass_to(rank, value)")
-            to = algebra.number(rank, self.RANKS, "rank")
+            to = rules.partner(self._size, self.rank, rank)
             if hasattr(v, "__await__"):
                 raise RuleError(f"cannot send {describe(v)}")
             payload = repack(take, v)

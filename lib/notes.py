@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .algebra import set_text
-from .memory import Profile
-from .retrace import Retrace
+from .memory import Profile, profile
+from .retrace import Part, Retrace
+from .steady import loaded_twice, lost_states, not_held_again, thrown_away
 from .trace import Op
 
 
@@ -19,55 +19,55 @@ class Note(NamedTuple):
     costs_a_star: bool = False
 
 
-def notes_on(done: Sequence[Sequence[Op]], profiles: Sequence[Profile], retrace: Retrace) -> tuple[Note, ...]:
-    """All remarks on a run, those of several ranks told once."""
-    told: dict[tuple[str, bool], list[int]] = {}
-    for rank, (ops, prof) in enumerate(zip(done, profiles)):
-        values = retrace.parts[rank].values
-        if prof.hidden:
-            line = next(op.line for op in ops if prof.hidden[0] in op.made)
-            more = f" and {len(prof.hidden) - 1} more" if len(prof.hidden) > 1 else ""
-            kept = f"the {values[prof.hidden[0]]}{more} (line {line})"
-            text = f"kept outside the dictionaries, charged until last used: {kept}"
-            told.setdefault((text, False), []).append(rank)
-        for layer in _loaded_twice(ops):
-            text = f"loaded the same weights of layer {layer} twice; keep them, or get them from other ranks"
-            told.setdefault((text, True), []).append(rank)
-        for number in _thrown_away(ops, prof):
-            text = f"threw away the {values[number]}, which the next step of training would need"
-            told.setdefault((text, True), []).append(rank)
+def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequence[Profile]) -> tuple[Note, ...]:
+    """All remarks on a run; one that several ranks get is told once. `sizes` of each rank's values, by number."""
+    peak = max(max(prof.memory) for prof in profiles)
+    told: dict[Note, list[int]] = {}
+    for part, size, prof in zip(retrace.parts, sizes, profiles):
+        for note in _on_rank(part, size, prof, peak):
+            told.setdefault(note, []).append(part.rank)
     notes = [Note(f"{_ranks(ranks)} {text}", costs) for (text, costs), ranks in told.items()]
+    for layer in lost_states(retrace.parts, profiles, retrace.size.layers):
+        text = f"no rank keeps the whole updated optimizer state of layer {layer}, which the next step would need"
+        notes.append(Note(text, costs_a_star=True))
     if retrace.made_up:
         more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
         notes.append(Note(f"this uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
     return tuple(notes)
 
 
+def _on_rank(part: Part, sizes: Sequence[int], prof: Profile, peak: int) -> Iterator[Note]:
+    ops, values = part.ops[: part.at], part.values
+    if prof.hidden:
+        line = next(op.line for op in ops if prof.hidden[0] in op.made)
+        more = f" and {len(prof.hidden) - 1} more" if len(prof.hidden) > 1 else ""
+        kept = f"the {values[prof.hidden[0]]}{more} (line {line})"
+        yield Note(f"kept outside the dictionaries, charged until last used: {kept}")
+    for layer in loaded_twice(ops):
+        text = f"loaded the same weights of layer {layer} twice; keep them, or get them from other ranks"
+        yield Note(text, costs_a_star=True)
+    for number in thrown_away(ops, prof):
+        text = f"threw away the {values[number]}, which the next step of training would need"
+        yield Note(text, costs_a_star=True)
+    for number in not_held_again(part, prof):
+        text = (
+            f"began with the {values[number]}, and does not end with the updated one: "
+            "the next step could not begin like this one"
+        )
+        yield Note(text, costs_a_star=True)
+    if part.read or _loads_late(ops):
+        lasting = max(profile(ops, sizes, part.read).memory)
+        if lasting > peak:
+            text = (
+                f"would need {lasting:,} elements if training went on: counted are weights and states from the start, "
+                "though they are loaded later, and messages until they are read"
+            )
+            yield Note(text, costs_a_star=True)
+
+
+def _loads_late(ops: Sequence[Op]) -> bool:
+    return any(op.name == "load_weights" and op.start > 0 for op in ops)
+
+
 def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {set_text(ranks)[1:-1]}"
-
-
-def _loaded_twice(ops: Sequence[Op]) -> list[int]:
-    """Layers of which some element was loaded more than once. Shard i of n is the span from i/n to (i+1)/n."""
-    loads: dict[int, list[tuple[int, int]]] = {}
-    for op in ops:
-        if op.name == "load_weights" and op.layer is not None:
-            loads.setdefault(op.layer, []).append(op.args)  # (shard, total)
-    return [layer for layer, parts in loads.items() if _overlap(parts)]
-
-
-def _overlap(parts: list[tuple[int, int]]) -> bool:
-    parts = sorted(parts, key=lambda part: part[0] / part[1])
-    return any((i + 1) * other_n > j * n or (i, n) == (j, other_n) for (i, n), (j, other_n) in pairwise(parts))
-
-
-def _thrown_away(ops: Sequence[Op], prof: Profile) -> list[int]:
-    """Updated optimizer states that are neither stored at the end nor were passed on."""
-    states: dict[int, None] = {}
-    for op in ops:
-        if op.name == "update":
-            states[op.made[1]] = None
-        elif op.name != "store":
-            for number in op.used:
-                states.pop(number, None)
-    return [number for number in states if number not in prof.left]

@@ -106,14 +106,13 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     try:
         if goal is not None and trace.size != goal.size:
             raise TraceError(f"this is a run of {trace.size}; the puzzle {goal.slug} is of {goal.size}")
+        if goal is not None and trace.costs != goal.costs:
+            raise TraceError(f"this run has other costs than the puzzle {goal.slug}, whose are {goal.costs.name}")
         retrace.run()
     except PuzzleError as why:
         error = why
-    done = [part.ops[: part.at] for part in retrace.parts]
-    profiles = [
-        profile(ops, [part.values[n].memory(trace.costs) for n in range(len(part.values))])
-        for part, ops in zip(retrace.parts, done)
-    ]
+    sizes = [[part.values[n].memory(trace.costs) for n in range(len(part.values))] for part in retrace.parts]
+    profiles = [profile(part.ops[: part.at], size) for part, size in zip(retrace.parts, sizes)]
     events = [[part.ops[i] for i in part.events] for part in retrace.parts]
     makespan = max((op.end for ops in events for op in ops), default=0)
     working = [sum(op.end - op.start for op in ops) for ops in events]
@@ -136,7 +135,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         ),
         copies=_copies(retrace.parts, trace.size.layers),
         critical_path=_critical_path(retrace.parts),
-        notes=notes_on(done, profiles, retrace),
+        notes=notes_on(retrace, sizes, profiles),
     )
 
 
@@ -154,8 +153,8 @@ def _peak(events: list[list[Op]], profiles: list[Profile]) -> Peak:
 def _copies(parts: list[Part], layers: int) -> tuple[float, ...]:
     copies = [0.0] * layers
     for part in parts:
-        for layer, weight in part.final.items():
-            copies[layer] += len(weight.shards) / weight.total
+        for weight in part.final:
+            copies[weight.layer] += len(weight.shards) / weight.total
     return tuple(copies)
 
 

@@ -26,11 +26,13 @@ class Part:
     clock: int = 0
     values: dict[int, Value] = field(default_factory=dict)
     stored: dict[tuple[str, object], int] = field(default_factory=dict)
-    final: dict[int, Weight] = field(default_factory=dict)
+    final: list[Weight] = field(default_factory=list)
     inbox: dict[int, tuple[list[Value], int, int]] = field(default_factory=dict)
     """By sender: the values, the tick at which they have been sent, and the index of the sender's operation."""
     given: set[int] = field(default_factory=set)
     """Numbers of the values that were made by hand or by a model of another Dist."""
+    read: dict[int, int] = field(default_factory=dict)
+    """By index of a pass_to: the tick at which its message is received."""
     held_up: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
     events: list[int] = field(default_factory=list)
@@ -74,7 +76,7 @@ class Retrace:
                     place_text(source, op.start, op.call()),
                     op.line,
                 )
-        rules.complete(self.size, [weight for part in self.parts for weight in part.final.values()])
+        rules.complete(self.size, [weight for part in self.parts for weight in part.final])
 
     def _run_on(self, part: Part) -> None:
         ops = part.ops
@@ -85,6 +87,9 @@ class Retrace:
                     return
             except PuzzleError as why:
                 raise why.at(place_text(part.rank, part.clock, op.call()), op.line) from None
+            except (TypeError, ValueError, AttributeError) as why:
+                place = place_text(part.rank, part.clock, f"operation {part.at}")
+                raise TraceError(f"this record makes no sense ({why}): {op}", place) from None
 
     def _do(self, part: Part, op: Op) -> bool:
         """Performs one operation; False if it has to wait for another rank."""
@@ -135,7 +140,7 @@ class Retrace:
                     )
                 self.made_up.append(f"a gradient from fake_grad, of batches {set_text(batches)} that nobody computed")
             elif name == "set_final_weight":
-                part.final[op.layer] = used[0]  # type: ignore[index, assignment]  # the rule has checked both
+                part.final.append(used[0])  # type: ignore[arg-type]  # the rule has checked that it is a weight
         elif name in rules.COLLECTIVES:
             return self._join(part, op, used[0])
         elif name == "pass_to":
@@ -202,8 +207,7 @@ class Retrace:
 
     def _post(self, part: Part, op: Op, used: list[Value]) -> bool:
         (to,) = op.args
-        if not 0 <= to < self.size.ranks:
-            raise RuleError(f"rank {to} does not exist")
+        rules.partner(self.size, part.rank, to)
         receiver = self.parts[to]
         if part.rank in receiver.inbox:
             return False
@@ -223,6 +227,7 @@ class Retrace:
         if sent > part.clock:
             part.held_up[part.at] = (source, sent_at)
         start = max(part.clock, sent)
+        self.parts[source].read[sent_at] = start
         self._confirm(part, op, values, start, self.costs.duration("receive", max(1, len(values))))
         self._call(self.parts[source], "pass_to", part.rank)
         return True

@@ -224,6 +224,14 @@ COLLECTIVES: Mapping[str, Callable[[Sequence[Value]], list[Value]]] = {
 }
 
 
+def partner(size: Size, rank: int, to: int) -> int:
+    """The rank that a message may go to: one that exists, and another."""
+    to = algebra.number(to, size.ranks, "rank")
+    if to == rank:
+        raise RuleError("a rank cannot send to itself; keep the value in a dictionary")
+    return to
+
+
 def contribute(size: Size, name: str, layer: int, value: Value) -> None:
     """What one rank may bring to a collective, as far as it alone can tell."""
     if name != "allgather":

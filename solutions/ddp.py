@@ -23,8 +23,6 @@ async def ddp(model: Model) -> Model:
     # The one meeting: afterwards every rank has the gradient of all batches, and makes the same update.
     for layer in range(model.LAYERS):
         grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
         model.set_final_weight(layer, weights[layer])
     return model

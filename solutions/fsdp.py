@@ -28,8 +28,6 @@ async def fsdp(model: Model) -> Model:
     del grad_activations[0]
 
     for layer in range(model.LAYERS):
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
         model.set_final_weight(layer, weights[layer])
     return model

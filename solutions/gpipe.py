@@ -36,8 +36,6 @@ async def gpipe(model: Model) -> Model:
         for batch in range(model.BATCHES):
             grad = grad_weights.pop((layer, batch))
             grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
         model.set_final_weight(layer, weights[layer])
     return model

@@ -34,8 +34,6 @@ async def pipeline(model: Model) -> Model:
         await model.pass_to(model.rank - 1, grad_activations[stage[0]])
 
     for layer in stage:
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
         model.set_final_weight(layer, weights[layer])
     return model

@@ -48,8 +48,6 @@ async def pipeline_fsdp(model: Model) -> Model:
             await model.pass_to(model.rank - 1, grad_activations[layer])
 
     for layer in range(model.LAYERS):
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
         model.set_final_weight(layer, weights[layer])
     return model

@@ -28,8 +28,6 @@ async def wsdp(model: Model) -> Model:
     # The gradients are still whole on every rank: that is the memory which the next puzzle saves.
     for layer in range(model.LAYERS):
         grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights[layer], weights[layer], opt_states[layer]
-        )
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
         model.set_final_weight(layer, weights[layer])
     return model

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib import Deadlock, Goal, Model, Op, PuzzleError, Record, Size, Trace, TraceError, referee, run
+from lib import Costs, Deadlock, Goal, Model, Op, PuzzleError, Record, Size, Trace, referee, run
 from tests.support import CLASSICS, Classic, judge
 
 UNIT = 512 * 512
@@ -18,6 +18,22 @@ UNIT = 512 * 512
 @pytest.fixture(scope="module", params=CLASSICS, ids=lambda classic: classic.slug)
 def classic(request: Any) -> Classic:
     return request.param
+
+
+def test_each_part_of_a_final_weight_can_be_set_by_itself() -> None:
+    def in_parts(model: Model) -> None:
+        weights, states, inputs, grads, weight_grads = model.storage()
+        parts = [model.load_weights(0, shard, 2) for shard in range(2)]
+        inputs[0] = model.get_activation(range(model.BATCHES))
+        whole = parts[0][0].combine(parts[1][0])
+        grads[1] = model.loss(model.forward(0, inputs[0], whole))
+        weight_grads[0], _ = model.backward(0, inputs[0], grads[1], whole)
+        for shard in range(2):
+            weights[shard], states[shard] = model.update(0, weight_grads[0], *parts[shard])
+            model.set_final_weight(0, weights[shard])
+        assert model.final_weights[0].is_complete()
+
+    assert judge(in_parts, layers=1).error is None
 
 
 def test_each_classic_scores_what_it_is_known_to_score(classic: Classic) -> None:
@@ -235,6 +251,94 @@ def test_throwing_an_updated_optimizer_state_away_costs_a_star() -> None:
     assert "threw away the optimizer state of layer 1, whole, step 1" in report.notes[0].text
 
 
+def test_an_optimizer_state_that_was_used_and_then_lost_costs_a_star() -> None:
+    def careless(model: Model) -> None:
+        step(model, Stored())
+        model.opt_states[1].shard(0, 2)
+        del model.opt_states[1]
+
+    report = judge(careless)
+    assert report.stars == 2
+    assert "no rank keeps the whole updated optimizer state of layer 1" in report.notes[0].text
+
+
+def test_ending_with_less_than_one_began_with_costs_a_star() -> None:
+    async def owner_of_a_part(model: Model) -> None:
+        weights, states, inputs, grads, weight_grads = model.storage()
+        weights[0], whole_state = model.load_weights(0)
+        states[0] = whole_state.shard(model.rank, model.RANKS)
+        inputs[0] = model.get_activation([model.rank])
+        inputs[1] = model.forward(0, inputs[0], weights[0])
+        grads[1] = model.loss(inputs[1])
+        weight_grads[0], grads[0] = model.backward(0, inputs[0], grads[1], weights[0])
+        weight_grads[0] = await model.scatterreduce(weight_grads[0], 0)
+        part = weights[0].shard(model.rank, model.RANKS)
+        weights[0], states[0] = model.update(0, weight_grads[0], part, states[0])
+        model.set_final_weight(0, weights[0])
+
+    async def zero_1(model: Model) -> None:
+        await owner_of_a_part(model)
+        model.weights[0] = await model.allgather(model.weights[0], 0)
+
+    partial, whole = (judge(schedule, layers=1, ranks=2) for schedule in (owner_of_a_part, zero_1))
+    assert (partial.stars, whole.stars, whole.notes) == (2, 3, ())
+    assert partial.notes[0].text.startswith(
+        "ranks 0, 1 began with the weight of layer 0, whole, step 0, and does not end with the updated one"
+    )
+
+
+def test_a_message_is_no_place_to_keep_things() -> None:
+    async def parking(model: Model) -> None:
+        if model.rank == 1:
+            await model.allreduce(model.fake_grad(0, []), 0)
+            await model.pass_to(0, await model.receive())
+            return
+        weights, states, inputs, grads, weight_grads = model.storage()
+        weights[0], states[0] = model.load_weights(0)
+        await model.pass_to(1, states[0])
+        del states[0]
+        inputs[0] = model.get_activation(range(model.BATCHES))
+        inputs[1] = model.forward(0, inputs[0], weights[0])
+        grads[1] = model.loss(inputs[1])
+        weight_grads[0], grads[0] = model.backward(0, inputs[0], grads[1], weights[0])
+        weight_grads[0] = await model.allreduce(weight_grads[0], 0)
+        inputs.clear()
+        grads.clear()
+        states[0] = await model.receive()
+        weights[0], states[0] = model.update(0, weight_grads[0], weights[0], states[0])
+        model.set_final_weight(0, weights[0])
+
+    report = judge(parking, layers=1, batches=4, ranks=2)
+    assert (report.stars, report.peak.memory) == (2, 10 * UNIT)
+    assert "rank 0 would need 2,883,584 elements if training went on" in report.notes[0].text
+
+
+def test_a_state_is_there_before_it_is_loaded() -> None:
+    async def borrowing(model: Model) -> None:
+        weights, states, inputs, grads, weight_grads = model.storage()
+        if model.rank == 1:
+            weights[0], states[0] = model.load_weights(0)
+            await model.pass_to(0, weights[0])
+            weight_grads[0] = await model.receive()
+        else:
+            weights["borrowed"] = await model.receive()
+            inputs[0] = model.get_activation(range(model.BATCHES))
+            inputs[1] = model.forward(0, inputs[0], weights["borrowed"])
+            grads[1] = model.loss(inputs[1])
+            weight_grads[0], grads[0] = model.backward(0, inputs[0], grads[1], weights["borrowed"])
+            inputs.clear()
+            grads.clear()
+            del weights["borrowed"]
+            await model.pass_to(1, weight_grads[0])
+            weights[0], states[0] = model.load_weights(0)
+        weights[0], states[0] = model.update(0, weight_grads[0], weights[0], states[0])
+        model.set_final_weight(0, weights[0])
+
+    report = judge(borrowing, layers=1, batches=4, ranks=2)
+    assert (report.stars, report.peak.memory) == (2, 7 * UNIT)
+    assert report.notes[0].text.startswith("rank 0 would need 2,359,296 elements if training went on")
+
+
 STARS = [((17, 2_600_000), 3), ((17, 2_500_000), 1), ((15, 2_600_000), 1)]
 
 
@@ -290,6 +394,13 @@ def test_a_puzzle_is_judged_at_its_own_size() -> None:
     assert "this is a run of layers=1, batches=4, ranks=1; the puzzle basic is of layers=2" in str(report.error)
 
 
+def test_a_puzzle_is_judged_by_its_own_costs() -> None:
+    basic = CLASSICS[0]
+    trace = run(basic.solution, *basic.size).trace
+    free = Trace(trace.size, trace.ranks, Costs("free", hidden=1, length=1, ticks={}))
+    assert "this run has other costs than the puzzle basic" in str(referee(free, basic.goal).error)
+
+
 def test_a_forged_trace_that_is_legal_is_a_solution() -> None:
     gpipe = CLASSICS[6]
     trace = run(gpipe.solution, *gpipe.size).trace
@@ -325,9 +436,11 @@ def test_a_trace_that_cannot_happen_is_a_deadlock() -> None:
         Op("load_weights", 0, 3, layer=0, made=(0, 1), args=(0, 1)),
         Op("load_weights", 0, 0, layer=0, made=(0,), args=(0, 1)),
         Op("set_final_weight", 0, 0, layer=0, used=(5,)),
+        Op("pass_to", 0, 2, args=("0",)),
+        Op("delete", 0, 0, args=("weights", [1])),
     ],
 )
 def test_a_malformed_record_is_named(op: Op) -> None:
     report = referee(Trace(Size(1, 1, 1), ((op,),)))
-    assert isinstance(report.error, TraceError)
+    assert isinstance(report.error, PuzzleError)
     assert str(report.error).startswith("rank 0, t=0, ")

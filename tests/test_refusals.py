@@ -397,6 +397,11 @@ async def rank_negative(model: Model) -> None:
     await model.receive(-1)
 
 
+@refused("rule", "rank 1, t=0, pass_to(1)", "cannot send to itself", "in a dictionary", ranks=2)
+async def message_to_oneself(model: Model) -> None:
+    await model.pass_to(1, "remember the milk")
+
+
 @refused("rule", "pass_to", "the rank comes first: pass_to(rank, value)")
 async def rank_and_value_exchanged(model: Model) -> None:
     await model.pass_to(model.get_activation([0]), 0)  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ async def gpipe(model: Model) -> Model:
             forward(layer, keep=middle)
             keep_shard(layer)
     # The last layer's input and weight both stay: its backward comes next.
-    activations[model.LAYERS] = model.forward(last, activations[last] if last else model.get_activation([model.rank]), weights[last])
+    forward(last, keep=last)
     grad_activations["out"] = model.loss(activations.pop(model.LAYERS))
 
     for layer in reversed(range(model.LAYERS)):

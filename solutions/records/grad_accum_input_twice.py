@@ -22,9 +22,7 @@ def grad_accum(model: Model) -> Model:
 
         for layer in reversed(range(model.LAYERS)):
             inp = activations.pop(layer) if layer else model.get_activation([batch])
-            grad, grad_activations["out"] = model.backward(
-                layer, inp, grad_activations["out"], weights[layer]
-            )
+            grad, grad_activations["out"] = model.backward(layer, inp, grad_activations["out"], weights[layer])
             grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
 
             # With the last batch a layer's gradient is complete: used now, it is gone before the next backward.

@@ -1,0 +1,159 @@
+"""A flat chalk diagram as small SVG text: whole elements instead of chalk's groups, names as tooltips.
+
+Coordinates are rounded to tenths of a pixel, and lines drawn from rounded point to rounded point, so that
+rounding never adds up.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.sax.saxutils import escape
+
+from chalk.core import ApplyName, ApplyStyle, ApplyTransform, Compose, Empty, Primitive
+from chalk.shapes import Path, Segment
+from chalk.style import Style
+from chalk.types import Diagram
+from chalk.visitor import DiagramVisitor
+
+from .pen import Label
+
+Offset = tuple[float, float]
+
+FONT = "'Helvetica Neue',Helvetica,Arial,'Liberation Sans',sans-serif"
+BASELINE = 0.35
+"""How far below its middle a line of text stands, in its font size."""
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def clean(text: str) -> str:
+    """Any text as XML content: marks escaped, characters that XML cannot hold replaced."""
+    return escape(NOT_IN_XML.sub("\ufffd", text), {'"': "&quot;"})
+
+
+def number(tenths: int) -> str:
+    """125 is '12.5', 5 is '.5', 120 is '12'."""
+    whole, rest = divmod(abs(tenths), 10)
+    digits = f"{whole or ''}.{rest}" if rest else str(whole)
+    return "-" + digits if tenths < 0 else digits
+
+
+def compact_svg(
+    diagram: Diagram,
+    width: float,
+    height: float,
+    scale: float,
+    title: str,
+    description: str,
+) -> str:
+    """A whole SVG document of the box from (0, 0) to (width, height), shown at `scale`."""
+    size = f'width="{round(width * scale)}" height="{round(height * scale)}"'
+    # Pictures as wide as a notebook shrink with it; longer ones stay legible and scroll.
+    fit = ' style="max-width:100%;height:auto"' if width <= 1400 else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}"{fit} role="img" '
+        f'aria-label="{clean(title)}" font-family="{FONT}" text-anchor="middle">'
+        f"<title>{clean(title)}</title><desc>{clean(description)}</desc>\n"
+        f"{diagram.accept(Writer(), (0.0, 0.0))}</svg>\n"
+    )
+
+
+class Writer(DiagramVisitor[Any, Any]):
+    """Visits what `pen` makes: paths of straight lines, labels, names and translations."""
+
+    def __init__(self) -> None:
+        self._looks: dict[int, str] = {}
+        self._tip = ""
+
+    def visit_compose(self, diagram: Compose, at: Offset) -> str:
+        return "".join([part.accept(self, at) for part in diagram.diagrams])
+
+    def visit_empty(self, diagram: Empty, at: Offset) -> str:
+        return ""
+
+    def visit_apply_style(self, diagram: ApplyStyle, at: Offset) -> str:
+        raise TypeError("give a mark its look when it is made; pictures are flat")
+
+    def visit_apply_transform(self, diagram: ApplyTransform, at: Offset) -> str:
+        _, _, dx, _, _, dy = diagram.transform[:6]
+        return str(diagram.diagram.accept(self, (at[0] + dx, at[1] + dy)))
+
+    def visit_apply_name(self, diagram: ApplyName, at: Offset) -> str:
+        title = f"<title>{clean(str(diagram.dname))}</title>"
+        if isinstance(diagram.diagram, Primitive):
+            self._tip = title
+            return str(diagram.diagram.accept(self, at))
+        return f"<g>{title}{diagram.diagram.accept(self, at)}</g>\n"
+
+    def visit_primitive(self, diagram: Primitive, at: Offset) -> str:
+        shape, tip, self._tip = diagram.shape, self._tip, ""
+        _, _, dx, _, _, dy = diagram.transform[:6]
+        x, y = at[0] + dx, at[1] + dy
+        if isinstance(shape, Label):
+            return self._text(shape, diagram.style, x, y, tip)
+        assert isinstance(shape, Path)
+        end = f">{tip}</path>\n" if tip else "/>\n"
+        return f'<path d="{path_data(shape, x, y)}"{self._look(diagram.style, shape)}{end}'
+
+    def _text(self, shape: Label, style: Style, x: float, y: float, tip: str) -> str:
+        size = shape.font_size or 10.0
+        left, base = round((x - shape.shift) * 10), round((y + BASELINE * size) * 10)
+        more = "" if shape.anchor == "middle" else f' text-anchor="{shape.anchor}"'
+        if shape.bold:
+            more += ' font-weight="bold"'
+        if shape.halo:
+            more += f' stroke="{shape.halo}" stroke-width="2" stroke-linejoin="round" paint-order="stroke"'
+        place = f'x="{number(left)}" y="{number(base)}" font-size="{size:g}"'
+        colour = f'fill="{hex_of(style.fill_color_)}"'
+        return f"<text {place} {colour}{more}>{tip}{clean(shape.text)}</text>\n"
+
+    def _look(self, style: Style, shape: Path) -> str:
+        closed = shape.loc_trails[0].trail.closed
+        key = id(style) if closed else -id(style)
+        if key not in self._looks:
+            self._looks[key] = look_attributes(style, closed)
+        return self._looks[key]
+
+
+def hex_of(colour: Any) -> str:
+    return "none" if colour is None else str(colour.hex_l)
+
+
+def look_attributes(style: Style, closed: bool) -> str:
+    """A style as attributes, each with a blank before it."""
+    parts = [f'fill="{hex_of(style.fill_color_ if closed else None)}"']
+    if style.fill_opacity_ is not None:
+        parts.append(f'fill-opacity="{style.fill_opacity_:g}"')
+    width = style.line_width_[1] if style.line_width_ is not None else 0.0
+    if width:
+        parts.append(f'stroke="{hex_of(style.line_color_)}"')
+        if width != 1:
+            parts.append(f'stroke-width="{width:g}"')
+    if style.dashing_ is not None:
+        parts.append(f'stroke-dasharray="{" ".join(f"{d:g}" for d in style.dashing_[0])}"')
+    return "".join(f" {part}" for part in parts)
+
+
+def path_data(shape: Path, dx: float, dy: float) -> str:
+    """The outlines of a path, each from its start by relative steps between rounded points."""
+    out: list[str] = []
+    for located in shape.loc_trails:
+        x, y = located.location
+        x, y = x + dx, y + dy
+        last_x, last_y = round(x * 10), round(y * 10)
+        out.append(f"M{number(last_x)} {number(last_y)}")
+        for segment in located.trail.segments:
+            assert isinstance(segment, Segment)
+            step_x, step_y = segment.offset
+            x, y = x + step_x, y + step_y
+            new_x, new_y = round(x * 10), round(y * 10)
+            if new_y == last_y:
+                out.append("h" + number(new_x - last_x))
+            elif new_x == last_x:
+                out.append("v" + number(new_y - last_y))
+            else:
+                out.append(f"l{number(new_x - last_x)} {number(new_y - last_y)}")
+            last_x, last_y = new_x, new_y
+        if located.trail.closed:
+            out.append("z")
+    return "".join(out)

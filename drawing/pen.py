@@ -1,0 +1,174 @@
+"""The strokes everything is drawn with: chalk primitives, placed where they belong and flat.
+
+A chalk picture renders quickly when nothing has to ask for an envelope, so a `panel` carries its own: the box
+from (0, 0) to its width and height, y downwards. Within a panel parts stand at their final coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from chalk.core import ApplyName, Compose, Primitive
+from chalk.envelope import Envelope
+from chalk.shapes import Path, Text
+from chalk.style import Style, WidthType
+from chalk.subdiagram import Name
+from chalk.trail import Located, Trail
+from chalk.transform import P2, V2, Affine, BoundingBox
+from chalk.types import Diagram
+from colour import Color
+
+Point = tuple[float, float]
+HERE = Affine.identity()
+EM, BOLD_EM = 0.52, 0.62
+"""Average width of a letter in its font size, for sans-serif: what there is room for is decided with it."""
+
+
+@dataclass
+class Label(Text):
+    """Text that starts, centres or ends at its place.
+
+    Chalk's own text always centres. So a label stands where its middle is likely to be, `shift` to the
+    right of where it starts (or left of where it ends): our SVG takes the shift back.
+    """
+
+    anchor: str = "middle"
+    shift: float = 0.0
+    bold: bool = False
+    halo: str = ""
+    """Colour of a rim around the letters, where they stand on lines."""
+
+    def get_bounding_box(self) -> BoundingBox:
+        """A box of no width: chalk's renderer moves text left by half of it."""
+        return BoundingBox([P2(0, 0), P2(0, 1e-4)])
+
+
+@lru_cache(maxsize=4096)
+def _colour(name: str) -> Color:
+    return Color(name)
+
+
+@lru_cache(maxsize=4096)
+def look(
+    fill: str | None = None,
+    stroke: str | None = None,
+    width: float = 1.0,
+    dash: tuple[float, ...] = (),
+    opacity: float | None = None,
+) -> Style:
+    """How a mark looks. No stroke colour: no stroke."""
+    return Style(
+        line_width_=(WidthType.LOCAL, width if stroke else 0.0),
+        line_color_=_colour(stroke or fill or "#000000"),
+        fill_color_=_colour(fill) if fill else None,
+        fill_opacity_=opacity,
+        dashing_=(list(dash), 0.0) if dash else None,
+    )
+
+
+def _path(outlines: Iterable[Sequence[Point]], style: Style, closed: bool) -> Diagram:
+    trails = [_trail(outline, closed) for outline in outlines]
+    return Primitive(Path(trails), style, HERE) if trails else empty()
+
+
+def _trail(outline: Sequence[Point], closed: bool) -> Located:
+    offsets = [V2(x1 - x0, y1 - y0) for (x0, y0), (x1, y1) in pairwise(outline)]
+    return Trail.from_offsets(offsets, closed).at(P2(*outline[0]))
+
+
+def empty() -> Diagram:
+    return Compose(Envelope.empty(), [])
+
+
+def polygon(points: Sequence[Point], style: Style) -> Diagram:
+    return _path((points,), style, closed=True)
+
+
+def polygons(outlines: Iterable[Sequence[Point]], style: Style) -> Diagram:
+    """Many closed outlines of one look, as a single path."""
+    return _path(outlines, style, closed=True)
+
+
+def lines(strokes: Iterable[Sequence[Point]], style: Style) -> Diagram:
+    """Many open lines of one look, as a single path."""
+    return _path(strokes, style, closed=False)
+
+
+def corners(x0: float, y0: float, x1: float, y1: float) -> list[Point]:
+    return [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
+
+
+def box(x0: float, y0: float, x1: float, y1: float, style: Style) -> Diagram:
+    return polygon(corners(x0, y0, x1, y1), style)
+
+
+def label(
+    x: float,
+    y: float,
+    text: str,
+    size: float,
+    colour: str,
+    anchor: str = "middle",
+    bold: bool = False,
+    halo: str = "",
+) -> Diagram:
+    """One line of text, its middle at height `y`. `anchor` is start, middle or end."""
+    shift = {"start": 0.5, "middle": 0.0, "end": -0.5}[anchor] * text_width(text, size, bold)
+    place = Affine.translation(V2(x + shift, y))
+    return Primitive(Label(text, size, anchor, shift, bold, halo), look(colour), place)
+
+
+def tip(diagram: Diagram, text: str) -> Diagram:
+    """The diagram with a name, which the SVG shows as a tooltip."""
+    return ApplyName(Name(text), diagram)
+
+
+def hatch(x0: float, y0: float, x1: float, y1: float, gap: float = 6.0) -> list[list[Point]]:
+    """Diagonal strokes, bottom left to top right, clipped to the box."""
+    strokes: list[list[Point]] = []
+    shift = gap
+    width, height = x1 - x0, y1 - y0
+    while shift < width + height:
+        start = (x0, y0 + shift) if shift <= height else (x0 + shift - height, y1)
+        end = (x0 + shift, y0) if shift <= width else (x1, y0 + shift - width)
+        strokes.append([start, end])
+        shift += gap
+    return strokes
+
+
+def dots(x0: float, y0: float, x1: float, y1: float, gap: float = 5.0) -> list[list[Point]]:
+    """Small squares on a grid within the box."""
+    columns = max(1, int((x1 - x0) / gap))
+    rows = max(1, int((y1 - y0) / gap))
+    across, down = (x1 - x0) / columns, (y1 - y0) / rows
+    r = min(1.8, y1 - y0) / 2
+    centres = [(x0 + (i + 0.5) * across, y0 + (j + 0.5) * down) for j in range(rows) for i in range(columns)]
+    return [corners(x - r, y - r, x + r, y + r) for x, y in centres]
+
+
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    return (BOLD_EM if bold else EM) * size * len(text)
+
+
+def clip(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def box_envelope(width: float, height: float) -> Envelope:
+    return Envelope(lambda d: (width * d.x if d.x > 0 else 0.0) + (height * d.y if d.y > 0 else 0.0))
+
+
+def panel(width: float, height: float, parts: Iterable[Diagram]) -> Diagram:
+    """Parts that stand in the box from (0, 0) to (width, height)."""
+    return Compose(box_envelope(width, height), list(parts))
+
+
+def stack(panels: Sequence[Diagram]) -> Diagram:
+    """One under the other, left edges aligned."""
+    page, *rest = panels
+    for part in rest:
+        page = page / part
+    return page

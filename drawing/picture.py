@@ -1,0 +1,60 @@
+"""A finished picture: a chalk diagram with a size in pixels, and words for those who cannot see it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import chalk.core
+from chalk.core import BaseDiagram, Compose
+from chalk.types import Diagram
+
+from lib import PuzzleError
+
+from .compact import compact_svg
+from .palette import EDGE, PAPER
+from .pen import box, box_envelope, look
+
+MARGIN = 12.0
+CHALK_HEIGHT = 200
+"""What chalk shows a diagram with unless told otherwise: a picture then has its own size."""
+ENLARGED = 2.0
+"""A small picture is not blown up to more than this, however high the notebook wants it."""
+
+
+class Picture(Compose):
+    """A diagram on its own paper, `width` by `height` pixels from (0, 0), with `title` and `description`."""
+
+    def __init__(self, content: Diagram, title: str, description: str) -> None:
+        envelope = content.get_envelope()
+        self.width: float = envelope.width + 2 * MARGIN
+        self.height: float = envelope.height + 2 * MARGIN
+        self.title = title
+        self.description = description
+        paper = box(0.5, 0.5, self.width - 0.5, self.height - 0.5, look(PAPER, EDGE, 0.5))
+        super().__init__(box_envelope(self.width, self.height), [paper, content.translate(MARGIN, MARGIN)])
+
+    def __repr__(self) -> str:
+        return f"{self.title}: {self.description}"
+
+    def _repr_svg_(self) -> str:
+        scale = shown_height(self.height) / self.height
+        return compact_svg(self, self.width, self.height, scale, self.title, self.description)
+
+
+def shown_height(height: float) -> float:
+    """The height that `chalk.set_svg_height` asked for, if it was called; otherwise the picture's own."""
+    wanted: float = chalk.core.SVG_HEIGHT
+    return height if wanted == CHALK_HEIGHT else min(wanted, ENLARGED * height)
+
+
+def svg(diagram: Diagram) -> str:
+    """SVG text of a diagram: compact and with tooltips for a Picture, as chalk writes it for any other."""
+    if not isinstance(diagram, BaseDiagram):
+        raise PuzzleError(f"svg takes a diagram, as draw returns; got {type(diagram).__name__}")
+    if isinstance(diagram, Picture):
+        return diagram._repr_svg_()
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "picture.svg"
+        diagram.render_svg(str(file), height=chalk.core.SVG_HEIGHT, draw_height=chalk.core.SVG_DRAW_HEIGHT)
+        return file.read_text(encoding="utf-8")

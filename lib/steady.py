@@ -1,0 +1,91 @@
+"""Whether a step could be followed by another like it: each rank ends with the successors of what it began with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from itertools import pairwise
+
+from .algebra import covers
+from .memory import Profile
+from .retrace import Part
+from .trace import Op
+from .value import Sharded
+from .values import OptState, Weight
+
+
+def loaded_twice(ops: Sequence[Op]) -> list[int]:
+    """Layers of which a rank loaded some element more than once."""
+    loads: dict[int, list[tuple[int, int]]] = {}
+    for op in ops:
+        if op.name == "load_weights" and op.layer is not None:
+            loads.setdefault(op.layer, []).append(op.args)  # (shard, total): from shard/total to (shard + 1)/total
+    return [layer for layer, parts in loads.items() if _overlap(parts)]
+
+
+def _overlap(parts: list[tuple[int, int]]) -> bool:
+    spans = sorted((Fraction(i, n), Fraction(i + 1, n)) for i, n in parts)
+    return any(after[0] < before[1] for before, after in pairwise(spans))
+
+
+def thrown_away(ops: Sequence[Op], prof: Profile) -> list[int]:
+    """Updated optimizer states that are neither stored at the end nor went into anything else."""
+    states: dict[int, None] = {}
+    for op in ops:
+        if op.name == "update":
+            states[op.made[1]] = None
+        elif op.name != "store":
+            for number in op.used:
+                states.pop(number, None)
+    return [number for number in states if number not in prof.left]
+
+
+def lost_states(parts: Sequence[Part], profiles: Sequence[Profile], layers: int) -> list[int]:
+    """Layers that were updated, but whose optimizer state all ranks together do not hold whole at the end."""
+    held: dict[int, list[Sharded]] = {layer: [] for layer in range(layers)}
+    for part, prof in zip(parts, profiles):
+        for value in map(part.values.__getitem__, prof.left):
+            if type(value) is OptState and value.step == 1:
+                held[value.layer].append(value)
+    updated = {op.layer for part in parts for op in part.ops[: part.at] if op.name == "update"}
+    return [layer for layer, states in held.items() if layer in updated and not _contain(states, (0,), 1)]
+
+
+def not_held_again(part: Part, prof: Profile) -> list[int]:
+    """Weights that a rank used as they were loaded, and whose updated elements it does not hold at the end."""
+    values = part.values
+    loaded: set[int] = set()
+    needed: dict[int, None] = {}
+    for op in part.ops[: part.at]:
+        if op.name == "load_weights":
+            loaded.add(op.made[0])
+        elif op.name in ("shard", "combine") and loaded.issuperset(op.used):
+            loaded.update(op.made)  # cut to size before any use: what counts is the part
+        elif op.name != "store" and loaded:
+            needed.update((number, None) for number in op.used if number in loaded)
+    held: dict[int, list[Sharded]] = {}
+    for value in [*map(values.__getitem__, prof.left), *part.final]:
+        if type(value) is Weight and value.step == 1:
+            held.setdefault(value.layer, []).append(value)
+    missing = []
+    for number in needed:
+        weight = values[number]
+        assert type(weight) is Weight
+        if not _contain(held.get(weight.layer, []), weight.shards, weight.total):
+            missing.append(number)
+    return missing
+
+
+def _contain(held: Sequence[Sharded], shards: Iterable[int], total: int) -> bool:
+    """Whether the shards of all values in `held` together cover `shards` of `total`."""
+    if any(covers(value.shards, value.total, shards, total) for value in held):
+        return True
+    spans = sorted((Fraction(i, v.total), Fraction(i + 1, v.total)) for v in held for i in v.shards)
+    for shard in shards:
+        reached, end = Fraction(shard, total), Fraction(shard + 1, total)
+        for start, stop in spans:
+            if start <= reached < stop:
+                reached = stop
+        if reached < end:
+            return False
+    return True

@@ -1,0 +1,73 @@
+"""Puzzle 4: weights, optimizer states and gradients, all of them in shards."""
+
+from lib import Goal, Size
+
+from .puzzle import Puzzle, Source
+
+PUZZLE = Puzzle(
+    number=4,
+    title="Fully sharded data parallel",
+    goal=Goal("fsdp", Size(layers=6, batches=4, ranks=4), time=20, memory=2_300_000, records=()),
+    other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
+    statement="""\
+In the last puzzle every rank still held a whole gradient for every layer. That is more than it needs: it
+updates one shard, so one shard of the summed gradient will do.
+
+`await model.scatterreduce(grad, layer)` does both at once. Every rank brings its whole gradient; the
+gradients are summed over the batches, and each rank gets its own shard of the sum. Use it in place of
+`allreduce`, and use it early, so that a whole gradient never lives for long.
+""",
+    starter='''\
+async def fsdp(model: Model) -> Model:
+    """Fully sharded data parallel: weights, optimizer states and gradients in shards."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    activations[0] = model.get_activation([model.rank])
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+
+    # ----- your code -----
+    # As in wsdp, but reduce and scatter each gradient as soon as it exists.
+
+    # ----- end of your code -----
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("allgather", "forward", "loss", "backward", "scatterreduce", "update"),
+    hints=(
+        "Start from `wsdp`. Where in it does memory grow during backward, and does it have to?",
+        "Call `scatterreduce` inside the backward loop, right after the `backward` of the layer, not at the "
+        "end. Every rank reaches that line for the same layer, so it is a safe place to meet.",
+        "`grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)` replaces the whole "
+        "gradient by your shard of the sum. What stays is small.",
+        "Shard `rank` of the gradient matches shard `rank` of the weight and of the optimizer state, so the "
+        "update is the same line as before. Delete the last layer's output right after the loss, and in the "
+        "backward loop the whole weight, `activations[layer]` and `grad_activations[layer + 1]`.",
+    ),
+    concept="""\
+With weights, optimizer states and gradients all sharded, what a rank keeps of the model shrinks by the
+number of ranks. Only one layer at a time is whole. An all-reduce is a reduce-scatter followed by an
+all-gather; sharding uses the two halves separately, and puts the all-gather where the weight is needed.
+""",
+    in_practice="""\
+This is stage 3 of ZeRO (Rajbhandari et al. 2020), and PyTorch's Fully Sharded Data Parallel (Zhao et al.
+2023). The weights of a few layers at a time are gathered, used and freed. PyTorch also asks for the next
+weights while the present ones are in use, so that the communication hides behind computation.
+""",
+    sources=(
+        Source(
+            "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
+            2020,
+            "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+            "SC20, arXiv 1910.02054",
+        ),
+        Source(
+            "Yanli Zhao, Andrew Gu, Rohan Varma et al.",
+            2023,
+            "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel",
+            "VLDB 2023, arXiv 2304.11277",
+        ),
+    ),
+)

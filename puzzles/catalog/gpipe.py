@@ -1,0 +1,76 @@
+"""Puzzle 6: the same stages, fed one microbatch at a time."""
+
+from lib import Goal, Size
+
+from .puzzle import Puzzle, Source
+
+PUZZLE = Puzzle(
+    number=6,
+    title="GPipe schedule",
+    goal=Goal("gpipe", Size(layers=8, batches=4, ranks=4), time=33, memory=4_100_000, records=()),
+    other_sizes=(Size(6, 6, 3), Size(4, 4, 2)),
+    statement="""\
+In the last puzzle three ranks out of four were always waiting. The cure is to hand on smaller pieces: take
+each batch through the pipeline by itself, so that rank 1 can work on batch 0 while rank 0 works on batch 1.
+
+First all batches go forward, one after the other; then all go backward; then each rank adds up the
+gradients of its layers and updates them. The picture looks like the last one, with a smaller bubble. It
+needs more memory than the last one too, because more is remembered at the turn.
+""",
+    starter='''\
+async def gpipe(model: Model) -> Model:
+    """GPipe: the stages of a pipeline, fed one batch at a time."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    per_rank = model.LAYERS // model.RANKS
+    my_layers = range(model.rank * per_rank, (model.rank + 1) * per_rank)
+    for layer in my_layers:
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+
+    # ----- your code -----
+    # All batches forward, one by one; all backward, one by one; add up and update.
+
+    # ----- end of your code -----
+
+    for layer in my_layers:
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("get_activation", "forward", "loss", "backward", "pass_to", "receive", "update"),
+    hints=(
+        "Take `pipeline` apart into its forward half and its backward half, and put a loop over the batches "
+        "around each of them.",
+        "Several batches are now under way at once, so keep them apart by their keys: "
+        "`activations[layer, batch]`, `grad_activations[layer, batch]`, `grad_weights[layer, batch]`.",
+        "Messages from one rank to another arrive in the order in which they were sent. If all ranks go "
+        "through the batches in the same order, the k-th message that you receive is batch k.",
+        "The last rank may take the loss of a batch when that batch's turn to go backward comes. After the "
+        "two loops, for each of your layers add `grad_weights[layer, batch]` over all batches with `+`, "
+        "deleting the parts, and update with the sum.",
+    ),
+    concept="""\
+With M microbatches and K equal stages, a pipeline that runs all forward and then all backward is idle for
+(K - 1) / (M + K - 1) of the time, apart from communication: three sevenths here, instead of three quarters.
+More microbatches make it smaller. The price is that all M of them are remembered before the first goes back.
+""",
+    in_practice="""\
+GPipe (Huang et al. 2019) introduced this schedule, and keeps only the inputs of each stage, computing the
+rest again on the way back. PipeDream's order, one forward and one backward in turn (1F1B), frees
+activations earlier; Megatron-LM uses it in a form that keeps the weights consistent, and interleaves
+several small stages on each device to shrink the bubble further (Narayanan et al. 2021).
+""",
+    sources=(
+        Source(
+            "Yanping Huang, Youlong Cheng, Ankur Bapna et al.",
+            2019,
+            "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
+            "NeurIPS 2019, arXiv 1811.06965",
+        ),
+        Source(
+            "Deepak Narayanan, Mohammad Shoeybi, Jared Casper et al.",
+            2021,
+            "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+            "SC21, arXiv 2104.04473",
+        ),
+    ),
+)

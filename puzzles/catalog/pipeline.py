@@ -1,0 +1,78 @@
+"""Puzzle 5: each rank owns a few layers, and the batches travel."""
+
+from lib import Goal, Size
+
+from .puzzle import Puzzle, Source
+
+PUZZLE = Puzzle(
+    number=5,
+    title="Pipeline parallelism",
+    goal=Goal("pipeline", Size(layers=8, batches=4, ranks=4), time=66, memory=3_300_000, records=()),
+    other_sizes=(Size(6, 2, 3), Size(4, 6, 2)),
+    statement="""\
+So far the weights travelled. Now they stay: each rank owns a *stage*, an equal share of consecutive layers,
+with their optimizer states, and it is the activations that travel. Rank 0 takes all batches through its
+layers and hands the result to rank 1 with `await model.pass_to(1, activation)`, and rank 1 takes it with
+`await model.receive()`. The last rank takes the loss, and the gradient travels back the same way.
+
+When the gradient has passed, each rank has everything to update its own layers. No collective is needed.
+""",
+    starter='''\
+async def pipeline(model: Model) -> Model:
+    """Pipeline parallelism: a stage of layers on each rank, all batches together."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    per_rank = model.LAYERS // model.RANKS
+    my_layers = range(model.rank * per_rank, (model.rank + 1) * per_rank)
+    for layer in my_layers:
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+
+    # ----- your code -----
+    # Receive, forward, pass on; receive, backward, pass back; update your layers.
+
+    # ----- end of your code -----
+
+    for layer in my_layers:
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("get_activation", "forward", "loss", "backward", "pass_to", "receive", "update"),
+    hints=(
+        "Write down for the first, a middle and the last rank what it receives and what it passes on. Only "
+        "the first and the last differ from the others.",
+        "Rank 0 gets its input with `model.get_activation(range(model.BATCHES))`, all others with "
+        "`await model.receive()`. The last rank gets its gradient from `model.loss(...)`, all others with "
+        "`await model.receive()`.",
+        "Number the activations as before, by the layer that reads them: a stage starts with "
+        "`activations[my_layers[0]]` and ends with `activations[my_layers[-1] + 1]`, and that one is passed "
+        "on.",
+        "Forward through `my_layers`; if not last, `await model.pass_to(model.rank + 1, ...)`. Then get the "
+        "gradient, go backward through `reversed(my_layers)` with the deletions you know; if not first, "
+        "`await model.pass_to(model.rank - 1, grad_activations[my_layers[0]])`. Then update.",
+    ),
+    concept="""\
+Dividing a model by layers makes each rank's share of weights, optimizer states and gradients small, with
+little communication: one activation crosses each border. But a rank has to wait for the one before, so
+with all batches together only one rank works at a time. The idle share is called the bubble; here it is
+about three quarters.
+""",
+    in_practice="""\
+This is the simplest form of pipeline parallelism, also called naive model parallelism. It is what you get by
+placing layers on different GPUs and doing nothing else. Huang et al. (2019) show its picture as the one to
+improve on, and Narayanan et al. (2019) start from it too. The next puzzle fills the bubble.
+""",
+    sources=(
+        Source(
+            "Yanping Huang et al.",
+            2019,
+            "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
+            "NeurIPS 2019, arXiv 1811.06965",
+        ),
+        Source(
+            "Deepak Narayanan et al.",
+            2019,
+            "PipeDream: Generalized Pipeline Parallelism for DNN Training",
+            "SOSP 2019",
+        ),
+    ),
+)

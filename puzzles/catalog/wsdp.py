@@ -1,0 +1,74 @@
+"""Puzzle 3: nobody keeps a whole weight; it is gathered when a layer needs it."""
+
+from lib import Goal, Size
+
+from .puzzle import Puzzle, Source
+
+PUZZLE = Puzzle(
+    number=3,
+    title="Weight-sharded data parallel",
+    goal=Goal("wsdp", Size(layers=6, batches=4, ranks=4), time=20, memory=2_800_000, records=()),
+    other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
+    statement="""\
+In data parallel training every rank keeps the same weights. Here each keeps a quarter: shard `model.rank` of
+`model.RANKS` of every layer's weight, and of its optimizer state. That is little, but `forward` and
+`backward` need the whole weight, so gather it with `await model.allgather(shard, layer)` just before, and
+delete it just after.
+
+Each rank again takes the batch of its own number. At the end sum the gradients with `allreduce`, and let
+each rank update the shard that it keeps.
+""",
+    starter='''\
+async def wsdp(model: Model) -> Model:
+    """Weight-sharded data parallel: a shard of every weight on each rank, gathered when needed."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    activations[0] = model.get_activation([model.rank])
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+
+    # ----- your code -----
+    # Gather each weight before forward and before backward; sum the gradients; update your shards.
+
+    # ----- end of your code -----
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("allgather", "forward", "loss", "backward", "allreduce", "update"),
+    hints=(
+        "Start from `ddp`. Only two lines change: the weight that forward uses, and the weight that backward uses.",
+        'Keep the gathered weight under a key of its own, such as `weights["whole"]`, so that the shard in '
+        "`weights[layer]` stays where it is. The shard is what gets updated.",
+        "One whole weight at a time is enough. Forward is done with it as soon as the next activation "
+        "exists; backward gathers it once more.",
+        'For each layer forward: `weights["whole"] = await model.allgather(weights[layer], layer)`, then '
+        'forward with it, then `del weights["whole"]`. The same around backward, in reverse order. At the '
+        "end allreduce each gradient and update with `weights[layer]` and `opt_states[layer]`, the shards.",
+    ),
+    concept="""\
+A weight that is the same everywhere is stored once too often for every rank but one. Sharding stores it
+once over all ranks, and pays with communication: the weight travels twice, once on the way forward and once
+on the way back. The optimizer state never has to travel, because each rank updates only its own shard.
+""",
+    in_practice="""\
+ZeRO (Rajbhandari et al. 2020) names three stages: shard the optimizer state, then the gradients, then the
+weights. This puzzle shards states and weights, and leaves the gradients whole; it is a step on the way to
+the next. Xu et al. (2020) let a compiler shard the weight update of data parallel programs by itself.
+""",
+    sources=(
+        Source(
+            "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
+            2020,
+            "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+            "SC20, arXiv 1910.02054",
+        ),
+        Source(
+            "Yuanzhong Xu et al.",
+            2020,
+            "Automatic Cross-Replica Sharding of Weight Update in Data-Parallel Training",
+            "arXiv 2004.13336",
+        ),
+    ),
+)

@@ -1,0 +1,159 @@
+"""What a player reads on the terminal after grading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .catalog import PUZZLES, Puzzle
+from .failure import plain
+from .verdict import Graded, Verdict
+
+COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
+WIDEST = 100
+
+
+def report(console: Console, files: Sequence[Graded]) -> None:
+    """A table, then what there is to say about single puzzles, then what to do next."""
+    if len(files) == 1:
+        console.print(Text(plain(files[0].path), style="bold"))
+        console.print(_table(console, files[0]))
+    else:
+        for graded in files:
+            if graded.attempted:
+                console.print(Text(plain(graded.path), style="bold"), soft_wrap=True)
+                console.print(_rows(console, graded))
+    several = len(files) > 1
+    for graded in files:
+        for verdict in _distinct(graded.verdicts):
+            _explain(console, verdict, f"{plain(graded.path)}, " if several else "")
+    console.print()
+    for line in _summary(files) if several or not files else _next(files[0]):
+        console.print(Text(line), width=min(console.width, WIDEST))
+
+
+def stars_text(console: Console, stars: int) -> str:
+    """Two of three stars as '★★☆', or as '**-' where those cannot be written."""
+    full, empty = ("*", "-") if console.options.ascii_only else ("★", "☆")
+    return full * stars + empty * (3 - stars)
+
+
+def _table(console: Console, graded: Graded) -> Table:
+    """Every puzzle asked for, attempted or not, with figures beside their targets."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("puzzle", "stars", "timesteps", "peak memory", "verdict"):
+        figures = heading in ("timesteps", "peak memory")
+        table.add_column(heading, justify="right" if figures else "left", no_wrap=heading != "verdict")
+    for v in graded.verdicts:
+        table.add_row(
+            Text(v.puzzle, style="" if v.attempted else "dim"),
+            stars_text(console, v.stars) if v.attempted else "",
+            Text.assemble(_steps(v), (f" of {v.target_time}", "dim")),
+            Text.assemble(_memory(v), (f" of {v.target_memory:,}", "dim")),
+            _status(v),
+        )
+    return table
+
+
+def _rows(console: Console, graded: Graded) -> Table:
+    """Only what was attempted, without headings, in columns that are the same for every file."""
+    rows = Table.grid(padding=(0, 2), pad_edge=True)
+    rows.add_column(width=max(map(len, PUZZLES)))
+    rows.add_column(width=3)
+    rows.add_column(width=len("1000.0"), justify="right")
+    rows.add_column(width=len("100,000,000"), justify="right")
+    rows.add_column()
+    for v in graded.attempted:
+        rows.add_row(v.puzzle, stars_text(console, v.stars), _steps(v), _memory(v), _status(v))
+    return rows
+
+
+def _steps(verdict: Verdict) -> str:
+    return "-" if verdict.timesteps is None else f"{verdict.timesteps:g}"
+
+
+def _memory(verdict: Verdict) -> str:
+    return "-" if verdict.peak_memory is None else f"{verdict.peak_memory:,}"
+
+
+def _status(verdict: Verdict) -> Text:
+    text = verdict.status.replace("_", " ")
+    return Text(f"{text}: {verdict.reason}" if verdict.reason else text, style=COLOURS[verdict.status])
+
+
+def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """Those with something to say. What a file that cannot be read says of every puzzle is said once."""
+    said = set()
+    for verdict in verdicts:
+        words = (verdict.message, verdict.notes)
+        if (verdict.message or verdict.notes) and (verdict.attempted or words not in said):
+            said.add(words)
+            yield verdict
+
+
+def _explain(console: Console, verdict: Verdict, where: str) -> None:
+    console.print()
+    width = min(console.width, WIDEST)
+    name = f"{where}{verdict.puzzle}" if verdict.attempted else where.rstrip(", ")
+    if verdict.message:
+        said = Text.assemble((f"{name}: " if name else "", "bold"), verdict.message)
+        console.print(said, width=width)
+        if verdict.source:
+            line = Text(f"    > {verdict.source}", style="cyan")
+            console.print(line, width=width, no_wrap=True, overflow="ellipsis")
+    for note in verdict.notes:
+        console.print(Text.assemble((f"{name}: ", "bold"), f"note: {note}"), width=width)
+
+
+def _next(graded: Graded) -> Iterator[str]:
+    """Encouragement, and the next move, for one file."""
+    attempted = graded.attempted
+    if not attempted:
+        first = graded.verdicts[0].puzzle
+        yield "Nothing attempted yet: a puzzle counts once a function of its name does something."
+        yield f"Read one with 'puzzles show {first}'; get a file to write in with 'puzzles start'."
+        return
+    for verdict in attempted:
+        if verdict.status == "passed":
+            yield f"{verdict.puzzle}: {_praise(verdict, PUZZLES[verdict.puzzle])}"
+    open_ones = [verdict for verdict in attempted if verdict.status != "passed"]
+    if open_ones:
+        slug = open_ones[0].puzzle
+        yield f"Stuck? 'puzzles hint {slug}' gives a hint, and 'puzzles draw {plain(graded.path)} {slug}' a picture."
+        return
+    done = {verdict.puzzle for verdict in attempted}
+    to_do = [puzzle for puzzle in PUZZLES.values() if puzzle.slug not in done]
+    last = max(PUZZLES[slug].number for slug in done)
+    following = next((puzzle for puzzle in to_do if puzzle.number > last), to_do[0] if to_do else None)
+    if following is not None:
+        yield f"Next is puzzle {following.number}, {following.title}: 'puzzles show {following.slug}'."
+    else:
+        yield "That is every puzzle of the catalog. Well played!"
+
+
+def _praise(verdict: Verdict, puzzle: Puzzle) -> str:
+    if verdict.stars >= 3:
+        return "three stars! No schedule that we know is better."
+    steps, memory = verdict.timesteps or 0, verdict.peak_memory or 0
+    better = next((r for r in puzzle.goal.records if r.dominates(steps, memory)), None)
+    if better is None:
+        return "both targets met. See the note for the third star."
+    return (
+        "both targets met. For the third star: a schedule with "
+        f"{better.timesteps:g} timesteps and {better.peak_memory:,} elements is known."
+    )
+
+
+def _summary(files: Sequence[Graded]) -> Iterator[str]:
+    attempted = [verdict for graded in files for verdict in graded.attempted]
+    passed = sum(verdict.status == "passed" for verdict in attempted)
+    if not files:
+        yield "There are no Python files here."
+    elif not attempted:
+        yield f"Nothing attempted in {len(files)} files."
+    else:
+        yield f"{len(files)} files, {len(attempted)} puzzles attempted, {passed} passed."
