@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: play test bench check clean
+.PHONY: play test bench check docs clean
 
 play: $(VENV)/.play  ## grade the reference solutions and draw them
 	$(BIN)/puzzles grade solutions
@@ -25,6 +25,9 @@ check: $(VENV)/.check  ## format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.play  ## draw the pictures of the README again
+	$(BIN)/puzzles draw solutions/gpipe.py gpipe -o docs/gpipe.svg
 
 clean:
 	rm -rf $(VENV) pictures build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

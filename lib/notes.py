@@ -27,8 +27,8 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
         for note in _on_rank(part, size, prof, peak):
             told.setdefault(note, []).append(part.rank)
     notes = [Note(f"{_ranks(ranks)} {text}", costs) for (text, costs), ranks in told.items()]
-    for layer in lost_states(retrace.parts, profiles, retrace.size.layers):
-        text = f"no rank keeps the whole updated optimizer state of layer {layer}, which the next step would need"
+    if lost := lost_states(retrace.parts, profiles, retrace.size.layers):
+        text = f"the updated optimizer state of {_layers(lost)} is not there in full at the end: the next step needs it"
         notes.append(Note(text, costs_a_star=True))
     if retrace.made_up:
         more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
@@ -43,17 +43,14 @@ def _on_rank(part: Part, sizes: Sequence[int], prof: Profile, peak: int) -> Iter
         more = f" and {len(prof.hidden) - 1} more" if len(prof.hidden) > 1 else ""
         kept = f"the {values[prof.hidden[0]]}{more} (line {line})"
         yield Note(f"kept outside the dictionaries, charged until last used: {kept}")
-    for layer in loaded_twice(ops):
-        text = f"loaded the same weights of layer {layer} twice; keep them, or get them from other ranks"
+    if twice := loaded_twice(ops):
+        text = f"loaded the same weights of {_layers(twice)} twice; keep them, or get them from other ranks"
         yield Note(text, costs_a_star=True)
-    for number in thrown_away(ops, prof):
-        text = f"threw away the {values[number]}, which the next step of training would need"
+    if thrown := thrown_away(part, prof):
+        text = f"threw away the updated optimizer state of {_layers(thrown)}, which the next step would need"
         yield Note(text, costs_a_star=True)
-    for number in not_held_again(part, prof):
-        text = (
-            f"began with the {values[number]}, and does not end with the updated one: "
-            "the next step could not begin like this one"
-        )
+    if fewer := not_held_again(part, prof):
+        text = f"began with more of the weight of {_layers(fewer)} than at the end, so the step could not be repeated"
         yield Note(text, costs_a_star=True)
     if part.read or _loads_late(ops):
         lasting = max(profile(ops, sizes, part.read).memory)
@@ -67,6 +64,10 @@ def _on_rank(part: Part, sizes: Sequence[int], prof: Profile, peak: int) -> Iter
 
 def _loads_late(ops: Sequence[Op]) -> bool:
     return any(op.name == "load_weights" and op.start > 0 for op in ops)
+
+
+def _layers(layers: Sequence[int]) -> str:
+    return f"layer {layers[0]}" if len(layers) == 1 else f"layers {set_text(layers)[1:-1]}"
 
 
 def _ranks(ranks: Sequence[int]) -> str:

@@ -28,16 +28,16 @@ def _overlap(parts: list[tuple[int, int]]) -> bool:
     return any(after[0] < before[1] for before, after in pairwise(spans))
 
 
-def thrown_away(ops: Sequence[Op], prof: Profile) -> list[int]:
-    """Updated optimizer states that are neither stored at the end nor went into anything else."""
+def thrown_away(part: Part, prof: Profile) -> list[int]:
+    """Layers whose updated optimizer state is neither stored at the end nor went into anything else."""
     states: dict[int, None] = {}
-    for op in ops:
+    for op in part.ops[: part.at]:
         if op.name == "update":
             states[op.made[1]] = None
         elif op.name != "store":
             for number in op.used:
                 states.pop(number, None)
-    return [number for number in states if number not in prof.left]
+    return sorted({part.values[number].layer for number in states if number not in prof.left})
 
 
 def lost_states(parts: Sequence[Part], profiles: Sequence[Profile], layers: int) -> list[int]:
@@ -52,7 +52,7 @@ def lost_states(parts: Sequence[Part], profiles: Sequence[Profile], layers: int)
 
 
 def not_held_again(part: Part, prof: Profile) -> list[int]:
-    """Weights that a rank used as they were loaded, and whose updated elements it does not hold at the end."""
+    """Layers of which a rank used more as it was loaded than it holds, updated, at the end."""
     values = part.values
     loaded: set[int] = set()
     needed: dict[int, None] = {}
@@ -67,13 +67,12 @@ def not_held_again(part: Part, prof: Profile) -> list[int]:
     for value in [*map(values.__getitem__, prof.left), *part.final]:
         if type(value) is Weight and value.step == 1:
             held.setdefault(value.layer, []).append(value)
-    missing = []
-    for number in needed:
-        weight = values[number]
+    missing = set()
+    for weight in map(values.__getitem__, needed):
         assert type(weight) is Weight
         if not _contain(held.get(weight.layer, []), weight.shards, weight.total):
-            missing.append(number)
-    return missing
+            missing.add(weight.layer)
+    return sorted(missing)
 
 
 def _contain(held: Sequence[Sharded], shards: Iterable[int], total: int) -> bool:

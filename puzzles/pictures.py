@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lib import PuzzleError
+from lib import PuzzleError, Trace
 
 from .catalog import Puzzle
 from .failure import of_source
@@ -22,7 +22,7 @@ def draw_solution(path: str, puzzle: Puzzle, target: str, seconds: float) -> int
         raise click.ClickException(f"{path}: {of_source(submission.problem).message}")
     trace, failure, _ = play(submission, puzzle.slug, puzzle.goal.size, Timer(seconds))
     if trace is not None and any(trace.ranks):
-        _save(trace, target)
+        _save(trace, puzzle.title, target)
         click.echo(f"Wrote {target}.")
     if failure is not None:
         click.echo(f"{puzzle.slug} failed: {failure.message}", err=True)
@@ -31,12 +31,12 @@ def draw_solution(path: str, puzzle: Puzzle, target: str, seconds: float) -> int
     return 1 if failure is not None else 0
 
 
-def _save(trace: object, target: str) -> None:
+def _save(trace: Trace, title: str, target: str) -> None:
     try:
         import drawing
     except ImportError as why:
         raise click.ClickException(f"pictures need chalk-diagrams; pip install it ({why})") from None
-    picture = drawing.draw(trace)
+    picture = drawing.draw(trace, title=title)
     try:
         drawing.save(picture, target)
     except (OSError, PuzzleError) as why:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from os.path import commonpath, dirname, relpath, sep
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -23,10 +24,7 @@ def report(console: Console, files: Sequence[Graded]) -> None:
         console.print(Text(plain(files[0].path), style="bold"))
         console.print(_table(console, files[0]))
     else:
-        for graded in files:
-            if graded.attempted:
-                console.print(Text(plain(graded.path), style="bold"), soft_wrap=True)
-                console.print(_rows(console, graded))
+        console.print(_folder_table(console, files))
     several = len(files) > 1
     for graded in files:
         for verdict in _distinct(graded.verdicts):
@@ -59,17 +57,28 @@ def _table(console: Console, graded: Graded) -> Table:
     return table
 
 
-def _rows(console: Console, graded: Graded) -> Table:
-    """Only what was attempted, without headings, in columns that are the same for every file."""
-    rows = Table.grid(padding=(0, 2), pad_edge=True)
-    rows.add_column(width=max(map(len, PUZZLES)))
-    rows.add_column(width=3)
-    rows.add_column(width=len("1000.0"), justify="right")
-    rows.add_column(width=len("100,000,000"), justify="right")
-    rows.add_column()
-    for v in graded.attempted:
-        rows.add_row(v.puzzle, stars_text(console, v.stars), _steps(v), _memory(v), _status(v))
-    return rows
+def _folder_table(console: Console, files: Sequence[Graded]) -> Table:
+    """What was attempted in several files; a file is named once, below the folder that they share."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("puzzle", "stars", "steps", "peak memory", "verdict"):
+        table.add_column(heading, justify="right" if heading in ("steps", "peak memory") else "left", no_wrap=True)
+    shared = commonpath([dirname(graded.path) for graded in files]) if files else ""
+    table.add_column(Text(f"file in {plain(shared)}/" if shared else "file"), overflow="fold")
+    for graded in _in_order(files):
+        name = plain(relpath(graded.path, shared) if shared else graded.path)
+        for v in graded.attempted:
+            stars = stars_text(console, v.stars)
+            table.add_row(v.puzzle, stars, _steps(v), _memory(v), _status(v), Text(name, style="dim"))
+            name = ""
+    return table
+
+
+def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:
+    """Files of one puzzle each in the order of the catalog, nearest folder first; others as they were given."""
+    if any(len(graded.attempted) > 1 for graded in files):
+        return files
+    attempted = [graded for graded in files if graded.attempted]
+    return sorted(attempted, key=lambda g: (PUZZLES[g.attempted[0].puzzle].number, g.path.count(sep), g.path))
 
 
 def _steps(verdict: Verdict) -> str:

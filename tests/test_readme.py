@@ -1,0 +1,80 @@
+"""The README tells the truth: its code runs, its output comes out, its picture is what is drawn today."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from drawing import draw, svg
+from lib import PuzzleError, run
+from puzzles.catalog import PUZZLES
+from puzzles.cli import main
+from tests.support import CLASSICS
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def lines(block: str) -> Iterator[str]:
+    return (line for line in block.splitlines() if line)
+
+
+def test_the_python_runs_and_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for code in blocks("python"):
+        exec(compile(code, "README.md", "exec"), names)
+    printed = capsys.readouterr().out
+    _, *outputs = blocks("text")
+    assert printed == "".join(outputs)
+
+
+def test_the_message_of_the_forgotten_allreduce_is_the_one_shown() -> None:
+    code = "\n".join(line for line in blocks("python")[0].splitlines() if "model.allreduce" not in line)
+    names: dict[str, object] = {}
+    exec(code, names)
+    error = run(names["ddp"], 2, 4, 4).error  # type: ignore[arg-type]
+    assert isinstance(error, PuzzleError)
+    assert str(error) == blocks("text")[0].strip()
+
+
+def test_the_commands_work_in_the_order_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (commands,) = blocks("console")
+    for line in lines(commands):
+        words = shlex.split(line.removeprefix("$ puzzles "), comments=True)
+        result = CliRunner().invoke(main, words)
+        unsolved = words[0] in ("grade", "draw")
+        assert result.exit_code == (1 if unsolved else 0), f"{line}: {result.output}"
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert (tmp_path / "mine.py").exists()
+
+
+def test_the_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for text in (README, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+        for target in re.findall(r"^make (\w+)", text, re.MULTILINE):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_table_of_puzzles_is_that_of_the_catalog() -> None:
+    rows = re.findall(
+        r"^\| (\d) \| `(\w+)` \| .* \| (\d+), (\d+), (\d+) \| (\d+) \| ([\d.]+)M \|$", README, re.MULTILINE
+    )
+    shown = [(int(n), slug, *map(int, size), int(time), float(memory)) for n, slug, *size, time, memory in rows]
+    assert shown == [(p.number, p.slug, *p.goal.size, p.goal.time, p.goal.memory / 1_000_000) for p in PUZZLES.values()]
+
+
+def test_the_picture_is_what_is_drawn_today(capsys: pytest.CaptureFixture[str]) -> None:
+    gpipe = CLASSICS[6]
+    drawn = svg(draw(run(gpipe.solution, *gpipe.size).trace, title=PUZZLES["gpipe"].title))
+    shown = (ROOT / "docs" / "gpipe.svg").read_text(encoding="utf-8")
+    assert shown.strip() == drawn.strip(), "the picture is out of date: make docs"
