@@ -10,13 +10,14 @@ from . import algebra, rules
 from .dist import Run
 from .errors import PuzzleError, RuleError
 from .rules import Size
-from .tape import Tape, UnderWay, player_line
+from .tape import Tape, player_line
 from .trace import NO_BATCHES, TIMED, call_text
 from .value import Value, copy_of
-from .waits import Joining, Posting, Receiving, Wait
+from .waits import Joining, Message, Posting, Receiving, Wait
 
 Call = Coroutine[Any, Any, Any]
-M = TypeVar("M")
+A = TypeVar("A")
+R = TypeVar("R")
 W = TypeVar("W", bound=Wait)
 
 
@@ -84,7 +85,8 @@ class Hands:
     def _collective(self, name: str, v: Any, layer: int) -> Call:
         tape, line = self._tape, player_line()
         try:
-            self._ready()
+            if tape.promised is not None or tape.under_way is not None:
+                self._ready()
             if type(layer) is not int:
                 layer = algebra.whole_number(layer, "layer")
             rules.contribute(self._size, name, layer, v)
@@ -92,32 +94,32 @@ class Hands:
         except PuzzleError as why:
             raise why.at(tape.place(call_text(name, layer)), line) from None
         wait = Joining(self.rank, tape.clock, line, name, layer, v)
-        return self._promise(wait, self._join(wait, number))
+        return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 
-    def _promise(self, wait: UnderWay, coroutine: Call) -> Call:
-        self._tape.promised = (coroutine, wait)
-        return coroutine
-
-    async def _join(self, wait: Joining, number: int) -> Value:
-        result, start = await self._together(wait, self.run.join)
+    def _joined(self, wait: Joining, number: int, result: Value, start: int) -> Value:
         own = copy_of(result)
         ticks = self.run.costs.duration(wait.name)
         self._tape.write_event(wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, (), start, ticks)
         return own
 
-    async def _post(self, wait: Posting, numbers: tuple[int, ...], ticks: int) -> None:
-        await self._together(wait, self.run.post)
+    def _posted(self, wait: Posting, numbers: tuple[int, ...]) -> None:
+        ticks = wait.message.sent - wait.clock
         self._tape.write_event("pass_to", (), wait.line, numbers, None, NO_BATCHES, (wait.to,), wait.clock, ticks)
 
-    async def _receive(self, wait: Receiving) -> Any:
-        source, message = await self._together(wait, self.run.receive)
+    def _received(self, wait: Receiving, source: int, message: Message) -> Any:
         ticks = self.run.costs.duration("receive", max(1, len(message.values)))
         start = max(wait.clock, message.sent)
         self._tape.write_event("receive", message.values, wait.line, (), None, NO_BATCHES, (source,), start, ticks)
         return message.payload
 
-    async def _together(self, wait: W, meet: Callable[[W], M | None]) -> M:
-        """Meets other ranks, with this rank marked as being in that call."""
+    def _promise(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> Coroutine[Any, Any, R]:
+        """The coroutine that a call returns; whether it is awaited shows at the rank's next call."""
+        coroutine = self._together(wait, meet, written)
+        self._tape.promised = (coroutine, wait)
+        return coroutine
+
+    async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> R:
+        """Meets other ranks, with this rank marked as being in that call; what comes of it is written down."""
         tape = self._tape
         tape.promised, tape.under_way = None, wait
         self.run.act(self.rank)
@@ -125,8 +127,8 @@ class Hands:
             answer = meet(wait)
             if answer is None:
                 answer = await self.run.stay(wait)
-            return answer
         except PuzzleError as why:
             raise why.at(tape.place(wait.call()), wait.line) from None
         finally:
             tape.under_way = None
+        return written(answer)

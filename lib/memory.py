@@ -31,12 +31,14 @@ def profile(ops: Sequence[Op], sizes: Sequence[int], read: Mapping[int, int] | N
     as training without end would need it: what is loaded from the start on, what is sent until it is read.
     """
     last = [-1] * len(sizes)
+    final: list[int] = []
     for i, op in enumerate(ops):
         for number in op.used:
             last[number] = i
-    for op in ops:
         if op.name == "set_final_weight":
-            last[op.used[0]] = len(ops)
+            final += op.used
+    for number in final:
+        last[number] = len(ops)
 
     charged = 0
     early: set[int] = set()
@@ -59,27 +61,26 @@ def profile(ops: Sequence[Op], sizes: Sequence[int], read: Mapping[int, int] | N
     loose: set[int] = set()
     hidden: dict[int, None] = {}
 
-    for i, op in enumerate(ops):
-        name = op.name
-        if name in TIMED:
-            samples.append(charged)
-            if loose:
-                hidden.update((number, None) for number in loose if i < last[number] < len(ops))
+    for i, (name, _, _, _, _, used, made, args, _) in enumerate(ops):
         vacated = -1
         if name == "store":
-            (number,) = op.used
-            vacated = stored.get(op.args, -1)
-            stored[op.args] = number
+            (number,) = used
+            vacated = stored.get(args, -1)
+            stored[args] = number
             places[number] += 1
             loose.discard(number)
         elif name == "delete":
-            vacated = stored.pop(op.args)
+            vacated = stored.pop(args)
         else:
-            for number in op.made:
+            if name in TIMED:
+                samples.append(charged)
+                if loose:
+                    hidden.update((number, None) for number in loose if i < last[number] < len(ops))
+            for number in made:
                 if last[number] > i:
                     charged += 0 if number in early else sizes[number]
                     loose.add(number)
-            for number in op.used:
+            for number in used:
                 if last[number] == i and not places[number]:
                     charged -= sizes[number]
                     loose.discard(number)
@@ -91,7 +92,7 @@ def profile(ops: Sequence[Op], sizes: Sequence[int], read: Mapping[int, int] | N
                     loose.add(vacated)
                 else:
                     charged -= sizes[vacated]
-        for number in on_the_wire.get(i, ()):
+        for number in on_the_wire.get(i, ()) if on_the_wire else ():
             if last[number] == i and not places[number]:
                 charged -= sizes[number]
                 loose.discard(number)

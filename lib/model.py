@@ -185,10 +185,9 @@ class Model(Hands):
             payload = repack(take, v)
         except PuzzleError as why:
             raise why.at(tape.place(f"pass_to({'...' if isinstance(rank, Value) else rank})"), line) from None
-        ticks = self.run.costs.duration("pass_to", max(1, len(copies)))
-        message = Message(payload, tuple(copies), tape.clock + ticks)
-        wait = Posting(self.rank, tape.clock, line, to, message)
-        return self._promise(wait, self._post(wait, tuple(numbers), ticks))
+        sent = tape.clock + self.run.costs.duration("pass_to", max(1, len(copies)))
+        wait = Posting(self.rank, tape.clock, line, to, Message(payload, tuple(copies), sent))
+        return self._promise(wait, self.run.post, lambda _: self._posted(wait, tuple(numbers)))
 
     def receive(self, source: int | None = None) -> Coroutine[Any, Any, Any]:
         """A message from rank `source`, or the one sent first of all; 0.2 steps for each value in it,
@@ -201,7 +200,7 @@ class Model(Hands):
         except PuzzleError as why:
             raise why.at(tape.place(f"receive({'' if source is None else source})"), line) from None
         wait = Receiving(self.rank, tape.clock, line, source)
-        return self._promise(wait, self._receive(wait))
+        return self._promise(wait, self.run.receive, lambda answer: self._received(wait, *answer))
 
     # --- The end ---
 

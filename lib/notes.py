@@ -38,21 +38,22 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
 
 def _on_rank(part: Part, sizes: Sequence[int], prof: Profile, peak: int) -> Iterator[Note]:
     ops, values = part.ops[: part.at], part.values
+    acts = [op for op in ops if op.name not in ("store", "delete")]
     if prof.hidden:
         line = next(op.line for op in ops if prof.hidden[0] in op.made)
         more = f" and {len(prof.hidden) - 1} more" if len(prof.hidden) > 1 else ""
         kept = f"the {values[prof.hidden[0]]}{more} (line {line})"
         yield Note(f"kept outside the dictionaries, charged until last used: {kept}")
-    if twice := loaded_twice(ops):
+    if twice := loaded_twice(acts):
         text = f"loaded the same weights of {_layers(twice)} twice; keep them, or get them from other ranks"
         yield Note(text, costs_a_star=True)
-    if thrown := thrown_away(part, prof):
+    if thrown := thrown_away(acts, values, prof):
         text = f"threw away the updated optimizer state of {_layers(thrown)}, which the next step would need"
         yield Note(text, costs_a_star=True)
-    if fewer := not_held_again(part, prof):
+    if fewer := not_held_again(acts, part, prof):
         text = f"began with more of the weight of {_layers(fewer)} than at the end, so the step could not be repeated"
         yield Note(text, costs_a_star=True)
-    if part.read or _loads_late(ops):
+    if part.read or _loads_late(acts):
         lasting = max(profile(ops, sizes, part.read).memory)
         if lasting > peak:
             text = (

@@ -16,7 +16,7 @@ from .value import Value, copy_of
 from .values import HOLDS, Weight
 
 
-@dataclass
+@dataclass(slots=True, eq=False)
 class Part:
     """One rank's part of the trace, as far as it has been run again."""
 
@@ -79,24 +79,29 @@ class Retrace:
         rules.complete(self.size, [weight for part in self.parts for weight in part.final])
 
     def _run_on(self, part: Part) -> None:
+        """Runs one rank until it ends or has to wait for another."""
         ops = part.ops
-        while part.at < len(ops):
-            op = ops[part.at]
-            try:
-                if not self._do(part, op):
+        op = None
+        try:
+            while part.at < len(ops):
+                op = ops[part.at]
+                if op.name == "store" or op.name == "delete":
+                    self._keep(part, op)
+                elif not self._do(part, op):
                     return
-            except PuzzleError as why:
-                raise why.at(place_text(part.rank, part.clock, op.call()), op.line) from None
-            except (TypeError, ValueError, AttributeError) as why:
-                place = place_text(part.rank, part.clock, f"operation {part.at}")
-                raise TraceError(f"this record makes no sense ({why}): {op}", place) from None
+        except PuzzleError as why:
+            assert op is not None
+            raise why.at(place_text(part.rank, part.clock, op.call()), op.line) from None
+        except (TypeError, ValueError, AttributeError) as why:
+            place = place_text(part.rank, part.clock, f"operation {part.at}")
+            raise TraceError(f"this record makes no sense ({why}): {op}", place) from None
 
     def _do(self, part: Part, op: Op) -> bool:
         """Performs one operation; False if it has to wait for another rank."""
         name = op.name
-        if name not in FORMS:
+        form = FORMS.get(name)
+        if form is None:
             raise TraceError(f"there is no operation {name!r}")
-        form = FORMS[name]
         if (
             (op.layer is None) is form.layer
             or (form.uses is not None and len(op.used) != form.uses)
@@ -108,24 +113,9 @@ class Retrace:
             used = [values[number] for number in op.used]
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
-
         if part.given and self.strict:
-            for number, value in zip(op.used, used):
-                if number in part.given:
-                    raise RuleError(
-                        f"the {value} was made by hand or by a model of another Dist; "
-                        "in a puzzle, get it from this model's own operations"
-                    )
-        if name == "store":
-            if HOLDS.get(op.args[0]) is not type(used[0]):
-                raise RuleError(f"{op.args[0]} does not hold {used[0].kind}")
-            part.stored[op.args] = op.used[0]
-            self._confirm(part, op, (), part.clock, 0)
-        elif name == "delete":
-            if part.stored.pop(op.args, None) is None:
-                raise RuleError("nothing is stored there")
-            self._confirm(part, op, (), part.clock, 0)
-        elif name in rules.LOCAL:
+            self._refuse_given(part, op)
+        if name in rules.LOCAL:
             made = rules.LOCAL[name](self.size, op, used)
             batches, items = NO_BATCHES, 1
             if name in rules.BATCHED:
@@ -153,6 +143,32 @@ class Retrace:
             part.given.add(len(values))
             self._confirm(part, op, (copy_of(value),), part.clock, 0)
         return True
+
+    def _keep(self, part: Part, op: Op) -> None:
+        """Stores or deletes: most of a trace, so this looks at each column once."""
+        name, start, end, layer, batches, used, made, args, _ = op
+        if start != part.clock or end != start or layer is not None or batches or made or len(args) != 2:
+            raise TraceError(f"to {name} takes no time, and makes nothing; this record is {op}")
+        if name == "store":
+            (number,) = used
+            value = part.values.get(number)
+            if value is None:
+                raise TraceError(f"it stores value {number}, which this rank has not made")
+            if HOLDS.get(args[0]) is not type(value):
+                raise RuleError(f"{args[0]} does not hold {value.kind}")
+            if part.given and self.strict:
+                self._refuse_given(part, op)
+            part.stored[args] = number
+        elif used or part.stored.pop(args, None) is None:
+            raise RuleError("nothing is stored there")
+        part.at += 1
+
+    def _refuse_given(self, part: Part, op: Op) -> None:
+        for number in part.given.intersection(op.used):
+            raise RuleError(
+                f"the {part.values[number]} was made by hand or by a model of another Dist; "
+                "in a puzzle, get it from this model's own operations"
+            )
 
     def _confirm(
         self,

@@ -1,8 +1,11 @@
-"""Whether a step could be followed by another like it: each rank ends with the successors of what it began with."""
+"""Whether a step could be followed by another like it: each rank ends with the successors of what it began with.
+
+`ops` are one rank's operations without storing and deleting.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
@@ -10,7 +13,7 @@ from .algebra import covers
 from .memory import Profile
 from .retrace import Part
 from .trace import Op
-from .value import Sharded
+from .value import Sharded, Value
 from .values import OptState, Weight
 
 
@@ -20,7 +23,7 @@ def loaded_twice(ops: Sequence[Op]) -> list[int]:
     for op in ops:
         if op.name == "load_weights" and op.layer is not None:
             loads.setdefault(op.layer, []).append(op.args)  # (shard, total): from shard/total to (shard + 1)/total
-    return [layer for layer, parts in loads.items() if _overlap(parts)]
+    return [layer for layer, parts in loads.items() if len(parts) > 1 and _overlap(parts)]
 
 
 def _overlap(parts: list[tuple[int, int]]) -> bool:
@@ -28,16 +31,16 @@ def _overlap(parts: list[tuple[int, int]]) -> bool:
     return any(after[0] < before[1] for before, after in pairwise(spans))
 
 
-def thrown_away(part: Part, prof: Profile) -> list[int]:
+def thrown_away(ops: Sequence[Op], values: Mapping[int, Value], prof: Profile) -> list[int]:
     """Layers whose updated optimizer state is neither stored at the end nor went into anything else."""
     states: dict[int, None] = {}
-    for op in part.ops[: part.at]:
+    for op in ops:
         if op.name == "update":
             states[op.made[1]] = None
-        elif op.name != "store":
+        elif states:
             for number in op.used:
                 states.pop(number, None)
-    return sorted({part.values[number].layer for number in states if number not in prof.left})
+    return sorted({values[number].layer for number in states if number not in prof.left})
 
 
 def lost_states(parts: Sequence[Part], profiles: Sequence[Profile], layers: int) -> list[int]:
@@ -47,22 +50,24 @@ def lost_states(parts: Sequence[Part], profiles: Sequence[Profile], layers: int)
         for value in map(part.values.__getitem__, prof.left):
             if type(value) is OptState and value.step == 1:
                 held[value.layer].append(value)
-    updated = {op.layer for part in parts for op in part.ops[: part.at] if op.name == "update"}
+    updated = {part.ops[i].layer for part in parts for i in part.events if part.ops[i].name == "update"}
     return [layer for layer, states in held.items() if layer in updated and not _contain(states, (0,), 1)]
 
 
-def not_held_again(part: Part, prof: Profile) -> list[int]:
+def not_held_again(ops: Sequence[Op], part: Part, prof: Profile) -> list[int]:
     """Layers of which a rank used more as it was loaded than it holds, updated, at the end."""
     values = part.values
     loaded: set[int] = set()
     needed: dict[int, None] = {}
-    for op in part.ops[: part.at]:
+    for op in ops:
         if op.name == "load_weights":
             loaded.add(op.made[0])
         elif op.name in ("shard", "combine") and loaded.issuperset(op.used):
             loaded.update(op.made)  # cut to size before any use: what counts is the part
-        elif op.name != "store" and loaded:
-            needed.update((number, None) for number in op.used if number in loaded)
+        else:
+            for number in op.used:
+                if number in loaded:
+                    needed[number] = None
     held: dict[int, list[Sharded]] = {}
     for value in [*map(values.__getitem__, prof.left), *part.final]:
         if type(value) is Weight and value.step == 1:

@@ -134,15 +134,13 @@ KINDS: Mapping[str, type[Value]] = MappingProxyType(
     {cls.__name__: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad)}
 )
 
-HOLDS: Mapping[str, type[Value]] = MappingProxyType(
-    {
-        "weights": Weight,
-        "opt_states": OptState,
-        "activations": Activation,
-        "grad_activations": ActivationGrad,
-        "grad_weights": WeightGrad,
-    }
-)
+HOLDS: Mapping[str, type[Value]] = {
+    "weights": Weight,
+    "opt_states": OptState,
+    "activations": Activation,
+    "grad_activations": ActivationGrad,
+    "grad_weights": WeightGrad,
+}
 """The five dictionaries of a device, and the kind of value that each holds."""
 
 for _cls in KINDS.values():
