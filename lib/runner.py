@@ -31,7 +31,8 @@ class Outcome:
     @property
     def error(self) -> BaseException | None:
         """The error to tell: the first by the ranks' clocks, one that is not just a consequence of another's."""
-        found = [(model.time, model.rank, error) for model, error in zip(self.models, self.errors) if error]
+        pairs = zip(self.models, self.errors)
+        found = [(model.time, model.rank, error) for model, error in pairs if error is not None]
         causes = [entry for entry in found if not isinstance(entry[2], Deadlock)]
         return min(causes or found, key=lambda entry: entry[:2])[2] if found else None
 
@@ -87,7 +88,9 @@ async def _rank(schedule: Schedule, model: Model) -> None:
     except SystemExit as why:
         raise RuntimeError(f"the schedule called exit({why.code})") from why
     except CancelledError as why:
-        raise Deadlock(*why.args) from None
+        if not why.args:
+            raise  # swept up at the end, or cancelled by the player
+        raise Deadlock(why.args[0]) from None
     model.finish()
 
 
@@ -101,11 +104,13 @@ def _end_waiting(game: Run, tasks: list[asyncio.Task[None]]) -> None:
 
 
 def _line(task: asyncio.Task[None]) -> int:
-    """The line on which a player's coroutine is suspended."""
-    coroutine: Any = task.get_coro()
-    line = 0
-    while coroutine is not None and hasattr(coroutine, "cr_frame"):
-        line = coroutine.cr_frame.f_lineno
+    """The line of the player's file on which a coroutine is suspended; what it awaits may be in others."""
+    rank: Any = task.get_coro()
+    coroutine, line = rank.cr_await, 0
+    file = coroutine.cr_code.co_filename if hasattr(coroutine, "cr_code") else ""
+    while hasattr(coroutine, "cr_frame"):
+        if coroutine.cr_code.co_filename == file:
+            line = coroutine.cr_frame.f_lineno
         coroutine = coroutine.cr_await
     return line
 

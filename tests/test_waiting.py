@@ -172,8 +172,9 @@ def test_a_wait_outside_the_game_ends_too() -> None:
         await model.receive()
 
     errors = run(waits_for_an_event, 2, 2, 2).errors
+    line = waits_for_an_event.__code__.co_firstlineno + 2
     assert all(isinstance(error, Deadlock) for error in errors)
-    assert "rank 0 waits on line" in str(errors[1])
+    assert f"rank 0 waits on line {line} for something outside the game" in str(errors[1])
     assert "outside the game" in str(errors[0])
 
 
