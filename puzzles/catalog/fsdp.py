@@ -1,13 +1,22 @@
 """Puzzle 4: weights, optimizer states and gradients, all of them in shards."""
 
-from lib import Goal, Size
+from lib import Goal, Record, Size
 
 from .puzzle import Puzzle, Source
 
 PUZZLE = Puzzle(
     number=4,
     title="Fully sharded data parallel",
-    goal=Goal("fsdp", Size(layers=6, batches=4, ranks=4), time=20, memory=2_300_000, records=()),
+    goal=Goal(
+        "fsdp",
+        Size(layers=6, batches=4, ranks=4),
+        time=20,
+        memory=2_300_000,
+        records=(
+            Record(19.6, 1_769_472, "solutions/records/fsdp_last_layer_stays_whole.py"),
+            Record(20.6, 1_638_400, "solutions/records/fsdp_one_activation_twice.py"),
+        ),
+    ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\
 In the last puzzle every rank still held a whole gradient for every layer. That is more than it needs: it

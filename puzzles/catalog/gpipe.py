@@ -1,13 +1,22 @@
 """Puzzle 6: the same stages, fed one microbatch at a time."""
 
-from lib import Goal, Size
+from lib import Goal, Record, Size
 
 from .puzzle import Puzzle, Source
 
 PUZZLE = Puzzle(
     number=6,
     title="GPipe schedule",
-    goal=Goal("gpipe", Size(layers=8, batches=4, ranks=4), time=33, memory=4_100_000, records=()),
+    goal=Goal(
+        "gpipe",
+        Size(layers=8, batches=4, ranks=4),
+        time=33,
+        memory=4_100_000,
+        records=(
+            Record(29.5, 2_359_296, "solutions/records/gpipe_laps.py"),
+            Record(32.9, 2_228_224, "solutions/records/gpipe_recompute_while_waiting.py"),
+        ),
+    ),
     other_sizes=(Size(6, 6, 3), Size(4, 4, 2)),
     statement="""\
 In the last puzzle three ranks out of four were always waiting. The cure is to hand on smaller pieces: take

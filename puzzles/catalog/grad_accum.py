@@ -1,13 +1,19 @@
 """Puzzle 1: the same step, one microbatch at a time."""
 
-from lib import Goal, Size
+from lib import Goal, Record, Size
 
 from .puzzle import Puzzle, Source
 
 PUZZLE = Puzzle(
     number=1,
     title="Gradient accumulation",
-    goal=Goal("grad_accum", Size(layers=2, batches=4, ranks=1), time=17, memory=2_000_000, records=()),
+    goal=Goal(
+        "grad_accum",
+        Size(layers=2, batches=4, ranks=1),
+        time=17,
+        memory=2_000_000,
+        records=(Record(16.5, 1_835_008, "solutions/records/grad_accum_input_twice.py"),),
+    ),
     other_sizes=(Size(3, 6, 1), Size(4, 2, 1)),
     statement="""\
 The same model on the same single rank, with less memory. Instead of all batches together, take one batch

@@ -1,13 +1,22 @@
 """Puzzle 5: each rank owns a few layers, and the batches travel."""
 
-from lib import Goal, Size
+from lib import Goal, Record, Size
 
 from .puzzle import Puzzle, Source
 
 PUZZLE = Puzzle(
     number=5,
     title="Pipeline parallelism",
-    goal=Goal("pipeline", Size(layers=8, batches=4, ranks=4), time=66, memory=3_300_000, records=()),
+    goal=Goal(
+        "pipeline",
+        Size(layers=8, batches=4, ranks=4),
+        time=66,
+        memory=3_300_000,
+        records=(
+            Record(39.4, 2_097_152, "solutions/records/pipeline_laps.py"),
+            Record(51.3, 1_966_080, "solutions/records/pipeline_timetable.py"),
+        ),
+    ),
     other_sizes=(Size(6, 2, 3), Size(4, 6, 2)),
     statement="""\
 So far the weights travelled. Now they stay: each rank owns a *stage*, an equal share of consecutive layers,

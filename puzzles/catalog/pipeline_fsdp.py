@@ -1,13 +1,22 @@
 """Puzzle 7: four pipelines side by side, and every weight in sixteen shards."""
 
-from lib import Goal, Size
+from lib import Goal, Record, Size
 
 from .puzzle import Puzzle, Source
 
 PUZZLE = Puzzle(
     number=7,
     title="Pipeline + FSDP",
-    goal=Goal("pipeline_fsdp", Size(layers=4, batches=4, ranks=16), time=15, memory=1_000_000, records=()),
+    goal=Goal(
+        "pipeline_fsdp",
+        Size(layers=4, batches=4, ranks=16),
+        time=15,
+        memory=1_000_000,
+        records=(
+            Record(13.1, 770_048, "solutions/records/pipeline_fsdp_gather_first.py"),
+            Record(13.7, 655_360, "solutions/records/pipeline_fsdp_gather_twice.py"),
+        ),
+    ),
     # 16 ranks throughout: four stages for each of four batches is what the puzzle is.
     other_sizes=(Size(8, 4, 16), Size(12, 4, 16)),
     statement="""\

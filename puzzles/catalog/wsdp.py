@@ -1,13 +1,22 @@
 """Puzzle 3: nobody keeps a whole weight; it is gathered when a layer needs it."""
 
-from lib import Goal, Size
+from lib import Goal, Record, Size
 
 from .puzzle import Puzzle, Source
 
 PUZZLE = Puzzle(
     number=3,
     title="Weight-sharded data parallel",
-    goal=Goal("wsdp", Size(layers=6, batches=4, ranks=4), time=20, memory=2_800_000, records=()),
+    goal=Goal(
+        "wsdp",
+        Size(layers=6, batches=4, ranks=4),
+        time=20,
+        memory=2_800_000,
+        records=(
+            Record(18.1, 2_752_512, "solutions/records/wsdp_gather_once.py"),
+            Record(19.6, 1_769_472, "solutions/records/wsdp_cut_each_gradient.py"),
+        ),
+    ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\
 In data parallel training every rank keeps the same weights. Here each keeps a quarter: shard `model.rank` of

@@ -1,7 +1,8 @@
-"""FSDP that keeps every second activation and computes the others again (checkpointing, Chen et al. 2016).
+"""FSDP that computes one activation twice: the input of layer 1, which waits longest for its backward.
 
-The peak is at the first backward, when all activations are there: at six layers two of them are computed again, for
-a step and a gather each. Updating a shard at once leaves nothing else that grows.
+At the turn all activations are there, and this one is the cheapest to miss: it comes from the model's input
+by one forward, and the weight gathered for that stays whole for the backward of layer 0, so no gather is
+added. By then the other activations are gone, and there is room for two whole weights.
 """
 
 from lib import Model
@@ -11,37 +12,37 @@ async def fsdp(model: Model) -> Model:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
     last = model.LAYERS - 1
 
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+
+    async def gather(layer):
+        if not weights[layer].is_complete():
+            weights[layer] = await model.allgather(weights[layer], layer)
+
     def forward(layer):
         inp = activations[layer] if layer else model.get_activation([model.rank])
         activations[layer + 1] = model.forward(layer, inp, weights[layer])
 
-    def keep_shard(layer):
-        weights[layer] = weights[layer].shard(model.rank, model.RANKS)
-
     for layer in range(model.LAYERS):
-        weights[layer], opt_state = model.load_weights(layer)
-        opt_states[layer] = opt_state.shard(model.rank, model.RANKS)
+        await gather(layer)
         forward(layer)
+        # Not the last layer's weight and input: its backward comes next.
         if layer != last:
-            keep_shard(layer)
-            if layer % 2:
+            weights[layer] = weights[layer].shard(model.rank, model.RANKS)
+            if layer == 1:
                 del activations[layer]
     grad_activations["out"] = model.loss(activations.pop(model.LAYERS))
 
     for layer in reversed(range(model.LAYERS)):
         if layer and layer not in activations:
-            weights[layer - 1] = await model.allgather(weights[layer - 1], layer - 1)
+            await gather(layer - 1)
             forward(layer - 1)
-            # Layer 0 stays whole until its backward: so few activations are left that there is room.
-            if layer > 1:
-                keep_shard(layer - 1)
-        if not weights[layer].is_complete():
-            weights[layer] = await model.allgather(weights[layer], layer)
+        await gather(layer)
         inp = activations.pop(layer) if layer else model.get_activation([model.rank])
         grad_weights[layer], grad_activations["out"] = model.backward(
             layer, inp, grad_activations["out"], weights[layer]
         )
-        keep_shard(layer)
+        weights[layer] = weights[layer].shard(model.rank, model.RANKS)
         grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)
         weights[layer], opt_states[layer] = model.update(
             layer, grad_weights.pop(layer), weights[layer], opt_states[layer]

@@ -1,14 +1,16 @@
-"""1F1B (PipeDream-flush): a rank goes backward with a batch as soon as it can.
+"""A pipeline with a timetable: a batch sets out to reach rank 1 just when the one before has left it.
 
-So rank r has no more than RANKS - r batches under way, however many there are (Narayanan et al. 2019, "PipeDream"). The
-input of layer 0 is read again, not kept, and one gradient for each layer is summed up on the way. The least memory
-known in GPipe's time with every layer on one rank only; batches in parallel, as in other records, do better still.
+Each rank does its work in the order of the timetable, and messages do the rest. So a rank holds one batch,
+and rank 0 at most two, but rank 0 can read its input again. Before there are gradients to sum up there is
+room for one batch more: the second follows the first at once, which saves almost the time of a batch. Each
+peak is then two layers (8 units of one batch's activation), the sums of their gradients (4), and what one
+backward needs: two inputs and a gradient (3).
 """
 
 from lib import Model
 
 
-async def gpipe(model: Model) -> Model:
+async def pipeline(model: Model) -> Model:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
     depth = model.LAYERS // model.RANKS
     stage = range(model.rank * depth, (model.rank + 1) * depth)
@@ -34,19 +36,22 @@ async def gpipe(model: Model) -> Model:
             grad_activations[batch] = await model.receive(model.rank + 1)
         for layer in reversed(stage):
             inp = activations.pop((layer, batch)) if layer else model.get_activation([batch])
-            grad, grad_activations[batch] = model.backward(layer, inp, grad_activations[batch], weights[layer])
+            grad_out = grad_activations.pop(batch)
+            grad, grad_activations[batch] = model.backward(layer, inp, grad_out, weights[layer])
             grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
         if not first:
             await model.pass_to(model.rank - 1, grad_activations[batch])
         del grad_activations[batch]
 
-    ahead = min(model.BATCHES, model.RANKS - model.rank)
-    for batch in range(ahead):
-        await forward(batch)
+    # In steps, messages not counted: a batch is on rank 1 and the ranks above for `away`.
+    away = 2 * (model.LAYERS - depth)
+    timetable = []
     for batch in range(model.BATCHES):
-        await backward(batch)
-        if batch + ahead < model.BATCHES:
-            await forward(batch + ahead)
+        departure = depth + (batch - 1) * away if batch else 0
+        timetable.append((departure + stage[0], batch, forward))
+        timetable.append((departure + 2 * model.LAYERS - stage[-1] - 1, batch, backward))
+    for _, batch, work in sorted(timetable, key=lambda entry: entry[:2]):
+        await work(batch)
 
     for layer in stage:
         weights[layer], opt_states[layer] = model.update(

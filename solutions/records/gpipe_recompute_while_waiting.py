@@ -1,46 +1,58 @@
-"""A pipeline with two batches under way, not all: the next sets out when the one before the last is back.
+"""1F1B in which a rank with many batches keeps only their inputs, and computes the rest while it waits.
 
-The least memory known with every layer on one rank only, in the time of the targets; with one batch under way at a time
-it takes too long. Batches in parallel, as in the other records, do better still.
+A rank goes backward with a batch as soon as it can, so rank r has no more than RANKS - r under way (Narayanan
+et al. 2019, "PipeDream"). The first can read its input again, and the last two have few batches; for the
+others, to keep what a stage gets and compute the rest again (GPipe, Huang et al. 2019, section 2.3) costs no
+time: it is done while the gradient is under way.
 """
 
 from lib import Model
 
 
-async def pipeline(model: Model) -> Model:
+async def gpipe(model: Model) -> Model:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
     depth = model.LAYERS // model.RANKS
     stage = range(model.rank * depth, (model.rank + 1) * depth)
     first, last = model.rank == 0, model.rank == model.RANKS - 1
+    ahead = min(model.RANKS - model.rank, model.BATCHES)
+    lean = ahead > 2 and not first
 
     for layer in stage:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
+    def run(batch, layers):
+        """Keeps the input of each layer, except that of layer 0, which is read again."""
+        for layer in layers:
+            inp = activations[layer, batch] if layer else model.get_activation([batch])
+            activations[layer + 1, batch] = model.forward(layer, inp, weights[layer])
+
     async def forward(batch):
         if not first:
             activations[stage[0], batch] = await model.receive(model.rank - 1)
-        for layer in stage:
-            inp = activations[layer, batch] if layer else model.get_activation([batch])
-            activations[layer + 1, batch] = model.forward(layer, inp, weights[layer])
+        run(batch, stage)
         out = activations.pop((stage[-1] + 1, batch))
         if last:
             grad_activations[batch] = model.loss(out)
         else:
+            if lean:
+                for layer in stage[1:]:
+                    del activations[layer, batch]
             await model.pass_to(model.rank + 1, out)
 
     async def backward(batch):
+        if lean:
+            run(batch, stage[:-1])
         if not last:
             grad_activations[batch] = await model.receive(model.rank + 1)
         for layer in reversed(stage):
             inp = activations.pop((layer, batch)) if layer else model.get_activation([batch])
-            grad, grad_activations[batch] = model.backward(layer, inp, grad_activations[batch], weights[layer])
+            grad_out = grad_activations.pop(batch)
+            grad, grad_activations[batch] = model.backward(layer, inp, grad_out, weights[layer])
             grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
         if not first:
             await model.pass_to(model.rank - 1, grad_activations[batch])
         del grad_activations[batch]
 
-    # The last rank turns each batch round at once.
-    ahead = min(2, model.BATCHES, model.RANKS - model.rank)
     for batch in range(ahead):
         await forward(batch)
     for batch in range(model.BATCHES):

@@ -1,32 +1,30 @@
-"""No pipeline but FSDP, in which one rank, not all, updates a layer: each its share of the layers, all at the end.
+"""FSDP that gathers the last weight once, and updates every shard as soon as its gradient is there.
 
-In a pipeline one rank works and three wait; batches in parallel never wait. An update takes as long for a shard as for
-a whole layer, so a few whole ones on each rank beat many small ones.
+The turn comes right after the last forward, so forgetting that weight would only mean gathering it again.
+While it is whole it takes the place of the rank's own shard, which is cut from it afterwards. The first
+backward is the peak: one whole weight, shards of all else, and all inputs but that of layer 0, which is read
+again. Without computing anything twice nothing of that can be missing; and every gather that is left has
+another backward between it and its forward.
 """
 
 from lib import Model
 
 
-async def pipeline(model: Model) -> Model:
+async def fsdp(model: Model) -> Model:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
     last = model.LAYERS - 1
 
-    def keep_mine(storage, layer, value):
-        """Stores the layer if this rank owns it, and forgets it otherwise. Layers are dealt out in turn."""
-        storage.pop(layer, None)
-        if layer % model.RANKS == model.rank:
-            storage[layer] = value
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
 
     for layer in range(model.LAYERS):
-        weights[layer], opt_state = model.load_weights(layer)
-        keep_mine(opt_states, layer, opt_state)
+        weights[layer] = await model.allgather(weights[layer], layer)
         inp = activations[layer] if layer else model.get_activation([model.rank])
         activations[layer + 1] = model.forward(layer, inp, weights[layer])
         if layer != last:
             weights[layer] = weights[layer].shard(model.rank, model.RANKS)
     grad_activations["out"] = model.loss(activations.pop(model.LAYERS))
 
-    # From here on the shards are for gathering only; what is left of a layer afterwards is with its owner.
     for layer in reversed(range(model.LAYERS)):
         if layer != last:
             weights[layer] = await model.allgather(weights[layer], layer)
@@ -34,11 +32,10 @@ async def pipeline(model: Model) -> Model:
         grad_weights[layer], grad_activations["out"] = model.backward(
             layer, inp, grad_activations["out"], weights[layer]
         )
-        keep_mine(weights, layer, weights[layer])
-        keep_mine(grad_weights, layer, await model.allreduce(grad_weights[layer], layer))
-    del grad_activations["out"]
+        weights[layer] = weights[layer].shard(model.rank, model.RANKS)
+        grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)
 
-    for layer in list(weights):
+        # All ranks update at the same time, so nobody waits for it.
         weights[layer], opt_states[layer] = model.update(
             layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
         )
