@@ -55,7 +55,7 @@ class Scale:
 
     @property
     def memory_pitch(self) -> float:
-        return max(4.0, self.pitch * 0.95)
+        return max(4.0, self.pitch * (1.25 if self.ranks <= 4 else 0.95))
 
     @property
     def label_every(self) -> int:
