@@ -4,15 +4,16 @@ from drawing import draw, draw_group
 """
 
 from .compare import draw_compare
-from .files import ENDINGS, save
+from .files import ENDINGS, require_ending, save
 from .group import draw_group, draw_network, draw_value
 from .pareto import Attempt, draw_pareto
 from .picture import Picture, svg
-from .text import text
+from .text import TEXT_WIDTH, text
 from .timeline import Timeline, draw
 
 __all__ = [
     "ENDINGS",
+    "TEXT_WIDTH",
     "Attempt",
     "Picture",
     "Timeline",
@@ -22,6 +23,7 @@ __all__ = [
     "draw_network",
     "draw_pareto",
     "draw_value",
+    "require_ending",
     "save",
     "svg",
     "text",

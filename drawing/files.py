@@ -31,7 +31,11 @@ def save(picture: Diagram | str, path: str | Path) -> None:
         PuzzleError: the ending is not known or does not suit the picture, or the file cannot be written.
     """
     path = Path(path)
-    text = form_of(picture, path)
+    require_ending(path, of_a_run=isinstance(picture, Timeline))
+    if isinstance(picture, Timeline) and path.suffix.lower() in OF_A_RUN:
+        text = OF_A_RUN[path.suffix.lower()](picture)
+    else:
+        text = picture if isinstance(picture, str) else svg(picture)
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except (OSError, ValueError) as why:
@@ -39,16 +43,18 @@ def save(picture: Diagram | str, path: str | Path) -> None:
         raise PuzzleError(f"cannot write {path}: {reason.lower()}") from None
 
 
-def form_of(picture: Diagram | str, path: Path) -> str:
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        what = f"the ending '{path.suffix}'" if path.suffix else "a name without an ending"
+def require_ending(path: str | Path, of_a_run: bool = True) -> None:
+    """Refuses a name whose ending is no format, or not one for this kind of picture.
+
+    Raises:
+        PuzzleError: naming the endings that are.
+    """
+    ending = Path(path).suffix
+    if ending.lower() not in ENDINGS:
+        what = f"the ending '{ending}'" if ending else "a name without an ending"
         raise PuzzleError(f"cannot write {path}: {what} is not known; use {known(ENDINGS)}")
-    if ending == ".svg":
-        return picture if isinstance(picture, str) else svg(picture)
-    if not isinstance(picture, Timeline):
+    if ending.lower() in OF_A_RUN and not of_a_run:
         raise PuzzleError(f"cannot write {path}: only the timeline of one run is written as {ending}; use .svg")
-    return OF_A_RUN[ending](picture)
 
 
 def known(endings: tuple[str, ...]) -> str:

@@ -62,7 +62,7 @@ def frame_of(mark: Mark, scale: Scale, y0: float, y1: float) -> Frame:
 def draw_gaps(lane: Lane, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
     """Idle time: pale and hatched, so that it is seen as something, with what the rank waited for."""
     gaps = [gap for gap in lane.gaps if scale.x(gap.end) - scale.x(gap.start) >= 0.1]
-    strokes = [stroke for gap in gaps for stroke in hatch(scale.x(gap.start), y0, scale.x(gap.end), y1, gap=7.0)]
+    strokes = [stroke for gap in gaps for stroke in hatch(scale.x(gap.start), y0, scale.x(gap.end), y1, gap=9.0)]
     yield lines(strokes, look(None, IDLE_HATCH, 0.9))
     for gap in gaps:
         # On top of its hatching, so that the tooltip shows wherever one points.

@@ -94,7 +94,7 @@ def worded(width: float, parts: Sequence[Diagram], words: str) -> Entry:
 
 def idle_entry() -> Entry:
     frame = (0.0, 4.0, 24.0, ROW - 4)
-    strokes = lines(hatch(*frame, gap=7.0), look(None, IDLE_HATCH, 0.8))
+    strokes = lines(hatch(*frame, gap=9.0), look(None, IDLE_HATCH, 0.8))
     return worded(24, [box(*frame, look(IDLE)), strokes], "idle")
 
 

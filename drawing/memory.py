@@ -64,7 +64,7 @@ def draw_lane_memory(lane: Lane, most: int, scale: Scale) -> Iterator[Diagram]:
     floor = floor_of(lane.rank, scale)
     yield lines([[(LEFT, floor), (scale.right, floor)]], look(None, GRID))
     yield from draw_rank_label(scale, lane.rank, floor - scale.memory_pitch / 2)
-    if not lane.memory:
+    if not any(span.end > span.start for span in lane.memory):
         return
     unit = height_of(1, most, scale) if most else 0.0
     base = [0] * len(lane.memory)

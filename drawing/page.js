@@ -4,6 +4,7 @@
   const run = JSON.parse($("run").textContent);
   const canvas = $("timeline"), pen = canvas.getContext("2d"), root = document.documentElement;
   const LEFT = 62, RIGHT = 14, AXIS = 26, HEAD = 30, UNIT = 20, SECONDS = 12;
+  const INVITATION = "Point at an operation, or press Tab and the arrow keys, to see what it needs and what needs it.";
   const pitch = Math.max(6, Math.min(46, 700 / run.ranks)), strip = pitch * 1.1;
   const lane = pitch * 0.8, floorOf = (rank) => AXIS + run.ranks * pitch + HEAD + (rank + 1) * strip;
   const whole = Math.max(run.end, 0.1);
@@ -190,19 +191,24 @@
       pen.lineWidth = look.line;
       pen.stroke();
       if (!instant) label(run.label[i], x0, y, w, look.ink[state.dark]);
+      else if (lane >= 24) write(run.label[i][0], x0, y - lane * 0.2 + lane * 0.27, 9, look.ink[state.dark], "center", true);
     }
     pen.globalAlpha = 1;
     pen.lineWidth = 1;
   }
 
   function label(lines, x0, y, w, ink) {
-    const both = lines.join(" "), room = w - 8, size = Math.min(13, lane * 0.62);
-    if (size < 7 || room < 4) return;
+    const both = lines.join(" "), room = w - (lines.length > 1 || /\d/.test(both) ? 8 : 2), size = Math.min(13, lane * 0.62);
+    if (size < 7 || room < 4 || !both) return;
     if (lines.length > 1 && lane >= 26 && room >= Math.max(...lines.map((text) => text.length)) * 7.2) {
       write(lines[0], x0 + w / 2, y + lane * 0.32, 12.5, ink, "center", true);
       write(lines[1], x0 + w / 2, y + lane * 0.7, 11, ink);
     } else if (room >= both.length * size * 0.58) write(both, x0 + w / 2, y + lane / 2, size, ink, "center", true);
-    else if (room >= lines[0].length * 7) write(lines[0], x0 + w / 2, y + lane / 2, Math.min(11, size), ink, "center", true);
+    else if (room >= lines[0].length * 6.4) write(lines[0], x0 + w / 2, y + lane / 2, Math.min(10, size), ink, "center", true);
+    else if (lane >= 26 && room >= 8 && /^[A-Z]\d/.test(both)) {
+      write(both[0], x0 + w / 2, y + lane * 0.32, 10, ink, "center", true);
+      write(lines[0].slice(1), x0 + w / 2, y + lane * 0.7, 10, ink);
+    }
   }
 
   function drawLinks(focus) {
@@ -246,7 +252,7 @@
   }
 
   function drawMemory() {
-    const { most, target, ranks, fills } = run.memory, unit = most ? strip * 0.8 / most : 0;
+    const { most, target, ranks, fills, peak } = run.memory, unit = most ? strip * 0.8 / most : 0;
     ranks.forEach((levels, rank) => {
       const floor = floorOf(rank), edge = [];
       for (const [start, end, ...shares] of levels) {
@@ -274,6 +280,19 @@
         pen.setLineDash([]);
       }
     });
+    if (!peak[0]) return;
+    const px = x(peak[2]), py = floorOf(peak[1]) - peak[0] * unit, left = px > width - 150;
+    pen.fillStyle = paint("alarm");
+    pen.beginPath();
+    pen.arc(px, py, 4, 0, 7);
+    pen.fill();
+    pen.strokeStyle = paint("paper");
+    pen.lineWidth = 3;
+    pen.font = "bold 12px Helvetica, Arial, sans-serif";
+    pen.textAlign = left ? "right" : "left";
+    pen.strokeText(`peak ${peak[0].toLocaleString("en")}`, px + (left ? -8 : 8), py - 9);
+    write(`peak ${peak[0].toLocaleString("en")}`, px + (left ? -8 : 8), py - 9, 12, paint("ink"), left ? "right" : "left", true);
+    pen.lineWidth = 1;
   }
 
   function drawCursor() {
@@ -309,7 +328,7 @@
 
   function choose(i) {
     state.chosen = i;
-    $("told").textContent = tell(i);
+    $("told").textContent = i < 0 ? INVITATION : tell(i);
     if (i >= 0 && (run.start[i] < state.from || run.stop[i] > state.to)) {
       const half = (state.to - state.from) / 2, at = (run.start[i] + run.stop[i]) / 2;
       look(at - half, at + half);
@@ -381,7 +400,7 @@
     }
     const found = under(event), tip = $("tip");
     if (found.event !== state.pointed) { state.pointed = found.event; redraw(); }
-    if (state.chosen < 0) $("told").textContent = found.event >= 0 ? tell(found.event) : found.words || "";
+    if (state.chosen < 0) $("told").textContent = found.event >= 0 ? tell(found.event) : found.words || INVITATION;
     tip.hidden = !found.words;
     tip.textContent = found.words || "";
     tip.style.left = `${Math.min(event.pageX + 14, root.clientWidth - 350)}px`;
@@ -460,6 +479,7 @@
   const wanted = window.matchMedia("(prefers-color-scheme: dark)");
   wanted.addEventListener("change", () => theme(wanted.matches));
   new ResizeObserver(fit).observe(canvas.parentElement);
+  $("told").textContent = INVITATION;
   theme(wanted.matches);
   moveTo(whole);
   fit();

@@ -17,7 +17,7 @@ from .words import describe, describe_gap, short_reason, summary, verdict
 HERE = Path(__file__).parent
 UNIT = 20.0
 """Outlines are given in a square of this size; the page stretches their middle."""
-TEXT_WIDTH = 120
+PAGE_COLUMNS = 120
 COLOURS = (
     "PAPER",
     "INK",
@@ -45,7 +45,7 @@ def page(scene: Scene, title: str) -> str:
         title=title,
         summary=summary(scene.report),
         verdict=verdict(scene.report),
-        text=text_of(scene, title, TEXT_WIDTH),
+        text=text_of(scene, title, PAGE_COLUMNS),
         legend=legend(scene),
         kinds=[(NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
         paper=both(palette.PAPER),
@@ -103,6 +103,8 @@ def look_of(mark: Mark) -> tuple[str, int, int | None]:
 
 def label_of(mark: Mark) -> list[str]:
     """What to write on a mark, as room allows: letters and layer, and the microbatches."""
+    if mark.partner is not None:
+        return [""]  # its wedge says it
     if mark.op.name in LETTERS or mark.op.layer is None:
         return [glyph_of(mark.op.name).mark]
     return [*filter(None, [f"{glyph_of(mark.op.name).mark}{mark.op.layer}", batches_text(mark.op.batches)])]
@@ -132,6 +134,7 @@ def memory(scene: Scene) -> dict[str, Any]:
     return {
         "most": highest(scene),
         "target": goal.memory if goal is not None else 0,
+        "peak": list(scene.report.peak),
         "names": [NAMES[kind] for kind in palette.KINDS],
         "fills": [both(colour) for colour in palette.KINDS.values()],
         "ranks": [

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
-from lib import PuzzleError
+from lib import Goal, PuzzleError
 
 from .glyphs import batches_text, glyph_of
 from .reading import Lane, Mark, Run, Scene, plain, read, trace_from
 from .words import name_of, summary, verdict
 
-WIDTH, LEAST = 100, 40
+TEXT_WIDTH, LEAST = 100, 40
 LETTERS = {"allgather": "<", "scatterreduce": ">", "allreduce": "x", "pass_to": "s", "receive": "r", "loss": "L"}
 """Operations too short for their own letters; the others have the letter of their glyph."""
 IDLE = "."
@@ -19,16 +20,16 @@ LEVELS = "_123456789"
 RANKS_SHOWN = 128
 
 
-def text(run: Run, title: str = "", width: int = WIDTH) -> str:
-    """A run as text of at most `width` columns.
+def text(run: Run, title: str = "", width: int = TEXT_WIDTH, goal: Goal | None = None) -> str:
+    """A run as text whose lanes are at most `width` columns wide.
 
     Raises:
         PuzzleError: the width is too small for a picture.
     """
-    return text_of(read(trace_from(run)), title, width)
+    return text_of(read(trace_from(run), goal), title, width)
 
 
-def text_of(scene: Scene, title: str = "", width: int = WIDTH) -> str:
+def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     if width < LEAST:
         raise PuzzleError(f"a picture in text is at least {LEAST} columns wide; got {width}")
     head = max(len(f"rank {len(scene.lanes) - 1}"), len("memory")) + 1
@@ -37,16 +38,15 @@ def text_of(scene: Scene, title: str = "", width: int = WIDTH) -> str:
     step = max(1, int(columns / scene.end)) if 0 < scene.end <= columns else columns / max(scene.end, 1.0)
     shown = scene.lanes[:RANKS_SHOWN]
     most = scene.most
+    told = [title or name_of(scene), summary(scene.report), verdict(scene.report)]
     rows = [
-        title or name_of(scene),
-        summary(scene.report),
-        *filter(None, [verdict(scene.report)]),
+        *(line for words in told for line in wrap(words, width)),
         "steps".ljust(head) + axis(scene.end, step, columns),
         *(f"rank {lane.rank}".ljust(head) + row(lane, scene.end, step) for lane in shown),
         *([f"and {len(scene.lanes) - len(shown)} more ranks"] if len(shown) < len(scene.lanes) else []),
         f"memory of each rank, in tenths of {most:,} elements",
         *(f"rank {lane.rank}".ljust(head) + levels(lane, most, step) for lane in shown),
-        legend(scene, step),
+        *wrap(legend(scene, step), width),
     ]
     return "\n".join(line.rstrip() for line in rows) + "\n"
 
