@@ -15,7 +15,7 @@ from .palette import ALARM, GRID, INK, KINDS, MEMORY, PAPER, SOFT, TARGET
 from .pen import Point, hatch, label, lines, look, panel, polygon, polygons, text_width, tip
 from .reading import Lane, Scene, Span, plain
 
-HEAD = 30.0
+HEAD = 38.0
 FILLED = 0.78
 """Share of a rank's strip that the highest memory takes; the rest keeps the ranks apart."""
 NAMES = {"weights": "weights", "opt_states": "optimizer states", "activations": "activations", "gradients": "gradients"}
@@ -36,8 +36,8 @@ def draw_memory(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
     height = HEAD + len(scene.lanes) * scale.memory_pitch
     heading = f"memory in elements, all ranks on one scale up to {most:,}"
     parts = [
-        label(LEFT, HEAD - 14, heading, 11, SOFT, "start"),
-        label(scale.width, HEAD - 14, "most", 10, SOFT, "end"),
+        label(LEFT, HEAD - 24, heading, 11, SOFT, "start"),
+        label(scale.width, HEAD - 24, "most", 10, SOFT, "end"),
         *draw_grid(scale, HEAD, height),
         *(part for lane in scene.lanes for part in draw_lane_memory(lane, most, scale)),
         *(draw_target(scene.goal, scene, most, scale) if scene.goal is not None else ()),
@@ -94,7 +94,9 @@ def draw_hidden(
     if not shown:
         return
     frames = [(scale.x(s.start), floor - s.high * unit, scale.x(s.end), floor - s.low * unit) for s in shown]
-    strokes = [stroke for frame in frames for stroke in hatch(*frame, gap=3.5)]
+    # Small strips get fewer strokes: they are many.
+    gap = max(3.5, sum(x1 - x0 for x0, _, x1, _ in frames) / (3 * scale.memory_pitch))
+    strokes = [stroke for frame in frames for stroke in hatch(*frame, gap)]
     most = max(step.high - step.low for step in shown)
     words = f"rank {rank}: not stored but used later: {kind}, at most {most:,} elements"
     yield tip(lines(strokes, look(None, INK, 0.8)), words)
@@ -143,7 +145,7 @@ def draw_target(goal: Goal, scene: Scene, most: int, scale: Scale) -> list[Diagr
     stroke = lines([[(LEFT, y), (scale.right, y)] for y in ys], look(None, TARGET, 1.0, dash=(5.0, 3.0)))
     return [
         tip(stroke, words),
-        label(scale.right - 4, HEAD - 14, f"dashed: target {goal.memory:,}", 11, TARGET, "end"),
+        label(scale.right - 4, HEAD - 24, f"dashed: target {goal.memory:,}", 11, TARGET, "end"),
     ]
 
 

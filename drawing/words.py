@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lib import Incomplete, Report
 
 from .glyphs import batches_text, glyph_of
-from .reading import Gap, Lane, Link, Mark, Scene, plain
+from .reading import Gap, Lane, Mark, Scene, plain
 
 RANKS_TOLD = 8
 
@@ -47,7 +47,7 @@ def describe_gap(gap: Gap, lane: Lane, scene: Scene) -> str:
 
 def reason(gap: Gap, scene: Scene) -> str:
     if gap.before is None:
-        return "stopped" if scene.report.error is not None else "has no more to do"
+        return "stopped" if was_stopped(scene.report) else "has no more to do"
     cause = waited_for(gap, scene)
     if cause is None:
         return "the referee did not get this far"
@@ -60,18 +60,14 @@ def reason(gap: Gap, scene: Scene) -> str:
 def short_reason(gap: Gap, scene: Scene) -> str:
     """The same in as few words as fit into the gap."""
     if gap.before is None:
-        return "stopped" if scene.report.error is not None else "done"
+        return "stopped" if was_stopped(scene.report) else "done"
     cause = waited_for(gap, scene)
     return f"waits for rank {cause.rank}" if cause is not None else "idle"
 
 
-def describe_link(link: Link) -> str:
-    if link.received is None:
-        return f"message from rank {link.source} to rank {link.target}, sent at t={plain(link.sent)}, never read"
-    return (
-        f"message from rank {link.source} to rank {link.target}, "
-        f"sent at t={plain(link.sent)}, received at t={plain(link.received)}"
-    )
+def was_stopped(report: Report) -> bool:
+    """Whether the run ended before its ranks did; one that is merely incomplete went to its end."""
+    return report.error is not None and not isinstance(report.error, Incomplete)
 
 
 def name_of(scene: Scene) -> str:
