@@ -137,7 +137,7 @@ def look_attributes(style: Style, closed: bool, tone: Callable[[str], str] = str
     if width:
         parts.append(f'stroke="{hex_of(style.line_color_, tone)}"')
         if width != 1:
-            parts.append(f'stroke-width="{width:g}"')
+            parts.append(f'stroke-width="{number(round(width * 10))}"')
     if style.dashing_ is not None:
         parts.append(f'stroke-dasharray="{" ".join(f"{d:g}" for d in style.dashing_[0])}"')
     return "".join(f" {part}" for part in parts)
@@ -161,7 +161,8 @@ def path_data(shape: Path, dx: float, dy: float) -> str:
             elif new_x == last_x:
                 out.append("v" + number(new_y - last_y))
             else:
-                out.append(f"l{number(new_x - last_x)} {number(new_y - last_y)}")
+                down = number(new_y - last_y)  # a minus is separation enough
+                out.append(f"l{number(new_x - last_x)}{'' if down[0] == '-' else ' '}{down}")
             last_x, last_y = new_x, new_y
         if located.trail.closed:
             out.append("z")

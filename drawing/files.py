@@ -32,15 +32,19 @@ def save(picture: Diagram | str, path: str | Path) -> None:
     """
     path = Path(path)
     require_ending(path, of_a_run=isinstance(picture, Timeline))
-    if isinstance(picture, Timeline) and path.suffix.lower() in OF_A_RUN:
-        text = OF_A_RUN[path.suffix.lower()](picture)
-    else:
-        text = picture if isinstance(picture, str) else svg(picture)
+    text = form_of(picture, path.suffix.lower())
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except (OSError, ValueError) as why:
         reason = getattr(why, "strerror", None) or str(why) or "unknown error"
         raise PuzzleError(f"cannot write {path}: {reason.lower()}") from None
+
+
+def form_of(picture: Diagram | str, ending: str) -> str:
+    """A picture as the text of a file with this ending."""
+    if isinstance(picture, Timeline) and ending in OF_A_RUN:
+        return OF_A_RUN[ending](picture)
+    return picture if isinstance(picture, str) else svg(picture)
 
 
 def require_ending(path: str | Path, of_a_run: bool = True) -> None:

@@ -3,7 +3,7 @@
   const $ = (id) => document.getElementById(id);
   const run = JSON.parse($("run").textContent);
   const canvas = $("timeline"), pen = canvas.getContext("2d"), root = document.documentElement;
-  const LEFT = 62, RIGHT = 14, AXIS = 26, HEAD = 30, UNIT = 20, SECONDS = 12;
+  const LEFT = 62, RIGHT = 14, AXIS = 26, HEAD = 42, UNIT = 20, SECONDS = 12;
   const INVITATION = "Point at an operation, or press Tab and the arrow keys, to see what it needs and what needs it.";
   const pitch = Math.max(6, Math.min(46, 700 / run.ranks)), strip = pitch * 1.1;
   const lane = pitch * 0.8, floorOf = (rank) => AXIS + run.ranks * pitch + HEAD + (rank + 1) * strip;
@@ -97,7 +97,7 @@
       write(`rank ${rank}`, LEFT - 10, floorOf(rank) - strip / 2, size, paint("soft"), "right");
     }
     const most = run.memory.most.toLocaleString("en");
-    write(`memory in elements, all ranks on one scale up to ${most}`, LEFT, floorOf(-1) - 10, 12, paint("soft"), "left");
+    write(`memory in elements, all ranks on one scale up to ${most}`, LEFT, floorOf(-1) - 26, 12, paint("soft"), "left");
   }
 
   function line(points) {
@@ -345,7 +345,7 @@
     const i = state.chosen;
     if (i < 0) {
       const rank = lanes.findIndex((list) => list.length);
-      return rank < 0 ? -1 : nearest(rank, state.from);
+      return rank < 0 ? -1 : key === "End" ? lanes[rank][lanes[rank].length - 1] : nearest(rank, state.from);
     }
     const rank = run.rank[i], list = lanes[rank], at = list.indexOf(i);
     if (key === "ArrowRight") return list[Math.min(at + 1, list.length - 1)];

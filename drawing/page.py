@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from . import palette
 from .flow import groups, needs
 from .glyphs import GLYPHS, Frame, batches_text, glyph_of
 from .memory import NAMES, highest
-from .reading import Mark, Scene
+from .reading import Lane, Mark, Scene
 from .text import LETTERS, text_of
 from .words import describe, describe_gap, short_reason, summary, verdict
 
@@ -129,7 +130,7 @@ def rounded(outline: Callable[[Frame], Sequence[tuple[float, float]]], frame: Fr
 
 
 def memory(scene: Scene) -> dict[str, Any]:
-    """Per rank, levels as [from, to, stored and hidden of each kind in turn]."""
+    """Per rank, levels as [from, to, stored and hidden of each kind in turn], equal neighbours as one."""
     goal = scene.goal
     return {
         "most": highest(scene),
@@ -137,8 +138,12 @@ def memory(scene: Scene) -> dict[str, Any]:
         "peak": list(scene.report.peak),
         "names": [NAMES[kind] for kind in palette.KINDS],
         "fills": [both(colour) for colour in palette.KINDS.values()],
-        "ranks": [
-            [[span.start, span.end, *(part for share in span.kinds for part in share)] for span in lane.memory]
-            for lane in scene.lanes
-        ],
+        "ranks": [list(levels(lane)) for lane in scene.lanes],
     }
+
+
+def levels(lane: Lane) -> Iterator[list[float]]:
+    for kinds, group in groupby(lane.memory, key=lambda span: span.kinds):
+        spans = list(group)
+        if spans[-1].end > spans[0].start:
+            yield [spans[0].start, spans[-1].end, *(part for share in kinds for part in share)]

@@ -96,6 +96,8 @@ def dark(colour: str) -> str:
     """The same hue on a dark page: light becomes dark and dark light to the eye, and can still be read."""
     away_from_white = 1 - lightness(luminance(colour))
     wanted = DARK_PAPER + (DARK_INK - DARK_PAPER) * away_from_white**0.8
+    if away_from_white > 0.82:
+        wanted = DARK_INK  # ink, which also stands on colours of middle lightness
     hue, _, saturation = rgb_to_hls(*(channel / 255 for channel in _rgb(colour)))
     low, high = 0.0, 1.0
     found = colour

@@ -44,7 +44,7 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
         "steps".ljust(head) + axis(scene.end, step, columns),
         *(f"rank {lane.rank}".ljust(head) + row(lane, scene.end, step) for lane in shown),
         *([f"and {len(scene.lanes) - len(shown)} more ranks"] if len(shown) < len(scene.lanes) else []),
-        f"memory of each rank, in tenths of {most:,} elements",
+        *wrap(f"memory of each rank, in tenths of {most:,} elements", width),
         *(f"rank {lane.rank}".ljust(head) + levels(lane, most, step) for lane in shown),
         *wrap(legend(scene, step), width),
     ]

@@ -47,7 +47,7 @@ def describe_gap(gap: Gap, lane: Lane, scene: Scene) -> str:
 
 def reason(gap: Gap, scene: Scene) -> str:
     if gap.before is None:
-        return "stopped" if was_stopped(scene.report) else "has no more to do"
+        return "has no more to do" if scene.report.error is None else "nothing more was done"
     cause = waited_for(gap, scene)
     if cause is None:
         return "the referee did not get this far"
@@ -60,14 +60,9 @@ def reason(gap: Gap, scene: Scene) -> str:
 def short_reason(gap: Gap, scene: Scene) -> str:
     """The same in as few words as fit into the gap."""
     if gap.before is None:
-        return "stopped" if was_stopped(scene.report) else "done"
+        return "done" if scene.report.error is None else "nothing more"
     cause = waited_for(gap, scene)
     return f"waits for rank {cause.rank}" if cause is not None else "idle"
-
-
-def was_stopped(report: Report) -> bool:
-    """Whether the run ended before its ranks did; one that is merely incomplete went to its end."""
-    return report.error is not None and not isinstance(report.error, Incomplete)
 
 
 def name_of(scene: Scene) -> str:
