@@ -15,9 +15,10 @@ from .reading import Lane, Mark, Scene
 from .text import LETTERS, text_of
 from .words import describe, describe_gap, short_reason, summary, verdict
 
-HERE = Path(__file__).parent
+WEB = Path(__file__).parent / "web"
 UNIT = 20.0
 """Outlines are given in a square of this size; the page stretches their middle."""
+SCRIPTS = ("paint.js", "hands.js")
 PAGE_COLUMNS = 120
 COLOURS = (
     "PAPER",
@@ -40,7 +41,7 @@ def page(scene: Scene, title: str) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    env = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    env = Environment(loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     env.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return env.get_template("page.html").render(
         title=title,
@@ -51,8 +52,8 @@ def page(scene: Scene, title: str) -> str:
         kinds=[(NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
         paper=both(palette.PAPER),
         data=data(scene),
-        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        script=Markup((HERE / "page.js").read_text(encoding="utf-8")),
+        style=Markup((WEB / "page.css").read_text(encoding="utf-8")),
+        script=Markup("".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from lib import TIMED, Goal, Model, Op, Outcome, Report, Sample, Trace, memory_by_kind, referee, trace_of
+from lib import TIMED, Goal, Model, Op, Outcome, PuzzleError, Report, Sample, Trace, memory_by_kind, referee, trace_of
 
 TICKS_PER_STEP = 10
 COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
@@ -157,11 +157,22 @@ Run = Trace | Outcome | Model | Sequence[Model]
 
 
 def trace_from(run: Run) -> Trace:
+    """The trace of a run.
+
+    Raises:
+        PuzzleError: this is no run, or one of no ranks.
+    """
     if isinstance(run, Outcome):
         return run.trace
+    if isinstance(run, Model):
+        return trace_of([run])
     if isinstance(run, Trace):
+        if not run.ranks:
+            raise PuzzleError("this trace has no ranks, so there is nothing to draw")
         return run
-    return trace_of([run] if isinstance(run, Model) else run)
+    if not isinstance(run, Sequence):
+        raise PuzzleError(f"draw takes the models of a run, or its trace; got {type(run).__name__}")
+    return trace_of(run)
 
 
 def read(trace: Trace, goal: Goal | None = None) -> Scene:

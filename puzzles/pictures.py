@@ -67,6 +67,8 @@ def _drawing() -> ModuleType:
 
 def _timeline(wish: Wish, drawing: ModuleType) -> int:
     trace, failure = _play(wish.path, wish)
+    if trace is not None and not any(trace.ranks) and failure is None:
+        raise click.ClickException(f"{wish.puzzle.slug} did nothing, so there is nothing to draw")
     title, goal = wish.puzzle.title, wish.puzzle.goal
     if trace is not None and any(trace.ranks):
         if wish.text:

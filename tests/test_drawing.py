@@ -25,6 +25,7 @@ from lib import (
     Model,
     OptState,
     PuzzleError,
+    Size,
     Trace,
     Value,
     Weight,
@@ -287,6 +288,12 @@ def test_a_forged_trace_with_nonsense_in_it_is_still_drawn() -> None:
 def test_something_else_than_models_is_refused() -> None:
     with pytest.raises(PuzzleError, match="got NoneType"):
         draw([None])  # type: ignore[list-item]
+    with pytest.raises(PuzzleError, match="draw takes the models of a run, or its trace; got NoneType"):
+        draw(None)  # type: ignore[arg-type]
+    with pytest.raises(PuzzleError, match="this trace has no ranks, so there is nothing to draw"):
+        draw(Trace(Size(1, 1, 1), ()))
+    with pytest.raises(PuzzleError, match="got none"):
+        draw([])
 
 
 # --- Values and groups ---

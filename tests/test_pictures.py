@@ -94,6 +94,7 @@ def test_pareto_tells_what_failed_and_draws_the_others() -> None:
 
 
 REFUSALS = [
+    (("idle.py", "gpipe"), 1, "gpipe did nothing, so there is nothing to draw"),
     ((GPIPE, "gpipe", "--text", "--width", "20"), 2, "a picture in text is at least 40 columns wide; got 20"),
     ((GPIPE, "gpipe", "--against", FSDP), 2, "fsdp.py has no function gpipe to compare with"),
     ((GPIPE, "gpipe", "--against", SOLUTIONS, "-o", "x.json"), 2, "only the timeline of one run is written as .json"),
@@ -107,6 +108,7 @@ REFUSALS = [
 @pytest.mark.parametrize(("arguments", "code", "message"), REFUSALS, ids=lambda x: x if isinstance(x, str) else "")
 def test_refusals_say_what_would_be_right(arguments: tuple[str, ...], code: int, message: str) -> None:
     Path("broken.py").write_text("async def gpipe(model): await model.receive()\n")
+    Path("idle.py").write_text("def gpipe(model): pass\n")
     result = draw(*arguments, code=code)
     assert message.lower() in " ".join(result.stderr.lower().split())
     assert "Traceback" not in result.stderr
