@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.formatters import DisplayFormatter
 
 from docs import gallery
 from drawing import Timeline, draw, svg
@@ -177,10 +177,10 @@ def test_a_notebook_gets_the_picture_and_a_text() -> None:
 
 
 def test_a_notebook_with_all_eight_stays_below_a_megabyte() -> None:
-    formatter = InteractiveShell.instance().display_formatter
+    formatter = DisplayFormatter()
     outputs = [json.dumps(formatter.format(picture(classic.slug, goal=classic.goal))[0]) for classic in CLASSICS]
+    assert all("image/svg+xml" in output for output in outputs)
     assert sum(map(len, outputs)) < 960_000
-    InteractiveShell.clear_instance()
 
 
 def test_dark_is_the_same_picture_in_other_colours() -> None:
