@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: play test bench check docs clean
+.PHONY: play test browser bench check docs clean
 
 play: $(VENV)/.play  ## grade the reference solutions and draw them
 	$(BIN)/puzzles grade solutions
@@ -21,13 +21,16 @@ test: $(VENV)/.test  ## run the tests
 bench: $(VENV)/.test  ## print the speed of the runtime, as ratios within one run
 	$(BIN)/python -m tests.bench
 
+browser: $(VENV)/.browser  ## open pictures and pages in headless Chromium; skipped where there is none
+	$(BIN)/python -m pytest tests/test_browser.py -rs
+
 check: $(VENV)/.check  ## format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.play  ## draw the pictures of the README again
-	$(BIN)/puzzles draw solutions/gpipe.py gpipe -o docs/gpipe.svg
+docs: $(VENV)/.play  ## draw the pictures of the README and of docs/pictures.md again
+	PYTHONPATH=. $(BIN)/python docs/gallery.py
 
 clean:
 	rm -rf $(VENV) pictures build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -47,4 +50,8 @@ $(VENV)/.test: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/.check: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check]'
+	@touch $@ $(VENV)/.test $(VENV)/.play
+
+$(VENV)/.browser: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,browser]'
 	@touch $@ $(VENV)/.test $(VENV)/.play

@@ -1,11 +1,30 @@
-"""Pictures of training: runs as timelines, values in their network, all made with chalk.
+"""Pictures of training: runs as timelines, values in their network, all made with chalk; runs as text and pages.
 
 from drawing import draw, draw_group
 """
 
-from .files import save
+from .compare import draw_compare
+from .files import ENDINGS, require_ending, save
 from .group import draw_group, draw_network, draw_value
+from .pareto import Attempt, draw_pareto
 from .picture import Picture, svg
-from .timeline import draw
+from .text import TEXT_WIDTH, text
+from .timeline import Timeline, draw
 
-__all__ = ["Picture", "draw", "draw_group", "draw_network", "draw_value", "save", "svg"]
+__all__ = [
+    "ENDINGS",
+    "TEXT_WIDTH",
+    "Attempt",
+    "Picture",
+    "Timeline",
+    "draw",
+    "draw_compare",
+    "draw_group",
+    "draw_network",
+    "draw_pareto",
+    "draw_value",
+    "require_ending",
+    "save",
+    "svg",
+    "text",
+]

@@ -43,7 +43,7 @@ class Scale:
     @property
     def pitch(self) -> float:
         """From one lane to the next."""
-        for ranks, pitch in ((1, 60.0), (4, 43.0), (8, 38.0), (16, 28.0), (32, 18.0), (64, 13.0)):
+        for ranks, pitch in ((1, 60.0), (4, 43.0), (8, 38.0), (16, 28.0), (32, 18.0), (64, 14.0)):
             if self.ranks <= ranks:
                 return pitch
         return max(4.0, 832.0 / self.ranks)
@@ -55,7 +55,7 @@ class Scale:
 
     @property
     def memory_pitch(self) -> float:
-        return max(4.0, self.pitch * 0.95)
+        return max(4.0, self.pitch * (1.25 if self.ranks <= 4 else 0.95))
 
     @property
     def label_every(self) -> int:

@@ -7,6 +7,7 @@ rounding never adds up.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -16,6 +17,7 @@ from chalk.style import Style
 from chalk.types import Diagram
 from chalk.visitor import DiagramVisitor
 
+from .palette import dark
 from .pen import Label
 
 Offset = tuple[float, float]
@@ -45,6 +47,7 @@ def compact_svg(
     scale: float,
     title: str,
     description: str,
+    on_dark: bool = False,
 ) -> str:
     """A whole SVG document of the box from (0, 0) to (width, height), shown at `scale`."""
     size = f'width="{round(width * scale)}" height="{round(height * scale)}"'
@@ -54,14 +57,16 @@ def compact_svg(
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}"{fit} role="img" '
         f'aria-label="{clean(title)}" font-family="{FONT}" text-anchor="middle">'
         f"<title>{clean(title)}</title><desc>{clean(description)}</desc>\n"
-        f"{diagram.accept(Writer(), (0.0, 0.0))}</svg>\n"
+        f"{diagram.accept(Writer(dark if on_dark else str), (0.0, 0.0))}</svg>\n"
     )
 
 
 class Writer(DiagramVisitor[Any, Any]):
     """Visits what `pen` makes: paths of straight lines, labels, names and translations."""
 
-    def __init__(self) -> None:
+    def __init__(self, tone: Callable[[str], str] = str) -> None:
+        """`tone` turns each colour into the one that is written."""
+        self.tone = tone
         self._looks: dict[int, str] = {}
         self._tip = ""
 
@@ -102,33 +107,37 @@ class Writer(DiagramVisitor[Any, Any]):
         if shape.bold:
             more += ' font-weight="bold"'
         if shape.halo:
-            more += f' stroke="{shape.halo}" stroke-width="2" stroke-linejoin="round" paint-order="stroke"'
+            more += f' stroke="{self.tone(shape.halo)}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
         place = f'x="{number(left)}" y="{number(base)}" font-size="{size:g}"'
-        colour = f'fill="{hex_of(style.fill_color_)}"'
+        colour = f'fill="{hex_of(style.fill_color_, self.tone)}"'
         return f"<text {place} {colour}{more}>{tip}{clean(shape.text)}</text>\n"
 
     def _look(self, style: Style, shape: Path) -> str:
         closed = shape.loc_trails[0].trail.closed
         key = id(style) if closed else -id(style)
         if key not in self._looks:
-            self._looks[key] = look_attributes(style, closed)
+            self._looks[key] = look_attributes(style, closed, self.tone)
         return self._looks[key]
 
 
-def hex_of(colour: Any) -> str:
-    return "none" if colour is None else str(colour.hex_l)
+def hex_of(colour: Any, tone: Callable[[str], str]) -> str:
+    """A colour as short as it goes: '#fff' for white."""
+    if colour is None:
+        return "none"
+    text = tone(str(colour.hex_l))
+    return f"#{text[1]}{text[3]}{text[5]}" if text[1::2] == text[2::2] else text
 
 
-def look_attributes(style: Style, closed: bool) -> str:
+def look_attributes(style: Style, closed: bool, tone: Callable[[str], str] = str) -> str:
     """A style as attributes, each with a blank before it."""
-    parts = [f'fill="{hex_of(style.fill_color_ if closed else None)}"']
+    parts = [f'fill="{hex_of(style.fill_color_ if closed else None, tone)}"']
     if style.fill_opacity_ is not None:
         parts.append(f'fill-opacity="{style.fill_opacity_:g}"')
     width = style.line_width_[1] if style.line_width_ is not None else 0.0
     if width:
-        parts.append(f'stroke="{hex_of(style.line_color_)}"')
+        parts.append(f'stroke="{hex_of(style.line_color_, tone)}"')
         if width != 1:
-            parts.append(f'stroke-width="{width:g}"')
+            parts.append(f'stroke-width="{number(round(width * 10))}"')
     if style.dashing_ is not None:
         parts.append(f'stroke-dasharray="{" ".join(f"{d:g}" for d in style.dashing_[0])}"')
     return "".join(f" {part}" for part in parts)
@@ -152,7 +161,8 @@ def path_data(shape: Path, dx: float, dy: float) -> str:
             elif new_x == last_x:
                 out.append("v" + number(new_y - last_y))
             else:
-                out.append(f"l{number(new_x - last_x)} {number(new_y - last_y)}")
+                down = number(new_y - last_y)  # a minus is separation enough
+                out.append(f"l{number(new_x - last_x)}{'' if down[0] == '-' else ' '}{down}")
             last_x, last_y = new_x, new_y
         if located.trail.closed:
             out.append("z")

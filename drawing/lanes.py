@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from chalk.types import Diagram
 
 from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_rank_label
-from .glyphs import Frame, batches_text, draw_mark, glyph_of
-from .palette import IDLE, IDLE_HATCH, INK, SOFT, WIRE
-from .pen import Point, corners, hatch, label, lines, look, panel, polygons, tip
-from .reading import Lane, Link, Mark, Scene, Tie, plain
+from .glyphs import Frame, draw_mark
+from .palette import CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, WIRE
+from .pen import Point, box, hatch, label, lines, look, panel, polygons, text_width, tip
+from .reading import Lane, Link, Mark, Scene, Tie
+from .words import describe, describe_gap, short_reason
+
+WAIT_SIZE = 9.5
 
 
-def draw_lanes(scene: Scene, scale: Scale) -> Diagram:
-    """All ranks under a common time axis."""
+def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
+    """All ranks under a common time axis, with the critical path if it is asked for."""
     height = AXIS_HEIGHT + len(scene.lanes) * scale.pitch
     back = [
         *draw_axis(scale, AXIS_HEIGHT),
@@ -26,7 +29,8 @@ def draw_lanes(scene: Scene, scale: Scale) -> Diagram:
         middle = (AXIS_HEIGHT + height) / 2
         back.append(label((LEFT + scale.right) / 2, middle, "nothing has happened yet", 13, SOFT))
     rows = [part for lane in scene.lanes for part in draw_lane(lane, scene, scale)]
-    return panel(scale.width, height, [*back, *rows, *draw_links(scene.links, scale)])
+    path = draw_critical(scene, scale) if critical else []
+    return panel(scale.width, height, [*back, *rows, *draw_links(scene.links, scale), *path])
 
 
 def top_of(rank: int, scale: Scale) -> float:
@@ -38,7 +42,7 @@ def draw_lane(lane: Lane, scene: Scene, scale: Scale) -> Iterator[Diagram]:
     y0 = top_of(lane.rank, scale)
     y1 = y0 + scale.lane
     yield from draw_rank_label(scale, lane.rank, (y0 + y1) / 2)
-    yield from draw_gaps(lane, scale, y0, y1)
+    yield from draw_gaps(lane, scene, scale, y0, y1)
     # What takes no time is drawn last, on top of its neighbours.
     for mark in sorted(lane.marks, key=lambda mark: mark.end == mark.start):
         shape, *text = draw_mark(mark, frame_of(mark, scale, y0, y1), scene.layers)
@@ -55,15 +59,19 @@ def frame_of(mark: Mark, scale: Scale, y0: float, y1: float) -> Frame:
     return Frame(scale.x(mark.start), y0, scale.x(mark.end), y1, -1 if above else 1)
 
 
-def draw_gaps(lane: Lane, scale: Scale, y0: float, y1: float) -> list[Diagram]:
-    """Idle time: pale and hatched, so that it is seen as something."""
-    frames = [(scale.x(start), y0, scale.x(end), y1) for start, end in lane.gaps]
-    frames = [frame for frame in frames if frame[2] - frame[0] >= 0.1]
-    strokes = [stroke for frame in frames for stroke in hatch(*frame, gap=7.0)]
-    return [
-        polygons([corners(*frame) for frame in frames], look(IDLE)),
-        lines(strokes, look(None, IDLE_HATCH, 0.8)),
-    ]
+def draw_gaps(lane: Lane, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
+    """Idle time: pale and hatched, so that it is seen as something, with what the rank waited for."""
+    gaps = [gap for gap in lane.gaps if scale.x(gap.end) - scale.x(gap.start) >= 0.1]
+    strokes = [stroke for gap in gaps for stroke in hatch(scale.x(gap.start), y0, scale.x(gap.end), y1, gap=9.0)]
+    yield lines(strokes, look(None, IDLE_HATCH, 0.9))
+    for gap in gaps:
+        # On top of its hatching, so that the tooltip shows wherever one points.
+        pane = box(scale.x(gap.start), y0, scale.x(gap.end), y1, look(IDLE, opacity=0.5))
+        yield tip(pane, describe_gap(gap, lane, scene))
+        words = short_reason(gap, scene)
+        if scale.pitch >= 25 and text_width(words, WAIT_SIZE) + 16 < scale.x(gap.end) - scale.x(gap.start):
+            middle = (scale.x(gap.start) + scale.x(gap.end)) / 2
+            yield label(middle, (y0 + y1) / 2, words, WAIT_SIZE, SOFT, halo=IDLE)
 
 
 def draw_ties(ties: tuple[Tie, ...], scale: Scale) -> list[Diagram]:
@@ -104,15 +112,10 @@ def arrowhead(start: Point, end: Point) -> list[Point]:
     return [(x1, y1), (x1 - ux - uy / 2, y1 - uy + ux / 2), (x1 - ux + uy / 2, y1 - uy - ux / 2)]
 
 
-def describe(mark: Mark) -> str:
-    """A mark in words: what, where, when, and how much memory the rank had then."""
-    op = mark.op
-    words = [glyph_of(op.name).name]
-    if op.layer is not None:
-        words.append(f"layer {op.layer}")
-    if op.batches:
-        words.append(batches_text(op.batches))
-    if mark.partner is not None:
-        words.append(f"{'to' if op.name == 'pass_to' else 'from'} rank {mark.partner}")
-    memory = "" if mark.memory is None else f", {mark.memory:,} elements"
-    return f"rank {mark.rank}: {' '.join(words)}, t={plain(mark.start)} to {plain(mark.end)}{memory}"
+def draw_critical(scene: Scene, scale: Scale) -> list[Diagram]:
+    """The critical path: one line below the operations that the end of the run waited for, from lane to lane."""
+    points: list[Point] = []
+    for mark in scene.critical:
+        y = top_of(mark.rank, scale) + scale.lane + 1
+        points += [(scale.x(mark.start), y), (scale.x(mark.end), y)]
+    return [lines([points], look(None, PAPER, 5.5)), lines([points], look(None, CRITICAL, 3.0))] if points else []

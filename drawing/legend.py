@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from chalk.types import Diagram
 
+from lib import Sample
+
 from .glyphs import GLYPHS, Frame, batches_text, draw_mark, glyph_of
-from .palette import IDLE, IDLE_HATCH, SOFT, layer_colour, layer_tint, text_on
+from .memory import NAMES
+from .palette import CRITICAL, EMPTY, IDLE, IDLE_HATCH, INK, KINDS, SOFT, layer_colour, layer_tint, text_on
 from .pen import box, clip, hatch, label, lines, look, panel, text_width
 from .reading import Mark, Scene
 
@@ -25,11 +28,11 @@ class Entry(NamedTuple):
     parts: Sequence[Diagram]
 
 
-def draw_legend(scene: Scene, width: float) -> Diagram:
+def draw_legend(scenes: Sequence[Scene], width: float, critical: bool = False) -> Diagram:
     """Entries from left to right, in as many rows as they need."""
     placed: list[Diagram] = []
     x, y = 0.0, 8.0
-    for entry in entries(scene):
+    for entry in entries(scenes, critical):
         if x and x + entry.width > width:
             x, y = 0.0, y + ROW
         placed.append(panel(entry.width, ROW, entry.parts).translate(x, y))
@@ -37,18 +40,41 @@ def draw_legend(scene: Scene, width: float) -> Diagram:
     return panel(width, y + ROW if placed else 0.0, placed)
 
 
-def entries(scene: Scene) -> Iterator[Entry]:
-    first: dict[str, Mark] = {}
-    for mark in scene.marks:
-        first.setdefault(mark.op.name, mark)
+def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[Entry]:
+    first: dict[str, tuple[Mark, int]] = {}
+    for scene in scenes:
+        for mark in scene.marks:
+            first.setdefault(mark.op.name, (mark, scene.layers))
     names = [name for name in GLYPHS if name in first] + sorted(set(first) - set(GLYPHS))
     for name in names:
-        yield operation_entry(first[name], scene.layers)
-    if any(lane.gaps for lane in scene.lanes):
+        yield operation_entry(*first[name])
+    if any(lane.gaps for scene in scenes for lane in scene.lanes):
         yield idle_entry()
-    layers = sorted({mark.op.layer for mark in scene.marks if mark.op.layer is not None})
+    if critical:
+        yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], look(None, CRITICAL, 3.0))], "critical path")
+    layers = sorted({mark.op.layer for scene in scenes for mark in scene.marks if mark.op.layer is not None})
     if layers:
-        yield layers_entry(layers, scene.layers)
+        yield layers_entry(layers, max(scene.layers for scene in scenes))
+    yield from memory_entries([span.kinds for scene in scenes for lane in scene.lanes for span in lane.memory])
+
+
+def memory_entries(samples: Sequence[Sample]) -> Iterator[Entry]:
+    """The kinds of memory, and what is not stored."""
+    parts: list[Diagram] = []
+    x = 0.0
+    for kind, colour in KINDS.items():
+        if any(sum(getattr(sample, kind)) for sample in samples):
+            parts += [
+                box(x, 6, x + 14, ROW - 6, look(colour)),
+                label(x + 19, ROW / 2, NAMES[kind], SIZE, SOFT, "start"),
+            ]
+            x += 19 + text_width(NAMES[kind], SIZE) + 10
+    if parts:
+        yield Entry(x, parts)
+    if any(share.hidden for sample in samples for share in sample):
+        frame = (0.0, 6.0, 24.0, ROW - 6)
+        strokes = lines(hatch(*frame, gap=3.5), look(None, INK, 0.8))
+        yield worded(24, [box(*frame, look(EMPTY)), strokes], "not stored but used later")
 
 
 def operation_entry(mark: Mark, layers: int) -> Entry:
@@ -68,7 +94,7 @@ def worded(width: float, parts: Sequence[Diagram], words: str) -> Entry:
 
 def idle_entry() -> Entry:
     frame = (0.0, 4.0, 24.0, ROW - 4)
-    strokes = lines(hatch(*frame, gap=7.0), look(None, IDLE_HATCH, 0.8))
+    strokes = lines(hatch(*frame, gap=9.0), look(None, IDLE_HATCH, 0.8))
     return worded(24, [box(*frame, look(IDLE)), strokes], "idle")
 
 

@@ -1,34 +1,55 @@
-"""The lower half of a timeline: memory of each rank as one continuous step line, on a common scale."""
+"""The lower half of a timeline: memory of each rank by kind, as one continuous step line, on a common scale."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
 from chalk.types import Diagram
 
-from .axis import LEFT, Scale, draw_grid, draw_rank_label
-from .palette import ALARM, GRID, INK, MEMORY, MEMORY_AREA, PAPER, SOFT
-from .pen import Point, label, lines, look, panel, polygon, polygons, text_width, tip
-from .reading import Lane, Scene, plain
+from lib import Goal
 
-HEAD = 30.0
+from .axis import LEFT, Scale, draw_grid, draw_rank_label
+from .palette import ALARM, GRID, INK, KINDS, MEMORY, PAPER, SOFT, TARGET
+from .pen import Point, hatch, label, lines, look, panel, polygon, polygons, text_width, tip
+from .reading import Lane, Scene, Span, plain
+
+HEAD = 38.0
 FILLED = 0.78
 """Share of a rank's strip that the highest memory takes; the rest keeps the ranks apart."""
+NAMES = {"weights": "weights", "opt_states": "optimizer states", "activations": "activations", "gradients": "gradients"}
 
 
-def draw_memory(scene: Scene, scale: Scale) -> Diagram:
-    """Memory of all ranks, with the peak marked."""
+class Step(NamedTuple):
+    """One level of a step line."""
+
+    start: float
+    end: float
+    low: int
+    high: int
+
+
+def draw_memory(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
+    """Memory of all ranks up to `most` elements, with the peak marked, and the target if there is one."""
+    most = most or highest(scene)
     height = HEAD + len(scene.lanes) * scale.memory_pitch
-    most = max((m for lane in scene.lanes for *_, m in lane.memory), default=0)
     heading = f"memory in elements, all ranks on one scale up to {most:,}"
     parts = [
-        label(LEFT, HEAD - 14, heading, 11, SOFT, "start"),
-        label(scale.width, HEAD - 14, "most", 10, SOFT, "end"),
+        label(LEFT, HEAD - 24, heading, 11, SOFT, "start"),
+        label(scale.width, HEAD - 24, "most", 10, SOFT, "end"),
         *draw_grid(scale, HEAD, height),
         *(part for lane in scene.lanes for part in draw_lane_memory(lane, most, scale)),
+        *(draw_target(scene.goal, scene, most, scale) if scene.goal is not None else ()),
         *draw_peak(scene, most, scale),
     ]
     return panel(scale.width, height, parts)
+
+
+def highest(scene: Scene) -> int:
+    """The top of the scale: the most that is needed, and the target if that is not far above."""
+    target = scene.goal.memory if scene.goal is not None else 0
+    return max(scene.most, target if target <= 3 * scene.most else 0)
 
 
 def floor_of(rank: int, scale: Scale) -> float:
@@ -43,28 +64,89 @@ def draw_lane_memory(lane: Lane, most: int, scale: Scale) -> Iterator[Diagram]:
     floor = floor_of(lane.rank, scale)
     yield lines([[(LEFT, floor), (scale.right, floor)]], look(None, GRID))
     yield from draw_rank_label(scale, lane.rank, floor - scale.memory_pitch / 2)
-    if not lane.memory:
+    if not any(span.end > span.start for span in lane.memory):
         return
-    line = step_line(lane, most, scale, floor)
-    here = max(m for *_, m in lane.memory)
-    area = [(line[0][0], floor), *line, (line[-1][0], floor)]
-    yield tip(polygon(area, look(MEMORY_AREA)), f"rank {lane.rank}: at most {here:,} elements")
-    yield lines([line], look(None, MEMORY, 1.3))
+    unit = height_of(1, most, scale) if most else 0.0
+    base = [0] * len(lane.memory)
+    for kind, colour in KINDS.items():
+        shares = [getattr(span.kinds, kind) for span in lane.memory]
+        tops = [low + sum(share) for low, share in zip(base, shares, strict=True)]
+        steps = list(merged(lane.memory, base, tops))
+        if any(step.high > step.low for step in steps):
+            peak = max(step.high - step.low for step in steps)
+            words = f"rank {lane.rank}: {NAMES[kind]}, at most {peak:,} elements"
+            yield tip(polygons(areas(steps, unit, scale, floor), look(colour)), words)
+        kept = [low + share.stored for low, share in zip(base, shares, strict=True)]
+        yield from draw_hidden(list(merged(lane.memory, kept, tops)), unit, scale, floor, f"{NAMES[kind]}", lane.rank)
+        base = tops
+    yield lines([outline(list(merged(lane.memory, base, base)), unit, scale, floor)], look(None, MEMORY, 1.2))
     if lane.rank % scale.label_every == 0:
         size = min(11.0, max(8.0, scale.pitch * 0.45))
-        yield label(scale.width, floor - scale.memory_pitch / 2, short(here), size, SOFT, "end")
+        words = short(max(span.memory for span in lane.memory))
+        yield label(scale.width, floor - scale.memory_pitch / 2, words, size, SOFT, "end")
 
 
-def step_line(lane: Lane, most: int, scale: Scale, floor: float) -> list[Point]:
-    points: list[Point] = []
-    for start, end, memory in lane.memory:
-        y = floor - height_of(memory, most, scale)
-        if points and points[-1][1] == y:
-            points.pop()
-        else:
-            points.append((scale.x(start), y))
-        points.append((scale.x(end), y))
-    return points
+def draw_hidden(
+    steps: Sequence[Step], unit: float, scale: Scale, floor: float, kind: str, rank: int
+) -> Iterator[Diagram]:
+    """What is in no dictionary, hatched."""
+    shown = [step for step in steps if step.high > step.low]
+    if not shown:
+        return
+    frames = [(scale.x(s.start), floor - s.high * unit, scale.x(s.end), floor - s.low * unit) for s in shown]
+    # Small strips get fewer strokes: they are many.
+    gap = max(3.5, sum(x1 - x0 for x0, _, x1, _ in frames) / (3 * scale.memory_pitch))
+    strokes = [stroke for frame in frames for stroke in hatch(*frame, gap)]
+    most = max(step.high - step.low for step in shown)
+    words = f"rank {rank}: not stored but used later: {kind}, at most {most:,} elements"
+    yield tip(lines(strokes, look(None, INK, 0.8)), words)
+
+
+def merged(spans: Sequence[Span], lows: Sequence[int], highs: Sequence[int]) -> Iterator[Step]:
+    """Levels as steps, equal neighbours as one."""
+    levels = zip(spans, lows, highs, strict=True)
+    for (low, high), group in groupby(levels, key=lambda level: level[1:]):
+        members = [span for span, *_ in group]
+        if members[-1].end > members[0].start:
+            yield Step(members[0].start, members[-1].end, low, high)
+
+
+def areas(steps: Sequence[Step], unit: float, scale: Scale, floor: float) -> Iterator[list[Point]]:
+    """Where steps have a height, their outlines: along the top, and back along the bottom."""
+    for solid, group in groupby(steps, key=lambda step: step.high > step.low):
+        if solid:
+            run = list(group)
+            top = [(scale.x(x), floor - s.high * unit) for s in run for x in (s.start, s.end)]
+            bottom = [(scale.x(x), floor - s.low * unit) for s in reversed(run) for x in (s.end, s.start)]
+            yield corners_only([*top, *bottom])
+
+
+def outline(steps: Sequence[Step], unit: float, scale: Scale, floor: float) -> list[Point]:
+    """The line along the top."""
+    return corners_only([(scale.x(x), floor - step.high * unit) for step in steps for x in (step.start, step.end)])
+
+
+def corners_only(points: Sequence[Point]) -> list[Point]:
+    """Without points that lie on a level line between their neighbours."""
+    kept: list[Point] = []
+    for point in points:
+        if len(kept) > 1 and kept[-1][1] == kept[-2][1] == point[1]:
+            kept.pop()
+        kept.append(point)
+    return kept
+
+
+def draw_target(goal: Goal, scene: Scene, most: int, scale: Scale) -> list[Diagram]:
+    """A dashed line at the target, in the strip of each rank."""
+    if not 0 < goal.memory <= most:
+        return []
+    ys = [floor_of(lane.rank, scale) - height_of(goal.memory, most, scale) for lane in scene.lanes]
+    words = f"target: {goal.memory:,} elements"
+    stroke = lines([[(LEFT, y), (scale.right, y)] for y in ys], look(None, TARGET, 1.0, dash=(5.0, 3.0)))
+    return [
+        tip(stroke, words),
+        label(scale.right - 4, HEAD - 24, f"dashed: target {goal.memory:,}", 11, TARGET, "end"),
+    ]
 
 
 def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
@@ -76,9 +158,8 @@ def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
     text = f"peak {peak.memory:,}"
     fits = x + 8 + text_width(text, 11, bold=True) < scale.right
     anchor, shift = ("start", 7) if fits else ("end", -7)
-    dot = [(x, y - 4), (x + 4, y), (x, y + 4), (x - 4, y)]
     return [
-        polygons([dot], look(ALARM, PAPER, 0.8)),
+        polygon([(x, y - 4), (x + 4, y), (x, y + 4), (x - 4, y)], look(ALARM, PAPER, 0.8)),
         tip(
             label(x + shift, y - 9, text, 11, INK, anchor, bold=True, halo=PAPER),
             f"peak: {peak.memory:,} elements on rank {peak.rank} at t={plain(peak.time)}",

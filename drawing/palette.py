@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from colorsys import hls_to_rgb, rgb_to_hls
 from functools import lru_cache
 
 RGB = tuple[int, int, int]
@@ -17,8 +18,13 @@ WIRE = "#44546a"
 """Whatever involves other ranks."""
 EMPTY = "#f5f7f9"
 EDGE = "#b9c2cd"
-MEMORY = "#2f6690"
-MEMORY_AREA = "#d8e4ef"
+MEMORY = "#25405c"
+"""The line on top of all memory."""
+KINDS = {"weights": "#4a7aa7", "opt_states": "#a9c8e2", "activations": "#f3d08f", "gradients": "#cf7a5f"}
+"""Memory by kind: blue and orange, dark and light, so that neighbours differ to everyone."""
+CRITICAL = "#d0105a"
+TARGET = "#8a1f4b"
+TARGET_AREA = "#e9f3ee"
 ALARM = "#c2410c"
 """The peak, and what went wrong."""
 
@@ -27,6 +33,10 @@ RAMP: tuple[RGB, ...] = (
     (68, 1, 84), (65, 68, 135), (42, 120, 142), (34, 168, 132), (122, 209, 81), (253, 231, 37)
 )  # fmt: skip
 FIRST, LAST = 0.13, 0.94
+
+
+DARK_PAPER, DARK_INK = 0.07, 0.96
+"""Lightness to the eye of paper and ink on a dark page."""
 
 
 def _hex(rgb: RGB) -> str:
@@ -59,14 +69,41 @@ def layer_tint(layer: int, layers: int) -> str:
     return mix(layer_colour(layer, layers), PAPER, 0.62)
 
 
-@lru_cache(maxsize=4096)
-def text_on(colour: str) -> str:
-    """Ink or paper, whichever reads better on `colour` (WCAG 2 relative luminance)."""
+def luminance(colour: str) -> float:
+    """Relative luminance, as WCAG 2 defines it."""
 
     def linear(channel: int) -> float:
         c = channel / 255
         return c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
 
     red, green, blue = map(linear, _rgb(colour))
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return INK if luminance > 0.22 else PAPER
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def lightness(y: float) -> float:
+    """Lightness to the eye of a luminance, both from 0 to 1 (CIE 1976 L*)."""
+    return 1.16 * y ** (1 / 3) - 0.16 if y > 0.008856 else 9.033 * y
+
+
+@lru_cache(maxsize=4096)
+def text_on(colour: str) -> str:
+    """Ink or paper, whichever reads better on `colour`."""
+    return INK if luminance(colour) > 0.22 else PAPER
+
+
+@lru_cache(maxsize=4096)
+def dark(colour: str) -> str:
+    """The same hue on a dark page: light becomes dark and dark light to the eye, and can still be read."""
+    away_from_white = 1 - lightness(luminance(colour))
+    wanted = DARK_PAPER + (DARK_INK - DARK_PAPER) * away_from_white**0.8
+    if away_from_white > 0.82:
+        wanted = DARK_INK  # ink, which also stands on colours of middle lightness
+    hue, _, saturation = rgb_to_hls(*(channel / 255 for channel in _rgb(colour)))
+    low, high = 0.0, 1.0
+    found = colour
+    for _ in range(12):
+        light = (low + high) / 2
+        red, green, blue = (round(255 * channel) for channel in hls_to_rgb(hue, light, saturation * 0.9))
+        found = _hex((red, green, blue))
+        low, high = (light, high) if lightness(luminance(found)) < wanted else (low, light)
+    return found

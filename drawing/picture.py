@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import chalk.core
 from chalk.core import BaseDiagram, Compose
@@ -25,21 +26,30 @@ ENLARGED = 2.0
 class Picture(Compose):
     """A diagram on its own paper, `width` by `height` pixels from (0, 0), with `title` and `description`."""
 
-    def __init__(self, content: Diagram, title: str, description: str) -> None:
+    def __init__(self, content: Diagram, title: str, description: str, dark: bool = False) -> None:
         envelope = content.get_envelope()
         self.width: float = envelope.width + 2 * MARGIN
         self.height: float = envelope.height + 2 * MARGIN
         self.title = title
         self.description = description
+        self.dark = dark
         paper = box(0.5, 0.5, self.width - 0.5, self.height - 0.5, look(PAPER, EDGE, 0.5))
         super().__init__(box_envelope(self.width, self.height), [paper, content.translate(MARGIN, MARGIN)])
 
     def __repr__(self) -> str:
         return f"{self.title}: {self.description}"
 
+    def in_text(self) -> str:
+        """The picture where there are only letters."""
+        return f"{self.title}: {self.description}\n"
+
     def _repr_svg_(self) -> str:
         scale = shown_height(self.height) / self.height
-        return compact_svg(self, self.width, self.height, scale, self.title, self.description)
+        return compact_svg(self, self.width, self.height, scale, self.title, self.description, self.dark)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """The picture, and a text for those who do not see it and for notebooks turned into text."""
+        return {"image/svg+xml": self._repr_svg_(), "text/plain": self.in_text()}
 
 
 def shown_height(height: float) -> float:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-from lib import Model, Op, Outcome, Report, Trace, referee, trace_of
+from lib import TIMED, Goal, Model, Op, Outcome, PuzzleError, Report, Sample, Trace, memory_by_kind, referee, trace_of
 
 TICKS_PER_STEP = 10
 COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
@@ -17,13 +18,18 @@ MESSAGES = ("pass_to", "receive")
 
 
 class Mark(NamedTuple):
-    """One operation where it happened; `memory` is the rank's when it starts, if the referee got that far."""
+    """One operation where it happened: number `index` of its rank's operations, number `number` of all events.
+
+    `memory` is the rank's when it starts, if the referee got that far.
+    """
 
     rank: int
     op: Op
     start: float
     end: float
     memory: int | None
+    index: int = 0
+    number: int = 0
 
     @property
     def partner(self) -> int | None:
@@ -34,76 +40,153 @@ class Mark(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A message; `received` is None if nobody read it."""
+    """A message; `receive` is None if nobody read it."""
 
-    source: int
+    send: Mark
     target: int
-    sent: float
-    received: float | None
+    receive: Mark | None
+
+    @property
+    def source(self) -> int:
+        return self.send.rank
+
+    @property
+    def sent(self) -> float:
+        return self.send.end
+
+    @property
+    def received(self) -> float | None:
+        return None if self.receive is None else self.receive.start
 
 
 class Tie(NamedTuple):
-    """A collective: when it ran, and the first and last rank in it."""
+    """A collective: its marks, in the order of their ranks."""
 
     name: str
     start: float
     end: float
-    first: int
-    last: int
+    members: tuple[Mark, ...]
+
+    @property
+    def first(self) -> int:
+        return self.members[0].rank
+
+    @property
+    def last(self) -> int:
+        return self.members[-1].rank
+
+
+class Gap(NamedTuple):
+    """Idle time, up to the mark `before`, or to the end of the run if that is None."""
+
+    start: float
+    end: float
+    before: Mark | None
+
+
+class Span(NamedTuple):
+    """Memory from one moment to another: by kind, and in all."""
+
+    start: float
+    end: float
+    kinds: Sample
+    memory: int
 
 
 class Lane(NamedTuple):
-    """One rank's part: its operations, where it is idle, and its memory as (from, to, elements)."""
+    """One rank's part: its operations, where it is idle, and its memory."""
 
     rank: int
     marks: tuple[Mark, ...]
-    gaps: tuple[tuple[float, float], ...]
-    memory: tuple[tuple[float, float, int], ...]
+    gaps: tuple[Gap, ...]
+    memory: tuple[Span, ...]
 
 
 @dataclass(frozen=True)
 class Scene:
     """Everything that a timeline shows."""
 
-    layers: int
-    batches: int
-    end: float
+    trace: Trace
+    report: Report
     lanes: tuple[Lane, ...]
     links: tuple[Link, ...]
     ties: tuple[Tie, ...]
-    report: Report
+    end: float
+    """Of the last operation, in steps."""
+
+    @property
+    def layers(self) -> int:
+        return self.trace.size.layers
+
+    @property
+    def batches(self) -> int:
+        return self.trace.size.batches
+
+    @property
+    def goal(self) -> Goal | None:
+        return self.report.goal
 
     @property
     def marks(self) -> Iterator[Mark]:
         return (mark for lane in self.lanes for mark in lane.marks)
 
+    @cached_property
+    def at(self) -> dict[tuple[int, int], Mark]:
+        """Marks by rank and index, as the referee names events."""
+        return {(mark.rank, mark.index): mark for mark in self.marks}
 
-def trace_from(run: Trace | Outcome | Model | Sequence[Model]) -> Trace:
-    """The trace of whatever stands for a run: itself, an outcome, one model, or all of them."""
+    @property
+    def critical(self) -> list[Mark]:
+        """The critical path: the events that the last one waited for, one after the other."""
+        return [self.at[place] for place in self.report.critical_path]
+
+    def previous(self, mark: Mark) -> Mark | None:
+        """What its rank did before."""
+        marks = self.lanes[mark.rank].marks
+        place = mark.number - marks[0].number
+        return marks[place - 1] if place else None
+
+    @property
+    def most(self) -> int:
+        """The most memory that any rank needs."""
+        return max((span.memory for lane in self.lanes for span in lane.memory), default=0)
+
+
+Run = Trace | Outcome | Model | Sequence[Model]
+"""Whatever stands for a run: its trace, its outcome, one model, or all of them."""
+
+
+def trace_from(run: Run) -> Trace:
+    """The trace of a run.
+
+    Raises:
+        PuzzleError: this is no run, or one of no ranks.
+    """
     if isinstance(run, Outcome):
         return run.trace
+    if isinstance(run, Model):
+        return trace_of([run])
     if isinstance(run, Trace):
+        if not run.ranks:
+            raise PuzzleError("this trace has no ranks, so there is nothing to draw")
         return run
-    return trace_of([run] if isinstance(run, Model) else run)
+    if not isinstance(run, Sequence):
+        raise PuzzleError(f"draw takes the models of a run, or its trace; got {type(run).__name__}")
+    return trace_of(run)
 
 
-def read(trace: Trace) -> Scene:
+def read(trace: Trace, goal: Goal | None = None) -> Scene:
     """What there is to see in a trace, legal or not, finished or not."""
-    report = referee(trace)
-    events = [trace.events(rank) for rank in range(len(trace.ranks))]
-    end = steps(max((op.end for ops in events for op in ops), default=0))
-    measured = [rank.memory for rank in report.ranks]
-    pairs = enumerate(zip(events, measured, strict=True))
-    lanes = [_lane(rank, ops, memory, end) for rank, (ops, memory) in pairs]
-    return Scene(
-        layers=trace.size.layers,
-        batches=trace.size.batches,
-        end=end,
-        lanes=tuple(lanes),
-        links=tuple(_links(lanes)),
-        ties=tuple(_ties(lanes)),
-        report=report,
-    )
+    report = referee(trace, goal)
+    end = steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
+    lanes: list[Lane] = []
+    number = 0
+    for rank, samples in enumerate(memory_by_kind(trace)):
+        marks = _marks(rank, trace.ranks[rank], report.ranks[rank].memory, number)
+        number += len(marks)
+        spans = _spans(marks, samples, report.ranks[rank].memory, end)
+        lanes.append(Lane(rank, tuple(marks), tuple(_gaps(marks, end)), tuple(spans)))
+    return Scene(trace, report, tuple(lanes), tuple(_links(lanes)), tuple(_ties(lanes)), end)
 
 
 def steps(ticks: int) -> float:
@@ -115,60 +198,59 @@ def plain(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
-def _lane(rank: int, ops: Sequence[Op], memory: Sequence[int], end: float) -> Lane:
-    # One number for each event that the referee has seen, and one for the end.
+def _marks(rank: int, ops: Sequence[Op], memory: Sequence[int], number: int) -> list[Mark]:
+    events = [(i, op) for i, op in enumerate(ops) if op.name in TIMED]
+    # One figure for each event that the referee has seen, and one for the end.
     known: list[int | None] = [*memory[:-1]]
-    known += [None] * (len(ops) - len(known))
-    marks = [Mark(rank, op, steps(op.start), steps(op.end), m) for op, m in zip(ops, known, strict=True)]
-    return Lane(rank, tuple(marks), tuple(_gaps(marks, end)), tuple(_spans(marks, memory, end)))
+    known += [None] * (len(events) - len(known))
+    return [Mark(rank, op, steps(op.start), steps(op.end), known[n], i, number + n) for n, (i, op) in enumerate(events)]
 
 
-def _gaps(marks: Sequence[Mark], end: float) -> Iterator[tuple[float, float]]:
+def _gaps(marks: Sequence[Mark], end: float) -> Iterator[Gap]:
     clock = 0.0
     for mark in marks:
         if mark.start > clock:
-            yield clock, mark.start
+            yield Gap(clock, mark.start, mark)
         clock = max(clock, mark.end)
     if end > clock:
-        yield clock, end
+        yield Gap(clock, end, None)
 
 
-def _spans(marks: Sequence[Mark], memory: Sequence[int], end: float) -> Iterator[tuple[float, float, int]]:
+def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[int], end: float) -> Iterator[Span]:
     """Memory holds from the end of the last operation to the end of this one: it is what this one finds."""
-    clock = 0.0
-    for mark in marks:
-        if mark.memory is None:
-            return
-        yield clock, mark.end, mark.memory
-        clock = mark.end
+    ends = [*(mark.end for mark in marks[: len(memory) - 1])]
     if len(memory) == len(marks) + 1:
-        yield clock, end, memory[-1]
+        ends.append(end)
+    clock = 0.0
+    for until, kinds, in_all in zip(ends, samples, memory, strict=False):
+        yield Span(clock, until, kinds, in_all)
+        clock = until
 
 
 def _links(lanes: Sequence[Lane]) -> Iterator[Link]:
     """Sends and receives, paired in order for each sender and receiver."""
-    reads: dict[tuple[int, int], list[float]] = {}
+    reads: dict[tuple[int, int], list[Mark]] = {}
     for lane in lanes:
         for mark in lane.marks:
             if mark.op.name == "receive" and mark.partner is not None:
-                reads.setdefault((mark.partner, lane.rank), []).append(mark.start)
+                reads.setdefault((mark.partner, lane.rank), []).append(mark)
     for lane in lanes:
         sent: dict[int, int] = {}
         for mark in lane.marks:
             to = mark.partner
             if mark.op.name == "pass_to" and to is not None and 0 <= to < len(lanes):
                 nth = sent[to] = sent.get(to, -1) + 1
-                starts = reads.get((lane.rank, to), [])
-                yield Link(lane.rank, to, mark.end, starts[nth] if nth < len(starts) else None)
+                read_by = reads.get((lane.rank, to), [])
+                yield Link(mark, to, read_by[nth] if nth < len(read_by) else None)
 
 
 def _ties(lanes: Sequence[Lane]) -> Iterator[Tie]:
     """Collectives: the same operation on the same layer at the same time."""
-    ranks: dict[tuple[str, int | None, float, float], list[int]] = {}
+    groups: dict[tuple[str, int | None, float, float], list[Mark]] = {}
     for lane in lanes:
         for mark in lane.marks:
             if mark.op.name in COLLECTIVES:
-                ranks.setdefault((mark.op.name, mark.op.layer, mark.start, mark.end), []).append(lane.rank)
-    for (name, _, start, end), members in ranks.items():
-        if members[-1] > members[0]:
-            yield Tie(name, start, end, members[0], members[-1])
+                groups.setdefault((mark.op.name, mark.op.layer, mark.start, mark.end), []).append(mark)
+    for (name, _, start, end), members in groups.items():
+        if len(members) > 1:
+            yield Tie(name, start, end, tuple(members))

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from chalk.types import Diagram
 
-from lib import Incomplete, Model, Outcome, Report, Trace
+from lib import Goal
 
 from .axis import Scale
 from .lanes import draw_lanes
@@ -16,69 +16,58 @@ from .memory import draw_memory
 from .palette import ALARM, INK
 from .pen import EM, clip, label, panel, stack
 from .picture import Picture
-from .reading import Scene, plain, read, trace_from
+from .reading import Run, Scene, plain, read, trace_from
+from .text import text_of
+from .words import in_words, name_of, summary, verdict
 
 
-def draw(models_or_trace: Trace | Outcome | Model | Sequence[Model], title: str = "") -> Picture:
+class Timeline(Picture):
+    """The picture of a run; it keeps the `scene`, so that it can be written in every form that a run has."""
+
+    def __init__(self, content: Diagram, title: str, scene: Scene, dark: bool = False) -> None:
+        super().__init__(content, title, in_words(scene), dark)
+        self.scene = scene
+
+    def in_text(self) -> str:
+        return text_of(self.scene, self.title)
+
+
+def draw(
+    models_or_trace: Run, title: str = "", critical: bool = False, goal: Goal | None = None, dark: bool = False
+) -> Timeline:
     """The timeline of a run, finished or not; prints its timesteps and its peak memory.
+
+    `critical` marks the critical path. With a `goal` the run is judged by the rules of a puzzle, and the picture
+    shows the targets. `dark` is for dark slides.
 
     Raises:
         RuleError: the models are not those of one run.
     """
-    scene = read(trace_from(models_or_trace))
+    scene = read(trace_from(models_or_trace), goal)
     report = scene.report
     print(f"Timesteps: {plain(report.timesteps)}")
     print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {plain(report.peak.time)}")
-    return draw_scene(scene, title)
+    return draw_scene(scene, title, critical, dark)
 
 
-def draw_scene(scene: Scene, title: str = "") -> Picture:
+def draw_scene(scene: Scene, title: str = "", critical: bool = False, dark: bool = False) -> Timeline:
     scale = Scale(scene.end, len(scene.lanes))
     name = clip(title, 80) or name_of(scene)
-    numbers = summary(scene.report)
     sections = [
-        draw_header(name, numbers, scene.report, scale.width),
-        draw_lanes(scene, scale),
+        draw_header(name, [summary(scene.report)], [verdict(scene.report)], scale.width),
+        draw_lanes(scene, scale, critical),
         draw_memory(scene, scale),
-        draw_legend(scene, scale.width),
+        draw_legend([scene], scale.width, critical),
     ]
-    return Picture(stack(sections), name, f"{numbers}. {verdict(scene.report)}".strip())
+    return Timeline(stack(sections), name, scene, dark)
 
 
-def name_of(scene: Scene) -> str:
-    def count(number: int, noun: str, plural: str) -> str:
-        return f"{number} {noun if number == 1 else plural}"
-
-    return ", ".join(
-        [
-            count(len(scene.lanes), "rank", "ranks"),
-            count(scene.layers, "layer", "layers"),
-            count(scene.batches, "microbatch", "microbatches"),
-        ]
-    )
-
-
-def summary(report: Report) -> str:
-    """The four numbers that people compare."""
-    return (
-        f"timesteps {plain(report.timesteps)} · makespan {plain(report.makespan)} · "
-        f"bubble {plain(100 * report.bubble)}% · "
-        f"peak memory {report.peak.memory:,} (rank {report.peak.rank}, t={plain(report.peak.time)})"
-    )
-
-
-def verdict(report: Report) -> str:
-    if report.error is None:
-        return ""
-    return f"{'Not finished' if isinstance(report.error, Incomplete) else 'Not correct'}: {report.error}"
-
-
-def draw_header(name: str, numbers: str, report: Report, width: float) -> Diagram:
+def draw_header(name: str, told: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:
     """Title, numbers, and what is wrong if something is."""
     rows = [
         (name, 16.0, INK, True),
-        (numbers, 13.0, INK, False),
-        *((line, 12.0, ALARM, False) for line in error_lines(verdict(report), width)),
+        *((line, 13.0, INK, False) for line in told),
+        *((line, 12.0, ALARM, False) for text in wrong for line in error_lines(text, width)),
     ]
     parts = []
     y = 0.0

@@ -7,18 +7,20 @@ from .costs import HIDDEN, LENGTH, Costs
 from .dist import Dist
 from .errors import Deadlock, Incomplete, Mismatch, PuzzleError, RuleError, TraceError
 from .goal import Goal, Record
+from .ledger import Sample, Share, memory_by_kind
 from .model import Model, trace_of
 from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
 from .referee import Report, referee
 from .rules import Size
 from .runner import Outcome, run
-from .trace import Event, Op, Trace
+from .trace import TIMED, Event, Op, Trace
 from .value import Value
 from .values import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 __all__ = [
     "HIDDEN",
     "LENGTH",
+    "TIMED",
     "Activation",
     "ActivationGrad",
     "Costs",
@@ -36,12 +38,15 @@ __all__ = [
     "Record",
     "Report",
     "RuleError",
+    "Sample",
+    "Share",
     "Size",
     "Trace",
     "TraceError",
     "Value",
     "Weight",
     "WeightGrad",
+    "memory_by_kind",
     "referee",
     "run",
     "trace_from_json",

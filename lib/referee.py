@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,6 +42,8 @@ class Report:
 
     `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
     `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
+    `waits` tells for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
+    a `pass_to`, or the same collective on the rank that came to it last.
     """
 
     error: PuzzleError | None
@@ -53,6 +56,7 @@ class Report:
     copies: tuple[float, ...]
     critical_path: tuple[tuple[int, int], ...]
     notes: tuple[Note, ...]
+    waits: tuple[Mapping[int, tuple[int, int]], ...]
 
     @property
     def status(self) -> str:
@@ -136,6 +140,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         copies=_copies(retrace.parts, trace.size.layers),
         critical_path=_critical_path(retrace.parts),
         notes=notes_on(retrace, sizes, profiles),
+        waits=tuple(part.held_up for part in retrace.parts),
     )
 
 

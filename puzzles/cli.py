@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from difflib import get_close_matches
 from math import isfinite
@@ -162,19 +163,33 @@ def grade(ctx: click.Context, paths: tuple[str, ...], puzzle: Puzzle | None, as_
 
 
 @main.command()
-@click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
+@click.argument("path", metavar="PATH", type=click.Path(exists=True))
 @click.argument("puzzle", metavar="SLUG", type=Slug())
-@click.option("-o", "output", metavar="FILE.svg", help="Where to write the picture  [default: SLUG.svg]")
-@click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time for the run.")
+@click.option("-o", "output", metavar="FILE", help="Where to write: .svg, .html, .json or .txt  [default: SLUG.svg]")
+@click.option("--text", is_flag=True, help="Print the run as text; no file, unless -o names one.")
+@click.option("--width", type=int, help="Columns of the text  [default: the terminal's]")
+@click.option("--critical", is_flag=True, help="Mark the critical path.")
+@click.option("--against", metavar="PATH", type=click.Path(exists=True), help="Compare with a solution, side by side.")
+@click.option("--pareto", is_flag=True, help="Plot memory against time, of a file or of a folder of attempts.")
+@click.option("--dark", is_flag=True, help="Draw for dark slides.")
+@click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time for each run.")
 @click.pass_context
-def draw(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, time_limit: float) -> None:
+def draw(
+    ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, text: bool, width: int | None, critical: bool,
+    against: str | None, pareto: bool, dark: bool, time_limit: float,
+) -> None:  # fmt: skip
     """Draw what a solution does: when each rank works, waits and communicates.
 
-    A schedule that fails is drawn as far as it went; then the exit code is 1.
+    The format follows the ending: a picture, a page to explore, JSON for trace viewers, or text. A schedule that
+    fails is drawn as far as it went; then the exit code is 1.
     """
-    from .pictures import draw_solution
+    from .pictures import Wish, fulfil
 
-    target = output or f"{puzzle.slug}.svg"
-    if os.path.splitext(target)[1].lower() != ".svg":
-        raise click.UsageError(f"pictures are written as SVG; '{target}' should end in .svg")
-    ctx.exit(draw_solution(path, puzzle, target, time_limit))
+    if os.path.isdir(path) and not pareto:
+        raise click.UsageError(f"'{path}' is a directory; only --pareto takes a folder")
+    if (against or pareto) and (text or (against and pareto)):
+        raise click.UsageError("choose one of --text, --against and --pareto")
+    if width is not None and not text:
+        raise click.UsageError("--width is for --text")
+    columns = width if width is not None else max(shutil.get_terminal_size().columns, 40)
+    ctx.exit(fulfil(Wish(path, puzzle, output or "", text, columns, against or "", pareto, critical, dark, time_limit)))

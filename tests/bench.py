@@ -1,4 +1,4 @@
-"""The speed of the runtime: `make bench` prints it in bare asyncio switches, so that machines can be compared.
+"""The speed of the runtime and of its pictures: `make bench` prints it, also in bare asyncio switches.
 
 A line ends in OK when it keeps the promise in brackets. Nothing here fails: times are for people to look at.
 """
@@ -8,10 +8,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from time import perf_counter
 from typing import Any
 
+from drawing import draw, svg
+from drawing.files import form_of
 from lib import referee, run
 from tests.support import CLASSICS
 
@@ -67,6 +71,35 @@ def shell(*command: str) -> float:
     return best(lambda: subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL), 5)
 
 
+def picture(what: str, outcome: Any) -> None:
+    """How long a run takes to draw, and how large its picture is."""
+    with redirect_stdout(StringIO()):
+        seconds = best(lambda: svg(draw(outcome)), 3)
+        size = len(svg(draw(outcome)).encode())
+    events = sum(len(outcome.trace.events(rank)) for rank in range(len(outcome.models)))
+    show(f"{what} ({events:,} events), drawn", seconds / events * 1e3, "ms/ev", 0.35)
+    show("  its size", size / events, "B/ev", 900)
+
+
+def all_drawn(outcomes: Sequence[Any]) -> None:
+    for outcome in outcomes:
+        svg(draw(outcome))
+
+
+def drawings() -> None:
+    outcomes = [run(classic.solution, *classic.size) for classic in CLASSICS]
+    picture("pipeline_fsdp", outcomes[-1])
+    picture("fsdp, 12 ranks, 40 layers", run(FSDP, 40, 12, 12))
+    with redirect_stdout(StringIO()):
+        eight = best(lambda: all_drawn(outcomes), 3)
+        long = run(FSDP, 52, 32, 32)
+        timeline = draw(long)
+        page = best(lambda: form_of(draw(long), ".html"), 1)
+    show("the eight classics, drawn", eight, "s", 0.6)
+    events = sum(1 for _ in timeline.scene.marks)
+    show(f"fsdp, 32 ranks, 52 layers ({events:,} events), as a page", page, "s", 3)
+
+
 def show(what: str, value: float, unit: str, limit: float, in_switches: float | None = None) -> None:
     switches = "" if in_switches is None else f"= {in_switches:,.1f} switches"
     print(f"{what:<52} {value:8.2f} {unit:<5} {switches:<20} [at most {limit:g}] {'OK' if value <= limit else 'SLOW'}")
@@ -85,6 +118,7 @@ def main() -> None:
     show("  judged, in the time of its run", large_judging / large, "x", 1)
     empty = shell("-c", "pass")
     show("import lib, beyond an empty interpreter", (shell("-c", "import lib") - empty) * 1e3, "ms", 60)
+    drawings()
     show("puzzles grade solutions, from the shell", shell("-m", "puzzles", "grade", "solutions"), "s", 1.5)
 
 

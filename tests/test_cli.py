@@ -348,7 +348,8 @@ def test_draw_without_a_schedule_draws_nothing(source: str, message: str):
 def test_draw_to_somewhere_impossible():
     fsdp = str(SOLUTIONS / "fsdp.py")
     assert (
-        refusal("draw", fsdp, "fsdp", "-o", "fsdp.png") == "pictures are written as SVG; 'fsdp.png' should end in .svg"
+        refusal("draw", fsdp, "fsdp", "-o", "fsdp.png")
+        == "cannot write fsdp.png: the ending '.png' is not known; use .svg, .html, .json or .txt"
     )
     result = puzzles("draw", fsdp, "fsdp", "-o", "no/such/fsdp.svg")
     assert result.exit_code == 2
@@ -377,8 +378,12 @@ USAGE = [
     (["grade", ".", "--time-limit", "-1"], "'-1' is not a positive number of seconds"),
     (["grade", ".", "--time-limit", "soon"], "'soon' is not a positive number of seconds"),
     (["grade", ".", "--jsn"], "No such option"),
-    (["draw", "nope.py", "fsdp"], "File 'nope.py' does not exist"),
-    (["draw", ".", "fsdp"], "File '.' is a directory"),
+    (["draw", "nope.py", "fsdp"], "Path 'nope.py' does not exist"),
+    (["draw", ".", "fsdp"], "'.' is a directory; only --pareto takes a folder"),
+    (["draw", ".", "fsdp", "--pareto", "--text"], "choose one of --text, --against and --pareto"),
+    (["draw", ".", "fsdp", "--pareto", "--against", "."], "choose one of --text, --against and --pareto"),
+    (["draw", ".", "fsdp", "--pareto", "--width", "60"], "--width is for --text"),
+    (["draw", ".", "fsdp", "--pareto", "-o", "x.html"], "only the timeline of one run is written as .html; use .svg"),
 ]
 
 

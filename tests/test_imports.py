@@ -13,7 +13,7 @@ ROOT = Path(lib.__file__).parent.parent
 
 ORDER = (
     "errors costs algebra value values rules trace tape storage parcel deadlock waits dist retrace memory steady goal "
-    "notes pause referee notation hands model runner __init__"
+    "notes pause referee ledger notation hands model runner __init__"
 ).split()
 """The modules of lib: each imports only from those before it."""
 

@@ -1,0 +1,151 @@
+"""The pictures of README and docs/pictures.md: `make docs` draws them again, a test sees that they are current."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from drawing import Attempt, Picture, draw, draw_compare, draw_group, draw_network, draw_pareto, save, svg
+from lib import Activation, ActivationGrad, Model, OptState, Outcome, Weight, WeightGrad, referee, run
+from puzzles.catalog import PUZZLES
+
+FOLDER = Path(__file__).parent / "pictures"
+ATTEMPTS = ("one_checkpoint", "one_forward_one_backward", "own_a_part", "round_robin", "two_owners")
+
+
+def solved(slug: str, module: str = "") -> Outcome:
+    """A run of a reference solution, or of another module's schedule, at the puzzle's size."""
+    schedule = getattr(import_module(f"solutions.{module or slug}"), slug)
+    return run(schedule, *PUZZLES[slug].goal.size)
+
+
+# --- Runs that are hard to draw ---
+
+
+def idle_rank(model: Model) -> None:
+    """Rank 1 has nothing to do, rank 2 one thing."""
+    weight, _ = model.load_weights(0)
+    for _ in range((3, 0, 1)[model.rank]):
+        model.forward(0, model.get_activation([0]), weight)
+
+
+def hidden_memory(model: Model) -> None:
+    """What is not stored is charged all the same, and hatched."""
+    weights = [model.load_weights(layer) for layer in range(model.LAYERS)]
+    activations = [model.get_activation([0, 1])]
+    for layer, (weight, _) in enumerate(weights):
+        activations.append(model.forward(layer, activations[-1], weight))
+        model.activations[layer] = activations[layer]
+    grad = model.loss(activations[-1])
+    for layer in reversed(range(model.LAYERS)):
+        weight, state = weights[layer]
+        weight_grad, grad = model.backward(layer, activations[layer], grad, weight)
+        model.weights[layer], model.opt_states[layer] = model.update(layer, weight_grad, weight, state)
+        model.set_final_weight(layer, model.weights[layer])
+        del model.activations[layer]
+
+
+async def without_memory(model: Model) -> None:
+    """Messages without values take no memory; this text must come out as text."""
+    if model.rank == 0:
+        await model.pass_to(1, "<script>alert('pizza')</script>")
+        await model.pass_to(2, '"extra" & cheese')
+    else:
+        await model.receive()
+
+
+async def gathered(model: Model) -> None:
+    """Forward through weights that all ranks share."""
+    activation = model.get_activation([model.rank % model.BATCHES])
+    for layer in range(model.LAYERS):
+        shard, _ = model.load_weights(layer, model.rank, model.RANKS)
+        weight = await model.allgather(shard, layer)
+        activation = model.forward(layer, activation, weight)
+
+
+def forward_often(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    activation = model.get_activation([0])
+    for _ in range(10_000 // model.RANKS):
+        model.forward(0, activation, weight)
+
+
+def one_layer(model: Model) -> None:
+    weight, state = model.load_weights(0)
+    inp = model.get_activation([0])
+    grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+    model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+
+ODD: dict[str, tuple[Callable[[Model], Any], tuple[int, int, int], str]] = {
+    "idle_rank": (idle_rank, (1, 1, 3), "An idle rank, and one with a single event"),
+    "hidden_memory": (hidden_memory, (3, 2, 1), "Values kept outside the dictionaries"),
+    "without_memory": (without_memory, (1, 1, 3), "No memory; <script>alert('text')</script> & \"quotes\""),
+    "one_layer": (one_layer, (1, 1, 1), "One layer"),
+    "many_layers": (gathered, (130, 1, 2), "130 layers"),
+    "many_ranks": (gathered, (2, 4, 64), "64 ranks"),
+}
+"""By name: a schedule, layers, batches and ranks, and a title."""
+
+
+# --- The gallery ---
+
+
+def pictures() -> Iterator[tuple[str, Picture]]:
+    """Every picture with its file's name."""
+    for slug, puzzle in PUZZLES.items():
+        yield slug, draw(solved(slug), puzzle.title, goal=puzzle.goal)
+    gpipe, fsdp = PUZZLES["gpipe"], PUZZLES["fsdp"]
+    yield "critical", draw(solved("gpipe"), "The critical path of GPipe", critical=True, goal=gpipe.goal)
+    yield "dark", draw(solved("fsdp"), fsdp.title, goal=fsdp.goal, dark=True)
+    yield "against", against()
+    yield "pareto", pareto()
+    yield "values", draw_group(values())
+    yield "network", draw_network(solved("fsdp").models[2])
+    for name, (schedule, size, title) in ODD.items():
+        yield name, draw(run(schedule, *size), title)
+
+
+def against() -> Picture:
+    names = ("GPipe", "one forward, one backward")
+    other = solved("gpipe", "records.gpipe_one_forward_one_backward")
+    goal = PUZZLES["gpipe"].goal
+    return draw_compare(solved("gpipe"), other, "Two orders of the same work", names, goal=goal)
+
+
+def pareto() -> Picture:
+    goal = PUZZLES["gpipe"].goal
+    found = {name.replace("_", " "): solved("gpipe", f"records.gpipe_{name}") for name in ATTEMPTS}
+    runs = {"the reference solution": solved("gpipe"), **found}
+    attempts = [Attempt(name, referee(outcome.trace, goal)) for name, outcome in runs.items()]
+    return draw_pareto(goal, attempts, PUZZLES["gpipe"].title)
+
+
+def values() -> dict[str, Any]:
+    return {
+        "weight": Weight(1, 4, 0),
+        "its shard 2 of 4": Weight(1, 4, 0, {2}, 4),
+        "updated": Weight(1, 4, 1),
+        "optimizer state": OptState(1, 4, 0),
+        "activation": Activation(2, 4, {0, 1}, 4),
+        "its gradient": ActivationGrad(1, 4, {0, 1}, 4),
+        "weight gradient": WeightGrad(1, 4, {0, 1}, 4),
+        "scattered gradient": WeightGrad(1, 4, {0, 1, 2, 3}, 4, {3}, 4),
+    }
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, picture in pictures():
+        with redirect_stdout(io.StringIO()):
+            save(picture, FOLDER / f"{name}.svg")
+        print(f"{name}.svg", len(svg(picture)), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+// The run as pixels: what is where, what needs what, and how it is drawn on the canvas.
+
+const $ = (id) => document.getElementById(id);
+const run = JSON.parse($("run").textContent);
+const canvas = $("timeline"), pen = canvas.getContext("2d"), root = document.documentElement;
+const LEFT = 62, RIGHT = 14, AXIS = 26, HEAD = 42, UNIT = 20, SECONDS = 12;
+const INVITATION = "Point at an operation, or press Tab and the arrow keys, to see what it needs and what needs it.";
+const pitch = Math.max(6, Math.min(46, 700 / run.ranks)), strip = pitch * 1.1;
+const lane = pitch * 0.8, floorOf = (rank) => AXIS + run.ranks * pitch + HEAD + (rank + 1) * strip;
+const whole = Math.max(run.end, 0.1);
+const state = { from: 0, to: whole, chosen: -1, pointed: -1, cursor: whole, playing: false, critical: false, dark: 0 };
+let width = 800, queued = false;
+
+// What needs what. All that the members of a collective bring, each of them needs.
+const lanes = Array.from({ length: run.ranks }, () => []), groupOf = new Map(), users = run.rank.map(() => []);
+run.rank.forEach((rank, i) => lanes[rank].push(i));
+run.groups.forEach((group) => group.forEach((i) => groupOf.set(i, group)));
+run.needs.forEach((list, i) => list.forEach((j) => users[j].push(i)));
+const peers = (i) => groupOf.get(i) || [i];
+const unique = (list) => [...new Set(list)];
+const needsOf = (i) => unique(peers(i).flatMap((j) => run.needs[j]));
+const usersOf = (i) => unique(peers(i).flatMap((j) => users[j]).flatMap(peers));
+const gapsOf = lanes.map(() => []);
+run.gaps.forEach((gap) => gapsOf[gap[0]].push(gap));
+
+const x = (time) => LEFT + (width - LEFT - RIGHT) * (time - state.from) / (state.to - state.from);
+const timeAt = (px) => state.from + (px - LEFT) / (width - LEFT - RIGHT) * (state.to - state.from);
+const top = (rank) => AXIS + rank * pitch + (pitch - lane) / 2;
+const paint = (name) => run.colours[name][state.dark];
+const plain = (time) => String(Math.round(time * 10) / 10);
+const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+
+// The first operation of a list that ends after a time: both ends of a lane are in order.
+function firstAfter(list, time) {
+  let low = 0, high = list.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (run.stop[list[middle]] < time) low = middle + 1; else high = middle;
+  }
+  return low;
+}
+
+function redraw() {
+  if (queued) return;
+  queued = true;
+  requestAnimationFrame(() => { queued = false; draw(); });
+}
+
+function draw() {
+  const focus = state.chosen >= 0 ? state.chosen : state.pointed;
+  const needed = new Set(focus >= 0 ? needsOf(focus) : []), using = new Set(focus >= 0 ? usersOf(focus) : []);
+  pen.clearRect(0, 0, width, canvas.height);
+  drawAxis();
+  pen.save();
+  pen.beginPath();
+  pen.rect(LEFT - 8, 0, width - LEFT - RIGHT + 16, canvas.height);
+  pen.clip();
+  drawGaps();
+  drawGroups(focus);
+  const related = (i) => focus < 0 || i === focus || needed.has(i) || using.has(i);
+  for (const list of lanes) drawLane(list, related);
+  drawLinks(focus);
+  if (state.critical) drawCritical();
+  for (const i of needed) ring(i, css("--need"), []);
+  for (const i of using) ring(i, css("--use"), [4, 3]);
+  if (focus >= 0) ring(focus, paint("ink"), []);
+  drawMemory();
+  drawCursor();
+  pen.restore();
+  Object.assign(canvas.dataset, {
+    from: state.from, to: state.to, chosen: state.chosen, needs: [...needed].join(), users: [...using].join(),
+    cursor: state.cursor, drawn: Number(canvas.dataset.drawn || 0) + 1,
+  });
+}
+
+function write(text, px, py, size, colour, align = "center", bold = false) {
+  pen.font = `${bold ? "bold " : ""}${size}px Helvetica, Arial, sans-serif`;
+  pen.fillStyle = colour;
+  pen.textAlign = align;
+  pen.textBaseline = "middle";
+  pen.fillText(text, px, py);
+}
+
+function drawAxis() {
+  const wanted = (state.to - state.from) * 56 / (width - LEFT - RIGHT);
+  let gap = 0.1;
+  for (let e = 0; gap < wanted; e++) gap = [0.1, 0.2, 0.5][e % 3] * 10 ** Math.floor(e / 3);
+  pen.strokeStyle = paint("grid");
+  for (let i = Math.ceil(state.from / gap - 1e-9); i * gap <= state.to + 1e-9; i++) {
+    const at = x(i * gap);
+    line([[at, AXIS - 4], [at, floorOf(run.ranks - 1)]]);
+    write(plain(i * gap), at, 10, 11, paint("soft"));
+  }
+  const every = Math.max(1, Math.ceil(11 / pitch)), size = Math.min(12, Math.max(9, pitch * 0.5));
+  for (let rank = 0; rank < run.ranks; rank += every) {
+    write(`rank ${rank}`, LEFT - 10, top(rank) + lane / 2, size, paint("soft"), "right");
+    write(`rank ${rank}`, LEFT - 10, floorOf(rank) - strip / 2, size, paint("soft"), "right");
+  }
+  const most = run.memory.most.toLocaleString("en");
+  write(`memory in elements, all ranks on one scale up to ${most}`, LEFT, floorOf(-1) - 26, 12, paint("soft"), "left");
+}
+
+function line(points) {
+  pen.beginPath();
+  points.forEach(([px, py], i) => (i ? pen.lineTo(px, py) : pen.moveTo(px, py)));
+  pen.stroke();
+}
+
+// Diagonal strokes within a box.
+function hatch(x0, y0, x1, y1, gap, colour) {
+  pen.save();
+  pen.beginPath();
+  pen.rect(x0, y0, x1 - x0, y1 - y0);
+  pen.clip();
+  pen.strokeStyle = colour;
+  pen.lineWidth = 0.8;
+  pen.beginPath();
+  const first = Math.max(x0, 0) - (y1 - y0), last = Math.min(x1, width);
+  for (let at = Math.floor(first / gap) * gap; at < last; at += gap) {
+    pen.moveTo(at, y1);
+    pen.lineTo(at + (y1 - y0), y0);
+  }
+  pen.stroke();
+  pen.restore();
+}
+
+function drawGaps() {
+  for (const [rank, start, end, , short] of run.gaps) {
+    if (end < state.from || start > state.to) continue;
+    const x0 = Math.max(x(start), LEFT - 8), x1 = Math.min(x(end), width), y0 = top(rank);
+    if (x1 - x0 < 1) continue;
+    pen.fillStyle = paint("idle");
+    pen.fillRect(x0, y0, x1 - x0, lane);
+    if (x1 - x0 > 4) hatch(x0, y0, x1, y0 + lane, 7, paint("idle_hatch"));
+    if (pitch >= 20 && x1 - x0 > short.length * 6 + 10) {
+      pen.fillStyle = paint("idle");
+      pen.fillRect((x0 + x1) / 2 - short.length * 3 - 4, y0 + lane / 2 - 7, short.length * 6 + 8, 14);
+      write(short, (x0 + x1) / 2, y0 + lane / 2, 10.5, paint("soft"));
+    }
+  }
+}
+
+function drawGroups(focus) {
+  pen.strokeStyle = paint("wire");
+  for (const group of run.groups) {
+    const at = x((run.start[group[0]] + run.stop[group[0]]) / 2);
+    if (at < LEFT - 8 || at > width) continue;
+    pen.lineWidth = focus >= 0 && group.includes(focus) ? 4 : 1.5;
+    line([[at, top(run.rank[group[0]])], [at, top(run.rank[group[group.length - 1]]) + lane]]);
+  }
+  pen.lineWidth = 1;
+}
+
+function drawLane(list, related) {
+  let last = -1;
+  const late = [];
+  for (let k = firstAfter(list, state.from); k < list.length && run.start[list[k]] <= state.to; k++) {
+    const i = list[k], x0 = x(run.start[i]), x1 = x(run.stop[i]);
+    if (run.start[i] === run.stop[i]) late.push(i);
+    // Where operations are narrower than a pixel, one of them stands for all.
+    else if (x1 - x0 >= 1 || x1 > last + 1) { mark(i, x0, Math.max(x1, x0 + 1), related(i)); last = x1; }
+  }
+  for (const i of late) {
+    const at = x(run.start[i]);
+    mark(i, at, at, related(i));
+  }
+}
+
+// Ends keep their shape, the middle is stretched.
+function stretch(px, w) {
+  if (w < UNIT) return px * w / UNIT;
+  return px < UNIT / 2 ? px : px > UNIT / 2 ? w - (UNIT - px) : w / 2;
+}
+
+function mark(i, x0, x1, related) {
+  const look = run.looks[run.look[i]], y = top(run.rank[i]), w = x1 - x0, instant = run.start[i] === run.stop[i];
+  const future = run.start[i] >= state.cursor && state.cursor < whole;
+  pen.globalAlpha = (related ? 1 : 0.28) * (future ? 0.25 : 1);
+  pen.fillStyle = look.fill[state.dark];
+  if (w < 3 && !instant) {
+    pen.fillRect(x0, y, w, lane);
+  } else {
+    pen.beginPath();
+    look.outline.forEach(([px, py], n) => {
+      const at = [x0 + (instant ? px : stretch(px, w)), y + py * lane / UNIT];
+      if (n) pen.lineTo(...at); else pen.moveTo(...at);
+    });
+    pen.closePath();
+    pen.fill();
+    pen.strokeStyle = look.stroke[state.dark];
+    pen.lineWidth = look.line;
+    pen.stroke();
+    if (!instant) label(run.label[i], x0, y, w, look.ink[state.dark]);
+    else if (lane >= 24) write(run.label[i][0], x0, y - lane * 0.2 + lane * 0.27, 9, look.ink[state.dark], "center", true);
+  }
+  pen.globalAlpha = 1;
+  pen.lineWidth = 1;
+}
+
+function label(lines, x0, y, w, ink) {
+  const both = lines.join(" "), room = w - (lines.length > 1 || /\d/.test(both) ? 8 : 2), size = Math.min(13, lane * 0.62);
+  if (size < 7 || room < 4 || !both) return;
+  if (lines.length > 1 && lane >= 26 && room >= Math.max(...lines.map((text) => text.length)) * 7.2) {
+    write(lines[0], x0 + w / 2, y + lane * 0.32, 12.5, ink, "center", true);
+    write(lines[1], x0 + w / 2, y + lane * 0.7, 11, ink);
+  } else if (room >= both.length * size * 0.58) write(both, x0 + w / 2, y + lane / 2, size, ink, "center", true);
+  else if (room >= lines[0].length * 6.4) write(lines[0], x0 + w / 2, y + lane / 2, Math.min(10, size), ink, "center", true);
+  else if (lane >= 26 && room >= 8 && /^[A-Z]\d/.test(both)) {
+    write(both[0], x0 + w / 2, y + lane * 0.32, 10, ink, "center", true);
+    write(lines[0].slice(1), x0 + w / 2, y + lane * 0.7, 10, ink);
+  }
+}
+
+function drawLinks(focus) {
+  for (const [from, to] of run.links) {
+    const x0 = x(run.stop[from]), x1 = x(run.start[to]);
+    if (x1 < LEFT - 8 || x0 > width) continue;
+    const down = run.rank[to] > run.rank[from];
+    const y0 = top(run.rank[from]) + (down ? lane : 0), y1 = top(run.rank[to]) + (down ? 0 : lane);
+    pen.globalAlpha = focus >= 0 && focus !== from && focus !== to ? 0.3 : 1;
+    pen.strokeStyle = pen.fillStyle = paint("ink");
+    line([[x0, y0], [x1, y1]]);
+    const length = Math.hypot(x1 - x0, y1 - y0) || 1, ux = (x1 - x0) / length * 6, uy = (y1 - y0) / length * 6;
+    pen.beginPath();
+    pen.moveTo(x1, y1);
+    pen.lineTo(x1 - ux - uy / 2, y1 - uy + ux / 2);
+    pen.lineTo(x1 - ux + uy / 2, y1 - uy - ux / 2);
+    pen.fill();
+  }
+  pen.globalAlpha = 1;
+}
+
+function drawCritical() {
+  const points = run.critical.flatMap((i) => {
+    const y = top(run.rank[i]) + lane + 2;
+    return [[x(run.start[i]), y], [x(run.stop[i]), y]];
+  });
+  pen.lineWidth = 3;
+  pen.strokeStyle = paint("critical");
+  line(points);
+  pen.lineWidth = 1;
+}
+
+function ring(i, colour, dash) {
+  const x0 = x(run.start[i]), w = Math.max(x(run.stop[i]) - x0, 1);
+  pen.strokeStyle = colour;
+  pen.lineWidth = 2.5;
+  pen.setLineDash(dash);
+  pen.strokeRect(x0 - 1, top(run.rank[i]) - 2, w + 2, lane + 4);
+  pen.setLineDash([]);
+  pen.lineWidth = 1;
+}
+
+function drawMemory() {
+  const { most, target, ranks, fills, peak } = run.memory, unit = most ? strip * 0.8 / most : 0;
+  ranks.forEach((levels, rank) => {
+    const floor = floorOf(rank), edge = [];
+    for (const [start, end, ...shares] of levels) {
+      if (end < state.from || start > state.to || end === start) continue;
+      const x0 = Math.max(x(start), LEFT - 8), x1 = Math.min(x(end), width);
+      let y = floor;
+      fills.forEach((fill, kind) => {
+        const [stored, hidden] = [shares[2 * kind], shares[2 * kind + 1]], high = (stored + hidden) * unit;
+        if (!high) return;
+        pen.fillStyle = fill[state.dark];
+        pen.fillRect(x0, y - high, x1 - x0 + 0.4, high);
+        if (hidden && x1 - x0 > 2) hatch(x0, y - high, x1, y - stored * unit, 4, paint("ink"));
+        y -= high;
+      });
+      edge.push([x0, y], [x1, y]);
+    }
+    pen.strokeStyle = paint("memory");
+    line(edge);
+    pen.strokeStyle = paint("grid");
+    line([[LEFT, floor], [width - RIGHT, floor]]);
+    if (target && target <= most) {
+      pen.strokeStyle = paint("target");
+      pen.setLineDash([5, 3]);
+      line([[LEFT, floor - target * unit], [width - RIGHT, floor - target * unit]]);
+      pen.setLineDash([]);
+    }
+  });
+  if (!peak[0]) return;
+  const px = x(peak[2]), py = floorOf(peak[1]) - peak[0] * unit, left = px > width - 150;
+  pen.fillStyle = paint("alarm");
+  pen.beginPath();
+  pen.arc(px, py, 4, 0, 7);
+  pen.fill();
+  pen.strokeStyle = paint("paper");
+  pen.lineWidth = 3;
+  pen.font = "bold 12px Helvetica, Arial, sans-serif";
+  pen.textAlign = left ? "right" : "left";
+  pen.strokeText(`peak ${peak[0].toLocaleString("en")}`, px + (left ? -8 : 8), py - 9);
+  write(`peak ${peak[0].toLocaleString("en")}`, px + (left ? -8 : 8), py - 9, 12, paint("ink"), left ? "right" : "left", true);
+  pen.lineWidth = 1;
+}
+
+function drawCursor() {
+  if (state.cursor >= whole) return;
+  pen.strokeStyle = paint("alarm");
+  pen.lineWidth = 2;
+  line([[x(state.cursor), 0], [x(state.cursor), floorOf(run.ranks - 1)]]);
+  pen.lineWidth = 1;
+}
