@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from chalk.types import Diagram
 
-from lib import Goal, Report
+from lib import Goal, Record, Report
 
 from .memory import short
 from .palette import ALARM, EDGE, GRID, INK, PAPER, SOFT, TARGET_AREA, WIRE
@@ -39,6 +40,12 @@ class Spot(NamedTuple):
     """'record', 'attempt', or 'failed'."""
 
 
+def _record_name(record: Record, goal: Goal) -> str:
+    """A record that stands in a file is called after it: 'laps' for '.../gpipe_laps.py'."""
+    stem = PurePosixPath(record.by).stem.removeprefix(f"{goal.slug}_")
+    return stem.replace("_", " ") or "record"
+
+
 @dataclass(frozen=True)
 class Plane:
     """From steps and elements to pixels, with some room around everything that is shown."""
@@ -57,7 +64,7 @@ class Plane:
 
 def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", dark: bool = False) -> Picture:
     """Peak memory against timesteps of a puzzle: the target box, the records, and the attempts."""
-    spots = [Spot(r.timesteps, r.peak_memory, r.by or "record", "record") for r in goal.records]
+    spots = [Spot(r.timesteps, r.peak_memory, _record_name(r, goal), "record") for r in goal.records]
     for name, report in attempts:
         whose = "attempt" if report.error is None else "failed"
         spots.append(Spot(report.timesteps, report.peak.memory, name, whose))
