@@ -109,6 +109,10 @@ def plain_outline(f: Frame) -> list[Point]:
     return corners(f.x0, f.y0, f.x1, f.y1)
 
 
+HOLLOW = 2.0
+"""Width of a border that stands for the whole."""
+
+
 def tinted(layer: int | None, layers: int) -> tuple[str, str, float]:
     return (layer_tint(layer or 0, layers), PAPER, 0.5)
 
@@ -118,7 +122,7 @@ def full(layer: int | None, layers: int) -> tuple[str, str, float]:
 
 
 def hollow(layer: int | None, layers: int) -> tuple[str, str, float]:
-    return (PAPER, mix(layer_colour(layer or 0, layers), INK, 0.15), 2.0)
+    return (PAPER, mix(layer_colour(layer or 0, layers), INK, 0.15), HOLLOW)
 
 
 def wire(layer: int | None, layers: int) -> tuple[str, str, float]:
@@ -152,7 +156,9 @@ def draw_mark(mark: Mark, frame: Frame, layers: int) -> list[Diagram]:
     """One operation: its shape, and as much of its text as there is room for."""
     glyph = glyph_of(mark.op.name)
     fill, stroke, width = glyph.paint(mark.op.layer, layers)
-    shape = polygon(glyph.outline(frame), look(fill, stroke, width if frame.width > 3 else 0.0))
+    if frame.width <= 3:  # too narrow for a border; of what is hollow, the border is all
+        fill, width = (stroke if width >= HOLLOW else fill), 0.0
+    shape = polygon(glyph.outline(frame), look(fill, stroke, width))
     return [shape, *draw_text(mark, glyph, frame, text_on(fill))]
 
 

@@ -95,7 +95,7 @@ def draw_hidden(
         return
     frames = [(scale.x(s.start), floor - s.high * unit, scale.x(s.end), floor - s.low * unit) for s in shown]
     # Small strips get fewer strokes: they are many.
-    gap = max(3.5, sum(x1 - x0 for x0, _, x1, _ in frames) / (3 * scale.memory_pitch))
+    gap = min(max(3.5, sum(x1 - x0 for x0, _, x1, _ in frames) / (3 * scale.memory_pitch)), 16.0)
     strokes = [stroke for frame in frames for stroke in hatch(*frame, gap)]
     most = max(step.high - step.low for step in shown)
     words = f"rank {rank}: not stored but used later: {kind}, at most {most:,} elements"

@@ -22,7 +22,7 @@ MEMORY = "#25405c"
 """The line on top of all memory."""
 KINDS = {"weights": "#4a7aa7", "opt_states": "#a9c8e2", "activations": "#f3d08f", "gradients": "#cf7a5f"}
 """Memory by kind: blue and orange, dark and light, so that neighbours differ to everyone."""
-CRITICAL = "#d0105a"
+CRITICAL = "#c026d3"
 TARGET = "#8a1f4b"
 TARGET_AREA = "#e9f3ee"
 ALARM = "#c2410c"

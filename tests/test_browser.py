@@ -81,9 +81,11 @@ class Page:
     def until(self, condition: Callable[[], Any]) -> None:
         WebDriverWait(self.browser, PATIENCE, 0.02).until(lambda _: condition())
 
-    def words(self, number: int) -> str:
-        script = "return JSON.parse(document.getElementById('run').textContent).words[arguments[0]]"
-        return self.browser.execute_script(script, number)
+    def named(self, name: str) -> list[str]:
+        """The highlighted operations in words, without their times."""
+        script = "return JSON.parse(document.getElementById('run').textContent).words"
+        words = self.browser.execute_script(script)
+        return [words[number].split(",")[0] for number in self.numbers(name)]
 
 
 @pytest.fixture
@@ -106,10 +108,8 @@ def test_the_keyboard_alone_shows_what_an_operation_needs(gpipe: Page) -> None:
     gpipe.until(lambda: gpipe.told().startswith("rank 0: send to rank 1"))
     gpipe.press("u")
     gpipe.until(lambda: gpipe.told().startswith("rank 1: receive from rank 0"))
-    assert [gpipe.words(i).split(",")[0] for i in gpipe.numbers("needs")] == ["rank 0: send to rank 1"]
-    assert [gpipe.words(i).split(",")[0] for i in gpipe.numbers("users")] == [
-        "rank 1: forward layer 2 b0", "rank 1: backward layer 2 b0"
-    ]  # fmt: skip
+    gpipe.until(lambda: gpipe.named("needs") == ["rank 0: send to rank 1"])
+    assert gpipe.named("users") == ["rank 1: forward layer 2 b0", "rank 1: backward layer 2 b0"]
     gpipe.press("n")
     gpipe.until(lambda: gpipe.told().startswith("rank 0: send to rank 1"))
     gpipe.press(Keys.END)
@@ -144,7 +144,7 @@ def test_pointing_tells_and_a_gap_says_why(gpipe: Page) -> None:
     point = ActionChains(gpipe.browser, duration=0)
     point.move_to_element_with_offset(gpipe.canvas, 75 - width // 2, round(lane)).perform()
     gpipe.until(lambda: gpipe.told().startswith("rank 0: forward layer 0 b0"))
-    assert gpipe.numbers("users") != []
+    gpipe.until(lambda: "rank 0: forward layer 1 b0" in gpipe.named("users"))
     point.move_to_element_with_offset(gpipe.canvas, 0, round(lane)).perform()
     gpipe.until(lambda: "waits for rank 1 to send" in gpipe.told())
     assert gpipe.browser.find_element("id", "tip").text.startswith("rank 0 idle, t=8.8 to 23.4: waits for rank 1")

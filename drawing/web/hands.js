@@ -100,7 +100,7 @@ canvas.addEventListener("pointermove", (event) => {
   if (state.chosen < 0) $("told").textContent = found.event >= 0 ? tell(found.event) : found.words || INVITATION;
   tip.hidden = !found.words;
   tip.textContent = found.words || "";
-  tip.style.left = `${Math.min(event.pageX + 14, root.clientWidth - 350)}px`;
+  tip.style.left = `${Math.max(4, Math.min(event.pageX + 14, root.clientWidth - 350))}px`;
   tip.style.top = `${event.pageY + 18}px`;
 });
 canvas.addEventListener("pointerdown", (event) => { held = { x: event.clientX, start: event.clientX, moved: false }; });

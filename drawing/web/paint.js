@@ -178,6 +178,7 @@ function mark(i, x0, x1, related) {
   pen.globalAlpha = (related ? 1 : 0.28) * (future ? 0.25 : 1);
   pen.fillStyle = look.fill[state.dark];
   if (w < 3 && !instant) {
+    if (look.line >= 2) pen.fillStyle = look.stroke[state.dark]; // hollow: its border is all there is room for
     pen.fillRect(x0, y, w, lane);
   } else {
     pen.beginPath();
