@@ -11,7 +11,7 @@ from .model import Model, trace_of
 from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
 from .referee import Report, referee
 from .rules import Size
-from .runner import Outcome, run
+from .runner import Outcome, run, run_async
 from .trace import Event, Op, Trace
 from .value import Value
 from .values import Activation, ActivationGrad, OptState, Weight, WeightGrad
@@ -44,6 +44,7 @@ __all__ = [
     "WeightGrad",
     "referee",
     "run",
+    "run_async",
     "trace_from_json",
     "trace_from_text",
     "trace_of",

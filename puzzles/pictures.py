@@ -10,7 +10,7 @@ from lib import PuzzleError, Trace
 
 from .catalog import Puzzle
 from .failure import of_source
-from .play import play
+from .trial import play
 from .submission import Submission
 from .timer import Timer
 
