@@ -1,4 +1,4 @@
-"""The command line: `puzzles list`, `show`, `start`, `hint`, `grade`, `draw`."""
+"""The command line: `puzzles list`, `show`, `start`, `hint`, `grade`, `draw`, `notebook`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .catalog import PUZZLES, Puzzle, UnknownPuzzle, find
+from .notebook.command import notebook
 from .timer import TIME_LIMIT
 
 if TYPE_CHECKING:
@@ -178,3 +179,6 @@ def draw(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, time
     if os.path.splitext(target)[1].lower() != ".svg":
         raise click.UsageError(f"pictures are written as SVG; '{target}' should end in .svg")
     ctx.exit(draw_solution(path, puzzle, target, time_limit))
+
+
+main.add_command(notebook)
