@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: play test bench check docs clean
+.PHONY: play test bench check docs notebooks lab browser clean
 
 play: $(VENV)/.play  ## grade the reference solutions and draw them
 	$(BIN)/puzzles grade solutions
@@ -29,8 +29,19 @@ check: $(VENV)/.check  ## format, lint and types
 docs: $(VENV)/.play  ## draw the pictures of the README again
 	$(BIN)/puzzles draw solutions/gpipe.py gpipe -o docs/gpipe.svg
 
+notebooks: $(VENV)/.test  ## make the notebooks from their sources, for players and, in solved/, for teachers
+	$(BIN)/puzzles notebook notebooks --force
+	$(BIN)/puzzles notebook notebooks/solved --solved --force
+
+lab: $(VENV)/.browser  ## open fresh copies of the notebooks in JupyterLab; copies that are there already are kept
+	@test -e my_notebooks || $(BIN)/puzzles notebook my_notebooks
+	$(BIN)/jupyter lab my_notebooks
+
+browser: $(VENV)/.browser  ## play in a real browser: needs chromium and chromedriver
+	$(BIN)/python -m pytest -rs tests/test_browser.py
+
 clean:
-	rm -rf $(VENV) pictures build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) pictures build notebooks/*.ipynb notebooks/solved *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -47,4 +58,8 @@ $(VENV)/.test: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/.check: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check]'
+	@touch $@ $(VENV)/.test $(VENV)/.play
+
+$(VENV)/.browser: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,notebook,browser]'
 	@touch $@ $(VENV)/.test $(VENV)/.play

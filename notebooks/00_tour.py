@@ -343,7 +343,7 @@ draw(out)
 
 # %%
 def first_try(model):
-    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    weights, opt_states, activations, *_ = model.storage()
     weights[0], opt_states[0] = model.load_weights(0)
     activations[0] = model.get_activation(range(model.BATCHES))
     activations[1] = model.forward(0, activations[0], weights[0])

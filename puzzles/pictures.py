@@ -10,9 +10,9 @@ from lib import PuzzleError, Trace
 
 from .catalog import Puzzle
 from .failure import of_source
-from .trial import play
 from .submission import Submission
 from .timer import Timer
+from .trial import play
 
 
 def draw_solution(path: str, puzzle: Puzzle, target: str, seconds: float) -> int:

@@ -70,7 +70,9 @@ def _unplayable(slug: str, function: Any) -> str:
     if not callable(function):
         if inspect.iscoroutine(function):
             function.close()
-        return f"play takes the function itself: play('{slug}', {slug}); got an object of type {type(function).__name__}"
+        return (
+            f"play takes the function itself: play('{slug}', {slug}); got an object of type {type(function).__name__}"
+        )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return f"there is a 'yield' in {slug}, so calling it runs none of its lines; take it out"
     try:

@@ -67,7 +67,8 @@ def _meter(meter: Meter) -> str:
         f'<span style="position:relative;display:inline-block;width:180px;height:9px;background:{FAINT};'
         f'border-radius:5px;vertical-align:middle;margin-right:10px"><span style="position:absolute;left:0;top:0;'
         f'height:9px;width:{full}%;background:{colour};border-radius:5px"></span>'
-        '<span style="position:absolute;left:80%;top:-3px;height:15px;border-left:2px solid currentColor"></span></span>'
+        '<span style="position:absolute;left:80%;top:-3px;height:15px;border-left:2px solid currentColor"></span>'
+        "</span>"
     )
     value = f"{meter.value:,}" if isinstance(meter.value, int) else f"{meter.value:g}"
     words = f'<b>{value}</b> {meter.name}, <span style="opacity:.7">target {meter.target:,}</span>'

@@ -24,15 +24,22 @@ class Place(NamedTuple):
         lines = linecache.getlines(self.file)
         if not 0 < self.line <= len(lines):
             return []
-        first = max(1, self.line - AROUND)
-        chosen = lines[first - 1 : self.line + AROUND]
-        return list(enumerate(dedent("".join(line.rstrip() + "\n" for line in chosen)).splitlines(), first))
+        first, last = max(1, self.line - AROUND), min(len(lines), self.line + AROUND)
+        while first < self.line and not lines[first - 1].strip():
+            first += 1
+        while last > self.line and not lines[last - 1].strip():
+            last -= 1
+        shown = dedent("".join(line.rstrip() + "\n" for line in lines[first - 1 : last]))
+        return list(enumerate(shown.splitlines(), first))
+
+
+NOWHERE = Place("", 0)
 
 
 def place_of(error: BaseException, function: Callable[..., Any]) -> Place:
     """The innermost line of the player's namespace that an exception came through, else what it says itself."""
     names = getattr(inspect.unwrap(function), "__globals__", None)
-    at = Place("", 0)
+    at = NOWHERE
     for traceback in _tracebacks(error):
         if traceback.tb_frame.f_globals is names:
             at = Place(traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)

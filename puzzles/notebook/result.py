@@ -8,7 +8,7 @@ from typing import Any
 from lib import Report, Trace
 
 from ..catalog import PUZZLES, Puzzle
-from .place import Place
+from .place import NOWHERE, Place
 
 HEADLINES = {
     "passed": "Solved!",
@@ -31,7 +31,7 @@ class Result:
     reason: str = ""
     message: str = ""
     notes: tuple[str, ...] = ()
-    place: Place = Place("", 0)
+    place: Place = NOWHERE
     report: Report | None = None
     trace: Trace | None = None
 
@@ -81,9 +81,8 @@ class Result:
         better = next((r for r in self.puzzle.goal.records if r.dominates(steps, memory)), None)
         if better is None:
             return "For the third star, see the note. "
-        return (
-            f"For the third star: a schedule of {better.timesteps:g} steps and {better.peak_memory:,} elements is known. "
-        )
+        known = f"a schedule of {better.timesteps:g} steps and {better.peak_memory:,} elements is known"
+        return f"For the third star: {known}. "
 
     def _following(self) -> str:
         after = [puzzle for puzzle in PUZZLES.values() if puzzle.number == self.puzzle.number + 1]

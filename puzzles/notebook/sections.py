@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ Cell = tuple[str, str, str]
 
 def setup() -> str:
     """The code that makes the puzzles importable, and installs them where they are not, as in Colab."""
-    return f'''\
+    return f"""\
 # Makes the puzzles importable. It installs them only if they are missing, as in Colab; in a clone it does nothing.
 import sys
 from importlib.util import find_spec
@@ -35,7 +36,7 @@ clone = next((folder for folder in (here, *here.parents) if (folder / "puzzles" 
 if clone is not None:
     sys.path.insert(0, str(clone))
 elif find_spec("puzzles") is None:
-    get_ipython().run_line_magic("pip", "install --quiet git+{SOURCE}@v{VERSION}")'''
+    get_ipython().run_line_magic("pip", "install --quiet git+{SOURCE}@v{VERSION}")"""
 
 
 def puzzle(puzzle: Puzzle, solved: bool) -> Iterator[Cell]:
@@ -85,7 +86,7 @@ def _hints(puzzle: Puzzle) -> str:
 
 
 def _background(puzzle: Puzzle) -> str:
-    sources = "\n".join(f"- {source}" for source in (*puzzle.sources, puzzle.credit))
+    sources = "\n".join(f"- {_linked(str(source))}" for source in (*puzzle.sources, puzzle.credit))
     return f"""\
 ### What you have built, and what the real systems do
 
@@ -98,3 +99,7 @@ def _background(puzzle: Puzzle) -> str:
 {sources}
 
 </details>"""
+
+
+def _linked(source: str) -> str:
+    return re.sub(r"arXiv (\d{4}\.\d{4,5})", r"[arXiv \1](https://arxiv.org/abs/\1)", source)

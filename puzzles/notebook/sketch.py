@@ -142,9 +142,11 @@ def _handover(plan: Plan, layers: int, rank: int, right: float, y: float, row: f
     return f'<path d="{down}{up}" fill="none" stroke="{WIRE}" stroke-width="1.5"/>'
 
 
-def _text(x: float, y: float, text: str, colour: str, anchor: str = "middle", size: float = 11, bold: bool = False) -> str:
+def _text(
+    x: float, y: float, text: str, colour: str, anchor: str = "middle", size: float = 11, bold: bool = False
+) -> str:
     weight = ' font-weight="bold"' if bold else ""
     return (
-        f'<text x="{x:g}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" fill="{colour}" text-anchor="{anchor}"{weight}>'
-        f"{escape(text)}</text>"
+        f'<text x="{x:g}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" fill="{colour}" text-anchor="{anchor}"'
+        f"{weight}>{escape(text)}</text>"
     )
