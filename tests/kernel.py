@@ -16,6 +16,8 @@ class Kernel:
     def __init__(self, manager: Any, client: Any) -> None:
         self.manager = manager
         self.client = client
+        self.traceback = ""
+        """What was shown of the last exception."""
 
     def run(self, cell: str, on_text: Callable[[str], None] = lambda text: None) -> str:
         """`on_text` hears each piece of printed text as it comes."""
@@ -31,6 +33,7 @@ class Kernel:
                     out.append(" ".join(sorted(content["data"])) + "\n" + content["data"].get("text/plain", "") + "\n")
                 case "error":
                     out.append(f"{content['ename']}: {content['evalue']}")
+                    self.traceback = "\n".join(content["traceback"])
 
         self.client.execute_interactive(cell, output_hook=collect, timeout=30)
         return "".join(out)

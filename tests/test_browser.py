@@ -170,7 +170,14 @@ WRONG = PUZZLES["basic"].starter.replace(
     "    activations[2] = model.forward(1, activations[0], weights[1])\n"
     f"    {END_OF_GAP}",
 )
+BEST = (
+    (ROOT / PUZZLES["basic"].goal.records[0].by)
+    .read_text(encoding="utf-8")
+    .partition("from lib import Model")[2]
+    .strip()
+)
 PLAY = 'await play("basic"'
+PUPPY = "return document.querySelectorAll('.three-stars svg g').length === 1"
 
 
 def test_a_player_is_wrong_and_then_right(page: Page) -> None:
@@ -200,3 +207,8 @@ def test_a_player_is_wrong_and_then_right(page: Page) -> None:
     assert right["stars"] == "★★☆"
     assert "16.5 steps, target 17" in right["text"]
     assert min(right["picture"]) > 100
+
+    page.type_into("def basic", BEST)
+    page.run(PLAY)
+    page.until(lambda: page.ask(PUPPY), "the reward for three stars")
+    assert page.result(PLAY, "passed")["stars"] == "★★★"

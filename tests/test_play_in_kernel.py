@@ -78,6 +78,21 @@ def test_after_an_exception_and_out_of_order(kernel: Kernel) -> None:
     assert kernel.run(TASKS) == "[]\n"
 
 
+def test_the_classic_way_shows_a_refusal_without_the_machinery(kernel: Kernel) -> None:
+    kernel.run("""
+import asyncio
+from lib import Dist
+async def early(model):
+    model.loss(model.get_activation([0]))
+""")
+    shown = kernel.run("dist = Dist(2)\nawait asyncio.gather(*[early(Model(rank, dist)) for rank in range(2)])")
+    assert shown.startswith("RuleError: rank 0, t=0, loss(): the loss is taken of the last layer's output")
+    assert kernel.traceback.splitlines()[1:] == [
+        "    line 2, in <module>: await asyncio.gather(*[early(Model(rank, dist)) for rank in range(2)])",
+        "    line 5, in early: model.loss(model.get_activation([0]))",
+    ]
+
+
 def test_a_spinning_cell_is_interrupted(kernel: Kernel) -> None:
     spin = """
 async def spin(model):
