@@ -89,7 +89,7 @@ async def early(model):
     assert shown.startswith("RuleError: rank 0, t=0, loss(): the loss is taken of the last layer's output")
     assert kernel.traceback.splitlines()[1:] == [
         "    line 2, in <module>: await asyncio.gather(*[early(Model(rank, dist)) for rank in range(2)])",
-        "    line 5, in early: model.loss(model.get_activation([0]))",
+        "    line 4, in early: model.loss(model.get_activation([0]))",
     ]
 
 
