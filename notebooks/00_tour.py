@@ -112,7 +112,8 @@ model.status()
 #
 # ## What a gradient knows
 #
-# A weight gradient remembers which batches it has seen. These two have seen batches 2 and 3:
+# A weight gradient remembers which batches it has seen. These two have seen batches 2 and 3,
+# which the little squares below show:
 
 # %%
 draw_group(grad_weights)
@@ -154,8 +155,9 @@ report = Model.check([model])
 # ## How to read the timeline
 #
 # `draw` shows a run as a picture. Each rank has a lane, and time runs to the right. A box is an operation, as long as
-# it takes, in the colour of its layer; where the lane is empty, the rank is idle. Below the lane runs its memory, and
-# the peak is marked. Point at a box to read its name. Above it all stand the figures that you will be judged by.
+# it takes, in the colour of its layer; where the lane is hatched, the rank is idle. Below the lanes runs the memory of
+# each rank, and the peak is marked. Point at a box to read its name. Above it all stand the figures that you will be
+# judged by.
 
 # %%
 draw([model])
@@ -192,8 +194,11 @@ async def together(function, ranks=4):
 # %% [markdown]
 # ### All-reduce: everybody gets the sum
 #
-# Each rank brings the gradient of one batch. Afterwards each has the gradient of all of them. Here is what one of the
-# ranks had before, and what it has after:
+# Each rank brings the gradient of one batch. Afterwards each has the gradient of all of them. In the picture a box is
+# a gradient, filled as far as it is there, and the dots beside it are the batches that it has seen.
+
+# %% [markdown]
+# {collective: allreduce}
 
 # %%
 grads = [WeightGrad(0, 2, {rank}, 4) for rank in range(4)]
@@ -210,7 +215,10 @@ draw_group({"rank 1, before": grads[1], "rank 1, after": sums[1]})
 # ### All-gather: everybody gets all the shards
 #
 # A weight can be cut into *shards*, equal parts that live on different ranks. `load_weights(layer, shard, total)`
-# loads one. An all-gather brings them together:
+# loads one. An all-gather brings them together.
+
+# %% [markdown]
+# {collective: allgather}
 
 
 # %%
@@ -226,7 +234,10 @@ draw_group({"rank 1, before": pairs[1][0], "rank 1, after": pairs[1][1]})
 # ### Reduce-scatter: everybody gets a shard of the sum
 #
 # Here `scatterreduce` for short. The gradients are summed over the ranks as in an all-reduce, but each rank gets only
-# the shard of its own number:
+# the shard of its own number.
+
+# %% [markdown]
+# {collective: scatterreduce}
 
 
 # %%
@@ -268,7 +279,8 @@ for function in (reduce_all, scatter_all, gather_all, in_two_halves):
 # ### Point to point
 #
 # `pass_to(rank, value)` sends, and `receive()` takes what was sent. The sender goes on at once, but a mailbox holds
-# one unread message: a second one waits until the first is read. You can send any object.
+# one unread message: a second one waits until the first is read. You can send any object. (The picture
+# says in red that nothing has been trained, and that is so.)
 
 
 # %%

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import lib
 from puzzles.catalog import PUZZLES
 from puzzles.cli import main
 from tests.kernel import ROOT
@@ -22,7 +24,9 @@ pytest.importorskip("jupytext", reason=WHY)
 nbformat = pytest.importorskip("nbformat", reason=WHY)
 
 from puzzles.notebook import sections  # noqa: E402  # after what it needs is known to be there
-from puzzles.notebook.book import SOURCES, books  # noqa: E402
+from puzzles.notebook.book import MARKER, SOURCES, books  # noqa: E402
+from puzzles.notebook.collective import FULL, INK, collective  # noqa: E402
+from puzzles.notebook.sketch import plan_of, sketch  # noqa: E402
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -47,6 +51,7 @@ def test_they_are_the_same_bytes_each_time_and_valid_and_without_outputs(solved:
         nbformat.validate(notebook)
         assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in notebook.cells)
         assert len(cells_of(book.text)) == len(notebook.cells)
+        assert not any(MARKER.search(cell.source) or "# %" in cell.source for cell in notebook.cells)
 
 
 @both
@@ -105,6 +110,30 @@ def test_version_and_address_are_said_in_one_voice() -> None:
     )
     owner = sections.SOURCE.removeprefix("https://github.com/")
     assert badges == [(owner, book.file) for book in books()]
+
+
+@pytest.mark.parametrize(
+    ("name", "filled_dots", "strips"),
+    [("allreduce", 4 + 16, 8), ("allgather", 0, 4 + 16), ("scatterreduce", 4 + 16, 8)],
+)
+def test_a_collective_is_drawn_as_the_runtime_does_it(name: str, filled_dots: int, strips: int) -> None:
+    """Dots: one batch each before, four each after. Strips: shards, or one for a whole."""
+    drawn = collective(name)
+    assert drawn.count(f'fill="{INK}"/>') == filled_dots
+    assert drawn.count(f'fill="{FULL}"/>') == strips
+
+
+@pytest.mark.parametrize("slug", PUZZLES)
+def test_a_sketch_shows_every_rank_and_what_the_reference_loads(slug: str) -> None:
+    """As many filled boxes as there are pairs of a rank and a layer whose weight, or a shard of it, it loads."""
+    puzzle = PUZZLES[slug]
+    outcome = lib.run(getattr(import_module(f"solutions.{slug}"), slug), *puzzle.goal.size)
+    loads = [{op.layer for op in ops if op.name == "load_weights"} for ops in outcome.trace.ranks]
+    plan, drawn = plan_of(puzzle), sketch(puzzle)
+    size = puzzle.goal.size
+    assert [{layer for layer in range(size.layers) if plan.part(rank, layer)} for rank in range(size.ranks)] == loads
+    assert [word in drawn for word in (f"rank {size.ranks - 1}<", "rank 0<")] == [True, True]
+    assert f"rank {size.ranks}<" not in drawn
 
 
 # --- The command ---

@@ -1,7 +1,7 @@
 """Makes the notebooks: from their percent sources, the catalog and the solutions, the same bytes each time.
 
-A markdown cell that holds only `{setup}` or `{puzzle: SLUG}` stands for cells that are made here, so that what a
-notebook says of a puzzle is what the catalog says.
+A markdown cell that holds only `{setup}`, `{collective: NAME}` or `{puzzle: SLUG}` stands for cells that are made
+here, so that what a notebook says of a puzzle is what the catalog says.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from ..catalog import find
 from . import sections
+from .collective import collective_markdown
 
 SOURCES = Path(__file__).parent.parent.parent / "notebooks"
-MARKER = re.compile(r"\{(setup|puzzle: *(\w+))\}")
+MARKER = re.compile(r"\{(setup|puzzle|collective)(?:: *(\w+))?\}")
 
 
 class Missing(ImportError):
@@ -80,5 +81,7 @@ def _expanded(source: list[tuple[str, str, str]], solved: bool) -> Iterator[tupl
             yield kind, text, name
         elif marker[1] == "setup":
             yield "code", sections.setup(), "setup"
+        elif marker[1] == "collective":
+            yield "markdown", collective_markdown(marker[2]), f"{marker[2]}-picture"
         else:
             yield from sections.puzzle(find(marker[2]), solved)

@@ -62,7 +62,9 @@ class Result:
             case "not_attempted":
                 return f"Write your lines between the two marks in {slug}, run that cell, then this one again."
             case "failed":
-                return "Mend it, run the cell of the function, then this one again. A hint is below the puzzle."
+                return (
+                    f"Mend it, and play again. There are hints below the puzzle; `puzzles hint {slug}` gives them too."
+                )
             case "over_target":
                 assert report is not None
                 if not report.meets_memory:
