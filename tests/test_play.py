@@ -57,7 +57,7 @@ def test_two_stars_make_nobody_smile_but_say_what_is_known_to_be_better() -> Non
     best = PUZZLES["fsdp"].goal.records[0]
     assert (result.stars, smile(result)) == (2, "")
     assert f"a schedule of {best.timesteps:g} steps and {best.peak_memory:,} elements is known" in result.next_step
-    assert "Next: puzzle 5" in result.next_step
+    assert "On to puzzle 5" in result.next_step
 
 
 async def test_on_a_running_loop_it_is_awaited() -> None:

@@ -89,7 +89,7 @@ class Result:
     def _following(self) -> str:
         after = [puzzle for puzzle in PUZZLES.values() if puzzle.number == self.puzzle.number + 1]
         if after:
-            return f"Next: puzzle {after[0].number}, {after[0].title}."
+            return f"On to puzzle {after[0].number}, {after[0].title}."
         return "That was the last puzzle. Well played!"
 
     def __repr__(self) -> str:
