@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: play test browser bench check docs clean
+.PHONY: play test bench check docs notebooks lab browser clean
 
 play: $(VENV)/.play  ## grade the reference solutions and draw them
 	$(BIN)/puzzles grade solutions
@@ -21,9 +21,6 @@ test: $(VENV)/.test  ## run the tests
 bench: $(VENV)/.test  ## print the speed of the runtime, as ratios within one run
 	$(BIN)/python -m tests.bench
 
-browser: $(VENV)/.browser  ## open pictures and pages in headless Chromium; skipped where there is none
-	$(BIN)/python -m pytest tests/test_browser.py -rs
-
 check: $(VENV)/.check  ## format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -32,8 +29,19 @@ check: $(VENV)/.check  ## format, lint and types
 docs: $(VENV)/.play  ## draw the pictures of the README and of docs/pictures.md again
 	PYTHONPATH=. $(BIN)/python docs/gallery.py
 
+notebooks: $(VENV)/.test  ## make the notebooks from their sources, for players and, in solved/, for teachers
+	$(BIN)/puzzles notebook notebooks --force
+	$(BIN)/puzzles notebook notebooks/solved --solved --force
+
+lab: $(VENV)/.browser  ## open fresh copies of the notebooks in JupyterLab; copies that are there already are kept
+	@test -e my_notebooks || $(BIN)/puzzles notebook my_notebooks
+	$(BIN)/jupyter lab my_notebooks
+
+browser: $(VENV)/.browser  ## pictures, pages and JupyterLab in a real browser: needs chromium and chromedriver
+	$(BIN)/python -m pytest -rs tests/test_browser.py tests/test_browser_lab.py
+
 clean:
-	rm -rf $(VENV) pictures build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) pictures build notebooks/*.ipynb notebooks/solved *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -53,5 +61,5 @@ $(VENV)/.check: $(VENV)/bin/python pyproject.toml
 	@touch $@ $(VENV)/.test $(VENV)/.play
 
 $(VENV)/.browser: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,browser]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,notebook,browser]'
 	@touch $@ $(VENV)/.test $(VENV)/.play

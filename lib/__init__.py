@@ -12,7 +12,7 @@ from .model import Model, trace_of
 from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
 from .referee import Report, referee
 from .rules import Size
-from .runner import Outcome, run
+from .runner import Outcome, run, run_async
 from .trace import TIMED, Event, Op, Trace
 from .value import Value
 from .values import Activation, ActivationGrad, OptState, Weight, WeightGrad
@@ -49,6 +49,7 @@ __all__ = [
     "memory_by_kind",
     "referee",
     "run",
+    "run_async",
     "trace_from_json",
     "trace_from_text",
     "trace_of",

@@ -228,6 +228,11 @@ class Run:
             elif not self._look_planned:
                 self._look()
 
+    @property
+    def moves(self) -> int:
+        """Grows whenever a rank begins or ends something that involves others."""
+        return self._moves
+
     def is_waiting(self, rank: int) -> bool:
         return self._waits[rank] is not None
 

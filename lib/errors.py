@@ -24,6 +24,24 @@ class PuzzleError(AssertionError):
         """The same refusal, told with its place. A place that is already known is kept."""
         return self if self.place else type(self)(self.problem, place, line)
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: the message and the player's lines, without the machinery between them."""
+        from linecache import getline  # here, because it would double the time that importing lib takes
+
+        shown = [f"{type(self).__name__}: {self}"]
+        traceback = self.__traceback__
+        while traceback is not None:
+            frame, line = traceback.tb_frame, traceback.tb_lineno
+            if not _is_machinery(frame.f_globals.get("__name__", "")):
+                text = getline(frame.f_code.co_filename, line).strip()
+                shown.append(f"    line {line}, in {frame.f_code.co_name}: {text}")
+            traceback = traceback.tb_next
+        return shown
+
+
+def _is_machinery(module: str) -> bool:
+    return module.partition(".")[0] in ("lib", "drawing", "puzzles", "asyncio", "IPython", "ipykernel")
+
 
 class RuleError(PuzzleError):
     """An operation that the mathematics of training does not allow."""

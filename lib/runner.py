@@ -1,4 +1,4 @@
-"""Runs a schedule: one coroutine per rank, on a private event loop that knows when nobody can move."""
+"""Runs a schedule, one coroutine per rank: on a private event loop, or on the loop that is running already."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Schedule = Callable[[Model], Any]
 """A player's function, sync or async, called once for each rank."""
+
+PATIENCE = 0.6
+"""Seconds for which ranks may wait for something outside the game while nothing moves in it, on a loop of others."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,7 @@ def run(
     """
     import asyncio  # here, because it takes longer to import than all of lib
 
-    dist = Dist(ranks)
-    models = tuple(Model(rank, dist, layers, batches) for rank in range(ranks))
-    game = models[0].run
+    models, game = _enter(layers, batches, ranks)
     selector = IdleSelector()
     loop = asyncio.SelectorEventLoop(selector)
     try:
@@ -74,6 +75,37 @@ def run(
     finally:
         _sweep(loop)
         loop.close()
+    return _outcome(models, game, results)
+
+
+async def run_async(
+    schedule: Schedule, layers: int = 2, batches: int = 1, ranks: int = 1, patience: float = PATIENCE
+) -> Outcome:
+    """The same on the loop that is running, as in a notebook. If it is cancelled, so are its ranks.
+
+    Other tasks live on that loop, so it never runs dry: a wait for something outside the game ends with `patience`.
+    """
+    import asyncio
+
+    models, game = _enter(layers, batches, ranks)
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(_rank(schedule, model)) for model in models]
+    game.supervise(tasks)
+    watch = _Watch(game, tasks, patience)
+    try:
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    finally:
+        watch.end()
+    return _outcome(models, game, results)
+
+
+def _enter(layers: int, batches: int, ranks: int) -> tuple[tuple[Model, ...], Run]:
+    dist = Dist(ranks)
+    models = tuple(Model(rank, dist, layers, batches) for rank in range(ranks))
+    return models, models[0].run
+
+
+def _outcome(models: tuple[Model, ...], game: Run, results: Iterable[object]) -> Outcome:
     errors = tuple(result if isinstance(result, BaseException) else None for result in results)
     return Outcome(models, errors, game.trace())
 
@@ -101,6 +133,35 @@ def _end_waiting(game: Run, tasks: list[asyncio.Task[None]]) -> None:
     if not game.stand_still(told):
         for rank, task in outside.items():
             task.cancel(f"nobody can move: rank {rank} {told[rank]}; use receive or a collective to wait for a rank")
+
+
+class _Watch:
+    """Looks, on a loop that others use too, whether anything moves in a game; ends the waiting if it does not."""
+
+    LOOKS = 3
+    """Looks in a row that must find nothing moved: the loop may have been busy with others for as long as one."""
+
+    def __init__(self, game: Run, tasks: list[asyncio.Task[None]], patience: float) -> None:
+        self._game, self._tasks = game, tasks
+        self._between = self._pause = patience / self.LOOKS
+        self._seen, self._quiet = game.moves, 0
+        self._wait()
+
+    def _wait(self) -> None:
+        self._timer = self._tasks[0].get_loop().call_later(self._pause, self._look)
+
+    def _look(self) -> None:
+        moved, self._seen = self._game.moves != self._seen, self._game.moves
+        self._quiet = 0 if moved else self._quiet + 1
+        self._pause = self._between
+        if self._quiet >= self.LOOKS:
+            _end_waiting(self._game, self._tasks)
+            # Ranks that wait outside the game are ended after those within it, and without another delay.
+            self._quiet, self._pause = self.LOOKS - 1, 0.01
+        self._wait()
+
+    def end(self) -> None:
+        self._timer.cancel()
 
 
 def _line(task: asyncio.Task[None]) -> int:

@@ -1,4 +1,4 @@
-"""The command line: `puzzles list`, `show`, `start`, `hint`, `grade`, `draw`."""
+"""The command line: `puzzles list`, `show`, `start`, `hint`, `grade`, `draw`, `notebook`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .catalog import PUZZLES, Puzzle, UnknownPuzzle, find
+from .notebook.command import notebook
 from .timer import TIME_LIMIT
 
 if TYPE_CHECKING:
@@ -193,3 +194,6 @@ def draw(
         raise click.UsageError("--width is for --text")
     columns = width if width is not None else max(shutil.get_terminal_size().columns, 40)
     ctx.exit(fulfil(Wish(path, puzzle, output or "", text, columns, against or "", pareto, critical, dark, time_limit)))
+
+
+main.add_command(notebook)

@@ -10,10 +10,10 @@ from lib import Report, Size, referee
 
 from .catalog import PUZZLES, Puzzle
 from .failure import Failure, of_refusal, of_source, plain
-from .play import play
 from .starters import size_text, untouched
 from .submission import Submission
 from .timer import TIME_LIMIT, Timer
+from .trial import play
 from .verdict import Graded, Verdict
 
 

@@ -16,9 +16,9 @@ from lib import PuzzleError, Trace, referee
 from .catalog import Puzzle
 from .failure import Failure, of_source
 from .files import submissions
-from .play import play
 from .submission import Submission
 from .timer import Timer
+from .trial import play
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,16 @@ def test_importing_lib_loads_nothing_heavy() -> None:
     assert heavy & set(loaded.stdout.split()) == set()
 
 
+def test_importing_play_loads_neither_notebooks_nor_drawing() -> None:
+    for code, heavy in (
+        ("import puzzles", {"asyncio", "lib", "puzzles.catalog", "click"}),
+        ("from puzzles import play", {"IPython", "chalk", "jupytext", "nbformat", "click", "rich"}),
+    ):
+        code = f"import sys; {code}; print(*sys.modules)"
+        loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert heavy & set(loaded.stdout.split()) == set()
+
+
 def test_files_are_small_and_say_their_idea_first() -> None:
     for package in ("lib", "drawing", "puzzles", "solutions"):
         for path in (ROOT / package).rglob("*.py"):

@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-jupyter = pytest.importorskip("jupyter_client", reason="needs jupyter_client (pip install 'training-puzzles[test]')")
+from tests.kernel import Kernel, live_kernel
+
+pytest.importorskip("jupyter_client", reason="needs jupyter_client (pip install 'training-puzzles[test]')")
 pytest.importorskip("ipykernel", reason="needs ipykernel (pip install 'training-puzzles[test]')")
-
-ROOT = Path(__file__).parent.parent
-
-
-class Kernel:
-    """A live kernel: `run` a cell and get what it printed and showed, or the name of its error."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    def run(self, cell: str) -> str:
-        out: list[str] = []
-
-        def collect(message: dict[str, Any]) -> None:
-            content = message["content"]
-            match message["msg_type"]:
-                case "stream":
-                    out.append(content["text"])
-                case "execute_result" | "display_data":
-                    out.append(" ".join(sorted(content["data"])) + "\n" + content["data"].get("text/plain", ""))
-                case "error":
-                    out.append(f"{content['ename']}: {content['evalue']}")
-
-        self.client.execute_interactive(cell, output_hook=collect, timeout=30)
-        return "".join(out)
 
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:
-    manager, client = jupyter.manager.start_new_kernel(cwd=str(ROOT), extra_arguments=["--Application.log_level=50"])
-    try:
-        yield Kernel(client)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    with live_kernel() as kernel:
+        yield kernel
 
 
 CELLS: list[tuple[str, str, list[str]]] = [
