@@ -5,34 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from chalk.core import BaseDiagram
 from chalk.types import Diagram
 
-from lib import PuzzleError
+from lib import Goal, PuzzleError
 
 from .page import page
 from .picture import svg
-from .timeline import Timeline
+from .reading import Run, Scene, read, trace_from
+from .text import text_of
+from .timeline import Timeline, draw_scene
 from .viewer import viewer_json
+from .words import name_of
 
-OF_A_RUN: Mapping[str, Callable[[Timeline], str]] = {
-    ".html": lambda timeline: page(timeline.scene, timeline.title),
-    ".json": lambda timeline: viewer_json(timeline.scene, timeline.title),
-    ".txt": Timeline.in_text,
-}
-"""What only a run has: it takes a timeline, as `draw` returns it."""
+OF_A_RUN: Mapping[str, Callable[[Scene, str], str]] = {".html": page, ".json": viewer_json, ".txt": text_of}
+"""What only a run has, from its scene and title."""
 
 ENDINGS = (".svg", *OF_A_RUN)
 
 
-def save(picture: Diagram | str, path: str | Path) -> None:
-    """Writes a diagram, or SVG text, to `path`; the picture of a run in any of the formats.
+def save(
+    picture: Diagram | str | Run, path: str | Path, title: str = "", goal: Goal | None = None, critical: bool = False
+) -> None:
+    """Writes a diagram, or SVG text, to `path`; a run, or the timeline of one, in any of the formats.
+
+    `title`, `goal` and `critical` are for a run, as in `draw`.
 
     Raises:
         PuzzleError: the ending is not known or does not suit the picture, or the file cannot be written.
     """
     path = Path(path)
-    require_ending(path, of_a_run=isinstance(picture, Timeline))
-    text = form_of(picture, path.suffix.lower())
+    ending = path.suffix.lower()
+    require_ending(path, of_a_run=not isinstance(picture, BaseDiagram | str) or isinstance(picture, Timeline))
+    if isinstance(picture, BaseDiagram | str):
+        text = form_of(picture, ending)
+    else:
+        scene = read(trace_from(picture), goal)
+        text = svg(draw_scene(scene, title, critical)) if ending == ".svg" else in_form(scene, title, ending)
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except (OSError, ValueError) as why:
@@ -43,8 +52,12 @@ def save(picture: Diagram | str, path: str | Path) -> None:
 def form_of(picture: Diagram | str, ending: str) -> str:
     """A picture as the text of a file with this ending."""
     if isinstance(picture, Timeline) and ending in OF_A_RUN:
-        return OF_A_RUN[ending](picture)
+        return in_form(picture.scene, picture.title, ending)
     return picture if isinstance(picture, str) else svg(picture)
+
+
+def in_form(scene: Scene, title: str, ending: str) -> str:
+    return OF_A_RUN[ending](scene, title or name_of(scene))
 
 
 def require_ending(path: str | Path, of_a_run: bool = True) -> None:

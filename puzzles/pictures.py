@@ -73,8 +73,11 @@ def _timeline(wish: Wish, drawing: ModuleType) -> int:
     if trace is not None and any(trace.ranks):
         if wish.text:
             click.echo(drawing.text(trace, title, wish.width or drawing.TEXT_WIDTH, goal), nl=False)
-        if wish.output or not wish.text:
+        if wish.target.lower().endswith(".svg") and (wish.output or not wish.text):
             _save(drawing.draw(trace, title, wish.critical, goal, wish.dark), wish, drawing)
+        elif wish.output:
+            drawing.save(trace, wish.output, title, goal, wish.critical)
+            click.echo(f"Wrote {wish.output}.")
     return _told(wish.puzzle, failure)
 
 

@@ -15,7 +15,8 @@ from time import perf_counter
 from typing import Any
 
 from drawing import draw, svg
-from drawing.files import form_of
+from drawing.files import in_form
+from drawing.reading import read
 from lib import referee, run
 from tests.support import CLASSICS
 
@@ -93,10 +94,9 @@ def drawings() -> None:
     with redirect_stdout(StringIO()):
         eight = best(lambda: all_drawn(outcomes), 3)
         long = run(FSDP, 52, 32, 32)
-        timeline = draw(long)
-        page = best(lambda: form_of(draw(long), ".html"), 1)
+        page = best(lambda: in_form(read(long.trace), "", ".html"), 2)
     show("the eight classics, drawn", eight, "s", 0.6)
-    events = sum(1 for _ in timeline.scene.marks)
+    events = sum(len(long.trace.events(rank)) for rank in range(len(long.models)))
     show(f"fsdp, 32 ranks, 52 layers ({events:,} events), as a page", page, "s", 3)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from docs import gallery
-from drawing import Timeline, draw, draw_pareto, save, text
+from drawing import ENDINGS, Timeline, draw, draw_pareto, save, text
 from drawing.flow import groups, needs
 from drawing.page import page
 from drawing.reading import read
@@ -214,6 +214,18 @@ def test_the_format_follows_the_ending(tmp_path: Path) -> None:
         first = file.read_bytes()
         save(timeline("ddp"), file)
         assert file.read_bytes() == first
+
+
+def test_a_run_is_saved_without_drawing_it_first(tmp_path: Path) -> None:
+    outcome = gallery.solved("ddp")
+    for ending in ENDINGS:
+        save(timeline("ddp"), tmp_path / f"drawn{ending}")
+        save(outcome, tmp_path / f"run{ending}", "ddp")
+        assert (tmp_path / f"drawn{ending}").read_bytes() == (tmp_path / f"run{ending}").read_bytes()
+    save(outcome.models, tmp_path / "x.svg", goal=PUZZLES["ddp"].goal, critical=True)
+    assert "critical path" in (tmp_path / "x.svg").read_text(encoding="utf-8")
+    with pytest.raises(PuzzleError, match="draw takes the models of a run, or its trace; got int"):
+        save(3, tmp_path / "x.html")  # type: ignore[arg-type]
 
 
 def test_what_is_no_run_has_no_page(tmp_path: Path) -> None:
