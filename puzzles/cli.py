@@ -149,9 +149,10 @@ def grade(ctx: click.Context, paths: tuple[str, ...], puzzle: Puzzle | None, as_
     from . import verdict
     from .files import submissions
     from .grader import grade_file
+    from .limits import Limits
 
     wanted = [puzzle] if puzzle else list(PUZZLES.values())
-    files = [grade_file(path, wanted, time_limit) for path in submissions(paths)]
+    files = [grade_file(path, wanted, Limits(seconds=time_limit)) for path in submissions(paths)]
     if as_json:
         click.echo(json.dumps(verdict.as_json(files), indent=2))
     else:

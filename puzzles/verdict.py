@@ -30,6 +30,8 @@ class Verdict:
     notes: tuple[str, ...] = ()
     source: str = ""
     """The line of the player's file that the message is about."""
+    printed: tuple[str, ...] = ()
+    """The first lines of what the player's code printed at the shown size."""
 
     @property
     def attempted(self) -> bool:
