@@ -96,7 +96,11 @@ def _bubblewrap(limits: Limits) -> list[str]:
         words += ["--unshare-all"]
     for name, value in environment(FOLDER).items():
         words += ["--setenv", name, value]
-    for folder in ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store", sys.base_prefix, PACKAGES):
+    parents = {parent for place in (sys.base_prefix, PACKAGES, HOUSE) for parent in Path(place).parents}
+    for parent in sorted(parents)[1:]:
+        words += ["--perms", "0755", "--dir", str(parent)]  # or the run's user could not pass through them
+    system = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
+    for folder in (*system, sys.base_prefix, PACKAGES):
         words += ["--ro-bind-try", folder, folder]
     for room in ROOMS:
         words += ["--ro-bind", str(HOUSE / room), str(HOUSE / room)]

@@ -64,6 +64,8 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
         text = "(its text cannot be shown)"
     name = type(error).__name__
     text = plain(f"{name}: {text}" if text else name)
+    if isinstance(error, ModuleNotFoundError):
+        text += "; the file is run alone: put what it needs into it"
     return Failure("crash", where + (text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."), line)
 
 

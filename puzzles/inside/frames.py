@@ -21,16 +21,25 @@ def receive(stream: BinaryIO, longest: int = 1 << 30) -> dict[str, Any] | None:
     Raises:
         ValueError: this is no message, or one longer than `longest` bytes.
     """
-    head = stream.read(HEAD)
+    head = _exactly(stream, HEAD)
     if len(head) < HEAD:
         return None
     length = int(head, 16)
     if not 0 <= length <= longest:
         raise ValueError("a message is too long")
-    text = stream.read(length)
+    text = _exactly(stream, length)
     if len(text) < length:
         return None
     message = json.loads(text)
     if not isinstance(message, dict):
         raise ValueError("a message is an object")
     return message
+
+
+def _exactly(stream: BinaryIO, length: int) -> bytes:
+    """So many bytes, or fewer at the end; a pipe gives them in pieces."""
+    pieces = []
+    while length > 0 and (piece := stream.read(length)):
+        pieces.append(piece)
+        length -= len(piece)
+    return b"".join(pieces)
