@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from lib import PuzzleError, Report, Size, Trace, referee
+from lib import PuzzleError, Report, Size, Trace, referee, trace_to_json
 
 from .catalog import PUZZLES, Puzzle
 from .inside.failure import Failure, of_refusal, plain
@@ -25,14 +25,19 @@ def grade_file(
     limits: Limits = Limits(),  # noqa: B008  # frozen
     tier: Tier | None = None,
     strict: bool = False,
+    keep: bool = False,
+    submission: Submission | None = None,
 ) -> Graded:
     """The verdicts on one file; each run has a process of its own, so that none can spoil another's."""
-    with Session(Submission.read(Path(path)), limits, tier) as session:
-        return Graded(path, tuple(grade(puzzle, session, strict) for puzzle in puzzles))
+    with Session(submission or Submission.read(Path(path)), limits, tier) as session:
+        return Graded(path, tuple(grade(puzzle, session, strict, keep) for puzzle in puzzles))
 
 
-def grade(puzzle: Puzzle, session: Session, strict: bool = False) -> Verdict:
-    """The verdict on one puzzle of a submission. `strict` fails what works only at the shown size."""
+def grade(puzzle: Puzzle, session: Session, strict: bool = False, keep: bool = False) -> Verdict:
+    """The verdict on one puzzle of a submission.
+
+    `strict` fails what works only at the shown size; `keep` keeps the trace with the verdict.
+    """
     goal, slug = puzzle.goal, puzzle.slug
     nothing = Verdict(slug, "not_attempted", goal.time, goal.memory)
     problem, lines, untouched = _survey(session)
@@ -45,15 +50,16 @@ def grade(puzzle: Puzzle, session: Session, strict: bool = False) -> Verdict:
     run = Runs(puzzle, session)
     played = run.play(goal.size)
     if played.failure is not None:
-        return replace(_failed(nothing, played.failure, session.submission, defined), printed=plain_output(played.printed))
+        nothing = replace(nothing, printed=plain_output(played.printed), trace=_kept(played, keep))
+        return _failed(nothing, played.failure, session.submission, defined)
     if played.trace is None:
         return nothing
+    nothing = replace(nothing, printed=plain_output(played.printed), trace=_kept(played, keep))
     report = judge(played.trace, puzzle, goal.size)
     start = lines.get(slug, 0)
     if isinstance(report, Failure) or report.error is not None:
         failure = report if isinstance(report, Failure) else of_refusal(report.error, start)
-        verdict = _failed(nothing, played.told(failure), session.submission, True)
-        return replace(verdict, printed=plain_output(played.printed))
+        return _failed(nothing, played.told(failure), session.submission, True)
     stars, notes = report.stars, [session.submission.placed(plain(note.text)) for note in report.notes]
     status, reason, message = report.status, None, "" if report.status == "passed" else _missed(report, puzzle)
     if status == "passed":
@@ -72,8 +78,11 @@ def grade(puzzle: Puzzle, session: Session, strict: bool = False) -> Verdict:
         peak_memory=report.peak.memory if reason is None else None,
         message=message,
         notes=tuple(notes),
-        printed=plain_output(played.printed),
     )
+
+
+def _kept(played: Played, keep: bool) -> str:
+    return trace_to_json(played.trace) if keep and played.trace is not None else ""
 
 
 def _survey(session: Session) -> tuple[Failure | None, dict[str, int], list[str]]:
@@ -93,10 +102,18 @@ def _survey(session: Session) -> tuple[Failure | None, dict[str, int], list[str]
 
 def judge(trace: Trace, puzzle: Puzzle, size: Size) -> Report | Failure:
     """The referee's report. A trace that breaks even the referee is a failure of the trace."""
+    longest = max(map(len, trace.ranks), default=0)
+    if longest > MOST_OPERATIONS:  # checked before judging, which may take the square of it
+        advice = f"a schedule of this size needs far fewer than {MOST_OPERATIONS:,}"
+        return Failure("rule", f"a rank recorded {longest:,} operations; {advice}")
     try:
         return referee(trace, replace(puzzle.goal, size=size))
     except (Exception, RecursionError) as why:
         return Failure("rule", plain(f"what the run sent back makes no sense as a trace ({type(why).__name__}: {why})"))
+
+
+MOST_OPERATIONS = 2000
+"""Of one rank. The longest of our own schedules has a fifth of that."""
 
 
 class Runs:
@@ -145,7 +162,10 @@ def _failed(nothing: Verdict, failure: Failure, submission: Submission, defined:
 def plain_output(printed: str) -> tuple[str, ...]:
     """The first lines of what a run printed, safe to show."""
     lines = [plain(line)[:LONGEST_LINE] for line in printed.splitlines()]
-    return (*lines[:MOST_LINES], *([f"... and {len(lines) - MOST_LINES} lines more"] if len(lines) > MOST_LINES else []))
+    return (
+        *lines[:MOST_LINES],
+        *([f"... and {len(lines) - MOST_LINES} lines more"] if len(lines) > MOST_LINES else []),
+    )
 
 
 LONGEST_LINE, MOST_LINES = 200, 10

@@ -64,9 +64,7 @@ def _played(answer: dict[str, Any], limits: Limits) -> Played:
     ended = (answer["ended"], answer["code"])
     failure = None if row is None else _failure(row.get("failure"))
     trace = None
-    if ended != ("exit", 0) and failure is None:
-        failure = _of_end(*ended, limits)
-    elif row is None:
+    if (ended != ("exit", 0) and failure is None) or row is None:
         failure = _of_end(*ended, limits)
     elif isinstance(row.get("trace"), str):
         try:
@@ -74,7 +72,9 @@ def _played(answer: dict[str, Any], limits: Limits) -> Played:
         except (PuzzleError, RecursionError, MemoryError, ValueError, TypeError) as why:
             failure = failure or Failure("rule", plain(f"what the run sent back is no trace: {why}")[:LONGEST])
     elif failure is None and row.get("defined") is not False:
-        failure = Failure("crash", "the run sent back no trace; let the function return, and leave the rest to the grader")
+        failure = Failure(
+            "crash", "the run sent back no trace; let the function return, and leave the rest to the grader"
+        )
     forgotten = row.get("forgotten") if row else ""
     played = Played(trace, failure, plain(forgotten)[:LONGEST] if isinstance(forgotten, str) else "", printed, took)
     return played if failure is None else played._replace(failure=played.told(failure))
@@ -107,14 +107,21 @@ def _of_end(ended: str, code: int, limits: Limits) -> Failure:
         case "time":
             return Failure("timeout", too_slow(limits.seconds))
         case "output":
-            return Failure("crash", f"it printed more than {code:,} bytes; print less, or allow more with --output-limit")
+            return Failure(
+                "crash", f"it printed more than {code:,} bytes; print less, or allow more with --output-limit"
+            )
         case "result":
-            return Failure("crash", f"the run sent back more than {code:,} bytes; a schedule of this size needs far fewer")
+            return Failure(
+                "crash", f"the run sent back more than {code:,} bytes; a schedule of this size needs far fewer"
+            )
         case "signal" if code == signal.SIGKILL:
             return Failure("memory", "the process was killed, as it happens when memory runs out; use less of it")
         case "signal":
             name = signal.strsignal(code) or "unknown"
-            return Failure("crash", f"the process was ended by signal {code} ({name}); leave its memory and signals alone")
+            return Failure(
+                "crash", f"the process was ended by signal {code} ({name}); leave its memory and signals alone"
+            )
     return Failure(
-        "crash", f"the process ended by itself, with code {code}, before its run was over; let the function return instead"
+        "crash",
+        f"the process ended by itself, with code {code}, before its run was over; let the function return instead",
     )

@@ -199,12 +199,15 @@ WHOLE_FILES = {
 }  # fmt: skip
 
 CONTROLS = {
-    "noisy": "import sys\nprint('loading', file=sys.stderr)\n" + SOLVED.replace("    return model", "    print('x' * 10**5)"),
+    "noisy": "import sys\nprint('loading', file=sys.stderr)\n"
+    + SOLVED.replace("    return model", "    print('x' * 10**5)"),
     "warns": "import warnings\nwarnings.warn('careful')\n" + SOLVED,
     "catches_refusals": SOLVED.replace(
         "    return model", "    try: model.loss(5)\n    except AssertionError: pass\n    return model"
     ),
-    "writes_into_its_folder": SOLVED.replace("    return model", "    open('notes.txt', 'w').write('x')\n    return model"),
+    "writes_into_its_folder": SOLVED.replace(
+        "    return model", "    open('notes.txt', 'w').write('x')\n    return model"
+    ),
     "uses_a_thread": "import threading\nthreading.Thread(target=print).start()\n" + SOLVED,
     "has_a_main": SOLVED + "\nif __name__ == '__main__':\n    raise SystemExit\n",
     "returns_nonsense": SOLVED.replace("    return model", "    return float('nan')"),
@@ -219,4 +222,10 @@ HIDE = "keep = [model.get_activation(range(4)) for _ in range(20)]\nsolved(model
 def basic_with(body: str) -> str:
     """A whole file with this body of `basic`; the right solution is there too, under the name `solved`."""
     body = body.replace("{solve}", SOLVE).replace("{hoard}", HOARD).replace("{hide}", HIDE)
-    return IMPORTS + SOLVED.replace("def basic", "def solved") + "\ndef basic(model):\n" + indent(dedent(body), "    ") + "\n"
+    return (
+        IMPORTS
+        + SOLVED.replace("def basic", "def solved")
+        + "\ndef basic(model):\n"
+        + indent(dedent(body), "    ")
+        + "\n"
+    )

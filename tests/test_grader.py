@@ -489,7 +489,9 @@ def test_the_files_beside_a_submission_are_not_there(tmp_path: Path):
 
 
 def test_what_a_player_prints_is_shown_as_the_players(capsys: pytest.CaptureFixture[str]):
-    noisy = "print('loading')\n" + solution("basic").replace("    return model", "    print('\\x1b[2J')\n    return model")
+    noisy = "print('loading')\n" + solution("basic").replace(
+        "    return model", "    print('\\x1b[2J')\n    return model"
+    )
     verdict = verdict_on("basic", noisy)
     assert (verdict.status, verdict.printed) == ("passed", ("loading", "\\x1b[2J"))
     assert capsys.readouterr() == ("", "")

@@ -153,7 +153,14 @@ def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp
     where = tier("bubblewrap")
     secret = tmp_path / "secret.txt"
     secret.write_text("mine")
-    outside = [str(secret), str(tmp_path / "new"), str(ROOT / "lib" / "__init__.py"), "/tmp/new", "/dev/shm/new", "/new"]
+    outside = [
+        str(secret),
+        str(tmp_path / "new"),
+        str(ROOT / "lib" / "__init__.py"),
+        "/tmp/new",
+        "/dev/shm/new",
+        "/new",
+    ]
     looks = (
         f"for path in {outside!r}:\n    try: open(path, 'a').close()\n    except OSError: pass\n    else: raise ValueError(path)\n"
         f"assert not os.path.exists({str(secret)!r}) and not os.path.exists({str(ROOT / 'solutions')!r})\n"
@@ -177,6 +184,8 @@ def test_limits_can_be_set(here: Tier):
     small = SLOW._replace(output=1000)
     noisy = verdict("def basic(model):\n    while True: print('x' * 99)\n", here, small)
     assert noisy.message == "it printed more than 1,000 bytes; print less, or allow more with --output-limit"
-    many = hostile.basic_with("for _ in range(5): threading.Thread(target=time.sleep, args=(.01,)).start()\nsolved(model)")
+    many = hostile.basic_with(
+        "for _ in range(5): threading.Thread(target=time.sleep, args=(.01,)).start()\nsolved(model)"
+    )
     assert verdict(many, here, SLOW._replace(processes=20)).status == "passed"
     assert verdict(many, here, SLOW._replace(processes=2)).reason == "crash"

@@ -23,8 +23,8 @@ from .source import Source
 GRACE = 0.3
 """Seconds after the time limit in which a child may tell by itself where it was."""
 
-LONGEST_RESULT = 2 << 20
-"""Bytes that one run may send back. The largest reference trace has an eighth of that."""
+LONGEST_RESULT = 1 << 20
+"""Bytes that one run may send back. The largest reference trace has a quarter of that."""
 
 SHOWN = 4096
 """Bytes of a run's output that are kept to be shown."""

@@ -15,7 +15,9 @@ from .failure import Failure, of_source
 class Source:
     """The parts of a submission (one for a script, one for each cell of a notebook), each with its first line."""
 
-    def __init__(self, name: str, parts: Iterable[tuple[int, str]], notebook: bool, starters: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, parts: Iterable[tuple[int, str]], notebook: bool, starters: Mapping[str, str]
+    ) -> None:
         self.name = name
         self.code: CodeType | None = None
         self.problem: Failure | None = None
