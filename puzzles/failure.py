@@ -1,4 +1,4 @@
-"""How an exception becomes one sentence for the player: see `inside/failure.py`, which runs beside the player's code."""
+"""How an exception becomes one sentence: see `inside/failure.py`, which runs beside the player's code."""
 
 from .inside.failure import Failure, of_crash, of_refusal, of_source, plain
 

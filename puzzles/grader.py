@@ -47,14 +47,14 @@ def grade(puzzle: Puzzle, session: Session, strict: bool = False, keep: bool = F
     defined = slug in lines or slug in session.survey["broken"]
     if not (defined or "*" in lines) or slug in untouched:
         return nothing
-    run = Runs(puzzle, session)
-    played = run.play(goal.size)
+    runs = Runs(puzzle, session)
+    played = runs.play(goal.size)
     if played.failure is not None:
-        nothing = replace(nothing, printed=plain_output(played.printed), trace=_kept(played, keep))
+        nothing = replace(nothing, printed=plain_output(runs.printed), trace=_kept(played, keep))
         return _failed(nothing, played.failure, session.submission, defined)
     if played.trace is None:
         return nothing
-    nothing = replace(nothing, printed=plain_output(played.printed), trace=_kept(played, keep))
+    nothing = replace(nothing, printed=plain_output(runs.printed), trace=_kept(played, keep))
     report = judge(played.trace, puzzle, goal.size)
     start = lines.get(slug, 0)
     if isinstance(report, Failure) or report.error is not None:
@@ -63,7 +63,7 @@ def grade(puzzle: Puzzle, session: Session, strict: bool = False, keep: bool = F
     stars, notes = report.stars, [session.submission.placed(plain(note.text)) for note in report.notes]
     status, reason, message = report.status, None, "" if report.status == "passed" else _missed(report, puzzle)
     if status == "passed":
-        special = run.only_here()
+        special = runs.only_here()
         if special and strict:
             status, reason, message, stars = "failed", "rule", special, 0
         elif special:
@@ -123,11 +123,13 @@ class Runs:
         self.puzzle = puzzle
         self.session = session
         self.left = session.limits.seconds
+        self.printed = ""
 
     def play(self, size: Size) -> Played:
-        played = play_in(self.session, self.puzzle.slug, size, max(self.left, 0.01))
-        self.left -= played.took
-        return played
+        run = play_in(self.session, self.puzzle.slug, size, max(self.left, 0.01))
+        self.left -= run.took
+        self.printed = self.printed or run.printed
+        return run.played
 
     def only_here(self) -> str:
         """A note for the player if the schedule is wrong at another size; empty if it is right at all of them."""

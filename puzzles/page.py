@@ -9,6 +9,7 @@ from lib import Trace, trace_from_json
 
 from .afterwards import story
 from .catalog import PUZZLES, Puzzle
+from .grader import MOST_OPERATIONS
 from .inside.failure import plain
 from .pareto import pareto
 from .sandbox import Tier
@@ -59,7 +60,7 @@ def _attempt(verdict: Verdict, puzzle: Puzzle, markup: Any) -> dict[str, Any]:
 
 def timeline(trace: Trace, title: str) -> str:
     """The picture of a run as SVG; empty where drawing is not installed, or nothing happened."""
-    if not any(trace.ranks):
+    if not any(trace.ranks) or not _plausible(trace):
         return ""
     try:
         import drawing
@@ -67,3 +68,17 @@ def timeline(trace: Trace, title: str) -> str:
         return str(drawing.svg(drawing.draw(trace, title=title)))
     except Exception:  # a picture is never worth the report; a trace that failed may be one that cannot be drawn
         return ""
+
+
+def _plausible(trace: Trace) -> bool:
+    """Whether a trace, which may be a forged one that failed, has no numbers that a picture could choke on."""
+    size = trace.size
+    return max(size) <= MOST and all(
+        len(ops) <= MOST_OPERATIONS
+        and all(op.end <= LATEST and (op.layer or 0) < MOST and max(op.batches, default=0) < MOST for op in ops)
+        for ops in trace.ranks
+    )
+
+
+MOST, LATEST = 256, 100_000
+"""Layers, batches and ranks; ticks."""

@@ -27,8 +27,6 @@ class Played(NamedTuple):
     failure: Failure | None = None
     forgotten: str = ""
     """What Python remarks about the player's own coroutine that was called without await, if there is one."""
-    printed: str = ""
-    took: float = 0.0
 
     def told(self, failure: Failure) -> Failure:
         """The failure with that remark, which is likely to be its cause."""
@@ -37,29 +35,38 @@ class Played(NamedTuple):
         return failure._replace(sentence=f"{failure.sentence}; {self.forgotten}, so it did not run")
 
 
+class Run(NamedTuple):
+    """What came of a run, what it printed, and the seconds that it took."""
+
+    played: Played
+    printed: str = ""
+    took: float = 0.0
+
+
 def play(submission: Submission, slug: str, size: Size, timer: Timer) -> Played:
     """One run by itself, as for a picture."""
     if submission.failure is not None:
         return Played(failure=submission.failure)
     with Session(submission, Limits(seconds=timer.seconds)) as session:
-        return play_in(session, slug, size, timer.seconds)
+        return play_in(session, slug, size, timer.seconds).played
 
 
-def play_in(session: Session, slug: str, size: Size, left: float) -> Played:
+def play_in(session: Session, slug: str, size: Size, left: float) -> Run:
     """One run in a session, with so many seconds left. Whatever comes back is read as data, and as nothing else."""
     try:
         survey = session.read()
         problem = survey["problem"] or survey["broken"].get(slug)
         if problem is not None:
-            return Played(failure=_failure(problem))
+            return Run(Played(failure=_failure(problem)))
         answer = session.run(slug, size, left)
     except Lost as why:
-        return Played(failure=Failure("crash", f"the process that ran this was {why}; it may not be disturbed"))
-    return _played(answer, session.limits)
+        return Run(
+            Played(failure=Failure("crash", f"the process that ran this was {why}; leave other processes alone"))
+        )
+    return Run(_played(answer, session.limits), str(answer["output"]), float(answer["took"]))
 
 
 def _played(answer: dict[str, Any], limits: Limits) -> Played:
-    printed, took = str(answer["output"]), float(answer["took"])
     row = _last_row(str(answer["result"]))
     ended = (answer["ended"], answer["code"])
     failure = None if row is None else _failure(row.get("failure"))
@@ -76,7 +83,7 @@ def _played(answer: dict[str, Any], limits: Limits) -> Played:
             "crash", "the run sent back no trace; let the function return, and leave the rest to the grader"
         )
     forgotten = row.get("forgotten") if row else ""
-    played = Played(trace, failure, plain(forgotten)[:LONGEST] if isinstance(forgotten, str) else "", printed, took)
+    played = Played(trace, failure, plain(forgotten)[:LONGEST] if isinstance(forgotten, str) else "")
     return played if failure is None else played._replace(failure=played.told(failure))
 
 

@@ -140,14 +140,13 @@ class Game:
 
     def _picture(self, verdict: Verdict) -> None:
         """The picture in text, where drawing has one."""
-        import importlib
-
         try:
-            text = importlib.import_module("drawing.text").draw_text
-            picture = str(text(trace_from_json(verdict.trace), width=self.console.width)) if verdict.trace else ""
+            import drawing
+
+            picture = drawing.text(trace_from_json(verdict.trace)) if verdict.trace else ""
         except Exception:  # no such drawing here, or a run that cannot be drawn: the verdict stands without
             return
-        for line in picture.splitlines():
+        for line in str(picture).splitlines():
             self.console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
 
     def hint(self) -> None:

@@ -130,7 +130,8 @@ def test_talking_through_files_is_refused(here: Tier):
 
 
 def test_each_run_finds_an_empty_folder_and_a_fresh_process(here: Tier):
-    check = "    import os, sys\n    assert os.listdir() == [] and not hasattr(sys, 'seen')\n    sys.seen = open('mark', 'w')\n"
+    check = "    import os, sys\n    assert os.listdir() == [] and not hasattr(sys, 'seen')\n"
+    check += "    sys.seen = open('mark', 'w')\n"
     found = verdict(hostile.SOLVED.replace("    return model", check + "    return model"), here, SLOW)
     assert (found.status, found.notes) == ("passed", ())
 
@@ -162,12 +163,14 @@ def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp
         "/new",
     ]
     looks = (
-        f"for path in {outside!r}:\n    try: open(path, 'a').close()\n    except OSError: pass\n    else: raise ValueError(path)\n"
+        f"for path in {outside!r}:\n    try: open(path, 'a').close()\n    except OSError: pass\n"
+        "    else: raise ValueError(path)\n"
         f"assert not os.path.exists({str(secret)!r}) and not os.path.exists({str(ROOT / 'solutions')!r})\n"
         "assert not [p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]\n"
         f"assert set(os.environ) <= {{'PATH', 'HOME', 'TMPDIR', 'LANG', 'PWD', 'LC_CTYPE'}}, set(os.environ)\n"
         "import socket\n"
-        "try: socket.create_connection(('127.0.0.1', 22), 1)\nexcept OSError as why: assert why.errno in (101, 111), why\n"
+        "try: socket.create_connection(('127.0.0.1', 22), 1)\n"
+        "except OSError as why: assert why.errno in (101, 111), why\n"
         "assert [name for _, name in socket.if_nameindex()] == ['lo']\nsolved(model)"
     )
     expect(verdict(hostile.basic_with(looks), where, SLOW), (None,))

@@ -1,4 +1,4 @@
-"""Runs one function of a player's file at one size, in the child: a trace comes out, or the reason why there is none."""
+"""Runs one function of a player's file at one size, in the child: it tells a trace, or why there is none."""
 
 from __future__ import annotations
 
