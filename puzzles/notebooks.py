@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HEADER = re.compile(r"^# ---\n(?:# .*\n|#\n)*?# *jupyter:", re.MULTILINE)
-CELL = re.compile(r"^# %%", re.MULTILINE)
+CELL = re.compile(r"^# %%(?=[ \[\r\n]|$)", re.MULTILINE)
 
 
 class Part(NamedTuple):

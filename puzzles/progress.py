@@ -38,7 +38,7 @@ def data_folder() -> Path:
 def load() -> dict[str, Entry]:
     """The entry of every puzzle. A file that cannot be read counts as none."""
     entries = {slug: Entry() for slug in PUZZLES}
-    with suppress(OSError, ValueError, TypeError, KeyError):
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         for slug, given in json.loads(_path().read_text(encoding="utf-8"))["puzzles"].items():
             if slug in entries:
                 entries[slug] = Entry(**given)

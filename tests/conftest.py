@@ -10,7 +10,7 @@ from puzzles.progress import HOME
 
 
 @pytest.fixture(autouse=True)
-def _a_home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv(HOME, str(home))
     return home
