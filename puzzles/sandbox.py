@@ -50,8 +50,10 @@ def best(wanted: str = "auto") -> Tier:
     """The strictest tier that works here, or the one that is wanted.
 
     Raises:
-        UnknownTier: bubblewrap is wanted and does not work; the text says why.
+        UnknownTier: bubblewrap is wanted and does not work, or nothing works here; the text says why.
     """
+    if not hasattr(os, "fork"):
+        raise UnknownTier(f"{sys.platform} cannot fork a process for each run; on Windows, grade inside WSL")
     if wanted == "process":
         return Tier("process", "it was asked for")
     why_not = _why_no_bubblewrap()
