@@ -43,19 +43,15 @@ def shelter() -> None:
 def fresh_folder(folder: str) -> None:
     """Empties the folder that a run may write to, and lets whoever runs there write."""
     os.chmod(folder, 0o777)
+    for here, folders, _ in os.walk(folder):
+        for name in folders:  # opened before the walk goes on into it
+            if not os.path.islink(path := os.path.join(here, name)):
+                os.chmod(path, 0o700)
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path, onerror=_open_up)
+            shutil.rmtree(entry.path)
         else:
             os.unlink(entry.path)
-
-
-def _open_up(function: Any, path: str, _: object) -> None:
-    """A folder that its owner has locked is opened, and removed again."""
-    with suppress(OSError):
-        os.chmod(os.path.dirname(path), 0o700)
-        os.chmod(path, 0o700)
-        shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else function(path)
 
 
 def confine(limits: Mapping[str, Any]) -> None:
