@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
@@ -25,8 +27,15 @@ class Journal:
         self._known: dict[str, tuple[str, Graded]] = {}
         if resume:
             self._read()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = path.open("a" if resume else "w", encoding="utf-8")
+        self._file = self._open("a" if resume else "w")
+
+    def _open(self, mode: str) -> IO[str]:
+        """The file to write to; where none can be written, there is nothing to resume, and the run goes on."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return self.path.open(mode, encoding="utf-8")
+        except OSError:
+            return open(os.devnull, "w", encoding="utf-8")
 
     @classmethod
     def of(cls, paths: Iterable[str], job: Job, resume: bool) -> Journal:
@@ -52,7 +61,8 @@ class Journal:
     def finish(self) -> None:
         """All is done: there is nothing to resume."""
         self._file.close()
-        self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.unlink()
 
     def _key(self, content: bytes | None) -> str:
         return _digest(self.conditions.encode() + b"\0" + (content or b""))

@@ -7,6 +7,7 @@ import signal
 from typing import Any, NamedTuple
 
 from lib import PuzzleError, Size, Trace, trace_from_json
+from lib.pause import no_collection
 
 from .inside.failure import Failure, plain
 from .inside.perform import too_slow
@@ -75,7 +76,8 @@ def _played(answer: dict[str, Any], limits: Limits) -> Played:
         failure = _of_end(*ended, limits)
     elif isinstance(row.get("trace"), str):
         try:
-            trace = trace_from_json(row["trace"])
+            with no_collection():
+                trace = trace_from_json(row["trace"])
         except (PuzzleError, RecursionError, MemoryError, ValueError, TypeError) as why:
             failure = failure or Failure("rule", plain(f"what the run sent back is no trace: {why}")[:LONGEST])
     elif failure is None and row.get("defined") is not False:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +195,21 @@ def test_limits_can_be_set(here: Tier):
     )
     assert verdict(many, here, SLOW._replace(processes=20)).status == "passed"
     assert verdict(many, here, SLOW._replace(processes=2)).reason == "crash"
+
+
+def test_the_grader_itself_runs_nothing_of_a_submission(here: Tier):
+    found = verdict("import os, lib\nlib.SEEN = True\nprint(os.getpid())\n" + hostile.SOLVED, here, SLOW)
+    assert found.status == "passed"
+    assert found.printed != (str(os.getpid()),)
+    assert not hasattr(sys.modules["lib"], "SEEN")
+    assert "submission" not in sys.modules
+
+
+def test_many_at_once_do_not_take_each_others_processes(here: Tier):
+    """The system counts processes by user, and so each submission has a user of its own."""
+    with ExitStack() as stack:
+        submission = Submission(Path("theirs.py"), hostile.CONTROLS["uses_a_thread"].encode())
+        sessions = [stack.enter_context(Session(submission, SLOW, here)) for _ in range(6)]
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(lambda session: grade(PUZZLES["basic"], session), sessions))
+    assert [v.status for v in found] == ["passed"] * 6

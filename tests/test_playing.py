@@ -210,6 +210,8 @@ def test_where_nothing_can_be_written_the_game_goes_on(monkeypatch: pytest.Monke
     monkeypatch.setenv(progress.HOME, "file/below")
     Path("mine.py").write_text(solution("basic"))
     assert puzzles("grade", "mine.py").exit_code == 0
+    Path("more.py").write_text(solution("ddp"))
+    assert puzzles("grade", "mine.py", "more.py").exit_code == 0
 
 
 def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):

@@ -55,6 +55,7 @@ class Keeper:
 
     def __init__(self, given: dict[str, Any], control: BinaryIO, answers: BinaryIO) -> None:
         self.limits = given["limits"]
+        self.guest = given["guest"]
         self.control = control
         self.answers = answers
         walls.cap_memory(self.limits["memory"])
@@ -99,7 +100,7 @@ class Keeper:
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.closerange(4, walls.OPEN_FILES * 4)
-            walls.confine(self.limits)
+            walls.confine(self.limits, self.guest)
             _furnish(request.get("packages", ""))
             size = Size(*request["size"])
             Performance(self.source, request["slug"], size, self.limits["seconds"], request["left"], out).run()

@@ -21,8 +21,6 @@ CAPABILITIES_V3 = 0x20080522
 """From linux/capability.h."""
 
 OPEN_FILES = 64
-FIRST_GUEST, GUESTS = 61_184, 4_336
-"""User ids that belong to nobody: what systemd gives to services without a user of their own."""
 
 
 def prctl(option: int, value: int) -> None:
@@ -54,15 +52,15 @@ def fresh_folder(folder: str) -> None:
             os.unlink(entry.path)
 
 
-def confine(limits: Mapping[str, Any]) -> None:
-    """Puts this process, and all that it will start, under its limits; for good."""
+def confine(limits: Mapping[str, Any], guest: int) -> None:
+    """Puts this process, and all that it will start, under its limits; for good. Root becomes user `guest`."""
     import resource
 
     os.setsid()
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGQUIT", "SIGTSTP", "SIGCHLD"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     if os.getuid() == 0:
-        _become_guest()
+        _become(guest)
     prctl(PDEATHSIG, signal.SIGKILL)  # after a change of user, which would undo it
     _cap(resource.RLIMIT_CORE, 0)
     _cap(resource.RLIMIT_FSIZE, limits["files"])
@@ -91,11 +89,10 @@ def _cap(kind: int, most: int) -> None:
     resource.setrlimit(kind, (most, most))
 
 
-def _become_guest() -> None:
+def _become(guest: int) -> None:
     """From root to a user that owns nothing; what is left is to read, where Python lies where only root can."""
-    guest = FIRST_GUEST + os.getpid() % GUESTS
     hidden = not all(os.stat(folder).st_mode & 0o001 for folder in Path(os.__file__).resolve().parents)
-    with suppress(PermissionError):  # a root without the power to change its user, as some containers have it
+    with suppress(OSError):  # a root without the power to change its user, as some containers have it
         os.setgroups([])
         if hidden:
             prctl(KEEPCAPS, 1)
