@@ -42,7 +42,8 @@ class Session:
         self.survey: dict[str, Any] | None = None
         self._keeper: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._mark = uuid4().hex
+        self._number = uuid4().int
+        self._mark = f"{os.getpid()}-{self._number:x}"
 
     def __enter__(self) -> Self:
         return self

@@ -58,14 +58,14 @@ def fingerprint() -> str:
 
 
 def still_running() -> list[str]:
-    """Processes that a session has started and not ended."""
+    """Processes that a session of this one has started and not ended."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc/self") else []):
         try:
             environment = Path("/proc", pid, "environ").read_bytes()
         except OSError:
             continue
-        if MARK.encode() in environment and int(pid) != os.getpid():
+        if f"{MARK}={os.getpid()}-".encode() in environment:
             found.append(Path("/proc", pid, "cmdline").read_text(errors="replace"))
     return found
 
