@@ -87,11 +87,8 @@ class Session:
             env={**environment(folder or "/"), MARK: self._mark},
             start_new_session=True,
         )
-        given = {
-            **self.submission.as_given(),
-            "limits": self.limits._asdict(),
-            "guest": GUESTS[int(self._mark, 16) % len(GUESTS)],
-        }
+        guest = GUESTS[self._number % len(GUESTS)]
+        given = {**self.submission.as_given(), "limits": self.limits._asdict(), "guest": guest}
         self.survey = self._ask(given, PATIENCE + self.limits.seconds)
 
     def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
