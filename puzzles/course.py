@@ -135,7 +135,9 @@ def _spread(paths: Iterable[str], job: Job, start: Callable[[], Executor], worke
                     yield broken(path, job, f"{type(error).__name__}: {error}")
     finally:
         if executor is not None:
-            executor.shutdown(wait=False, cancel_futures=True)
+            for future in under_way:
+                future.cancel()
+            executor.shutdown(wait=False)
     for path in suspects:
         yield _alone(path, job)
 
