@@ -248,7 +248,8 @@ def test_gradescope_without_a_submission_is_refused(tmp_path: Path, monkeypatch:
 
 
 def test_the_page_holds_all_and_escapes_what_is_not_ours(a_class: Path):
-    (a_class / "anna.py").write_text("print('<script>alert(1)</script>')\n" + solution("basic"))
+    stored = solution("basic").replace("activations[0] =", "activations['<script>'] = activations[0] =")
+    (a_class / "anna.py").write_text("print('<script>alert(1)</script>')\n" + stored)
     puzzles("grade", "--trust", "class", "--html", "page.html")
     page = Path("page.html").read_text()
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
