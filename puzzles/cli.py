@@ -1,69 +1,22 @@
-"""The command line: `puzzles list`, `show`, `start`, `hint`, `grade`, `draw`, `notebook`."""
+"""The command line: `list`, `show`, `start`, `hint`, `draw`; the commands with files of their own are added below."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
-from difflib import get_close_matches
-from math import isfinite
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from .catalog import PUZZLES, Puzzle, UnknownPuzzle, find
+from .arguments import Commands, Seconds, Slug, terminal
+from .catalog import PUZZLES, Puzzle
+from .doctor import doctor
+from .grade import grade
 from .notebook.command import notebook
+from .status import reset, status
 from .timer import TIME_LIMIT
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-
-class Commands(click.Group):
-    """A group that suggests the nearest command to a wrong one."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = get_close_matches(name, self.commands, n=1, cutoff=0.5)
-            if name in PUZZLES:
-                advice = f"did you mean 'puzzles show {name}'?"
-            elif near:
-                advice = f"did you mean '{near[0]}'?"
-            else:
-                advice = f"there are {', '.join(self.commands)}"
-            ctx.fail(f"there is no command '{name}'; {advice}")
-        return super().resolve_command(ctx, args)
-
-
-class Slug(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
-    """A puzzle, named by its slug or its number."""
-
-    name = "slug"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Puzzle:
-        try:
-            return value if isinstance(value, Puzzle) else find(value)
-        except UnknownPuzzle as why:
-            self.fail(str(why), param, ctx)
-
-
-class Seconds(click.ParamType):  # type: ignore[type-arg]  # as above
-    """A positive number of seconds."""
-
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = 0.0
-        if not (isfinite(seconds) and 0 < seconds <= 10**6):
-            self.fail(f"'{value}' is not a positive number of seconds", param, ctx)
-        return seconds
+from .verify import verify
+from .watch import watch
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -76,13 +29,6 @@ def main() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a star that a terminal cannot write is no reason to stop
-
-
-def terminal() -> Console:
-    """Where people read: colours only if it is a terminal."""
-    from rich.console import Console  # here, because '--json' and '--help' can do without
-
-    return Console(highlight=False, markup=False, emoji=False)
 
 
 @main.command("list")
@@ -109,10 +55,12 @@ def show(puzzle: Puzzle, about: bool) -> None:
 def hint(puzzle: Puzzle, number: int) -> None:
     """Give a hint."""
     from .pages import show_hint
+    from .progress import remember_hint
 
     if not 1 <= number <= len(puzzle.hints):
         raise click.UsageError(f"{puzzle.slug} has hints 1 to {len(puzzle.hints)}; there is no hint {number}")
     show_hint(terminal(), puzzle, number)
+    remember_hint(puzzle.slug, number)
 
 
 @main.command()
@@ -135,32 +83,6 @@ def start(puzzle: Puzzle | None, output: str | None, force: bool) -> None:
     except OSError as why:
         raise click.UsageError(f"cannot write {path}: {why.strerror}") from None
     click.echo(f"Wrote {path}. Write your schedule between the marked lines, then: puzzles grade {path}")
-
-
-@main.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True))
-@click.option("--puzzle", metavar="SLUG", type=Slug(), help="Grade only this one.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
-@click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time for each puzzle.")
-@click.pass_context
-def grade(ctx: click.Context, paths: tuple[str, ...], puzzle: Puzzle | None, as_json: bool, time_limit: float) -> None:
-    """Grade solutions: files, or every Python file below a folder.
-
-    Exits with 0 if everything attempted passed, with 1 if not or if nothing was attempted.
-    """
-    from . import verdict
-    from .files import submissions
-    from .grader import grade_file
-
-    wanted = [puzzle] if puzzle else list(PUZZLES.values())
-    files = [grade_file(path, wanted, time_limit) for path in submissions(paths)]
-    if as_json:
-        click.echo(json.dumps(verdict.as_json(files), indent=2))
-    else:
-        from .report import report
-
-        report(terminal(), files)
-    ctx.exit(0 if verdict.all_passed(files) else 1)
 
 
 @main.command()
@@ -196,4 +118,5 @@ def draw(
     ctx.exit(fulfil(Wish(path, puzzle, output or "", text, columns, against or "", pareto, critical, dark, time_limit)))
 
 
-main.add_command(notebook)
+for command in (grade, watch, status, reset, verify, doctor, notebook):
+    main.add_command(command)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def submissions(paths: Iterable[str]) -> list[str]:
-    """Each file itself, and every Python file below each folder; none twice."""
+    """Each file itself, and every Python file and notebook below each folder; none twice."""
     found: dict[str, str] = {}
     for path in paths:
         for file in _below(path) if os.path.isdir(path) else [path]:
@@ -23,6 +23,6 @@ def _below(folder: str) -> list[str]:
         folders[:] = [
             name for name in folders if not name.startswith((".", "__")) and not Path(here, name, "pyvenv.cfg").exists()
         ]
-        python = [name for name in names if name.endswith(".py") and not name.startswith((".", "_"))]
+        python = [name for name in names if name.endswith((".py", ".ipynb")) and not name.startswith((".", "_"))]
         files += [os.path.join(here, name) for name in python]
     return sorted(files)

@@ -34,12 +34,17 @@ def show_list(console: Console, puzzles: Iterable[Puzzle]) -> None:
     console.print("Begin with 'puzzles start', then 'puzzles show basic'.")
 
 
-def show_puzzle(console: Console, puzzle: Puzzle) -> None:
-    """Statement, targets, the calls to use, and the starter."""
+def show_statement(console: Console, puzzle: Puzzle) -> None:
+    """Title, size, targets, statement."""
     goal = puzzle.goal
     console.print(Text(f"Puzzle {puzzle.number}: {puzzle.title}", style="bold"))
     console.print(f"{size_text(goal.size)}; targets: {goal.time} timesteps, {goal.memory:,} elements")
     _paragraphs(console, puzzle.statement)
+
+
+def show_puzzle(console: Console, puzzle: Puzzle) -> None:
+    """Statement, targets, the calls to use, and the starter."""
+    show_statement(console, puzzle)
     _heading(console, "Calls")
     width = min(console.width, WIDEST)
     for call, meaning in reminder(puzzle.calls):

@@ -10,28 +10,57 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .catalog import PUZZLES, Puzzle
-from .failure import plain
+from .afterwards import record, story
+from .catalog import PUZZLES
+from .inside.failure import plain
+from .sandbox import Tier
 from .verdict import Graded, Verdict
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
 WIDEST = 100
 
+MOST_EXPLAINED = 40
+"""Files whose messages fit on a terminal."""
 
-def report(console: Console, files: Sequence[Graded]) -> None:
+
+def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
     """A table, then what there is to say about single puzzles, then what to do next."""
+    several, is_class = len(files) > 1, any(len(graded.attempted) > 1 for graded in files)
     if len(files) == 1:
         console.print(Text(plain(files[0].path), style="bold"))
         console.print(_table(console, files[0]))
     else:
-        console.print(_folder_table(console, files))
-    several = len(files) > 1
-    for graded in files:
+        console.print(standings(console, files) if is_class else _folder_table(console, files))
+    for graded in files if len(files) <= MOST_EXPLAINED else ():
         for verdict in _distinct(graded.verdicts):
             _explain(console, verdict, f"{plain(graded.path)}, " if several else "")
+            _show_printed(console, verdict)
+    if not tier.is_sandbox:
+        console.print()
+        console.print(
+            Text(f"Run without a sandbox: {tier.why_not}. 'puzzles doctor' tells what that means.", style="dim")
+        )
     console.print()
     for line in _summary(files) if several or not files else _next(files[0]):
         console.print(Text(line), width=min(console.width, WIDEST))
+
+
+def standings(console: Console, files: Sequence[Graded]) -> Table:
+    """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shared = commonpath([dirname(graded.path) for graded in files])
+    table.add_column(Text(f"in {plain(shared)}/" if shared else "submission"), overflow="fold")
+    for verdict in files[0].verdicts:
+        table.add_column(verdict.puzzle.replace("_", " "))
+    table.add_column("stars", justify="right", no_wrap=True)
+    for graded in files:
+        cells = [
+            Text(stars_text(console, v.stars) if v.stars else v.reason or "", style=COLOURS[v.status])
+            for v in graded.verdicts
+        ]
+        name = plain(relpath(graded.path, shared) if shared else graded.path)
+        table.add_row(Text(name), *cells, str(sum(v.stars for v in graded.verdicts)))
+    return table
 
 
 def stars_text(console: Console, stars: int) -> str:
@@ -104,6 +133,18 @@ def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
             yield verdict
 
 
+def explain(console: Console, verdict: Verdict) -> None:
+    """One verdict by itself: status, figures, what there is to say, and the story after a pass."""
+    console.print()
+    figures = f"{_steps(verdict)} of {verdict.target_time} timesteps, {_memory(verdict)} of {verdict.target_memory:,}"
+    console.print(Text.assemble(_status(verdict), f"  {stars_text(console, verdict.stars)}  {figures}"))
+    _explain(console, verdict, "")
+    _show_printed(console, verdict)
+    if verdict.status == "passed":
+        for line in story(verdict, PUZZLES[verdict.puzzle]):
+            console.print(Text(line), width=min(console.width, WIDEST))
+
+
 def _explain(console: Console, verdict: Verdict, where: str) -> None:
     console.print()
     width = min(console.width, WIDEST)
@@ -118,6 +159,14 @@ def _explain(console: Console, verdict: Verdict, where: str) -> None:
         console.print(Text.assemble((f"{name}: ", "bold"), f"note: {note}"), width=width)
 
 
+def _show_printed(console: Console, verdict: Verdict) -> None:
+    """What the player's code printed, marked as such."""
+    if verdict.printed:
+        console.print(Text(f"{verdict.puzzle} printed:", style="dim"))
+        for line in verdict.printed:
+            console.print(Text(f"    | {line}", style="dim"), no_wrap=True, overflow="ellipsis", width=WIDEST)
+
+
 def _next(graded: Graded) -> Iterator[str]:
     """Encouragement, and the next move, for one file."""
     attempted = graded.attempted
@@ -128,7 +177,9 @@ def _next(graded: Graded) -> Iterator[str]:
         return
     for verdict in attempted:
         if verdict.status == "passed":
-            yield f"{verdict.puzzle}: {_praise(verdict, PUZZLES[verdict.puzzle])}"
+            puzzle = PUZZLES[verdict.puzzle]
+            said = story(verdict, puzzle) if len(attempted) == 1 else [record(verdict, puzzle)]
+            yield f"{verdict.puzzle}: {' '.join(said)}"
     open_ones = [verdict for verdict in attempted if verdict.status != "passed"]
     if open_ones:
         slug = open_ones[0].puzzle
@@ -144,19 +195,6 @@ def _next(graded: Graded) -> Iterator[str]:
         yield "That is every puzzle of the catalog. Well played!"
 
 
-def _praise(verdict: Verdict, puzzle: Puzzle) -> str:
-    if verdict.stars >= 3:
-        return "three stars! No schedule that we know is better."
-    steps, memory = verdict.timesteps or 0, verdict.peak_memory or 0
-    better = next((r for r in puzzle.goal.records if r.dominates(steps, memory)), None)
-    if better is None:
-        return "both targets met. See the note for the third star."
-    return (
-        "both targets met. For the third star: a schedule with "
-        f"{better.timesteps:g} timesteps and {better.peak_memory:,} elements is known."
-    )
-
-
 def _summary(files: Sequence[Graded]) -> Iterator[str]:
     attempted = [verdict for graded in files for verdict in graded.attempted]
     passed = sum(verdict.status == "passed" for verdict in attempted)
@@ -166,3 +204,5 @@ def _summary(files: Sequence[Graded]) -> Iterator[str]:
         yield f"Nothing attempted in {len(files)} files."
     else:
         yield f"{len(files)} files, {len(attempted)} puzzles attempted, {passed} passed."
+        if len(files) > MOST_EXPLAINED:
+            yield "Messages of so many are not shown here; write them down with --html, --csv, --junit or --json."

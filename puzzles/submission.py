@@ -1,57 +1,50 @@
-"""A player's file: read once, run afresh as often as needed."""
+"""A player's file, as bytes that nobody here trusts: its text for the keeper, its lines for the messages."""
 
 from __future__ import annotations
 
-import ast
 import re
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from tokenize import detect_encoding
-from types import CodeType, ModuleType
 from typing import Any
 
-from .failure import Failure
+from .catalog import PUZZLES
+from .inside.failure import Failure, of_source
+from .inside.source import looks_defined
+from .notebooks import Part, is_notebook, read_cells
 
-MODULE = "submission"
-"""What the file is called while it runs; not `__main__`, so that what stands under that name stays asleep."""
+LARGEST = 16 << 20
+"""Bytes of a file that is read at all."""
+
+LONGEST_LINE = 200
 
 
 class Submission:
-    """A Python file with functions named after puzzles. If it is none, `problem` tells what is wrong."""
+    """A Python file or notebook with functions named after puzzles. `problem` tells why it cannot be read, if so."""
 
     def __init__(self, path: Path, source: bytes) -> None:
         self.path = path
         self.lines: list[str] = []
+        self.parts: list[Part] = []
+        self.notebook = False
         self.problem: Exception | None = None
-        self.code: CodeType | None = None
-        self.functions: dict[str, ast.AST] = {}
-        """By name, the function definitions at the top level of the file; the last one of a name counts."""
-        self.stuck: Failure | None = None
-        """Set when the file took too long to load, so that this is not waited for once for every puzzle."""
-        self._lines_of: dict[str, int] = {}
         try:
+            if len(source) > LARGEST:
+                raise TooLarge(f"this file has {len(source):,} bytes; at most {LARGEST:,} are read")
             text = self._decode(source)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(text, str(path))
-                self.code = compile(tree, str(path), "exec", dont_inherit=True)
-            for name, line in _bound_by(tree):
-                self._lines_of[name] = max(line, self._lines_of.get(name, 0))
-            for node in tree.body:
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    self.functions[node.name] = node
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
+            self.notebook = is_notebook(path, text)
+            self.parts = read_cells(path, text) if self.notebook else [Part(1, text)]
+            if path.suffix == ".ipynb":
+                self.lines = [line for part in self.parts for line in part.text.split("\n")]
+        except (SyntaxError, ValueError, RecursionError, TooLarge) as why:
             self.problem = why
 
     @classmethod
     def read(cls, path: Path) -> Submission:
         """The submission in a file; one that cannot be read has that as its problem."""
         try:
-            return cls(path, path.read_bytes())
+            with path.open("rb") as file:
+                return cls(path, file.read(LARGEST + 1))
         except OSError as why:
             unreadable = cls(path, b"")
             unreadable.problem = why
@@ -67,67 +60,42 @@ class Submission:
             self.lines = re.split(r"\r\n|\r|\n", text)
         return text
 
-    def defines(self, name: str) -> bool:
-        """Whether the file says that it binds `name`; if it does not parse, whether a line looks like it."""
-        if self.problem is not None:
-            starts = [f"{word}{name}{end}" for word in ("def ", "async def ") for end in "( :"]
-            return any(line.startswith((*starts, f"{name} =")) for line in self.lines)
-        return name in self._lines_of
+    @property
+    def failure(self) -> Failure | None:
+        """The problem as the player is told it."""
+        if isinstance(self.problem, TooLarge):
+            return Failure("syntax", str(self.problem))
+        return None if self.problem is None else of_source(self.problem)
 
-    def may_define(self, name: str) -> bool:
-        """The same, or a star import might."""
-        return self.defines(name) or "*" in self._lines_of
+    def as_given(self) -> dict[str, Any]:
+        """What the keeper gets of it."""
+        return {
+            "name": self.path.name,
+            "parts": [list(part[:2]) for part in self.parts],
+            "notebook": self.notebook,
+            "starters": {slug: puzzle.starter for slug, puzzle in PUZZLES.items()},
+        }
 
-    def start_of(self, name: str) -> int:
-        """The line on which `name` is defined, the last one if there are several; 0 if none."""
-        return self._lines_of.get(name, 0)
+    def looks_defined(self, name: str) -> bool:
+        """Whether a line looks like a definition; for files that Python cannot read."""
+        return looks_defined(name, self.lines)
 
     def line(self, number: int) -> str:
         """The text of a line, without its indentation; empty if there is no such line."""
-        return self.lines[number - 1].strip() if 0 < number <= len(self.lines) else ""
+        return self.lines[number - 1].strip()[:LONGEST_LINE] if 0 < number <= len(self.lines) else ""
 
-    @contextmanager
-    def environment(self) -> Iterator[dict[str, Any]]:
-        """A fresh namespace to execute `code` in, with modules beside the file importable.
+    def placed(self, message: str) -> str:
+        """A message with the lines of a notebook told by their cells: 'line 57' is 'cell 5, line 3'."""
+        if self.path.suffix != ".ipynb":
+            return message
+        return re.sub(r"\bline (\d{1,7})\b", lambda found: self._cell(int(found[1])) or found[0], message)
 
-        Afterwards those modules are forgotten, so that no run sees what another has left in them.
-        """
-        folder = str(self.path.resolve().parent)
-        module = ModuleType(MODULE)
-        module.__file__ = str(self.path)
-        modules, search_path = dict(sys.modules), list(sys.path)
-        sys.modules[MODULE] = module
-        sys.path.append(folder)
-        try:
-            yield module.__dict__
-        finally:
-            sys.path[:] = search_path
-            for name, loaded in list(sys.modules.items()):
-                if name == MODULE or (name not in modules and _is_file_in(folder, loaded)):
-                    del sys.modules[name]
+    def _cell(self, line: int) -> str:
+        for part in reversed(self.parts):
+            if part.first <= line:
+                return f"cell {part.cell}, line {line - part.first + 1}"
+        return ""
 
 
-def _bound_by(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """The names that a module's statements bind, and on which lines; not those bound inside functions.
-
-    A star import binds '*': nobody can tell what.
-    """
-    to_visit: list[ast.AST] = list(tree.body)
-    while to_visit:
-        match node := to_visit.pop():
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield node.name, node.lineno
-            case ast.Lambda():
-                pass
-            case ast.Import() | ast.ImportFrom():
-                for alias in node.names:
-                    yield alias.asname or alias.name.partition(".")[0], node.lineno
-            case ast.Name(ctx=ast.Store()):
-                yield node.id, node.lineno
-            case _:
-                to_visit += ast.iter_child_nodes(node)
-
-
-def _is_file_in(folder: str, module: object) -> bool:
-    file = getattr(module, "__file__", None)
-    return isinstance(file, str) and Path(file).parent == Path(folder)
+class TooLarge(Exception):
+    """A file that nobody has written by hand."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 VERSION = 1
@@ -30,6 +30,10 @@ class Verdict:
     notes: tuple[str, ...] = ()
     source: str = ""
     """The line of the player's file that the message is about."""
+    printed: tuple[str, ...] = ()
+    """The first lines of what the player's code printed at the shown size."""
+    trace: str = ""
+    """The trace at the shown size as JSON, where it was asked for."""
 
     @property
     def attempted(self) -> bool:
@@ -61,6 +65,17 @@ class Graded:
     @property
     def attempted(self) -> tuple[Verdict, ...]:
         return tuple(verdict for verdict in self.verdicts if verdict.attempted)
+
+    def row(self) -> dict[str, Any]:
+        """All of it as plain data, for the journal."""
+        return asdict(self)
+
+    @classmethod
+    def of_row(cls, row: dict[str, Any]) -> Graded:
+        """What `row` told."""
+        tuples = ("notes", "printed")
+        verdicts = [{k: tuple(v) if k in tuples else v for k, v in given.items()} for given in row["verdicts"]]
+        return cls(row["path"], tuple(Verdict(**given) for given in verdicts))
 
 
 def as_json(files: Iterable[Graded]) -> dict[str, Any]:

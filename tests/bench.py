@@ -120,6 +120,14 @@ def main() -> None:
     show("import lib, beyond an empty interpreter", (shell("-c", "import lib") - empty) * 1e3, "ms", 60)
     drawings()
     show("puzzles grade solutions, from the shell", shell("-m", "puzzles", "grade", "solutions"), "s", 1.5)
+    from tests.bench_grader import class_of
+
+    eight = [f"solutions/{classic.slug}.py" for classic in CLASSICS]
+    show("puzzles grade, the eight solutions, isolated", shell("-m", "puzzles", "grade", *eight), "s", 2.5)
+    seconds, small = class_of(8)
+    seconds, large = class_of(24)
+    show("a class of 24, core seconds for each puzzle", seconds, "s", 1 / 8)
+    show("  memory of the grader, in that for a class of 8", large / small, "x", 1.1)
 
 
 if __name__ == "__main__":

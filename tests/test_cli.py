@@ -206,7 +206,7 @@ def test_what_a_player_prints_does_not_disturb_the_json():
     Path("mine.py").write_text("print('{')\n" + solution("basic") + "\nprint('}')\n")
     result = puzzles("grade", "--json", "mine.py", "--puzzle", "basic")
     assert json.loads(result.stdout)["files"][0]["results"][0]["status"] == "passed"
-    assert result.stderr == "{\n}\n" * 3
+    assert result.stderr == ""
 
 
 EXIT_CODES = [
@@ -333,7 +333,7 @@ def test_draw_shows_a_failure_as_far_as_it_went():
     ("source", "message"),
     [
         ("", "mine.py has no function fsdp; write 'def fsdp(model):'"),
-        ("def fsdp(:\n", "mine.py: line 1: this is not valid Python: invalid syntax"),
+        ("def fsdp(:\n", "fsdp failed: line 1: this is not valid Python: invalid syntax"),
         ("1 / 0\n", "fsdp failed: line 1: while the file is loaded: ZeroDivisionError: division by zero"),
     ],
 )

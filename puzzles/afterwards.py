@@ -1,0 +1,81 @@
+"""What there is to learn after a pass: how the reference differs, who does this for real, which record stands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+
+from lib import Report, Trace, referee, run, trace_from_json
+from lib.trace import TIMED
+
+from .catalog import PUZZLES, Puzzle
+from .verdict import Verdict
+
+
+def story(verdict: Verdict, puzzle: Puzzle) -> list[str]:
+    """A few sentences on a solution that has passed."""
+    return [
+        *_reference(verdict, puzzle),
+        f"In practice: {_first_sentences(puzzle.in_practice)}",
+        record(verdict, puzzle),
+    ]
+
+
+def record(verdict: Verdict, puzzle: Puzzle) -> str:
+    """The record that is still to beat."""
+    if verdict.stars >= 3:
+        return "Three stars: no schedule that we know is better."
+    steps, memory = verdict.timesteps or 0, verdict.peak_memory or 0
+    better = next((r for r in puzzle.goal.records if r.dominates(steps, memory)), None)
+    if better is None:
+        return "Both targets met. See the note for the third star."
+    return (
+        "Both targets met. For the third star: a schedule with "
+        f"{better.timesteps:g} timesteps and {better.peak_memory:,} elements is known."
+    )
+
+
+def _reference(verdict: Verdict, puzzle: Puzzle) -> Iterator[str]:
+    """How the reference solution differs in what it does; only of a verdict that has its trace."""
+    known = _known(puzzle.slug)
+    if known is None or not verdict.trace:
+        return
+    theirs, report = known
+    mine = _counts(trace_from_json(verdict.trace))
+    differences = [
+        f"{name} {theirs[name]} times (you: {mine[name]})"
+        for name in sorted(mine | theirs)
+        if mine[name] != theirs[name]
+    ]
+    same = (report.timesteps, report.peak.memory) == (verdict.timesteps, verdict.peak_memory)
+    if differences:
+        yield f"The reference calls {', '.join(differences)}, in all ranks together."
+    elif same:
+        yield "The reference does the same, call by call."
+    if not same:
+        yield f"It takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements."
+
+
+@cache
+def _known(slug: str) -> tuple[Counter[str], Report] | None:
+    """What the reference solution calls, and what it scores; None where it is not installed."""
+    try:
+        solution = getattr(import_module(f"solutions.{slug}"), slug)
+    except ImportError:
+        return None
+    trace = run(solution, *PUZZLES[slug].goal.size).trace
+    return _counts(trace), referee(trace)
+
+
+def _counts(trace: Trace) -> Counter[str]:
+    return Counter(op.name for ops in trace.ranks for op in ops if op.name in TIMED and op.name != "receive")
+
+
+def _first_sentences(text: str) -> str:
+    """The first two sentences of a paragraph; a full stop inside 'et al.' or a number ends none."""
+    words, sentences = " ".join(text.split()), []
+    for piece in words.replace("et al. ", "et al.\u00a0").split(". ")[:2]:
+        sentences.append(piece.rstrip("."))
+    return ". ".join(sentences).replace("\u00a0", " ") + "."

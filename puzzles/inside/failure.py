@@ -1,0 +1,85 @@
+"""How an exception becomes one sentence for the player, with the line of the player's file."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import NamedTuple
+
+from lib import PuzzleError
+
+LONGEST = 300
+"""Characters of an exception's own text that are shown."""
+
+
+class Failure(NamedTuple):
+    """Why a run does not count: the reason in one word, the sentence, and the line (0 when unknown)."""
+
+    reason: str
+    sentence: str
+    line: int = 0
+
+    @property
+    def message(self) -> str:
+        return f"line {self.line}: {self.sentence}" if self.line else self.sentence
+
+
+def of_refusal(error: PuzzleError, otherwise: int = 0) -> Failure:
+    """A refusal of the game. One that belongs to no line is told of line `otherwise`."""
+    return Failure(error.reason, plain(str(error)), error.line or otherwise)
+
+
+def of_source(problem: Exception) -> Failure:
+    """A file that is not Python, or cannot be read."""
+    if isinstance(problem, SyntaxError):
+        text = problem.msg or "invalid syntax"
+        line = problem.lineno or 0
+        advice = ""
+        if "'await' outside" in text:
+            advice = "; keep what awaits inside functions, for the grader makes the models and runs the ranks"
+        return Failure("syntax", plain(f"this is not valid Python: {text}{advice}"), line)
+    if isinstance(problem, OSError):
+        return Failure("crash", f"this file cannot be read: {problem.strerror or problem}")
+    if isinstance(problem, RecursionError | MemoryError):
+        return Failure("syntax", "this is nested too deeply for Python to read; simplify it")
+    return Failure("syntax", plain(f"this is not valid Python: {problem}"))
+
+
+def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 0) -> Failure:
+    """An exception of the player's own code; `place` says of which rank and when."""
+    line = line_in(error.__traceback__, path) or otherwise
+    where = f"{place}: " if place else ""
+    cause = error.__cause__
+    if isinstance(error, MemoryError):
+        return Failure("memory", f"{where}there was no memory left; make fewer or smaller objects", line)
+    if isinstance(error, SystemExit) or isinstance(cause, SystemExit):
+        leaving = error if isinstance(error, SystemExit) else cause
+        assert leaving is not None
+        line = line_in(leaving.__traceback__, path) or line
+        return Failure("crash", f"{where}this called exit; let the function return instead", line)
+    if isinstance(error, RecursionError):
+        return Failure("crash", f"{where}RecursionError: a function calls itself without end", line)
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be shown)"
+    name = type(error).__name__
+    text = plain(f"{name}: {text}" if text else name)
+    if isinstance(error, ModuleNotFoundError):
+        text += "; the file is run alone: put what it needs into it"
+    return Failure("crash", where + (text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."), line)
+
+
+def line_in(traceback: TracebackType | None, path: str) -> int:
+    """The last line of the file at `path` that a traceback goes through; 0 if none."""
+    line = 0
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == path:
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line
+
+
+def plain(text: str) -> str:
+    """Text that may come from the player, on one line and with nothing in it that moves a cursor."""
+    text = " ".join(text.split())
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,0 +1,77 @@
+"""A limit on wall time for code that may never end, kept by an alarm that the code itself runs into."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from time import perf_counter
+from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+TIME_LIMIT = 10.0
+"""Seconds of wall time for one puzzle, at all its sizes together, unless somebody asks for another limit."""
+
+AGAIN = 0.05
+"""Seconds until the alarm rings again: one ring ends one rank, and others may be as stuck."""
+
+SOONEST = 0.001
+"""Seconds until the first ring when no time is left; zero would mean no alarm at all."""
+
+
+class TimeUp(BaseException):
+    """Raised inside the code that took too long. Not an Exception, which players' code may well catch."""
+
+
+class Timer:
+    """A budget of seconds, from now on, for one or more pieces of work.
+
+    The alarm is POSIX and of the main thread; elsewhere work runs without a limit. Work that catches
+    everything, for ever, can only be ended together with its process.
+    """
+
+    def __init__(self, seconds: float, left: float | None = None, first: Callable[[], None] = lambda: None) -> None:
+        """Of `seconds` in all, `left` are left. `first` is called when the alarm rings for the first time."""
+        self.seconds = seconds
+        self._first = first
+        self.rang_at: list[tuple[str, int]] = []
+        """Where the time was first up: file and line of each call under way, the innermost first."""
+        self._deadline = perf_counter() + (seconds if left is None else left)
+
+    def line_in(self, path: str) -> int:
+        """The line of a file that was being executed when time was up; 0 if none was."""
+        return next((line for file, line in self.rang_at if file == path), 0)
+
+    def run(self, work: Callable[[], T]) -> T:
+        """What `work` returns.
+
+        Raises:
+            TimeUp: the time was up, whether or not the work let that through.
+        """
+        if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+            return work()
+
+        def ring(_: int, frame: FrameType | None) -> None:
+            # Only inside `work`: a ring that comes as it ends must not hit whoever called it.
+            calls = []
+            while frame is not None and frame.f_code is not work.__code__:
+                calls.append((frame.f_code.co_filename, frame.f_lineno))
+                frame = frame.f_back
+            if frame is not None:
+                if not self.rang_at:
+                    self.rang_at = [*calls, (work.__code__.co_filename, frame.f_lineno)]
+                    self._first()
+                raise TimeUp
+
+        before = signal.signal(signal.SIGALRM, ring)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, max(self._deadline - perf_counter(), SOONEST), AGAIN)
+            result = work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        if self.rang_at:
+            raise TimeUp
+        return result

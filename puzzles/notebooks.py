@@ -1,0 +1,82 @@
+"""Notebooks as people have them: `.ipynb`, and jupytext's scripts. Read as data; nothing of them is executed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+HEADER = re.compile(r"^# ---\n(?:# .*\n|#\n)*?# *jupyter:", re.MULTILINE)
+CELL = re.compile(r"^# %%(?=[ \[\r\n]|$)", re.MULTILINE)
+
+
+class Part(NamedTuple):
+    """A cell of code: its first line among all lines, its text, and its number in the notebook, from 1."""
+
+    first: int
+    text: str
+    cell: int = 1
+
+
+def is_notebook(path: Path, text: str) -> bool:
+    """Whether this is a notebook, or a script that jupytext would open as one."""
+    return path.suffix == ".ipynb" or bool(CELL.search(text[:LOOKED_AT]) or HEADER.match(text[:LOOKED_AT]))
+
+
+LOOKED_AT = 1 << 20
+"""Characters in which the first cell is looked for."""
+
+
+def read_cells(path: Path, text: str) -> list[Part]:
+    """The code of a notebook, with what is no Python in it made comments.
+
+    Raises:
+        ValueError: this is no notebook.
+    """
+    try:
+        cells = _of_ipynb(text) if path.suffix == ".ipynb" else _of_script(text)
+        return [Part(first, _without_magics(code), number) for first, code, number in cells]
+    except Exception as why:  # a reader of formats that breaks on a broken one
+        raise ValueError(f"it cannot be read as a notebook ({type(why).__name__}: {str(why)[:150]})") from None
+
+
+def _of_ipynb(text: str) -> list[tuple[int, str, int]]:
+    import nbformat  # here, because most submissions are scripts
+
+    notebook = nbformat.reads(text, as_version=4)
+    first, cells = 1, []
+    for number, cell in enumerate(notebook.cells, 1):
+        if cell.cell_type == "code":
+            code = cell.source.replace("\r\n", "\n")
+            cells.append((first, code, number))
+            first += code.count("\n") + 1
+    return cells
+
+
+def _of_script(text: str) -> list[tuple[int, str, int]]:
+    import jupytext  # here, as above
+
+    kind = "py:percent" if CELL.search(text) else "py:light"
+    lines = text.split("\n")
+    at, cells = 0, []
+    for number, cell in enumerate(jupytext.reads(text, fmt=kind).cells, 1):
+        if cell.cell_type == "code":
+            at = _where(cell.source.split("\n"), lines, at)
+            cells.append((at + 1, cell.source, number))
+    return cells
+
+
+def _where(code: list[str], lines: list[str], begin: int) -> int:
+    """The index of the line on which a cell begins: jupytext takes comment signs off magics, and nothing else."""
+    for at in range(begin, len(lines) - len(code) + 1):
+        if all(theirs in (ours, f"# {ours}") for ours, theirs in zip(code, lines[at:])):
+            return at
+    return begin
+
+
+def _without_magics(code: str) -> str:
+    from jupytext.magics import comment_magic
+
+    if re.match(r"\s*%%(?!time|capture|prun)", code):  # another language, or a file to write
+        return ""
+    return "\n".join(comment_magic(code.split("\n")))

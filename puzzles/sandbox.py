@@ -1,0 +1,119 @@
+"""How strictly this machine can shut a submission in: bubblewrap where it works, plain processes elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from .limits import Limits
+
+HOUSE = Path(__file__).resolve().parent.parent
+"""Where lib, drawing and puzzles stand."""
+
+ROOMS = ("lib", "drawing", "puzzles")
+"""What of it a submission may read. Not the solutions."""
+
+PACKAGES = sysconfig.get_path("purelib")
+FOLDER = "/work"
+"""The run's own folder, in the sandbox."""
+
+WITHOUT_USERS = ("SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER")
+"""What the keeper keeps of root's powers when root grades: to put each run under a user that owns nothing."""
+
+PATIENCE = 10.0
+"""Seconds that a keeper has to start, beyond any limit of the player's."""
+
+
+class Tier(NamedTuple):
+    """A way to run a submission. `why_not` tells why a better one is not used."""
+
+    name: str
+    why_not: str = ""
+
+    @property
+    def is_sandbox(self) -> bool:
+        return self.name == "bubblewrap"
+
+
+class UnknownTier(ValueError):
+    """A tier that there is not, or not here."""
+
+
+@cache
+def best(wanted: str = "auto") -> Tier:
+    """The strictest tier that works here, or the one that is wanted.
+
+    Raises:
+        UnknownTier: bubblewrap is wanted and does not work, or nothing works here; the text says why.
+    """
+    if not hasattr(os, "fork"):
+        raise UnknownTier(f"{sys.platform} cannot fork a process for each run; on Windows, grade inside WSL")
+    if wanted == "process":
+        return Tier("process", "it was asked for")
+    why_not = _why_no_bubblewrap()
+    if not why_not:
+        return Tier("bubblewrap")
+    if wanted == "bubblewrap":
+        raise UnknownTier(f"bubblewrap does not work here: {why_not}")
+    return Tier("process", why_not)
+
+
+def _why_no_bubblewrap() -> str:
+    if sys.platform != "linux":
+        return f"it is for Linux, and this is {sys.platform}"
+    if shutil.which("bwrap") is None:
+        return "there is no command bwrap; install the package bubblewrap"
+    probe = command(Tier("bubblewrap"), Limits(), "pass")
+    try:
+        done = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+    except (OSError, subprocess.TimeoutExpired) as why:
+        return str(why)
+    return "" if done.returncode == 0 else (done.stderr.strip() or f"it ended with code {done.returncode}")[:200]
+
+
+KEEPER = "from puzzles.inside.keeper import main; main()"
+
+
+def command(tier: Tier, limits: Limits, program: str = KEEPER) -> list[str]:
+    """The command that starts a keeper in a tier."""
+    start = f"import sys; sys.path.insert(0, {str(HOUSE)!r}); {program}"
+    python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]
+    return [*_bubblewrap(limits), *python] if tier.is_sandbox else python
+
+
+def _bubblewrap(limits: Limits) -> list[str]:
+    words = ["bwrap", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
+    if os.getuid() == 0:
+        words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+        words += ["--cap-drop", "ALL"]
+        for power in WITHOUT_USERS:
+            words += ["--cap-add", f"CAP_{power}"]
+    else:
+        words += ["--unshare-all"]
+    for name, value in environment(FOLDER).items():
+        words += ["--setenv", name, value]
+    parents = {parent for place in (sys.base_prefix, PACKAGES, HOUSE) for parent in Path(place).parents}
+    for parent in sorted(parents)[1:]:
+        words += ["--perms", "0755", "--dir", str(parent)]  # or the run's user could not pass through them
+    system = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
+    for folder in (*system, sys.base_prefix, PACKAGES):
+        words += ["--ro-bind-try", folder, folder]
+    for room in ROOMS:
+        words += ["--ro-bind", str(HOUSE / room), str(HOUSE / room)]
+    for hidden in {HOUSE / "solutions", Path(PACKAGES) / "solutions"}:
+        if hidden.is_relative_to(PACKAGES) and hidden.is_dir():
+            words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
+    words += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.files), "--tmpfs", FOLDER, "--chdir", FOLDER]
+    return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+def environment(folder: str) -> dict[str, str]:
+    """The variables that a submission sees: nothing of the user's."""
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # Windows cannot do without
+    return {**kept, "PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}

@@ -1,0 +1,214 @@
+"""`puzzles watch`: grades what changed on every save, and answers to single keys."""
+
+from __future__ import annotations
+
+import ast
+import queue
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lib import trace_from_json
+
+from .arguments import Bytes, Seconds, terminal
+from .catalog import PUZZLES
+from .inside.failure import plain
+from .limits import Limits
+from .submission import Submission
+from .verdict import Graded, Verdict
+
+KEYS = "h hint   n next   l list   o open the picture   q quit"
+DEFAULT = Limits()
+
+
+@click.command()
+@click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--time-limit", type=Seconds(), default=DEFAULT.seconds, show_default=True, help="Seconds for each puzzle."
+)
+@click.option("--memory-limit", type=Bytes(), default="1024M", show_default=True, help="Memory of a process.")
+def watch(path: str, time_limit: float, memory_limit: int) -> None:
+    """Grade FILE again on every save; keys give hints, the next puzzle, the picture."""
+    game = Game(path, Limits(seconds=time_limit, memory=memory_limit), terminal())
+    game.saved()
+    events: queue.Queue[str] = queue.Queue()
+    stop = threading.Event()
+    for source in (_saves(path, stop), _keys()):
+        threading.Thread(target=_pour, args=(source, events), daemon=True).start()
+    try:
+        while game.handle(events.get()):
+            pass
+    except KeyboardInterrupt:
+        pass
+    finally:
+        stop.set()
+
+
+def _pour(source: Iterator[str], events: queue.Queue[str]) -> None:
+    for event in source:
+        events.put(event)
+
+
+def _saves(path: str, stop: threading.Event) -> Iterator[str]:
+    from watchfiles import watch as changes  # here, because it is slow to import
+
+    file = Path(path).resolve()
+    for changed in changes(file.parent, stop_event=stop, recursive=False, raise_interrupt=False):
+        if any(Path(name).resolve() == file for _, name in changed):
+            yield "saved"
+
+
+def _keys() -> Iterator[str]:
+    while True:
+        try:
+            key = click.getchar() if sys.stdin.isatty() else sys.stdin.read(1)
+        except (EOFError, KeyboardInterrupt, OSError):
+            key = ""
+        yield key or "q"
+        if key in ("", "q"):
+            return
+
+
+class Game:
+    """What is on the screen: one current puzzle, which only the player changes."""
+
+    def __init__(
+        self, path: str, limits: Limits, console: Any, grade: Callable[..., Graded] | None = None,
+        show: Callable[[str], Any] = webbrowser.open,
+    ) -> None:  # fmt: skip
+        from .grader import grade_file
+
+        self.path = path
+        self.limits = limits
+        self.console = console
+        self.grade = grade or grade_file
+        self.show = show
+        self.verdicts: dict[str, Verdict] = {}
+        self.current = next(iter(PUZZLES))
+        self.hints: dict[str, int] = {}
+        self._seen: dict[str, str] | None = None
+        self._chosen = False
+
+    def handle(self, event: str) -> bool:
+        """Does what a key or a save asks for; False to quit."""
+        actions = {"saved": self.saved, "h": self.hint, "n": self.next, "l": self.list, "o": self.open}
+        if event == "q":
+            return False
+        if event in actions:
+            actions[event]()
+        return True
+
+    def saved(self) -> None:
+        """Grades the puzzles whose definitions changed; all of them if anything else did."""
+        from .progress import remember
+
+        submission = Submission.read(Path(self.path))
+        changed = self._changed(submission)
+        if changed:
+            graded = self.grade(self.path, [PUZZLES[slug] for slug in changed], self.limits, keep=True)
+            self.verdicts.update((v.puzzle, v) for v in graded.verdicts)
+            remember(graded)
+            if not self._chosen:
+                self._chosen = True  # where the player left off; from here on only 'n' moves
+                self.current = next((s for s, v in self.verdicts.items() if v.status != "passed"), self.current)
+        self.screen()
+
+    def _changed(self, submission: Submission) -> list[str]:
+        parts = fingerprints(submission)
+        before, self._seen = self._seen, parts
+        if before is None or parts.get("") != before.get(""):
+            return list(PUZZLES)
+        return [slug for slug in PUZZLES if parts.get(slug) != before.get(slug)]
+
+    def screen(self) -> None:
+        """The current puzzle: its statement, the verdict, the picture, the keys."""
+        from .pages import show_statement
+        from .report import explain
+
+        puzzle, verdict = PUZZLES[self.current], self.verdicts.get(self.current)
+        self.console.clear()
+        show_statement(self.console, puzzle)
+        if verdict is not None:
+            explain(self.console, verdict)
+            self._picture(verdict)
+        self.console.print(KEYS, style="dim")
+
+    def _picture(self, verdict: Verdict) -> None:
+        """The picture in text, where drawing has one."""
+        try:
+            import drawing
+
+            picture = drawing.text(trace_from_json(verdict.trace)) if verdict.trace else ""
+        except Exception:  # no such drawing here, or a run that cannot be drawn: the verdict stands without
+            return
+        for line in str(picture).splitlines():
+            self.console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
+
+    def hint(self) -> None:
+        """The next hint of the current puzzle."""
+        from .pages import show_hint
+        from .progress import remember_hint
+
+        puzzle = PUZZLES[self.current]
+        number = min(self.hints.get(self.current, 0) + 1, len(puzzle.hints))
+        self.hints[self.current] = number
+        remember_hint(self.current, number)
+        show_hint(self.console, puzzle, number)
+
+    def next(self) -> None:
+        """The puzzle after the current one; after the last comes the first."""
+        slugs = list(PUZZLES)
+        self.current = slugs[(slugs.index(self.current) + 1) % len(slugs)]
+        self._chosen = True
+        self.screen()
+
+    def list(self) -> None:
+        """All puzzles with their verdicts."""
+        from .report import stars_text
+
+        for slug in PUZZLES:
+            verdict = self.verdicts.get(slug)
+            said = "" if verdict is None or not verdict.attempted else stars_text(self.console, verdict.stars)
+            mark = ">" if slug == self.current else " "
+            self.console.print(f"{mark} {slug:<15} {said} {(verdict.status if verdict else '').replace('_', ' ')}")
+
+    def open(self) -> None:
+        """Writes the picture of the current puzzle beside the file, and opens it."""
+        from .page import timeline
+
+        verdict = self.verdicts.get(self.current)
+        drawn = (
+            timeline(trace_from_json(verdict.trace), PUZZLES[self.current].title) if verdict and verdict.trace else ""
+        )
+        if not drawn:
+            self.console.print(f"There is nothing to draw of {self.current} yet.")
+            return
+        target = Path(self.path).with_name(f"{self.current}.svg")
+        target.write_text(drawn, encoding="utf-8")
+        self.console.print(f"Wrote {plain(str(target))}.")
+        self.show(target.resolve().as_uri())
+
+
+def plain_line(line: str) -> str:
+    """A line of a picture, without what moves a cursor; its spaces stay."""
+    return "".join(c if c.isprintable() else "?" for c in line)
+
+
+def fingerprints(submission: Submission) -> dict[str, str]:
+    """The source of each puzzle's function, and under '' everything else. Comments and lines do not count."""
+    found: dict[str, str] = {"": ""}
+    for part in submission.parts:
+        try:
+            tree = ast.parse(part.text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            found[""] += part.text
+            continue
+        for node in tree.body:
+            name = getattr(node, "name", "")
+            found[name if name in PUZZLES else ""] = found.get(name if name in PUZZLES else "", "") + ast.dump(node)
+    return found
