@@ -38,7 +38,7 @@ lab: $(VENV)/.browser  ## open fresh copies of the notebooks in JupyterLab; copi
 	$(BIN)/jupyter lab my_notebooks
 
 browser: $(VENV)/.browser  ## play in a real browser: needs chromium and chromedriver
-	$(BIN)/python -m pytest -rs tests/test_browser.py
+	PUZZLES_BROWSER=required $(BIN)/python -m pytest -rs tests/test_browser.py
 
 clean:
 	rm -rf $(VENV) pictures build notebooks/*.ipynb notebooks/solved *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
