@@ -124,7 +124,7 @@ def _pareto(wish: Wish, drawing: ModuleType) -> int:
 def _solving(path: str, slug: str) -> Iterator[Path]:
     """The files at or below a path that have a function for the puzzle, or cannot be read to find out."""
     for file in submissions([path]):
-        if Submission.read(Path(file)).may_define(slug):
+        if Submission.read(Path(file)).looks_defined(slug):
             yield Path(file)
 
 

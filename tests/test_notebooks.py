@@ -8,6 +8,7 @@ import tomllib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +32,8 @@ from puzzles.notebook.sketch import plan_of, sketch  # noqa: E402
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MEGABYTE = 1_000_000
+SECONDS = 90
+"""In which all of them run, those of players and the solved ones."""
 both = pytest.mark.parametrize("solved", [False, True], ids=["player", "solved"])
 
 
@@ -183,12 +186,13 @@ def test_the_grader_reads_a_notebook(tmp_path: Path) -> None:
 def executed(request: pytest.FixtureRequest) -> tuple[bool, list[Any]]:
     """Both notebooks after a run from top to bottom, each in a fresh kernel; an exception in a cell would end it."""
     nbclient = pytest.importorskip("nbclient", reason=WHY)
-    done = []
+    done, start = [], perf_counter()
     for book in books(request.param):
         notebook = nbformat.reads(book.text, as_version=4)
         options = {"resources": {"metadata": {"path": str(ROOT)}}, "extra_arguments": ["--Application.log_level=50"]}
         nbclient.NotebookClient(notebook, timeout=45, kernel_name="python3", **options).execute()
         done.append(notebook)
+    assert perf_counter() - start < SECONDS / 2
     return request.param, done
 
 

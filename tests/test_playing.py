@@ -228,11 +228,11 @@ def test_after_a_pass_reference_practice_and_record_are_told():
     page = words(puzzles("grade", "ddp.py").stdout)
     assert "ddp: The reference does the same, call by call. In practice: " in page
     assert "star" in page
-    other = (SOLUTIONS / "records" / "ddp_own_a_part.py").read_text()
+    other = (SOLUTIONS / "records" / "wsdp_gather_once.py").read_text()
     Path("other.py").write_text(other)
     page = words(puzzles("grade", "other.py").stdout)
-    assert "The reference calls update 8 times (you: 4), in all ranks together." in page
-    assert "It takes 5.1 timesteps and 1,835,008 elements." in page
+    assert "The reference calls allgather 48 times (you: 24), in all ranks together." in page
+    assert "It takes 19.9 timesteps and 2,752,512 elements." in page
 
 
 # --- Verify ---
