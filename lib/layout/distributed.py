@@ -127,7 +127,7 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
                 )
             if not operator.divides(letter, n):
                 raise LayoutError(
-                    f"{where} cannot be split into {n}: it becomes a dimension of {operator.sizes(letter)}"
+                    f"{where} cannot be split into {n}: it has to divide {operator.sizes(letter)}"
                 )
     return parts
 

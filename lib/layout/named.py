@@ -15,7 +15,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import combinations, count, permutations
+from itertools import combinations, count, pairwise, permutations
 from math import prod
 
 
@@ -75,7 +75,7 @@ def refined(layout: TensorLayout, other: DeviceMatrix) -> TensorLayout:
     marks = set(_marks(matrix.shape))
     if matrix.devices == other.devices:
         both = sorted(marks | set(_marks(other.shape)))
-        if all(b % a == 0 for a, b in zip(both, both[1:])):
+        if all(b % a == 0 for a, b in pairwise(both)):
             marks = set(both)
     chain = sorted(marks, reverse=True)
     sizes: list[int] = []
@@ -83,7 +83,7 @@ def refined(layout: TensorLayout, other: DeviceMatrix) -> TensorLayout:
     for axis, size in enumerate(matrix.shape):
         inside = prod(matrix.shape[axis + 1 :])
         steps = [mark for mark in chain if inside <= mark <= inside * size]
-        fine = [p for a, b in zip(steps, steps[1:]) for p in _primes(a // b)]
+        fine = [p for a, b in pairwise(steps) for p in _primes(a // b)]
         owner.append(tuple(range(len(sizes), len(sizes) + len(fine))))
         sizes += fine
     fine_matrix = DeviceMatrix(tuple(sizes), matrix.devices)
@@ -177,7 +177,7 @@ def _arrangements(matrix: DeviceMatrix, shape: tuple[int, ...]) -> dict[tuple[in
         for order in permutations(range(len(matrix.shape)), n):
             for borders in combinations(range(n + len(shape) - 1), len(shape) - 1) if shape else [()]:
                 cuts = [0, *(border - i for i, border in enumerate(borders)), n]
-                tensor_map = tuple(order[a:b] for a, b in zip(cuts, cuts[1:])) if shape else ()
+                tensor_map = tuple(order[a:b] for a, b in pairwise(cuts)) if shape else ()
                 splits = tuple(prod(matrix.shape[axis] for axis in axes) for axes in tensor_map)
                 if all(size % split == 0 for size, split in zip(shape, splits)):
                     found[splits].append(tensor_map)

@@ -54,7 +54,7 @@ class Operator:
 
     def sizes(self, letter: str) -> tuple[int, ...]:
         """The sizes that a letter stands for: one, or more where a reshape merges dimensions."""
-        found = {}
+        found: dict[int, None] = {}
         for shape, letters in zip((*self.input_shapes, self.output_shape), (*self.input_letters, self.output_letters)):
             found.update({size: None for size, one in zip(shape, letters) if one == letter})
         return tuple(found)

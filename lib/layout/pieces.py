@@ -33,7 +33,7 @@ def join(pieces: Pieces, layout: TensorLayout) -> Array:
     check(pieces, layout)
     whole = np.zeros(layout.shape, dtype=pieces[0].dtype)
     summed = {
-        group[0]: sum(pieces[d] for d in group[1:]) + pieces[group[0]] for group in groups(layout, layout.partial)
+        group[0]: sum(pieces[d] for d in group) for group in groups(layout, layout.partial)
     }
     seen: dict[tuple[int, ...], int] = {}
     for device, piece in summed.items():

@@ -41,7 +41,7 @@ class TensorLayout:
         entries = tuple(self.tensor_map)
         if len(entries) != len(shape):
             raise LayoutError(
-                f"the tensor map has {len(entries)} entries, but the tensor of shape {shape} has {len(shape)} dimensions"
+                f"the tensor map has {len(entries)} entries; the tensor of shape {shape} has {len(shape)} dimensions"
             )
         sizes = self.matrix.shape
         tensor_map = tuple(tuple(self._known(axis) for axis in _axes(entry)) for entry in entries)
