@@ -17,8 +17,8 @@ from .device_matrix import Ints
 from .elimination import Elimination, Pairs, Table
 from .errors import LayoutError
 
-MOST = 20_000_000
-"""Partial choices weighed at once."""
+MOST = 200_000_000
+"""Partial choices weighed at once, times the variables of each."""
 
 
 def least(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: float | None) -> list[int]:
@@ -32,11 +32,12 @@ def least(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: fl
         return chosen
     chosen, price, lower = _priced(costs, memory, pairs, cap, chosen, free.value)
     best = _cost(costs, pairs, chosen)
-    if best < lower + 1 - 1e-6 * max(1.0, best) * 1e-6:
+    # A better plan is cheaper by at least the greatest common divisor of all costs.
+    target = best - _step([*costs, *pairs.values()]) + 1e-9 * max(1.0, best)
+    if lower > target:
         return chosen
-    through = Elimination([c + price * m for c, m in zip(costs, memory)], pairs).through()
-    slack = 1e-6 * max(1.0, abs(best)) * 1e-3
-    keep = [np.flatnonzero(table - price * cap <= best - 1 + slack) for table in through]
+    priced = Elimination([c + price * m for c, m in zip(costs, memory)], pairs)
+    keep = [np.flatnonzero(table - price * cap <= target) for table in priced.through()]
     if not all(len(states) for states in keep):
         return chosen
     front = _Fronts(
@@ -44,9 +45,15 @@ def least(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: fl
         [m[k] for m, k in zip(memory, keep)],
         {(u, v): table[np.ix_(keep[u], keep[v])] for (u, v), table in pairs.items()},
         cap,
-        best,
-    ).best()
+        target,
+        price,
+    ).best(priced, keep)
     return chosen if front is None else [int(keep[v][state]) for v, state in enumerate(front)]
+
+
+def _step(tables: Sequence[Table]) -> int:
+    """The greatest common divisor of all entries, whole numbers; 1 if all are zero."""
+    return int(np.gcd.reduce([int(np.gcd.reduce(np.unique(table).astype(np.int64))) for table in tables])) or 1
 
 
 def _priced(
@@ -110,10 +117,10 @@ class _Fronts:
     """Elimination with a Pareto front for each border."""
 
     def __init__(
-        self, costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: float, best: float
+        self, costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: float, target: float, price: float
     ) -> None:
         self.sizes = [len(table) for table in costs]
-        self.cap, self.best_cost = cap, best
+        self.cap, self.target, self.price = cap, target, price
         self.least_memory = [float(table.min()) for table in memory]
         self.factors: list[_Labels] = []
         for v, (c, m) in enumerate(zip(costs, memory)):
@@ -121,19 +128,25 @@ class _Fronts:
         for (u, v), table in pairs.items():
             self.factors.append(self._labels((u, v), table.ravel(), np.zeros(table.size)))
 
-    def best(self) -> list[int] | None:
-        """The states of least cost below the best known cost, or None if there is no better choice."""
-        left = set(range(len(self.sizes)))
-        while left:
-            around = {v: {u for f in self.factors if v in f.scope for u in f.scope} for v in left}
-            v = min(left, key=lambda i: (len(around[i]), sum(self.sizes[u] for u in around[i]), i))
+    def best(self, priced: Elimination, keep: Sequence[Ints]) -> list[int] | None:
+        """The states of least cost that reach the target, or None if there are none.
+
+        Follows the order of an elimination with priced memory, whose bounds on everything outside a border
+        tell which partial choices can still end well.
+        """
+        for v in priced.order:
             mine = sorted((f for f in self.factors if v in f.scope), key=lambda f: len(f.cost))
             self.factors = [f for f in self.factors if v not in f.scope]
             joined = mine[0]
             for factor in mine[1:]:
                 joined = self._front(self._join(joined, factor))
-            self.factors.append(self._front(self._without(joined, v)))
-            left.remove(v)
+            border = priced.scopes[v]
+            joined = _Labels(border, joined.states, joined.cost, joined.memory)
+            if border and len(joined.cost):
+                outside = priced.outside[v][np.ix_(*(keep[u] for u in border))]
+                bound = joined.cost + self.price * joined.memory + outside[tuple(joined.states[:, u] for u in border)]
+                joined = _rows(joined, np.flatnonzero(bound - self.price * self.cap <= self.target))
+            self.factors.append(self._front(joined))
         whole = self.factors[0]
         for factor in self.factors[1:]:
             whole = self._front(self._join(whole, factor))
@@ -153,21 +166,19 @@ class _Fronts:
         order = np.argsort(right, kind="stable")
         first = np.searchsorted(right[order], left, side="left")
         many = np.searchsorted(right[order], left, side="right") - first
-        if many.sum() > MOST:
+        most = MOST // len(self.sizes)
+        if many.sum() > most:
             raise LayoutError(
                 f"an exact plan under this cap would weigh {int(many.sum()):,} partial plans at once; "
-                f"{MOST:,} is the limit: configure some operators, or give a smaller graph"
+                f"{most:,} is the limit here: configure some operators, or plan a smaller graph"
             )
         i = np.repeat(np.arange(len(left)), many)
         j = order[np.arange(len(i)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)]
         cost, memory = a.cost[i] + b.cost[j], a.memory[i] + b.memory[j]
-        good = cost < self.best_cost - 0.5
+        good = cost <= self.target
         i, j = i[good], j[good]
         scope = tuple(dict.fromkeys(a.scope + b.scope))
         return _Labels(scope, np.maximum(a.states[i], b.states[j]), cost[good], memory[good])
-
-    def _without(self, labels: _Labels, v: int) -> _Labels:
-        return _Labels(tuple(u for u in labels.scope if u != v), labels.states, labels.cost, labels.memory)
 
     def _front(self, labels: _Labels) -> _Labels:
         """Without the rows that cannot fit under the cap, or that another row with the same border beats."""
@@ -177,12 +188,15 @@ class _Fronts:
         order = np.lexsort((labels.cost, labels.memory, key))
         order = order[fits[order]]
         if not len(order):
-            return _Labels(labels.scope, labels.states[:0], labels.cost[:0], labels.memory[:0])
+            return _rows(labels, order)
         # Within a border, by growing memory, a row stays if it is cheaper than all before it.
         cost, border = labels.cost[order], key[order]
         number = np.cumsum(np.append(False, border[1:] != border[:-1]))
         far = 2 * (np.abs(cost).max() + 1)
         falling = np.minimum.accumulate(cost - number * far)
         stays = np.append(True, (cost - number * far)[1:] < falling[:-1])
-        rows = order[stays]
-        return _Labels(labels.scope, labels.states[rows], labels.cost[rows], labels.memory[rows])
+        return _rows(labels, order[stays])
+
+
+def _rows(labels: _Labels, rows: Ints) -> _Labels:
+    return _Labels(labels.scope, labels.states[rows], labels.cost[rows], labels.memory[rows])

@@ -30,6 +30,8 @@ class Elimination:
         self.order: list[int] = []
         self.scopes: dict[int, tuple[int, ...]] = {}
         self.tables: dict[int, Table] = {}
+        self.outside: dict[int, Table] = {}
+        """After `through`: for each border, the least sum of everything that is not within it."""
         tables: list[dict[tuple[int, ...], Table]] = [{(v,): table} for v, table in enumerate(unary)]
         neighbours: list[set[int]] = [set() for _ in unary]
         for (u, v), table in pairs.items():
@@ -84,6 +86,7 @@ class Elimination:
         """For each variable and value, the least sum with that value (junction-tree calibration)."""
         rank = {v: i for i, v in enumerate(self.order)}
         whole: dict[int, Table] = {}
+        self.outside = {}
         result: list[Any] = [None] * len(self.sizes)
         for v in reversed(self.order):
             scope, table = self.scopes[v], self.tables[v]
@@ -92,6 +95,7 @@ class Elimination:
                 names = self.scopes[parent] + (parent,)
                 outside = _least_over(whole[parent], names, scope) - table.min(axis=-1)
                 whole[v] = table + outside[..., None]
+                self.outside[v] = outside
             else:
                 whole[v] = table - table.min() + self.value
             result[v] = whole[v].min(axis=tuple(range(len(scope))))

@@ -79,7 +79,7 @@ def shard(tensor: Shaped, device_assignment: Any) -> TensorLayout:
 
 
 def _shape(tensor: Shaped) -> tuple[int, ...]:
-    return tuple(int(n) for n in getattr(tensor, "shape", tensor))
+    return tuple(int(n) for n in getattr(tensor, "shape", tensor) or ())
 
 
 def _numbers(matrix: DeviceMatrix, entry: Mapped) -> tuple[int, ...]:
