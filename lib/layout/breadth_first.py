@@ -61,7 +61,9 @@ def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, 
     return found
 
 
-def _cheapest(graph: Graph, neighbour: DistributedOperator, name: str, consumer: str, place: int) -> DistributedOperator:
+def _cheapest(
+    graph: Graph, neighbour: DistributedOperator, name: str, consumer: str, place: int
+) -> DistributedOperator:
     def cost(choice: DistributedOperator) -> tuple[int, int, int]:
         source, target = (neighbour, choice) if consumer == name else (choice, neighbour)
         moved = least_bytes(source.output, target.inputs[place], graph.itemsize)

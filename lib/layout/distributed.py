@@ -126,9 +126,7 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
                     f"{where} is split into {n} parts, but the same dimension of another input into {parts[letter]}"
                 )
             if not operator.divides(letter, n):
-                raise LayoutError(
-                    f"{where} cannot be split into {n}: it has to divide {operator.sizes(letter)}"
-                )
+                raise LayoutError(f"{where} cannot be split into {n}: it has to divide {operator.sizes(letter)}")
     return parts
 
 

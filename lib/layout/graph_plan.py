@@ -111,7 +111,9 @@ class GraphPlan:
         for name, op in self.operators.items():
             if op.moved:
                 names = ", ".join(step.name for step in op.reduction)
-                found.append((self.collective_bytes(name), f"{name} pays {self.collective_bytes(name):,} bytes ({names})"))
+                found.append(
+                    (self.collective_bytes(name), f"{name} pays {self.collective_bytes(name):,} bytes ({names})")
+                )
         return sorted(found, key=lambda pair: -pair[0])
 
     def explain(self) -> str:

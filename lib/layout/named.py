@@ -18,7 +18,6 @@ from functools import lru_cache
 from itertools import combinations, count, pairwise, permutations
 from math import prod
 
-
 from .device_matrix import DeviceMatrix
 from .steps import Step
 from .tensor_layout import Axes, TensorLayout, parts, same_placement

@@ -32,9 +32,7 @@ def join(pieces: Pieces, layout: TensorLayout) -> Array:
     """
     check(pieces, layout)
     whole = np.zeros(layout.shape, dtype=pieces[0].dtype)
-    summed = {
-        group[0]: sum(pieces[d] for d in group) for group in groups(layout, layout.partial)
-    }
+    summed = {group[0]: sum(pieces[d] for d in group) for group in groups(layout, layout.partial)}
     seen: dict[tuple[int, ...], int] = {}
     for device, piece in summed.items():
         first = seen.setdefault(layout.part(device), device)
