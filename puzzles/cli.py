@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .catalog import PUZZLES, Puzzle, UnknownPuzzle, find
+from .layout_cli import layout
 from .timer import TIME_LIMIT
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ def main() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a star that a terminal cannot write is no reason to stop
+
+
+main.add_command(layout)
 
 
 def terminal() -> Console:

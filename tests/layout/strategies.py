@@ -59,9 +59,9 @@ def values(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     rows = graph.shapes.get("table", (4,))[0]
     return {
-        name: rng.integers(0, rows, graph.shapes[name]) if name == "tokens" else rng.integers(-3, 4, graph.shapes[name]) * 1.0
-        for name in graph.sources
-    }  # fmt: skip
+        name: rng.integers(0, rows, shape) if name == "tokens" else rng.integers(-3, 4, shape) * 1.0
+        for name, shape in ((name, graph.shapes[name]) for name in graph.sources)
+    }
 
 
 def assert_same_program(plan: Any, seed: int = 0) -> None:

@@ -190,7 +190,7 @@ def test_annotations_spread_backwards():
 
 def test_conflicts_are_named():
     completion = complete(megatron_mlp(), annotated(x=("data", -1), residual=("model", -1)))
-    assert [str(conflict) for conflict in completion.conflicts][0] == (
+    assert str(completion.conflicts[0]) == (
         "residual: 'x' splits 'i' over data and 'residual' splits 'i' over model; "
         "it computes with the first that fits, and redistributes the other"
     )
