@@ -127,9 +127,8 @@ def draw(ctx: click.Context, path: str, puzzle: LayoutPuzzle, output: str | None
     """Draw the completed plan: operators with their strategies, edges with what they pay."""
     from pathlib import Path
 
-    from drawing.layout_graph import draw_plan
-
     from drawing import save
+    from drawing.layout_graph import draw_plan
 
     from .failure import Failure
     from .layout_grader import completed

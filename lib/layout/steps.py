@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -51,6 +52,20 @@ class Step:
         """Elements that each device receives."""
         return self._reduction_traffic() if self.name in REDUCING else self._exchange.received
 
+    def traffic(self) -> Ints:
+        """Elements that each device (row) sends to each (column); a reduction's as its bytes are counted."""
+        table = np.zeros((self.source.devices, self.source.devices), dtype=np.int64)
+        if self.name not in REDUCING:
+            moved = self._exchange
+            np.add.at(table, (moved.sender, moved.receiver), moved.hi - moved.lo)
+            return table
+        for group, shares in self._shares():
+            for place, here in enumerate(group):
+                for other, there in enumerate(group):
+                    if here != there:
+                        table[here, there] += shares[other] + (shares[place] if self.name == "all-reduce" else 0)
+        return table
+
     def run(self, pieces: Pieces) -> Pieces:
         """The target's pieces, made of the source's."""
         check(pieces, self.source)
@@ -64,12 +79,19 @@ class Step:
     def _reduction_traffic(self) -> Ints:
         """A device sends what others sum up, and receives what it sums up itself; an all-reduce then gathers."""
         traffic = np.zeros(self.source.devices, dtype=np.int64)
-        for group in groups(self.source, self.reduced):
-            g, size = len(group), self.source.elements
-            for place, device in enumerate(group):
-                share = size * (place + 1) // g - size * place // g
-                traffic[device] = (g - 1) * share + (size - share if self.name == "all-reduce" else 0)
+        for group, shares in self._shares():
+            for device, share in zip(group, shares):
+                gathered = self.source.elements - share if self.name == "all-reduce" else 0
+                traffic[device] = (len(group) - 1) * share + gathered
         return traffic
+
+    def _shares(self) -> list[tuple[list[int], list[int]]]:
+        """For each group that adds up, its devices and how many elements each of them sums."""
+        size, found = self.source.elements, []
+        for group in groups(self.source, self.reduced):
+            cuts = [size * place // len(group) for place in range(len(group) + 1)]
+            found.append((group, [stop - start for start, stop in pairwise(cuts)]))
+        return found
 
     def _reduce(self, pieces: Pieces) -> Pieces:
         result: Pieces = {}

@@ -16,8 +16,11 @@ PROPAGATION = Source(
     "MindSpore authors", 2023, "Sharding Propagation", "documentation of MindSpore 2.1, section Parallel Design"
 )
 GSPMD = Source(
-    "Yuanzhong Xu et al.", 2021, "GSPMD: General and Scalable Parallelization for ML Computation Graphs", "arXiv 2105.04663"
-)  # fmt: skip
+    "Yuanzhong Xu et al.",
+    2021,
+    "GSPMD: General and Scalable Parallelization for ML Computation Graphs",
+    "arXiv 2105.04663",
+)
 MEGATRON = Source(
     "Mohammad Shoeybi et al.",
     2019,

@@ -1,4 +1,4 @@
-"""One matmul: cut the larger factor more often."""
+"""One matmul: cut the larger factor more often, and both."""
 
 from lib.layout import Graph
 

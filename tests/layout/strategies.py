@@ -7,9 +7,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from lib.layout import DeviceMatrix, Graph, TensorLayout
+
+steady = settings(deadline=None, derandomize=True, max_examples=int(__import__("os").environ.get("EX","60")))
+"""Property tests draw the same examples on every run, however slow the machine is."""
 
 
 @st.composite

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.layout import Graph, LayoutError, TensorLayout, complete, mesh, mesh_split, plan, propagate
 from lib.layout.distributed import strategy_text
 from lib.layout.exact import Problem
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
-from tests.layout.strategies import assert_same_program, brute_force
+from tests.layout.strategies import assert_same_program, brute_force, steady
 
 
 def configured_ffn() -> Graph:
@@ -111,7 +111,7 @@ def small_graphs(draw) -> Graph:
     return graph
 
 
-@settings(max_examples=60)
+@steady
 @given(small_graphs(), st.data())
 def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     name = data.draw(st.sampled_from(list(graph.operators)))
@@ -211,8 +211,8 @@ def test_an_annotation_that_the_operator_does_not_yield_is_reached_by_redistribu
     assert_same_program(completion.plan)
 
 
+@steady
 @given(st.data())
-@settings(max_examples=40)
 def test_whatever_is_annotated_the_program_stays_the_same(data):
     graph = data.draw(st.sampled_from([megatron_mlp(), attention(), embedding_and_head()]))
     names = data.draw(st.lists(st.sampled_from(sorted(graph.shapes)), min_size=1, max_size=3, unique=True))
