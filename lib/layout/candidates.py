@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations, product
 from math import prod
 
 from .device_matrix import DeviceMatrix
 from .distributed import DistributedOperator, arrange, distribute
-from .errors import LayoutError
 from .graph import Graph
 from .operators import Operator
 from .tensor_layout import Axes, TensorLayout
@@ -30,7 +30,11 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
             bases = [distribute(operator, each, graph.devices) for each in strategies(operator, graph.devices)]
         found = [way for base in bases for way in _ways(base, scatter)]
     else:
-        found = list(_on_mesh(operator, graph.mesh, scatter))
+        form = replace(operator, name="", inputs=("",) * len(operator.inputs))
+        found = [
+            DistributedOperator(operator, each.inputs, each.local, each.reduction)
+            for each in _forms(form, graph.mesh, scatter)
+        ]
         if configured is not None:
             # a strategy that no assignment of the mesh makes is laid out by itself
             found = [each for each in found if each.strategy == configured] or _ways(
@@ -66,12 +70,6 @@ def even_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
     return found
 
 
-def require_candidates(found: Sequence[object], what: str) -> None:
-    """Refuses an operator or tensor for which nothing is left to choose."""
-    if not found:
-        raise LayoutError(f"{what}: no way to distribute it is left")
-
-
 def _ways(base: DistributedOperator, scatter: bool) -> list[DistributedOperator]:
     if not (scatter and base.reduction):
         return [base]
@@ -87,6 +85,12 @@ def _on_mesh(operator: Operator, mesh: DeviceMatrix, scatter: bool) -> Iterator[
         if all(operator.divides(letter, n) for letter, n in sizes.items()):
             ways = arrange(operator, mesh, split)
             yield from ways if scatter else ways[-1:]
+
+
+@lru_cache(maxsize=128)
+def _forms(form: Operator, mesh: DeviceMatrix, scatter: bool) -> tuple[DistributedOperator, ...]:
+    """The same for an operator without a name: the layers of a network are alike."""
+    return tuple(_on_mesh(form, mesh, scatter))
 
 
 @lru_cache(maxsize=256)

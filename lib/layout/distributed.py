@@ -44,7 +44,7 @@ class DistributedOperator:
     @cached_property
     def moved(self) -> int:
         """Elements that its own collectives move in all."""
-        return sum(int(step.received.sum()) for step in self.reduction)
+        return sum(step.total for step in self.reduction)
 
     @cached_property
     def flops(self) -> int:

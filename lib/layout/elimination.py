@@ -7,6 +7,7 @@ while the tables in between stay small, as they do on programs, which are chains
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from math import prod
 from typing import Any
 
@@ -39,14 +40,23 @@ class Elimination:
             tables[v][u, v] = tables[u][u, v]
             neighbours[u].add(v)
             neighbours[v].add(u)
-        left = set(range(len(unary)))
-        while left:
-            v = min(left, key=lambda i: (len(neighbours[i]), prod(self.sizes[j] for j in neighbours[i]), i))
+
+        def effort(v: int) -> tuple[int, int, int]:
+            return len(neighbours[v]), prod(self.sizes[u] for u in neighbours[v]), v
+
+        # The least entangled variable first; what a heap says of one may be old, then it says it again.
+        heap = [effort(v) for v in range(len(unary))]
+        heapify(heap)
+        while heap:
+            *_, v = entry = heappop(heap)
+            if v in self.scopes or entry != effort(v):
+                continue
             self._eliminate(v, tuple(sorted(neighbours[v])), tables)
-            left.remove(v)
             for u in neighbours[v]:
                 neighbours[u] |= neighbours[v] - {u}
                 neighbours[u].discard(v)
+            for u in neighbours[v]:
+                heappush(heap, effort(u))
 
     def _eliminate(self, v: int, scope: tuple[int, ...], tables: list[dict[tuple[int, ...], Table]]) -> None:
         shape = [self.sizes[u] for u in scope] + [self.sizes[v]]

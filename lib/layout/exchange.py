@@ -88,6 +88,11 @@ def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
 
     cell, column = np.nonzero(mine[receivers] != from_part[:, None])
     receiver, piece = receivers[cell, column], from_part[cell]
+    if owners.shape[1] == 1:  # nobody has a copy, so there is nothing to share
+        size = (stops - starts).prod(axis=1)[cell]
+        return Exchange(
+            source, target, owners[piece, 0], receiver, cell, np.zeros_like(size), size, starts, stops
+        )  # fmt: skip
     # Those with the same copy number stand together, so that a gather stays within its group of devices.
     order = np.argsort((piece * owners.shape[1] + copy[receiver]) * source.devices + receiver, kind="stable")
     cell, receiver, piece = cell[order], receiver[order], piece[order]

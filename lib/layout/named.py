@@ -85,7 +85,13 @@ def refined(layout: TensorLayout, other: DeviceMatrix) -> TensorLayout:
         fine = [p for a, b in pairwise(steps) for p in _primes(a // b)]
         owner.append(tuple(range(len(sizes), len(sizes) + len(fine))))
         sizes += fine
-    fine_matrix = DeviceMatrix(tuple(sizes), matrix.devices)
+    names = [
+        matrix.names[axis] + (str(i) if len(fine) > 1 else "")
+        for axis, fine in enumerate(owner)
+        for i in range(len(fine))
+    ]
+    plain = tuple(names) if len(set(names)) == len(names) else ()
+    fine_matrix = DeviceMatrix(tuple(sizes), matrix.devices, plain)
 
     def cut(axes: Axes) -> Axes:
         return tuple(part for axis in axes for part in owner[axis])

@@ -6,7 +6,7 @@ Source of the definition: "Sharding Propagation", section Tensor Redistribution,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
@@ -56,8 +56,10 @@ class Redistribution:
         if all(step.name != "exchange" for step in self.steps):
             return self.steps
         named = named_path(self.source, self.target)
-        if sum(int(step.received.sum()) for step in named) * self.itemsize > self.bytes:
+        if sum(step.total for step in named) * self.itemsize > self.bytes:
             return self.steps
+        if len(named) == 1:
+            return (Step(named[0].name, self.source, self.target),)
         return named
 
     def explain(self) -> str:
@@ -118,13 +120,12 @@ def redistribute(
     return Redistribution(source, target, _least(source, target), itemsize)
 
 
-@lru_cache(maxsize=4096)
 def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
     ways = reductions(source, source.partial) if source.partial else [()]
 
     def cost(way: tuple[Step, ...]) -> tuple[int, int]:
         last = way[-1].target if way else source
-        moved = sum(int(step.received.sum()) for step in way) + least_elements(last, target)
+        moved = sum(step.total for step in way) + least_elements(last, target)
         return moved, len(way) + (not same_placement(last, target))
 
     way = min(ways, key=cost)

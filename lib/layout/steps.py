@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from .device_matrix import Ints
-from .exchange import Exchange, exchange
+from .exchange import Exchange, exchange, least_elements
 from .pieces import Pieces, check
 from .tensor_layout import Axes, TensorLayout, groups
 
@@ -51,6 +51,16 @@ class Step:
     def received(self) -> Ints:
         """Elements that each device receives."""
         return self._reduction_traffic() if self.name in REDUCING else self._exchange.received
+
+    @property
+    def total(self) -> int:
+        """Elements moved in all, without making the messages."""
+        if self.name not in REDUCING:
+            return least_elements(lifted(self.source), lifted(self.target))
+        sizes = self.source.matrix.shape
+        g = prod(sizes[axis] for axis in self.reduced)
+        once = (g - 1) * self.source.elements * (self.source.devices // g)
+        return 2 * once if self.name == "all-reduce" else once
 
     def traffic(self) -> Ints:
         """Elements that each device (row) sends to each (column); a reduction's as its bytes are counted."""

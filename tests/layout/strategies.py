@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lib.layout import DeviceMatrix, Graph, TensorLayout
 
-steady = settings(deadline=None, derandomize=True, max_examples=int(__import__("os").environ.get("EX","60")))
+steady = settings(deadline=None, derandomize=True, max_examples=60)
 """Property tests draw the same examples on every run, however slow the machine is."""
 
 

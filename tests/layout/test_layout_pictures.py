@@ -50,6 +50,7 @@ def test_what_is_drawn_is_what_is_sent_and_received(two):
         table = step.traffic()
         np.testing.assert_array_equal(table.sum(axis=1), step.sent)
         np.testing.assert_array_equal(table.sum(axis=0), step.received)
+        assert step.total == table.sum()
         assert table.trace() == 0
 
 
