@@ -19,6 +19,9 @@ from .errors import LayoutError
 from .pieces import Pieces, check
 from .tensor_layout import TensorLayout, parts
 
+REMEMBERED = 4096
+"""Pairs of pieces up to which the boxes of two splits are kept for the next time."""
+
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
@@ -145,8 +148,13 @@ def _piece_of(layout: TensorLayout) -> Ints:
     return number
 
 
-@lru_cache(maxsize=4096)
 def _cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
+    """The boxes in which a source piece and a target piece meet; small answers are remembered."""
+    small = prod(mine) * prod(yours) <= REMEMBERED
+    return (_remembered_cells if small else _new_cells)(shape, mine, yours)
+
+
+def _new_cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
     """The boxes in which a source piece and a target piece meet: both piece numbers, starts and stops."""
     sides = [_meetings(*each) for each in zip(shape, mine, yours)]
     grid = np.indices([len(side) for side in sides]).reshape(len(sides), -1)
@@ -158,6 +166,9 @@ def _cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]
     starts = np.stack([box[:, 2] for box in chosen], axis=1) if chosen else np.zeros((1, 0), dtype=np.int64)
     stops = np.stack([box[:, 3] for box in chosen], axis=1) if chosen else np.zeros((1, 0), dtype=np.int64)
     return source, target, starts, stops
+
+
+_remembered_cells = lru_cache(maxsize=4096)(_new_cells)
 
 
 def _meetings(size: int, mine: int, yours: int) -> Ints:
