@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from chalk.types import Diagram
 
-from lib.layout import Edge, GraphPlan
-from lib.layout.distributed import strategy_text
+from lib.layout import Edge, GraphPlan, strategy_text
 
 from .palette import ALARM, EDGE, EMPTY, INK, PAPER, SOFT, WIRE
 from .pen import Point, box, label, lines, look, panel, text_width, tip

@@ -7,7 +7,7 @@ from .breadth_first import propagate
 from .candidates import candidates
 from .completion import Completion, Conflict, complete
 from .device_matrix import DeviceMatrix
-from .distributed import DistributedOperator, distribute
+from .distributed import DistributedOperator, distribute, strategy_text
 from .errors import LayoutError
 from .exact import plan
 from .exchange import bound, exchange
@@ -51,4 +51,5 @@ __all__ = [
     "same_placement",
     "shard",
     "split",
+    "strategy_text",
 ]

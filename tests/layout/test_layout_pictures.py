@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import numpy as np
 import pytest
 from hypothesis import given
 
+import lib.layout
 from drawing import svg
 from drawing.layout_graph import draw_plan
 from drawing.layout_moves import draw_redistribution, short
@@ -15,6 +17,7 @@ from drawing.layout_tensor import draw_layout
 from lib.layout import LayoutError, TensorLayout, mesh, mesh_split, propagate, redistribute
 from lib.layout.examples import attention, feed_forward
 from tests.layout.strategies import pairs, steady
+from tests.test_imports import ROOT
 
 GRID = mesh(data=2, model=4)
 
@@ -64,6 +67,14 @@ def test_a_plan_is_drawn_with_what_its_edges_pay():
     graph = attention()
     graph.shard("q", ((4, 1, 1), (1, 2)))
     assert "x: all-to-all, 16,384 bytes" in svg(draw_plan(propagate(graph)))
+
+
+def test_pictures_take_only_what_the_layout_track_exports():
+    for path in (ROOT / "drawing").glob("layout_*.py"):
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        taken = [(node.module, alias.name) for node in nodes if node.level == 0 for alias in node.names]
+        assert all(name in lib.layout.__all__ for module, name in taken if module == "lib.layout"), path.name
+        assert not [module for module, _ in taken if module.startswith("lib.layout.")], path.name
 
 
 def test_pictures_have_limits():
