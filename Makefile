@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 
 play: $(VENV)/.play  ## grade the reference solutions and draw them
 	$(BIN)/puzzles grade solutions
+	$(BIN)/puzzles layout grade solutions/layout
 	@mkdir -p pictures
 	@for slug in basic grad_accum ddp wsdp fsdp pipeline gpipe pipeline_fsdp; do \
 		$(BIN)/puzzles draw solutions/$$slug.py $$slug -o pictures/$$slug.svg || exit 1; \
@@ -20,6 +21,7 @@ test: $(VENV)/.test  ## run the tests
 
 bench: $(VENV)/.test  ## print the speed of the runtime, as ratios within one run
 	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.layout.bench
 
 check: $(VENV)/.check  ## format, lint and types
 	$(BIN)/ruff format --check .

@@ -12,6 +12,7 @@ from .arguments import Commands, Seconds, Slug, terminal
 from .catalog import PUZZLES, Puzzle
 from .doctor import doctor
 from .grade import grade
+from .layout_cli import layout
 from .notebook.command import notebook
 from .status import reset, status
 from .timer import TIME_LIMIT
@@ -118,5 +119,5 @@ def draw(
     ctx.exit(fulfil(Wish(path, puzzle, output or "", text, columns, against or "", pareto, critical, dark, time_limit)))
 
 
-for command in (grade, watch, status, reset, verify, doctor, notebook):
+for command in (grade, watch, status, reset, verify, doctor, notebook, layout):
     main.add_command(command)

@@ -1,0 +1,133 @@
+"""Least sum of tables over variables with few values: eliminate one variable after the other.
+
+Dynamic programming on any graph (Bertele and Brioschi 1972, "Nonserial Dynamic Programming"): exact, and quick
+while the tables in between stay small, as they do on programs, which are chains with a few bypasses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import LayoutError
+
+Table = NDArray[np.float64]
+Pairs = Mapping[tuple[int, int], Table]
+LARGEST = 60_000_000
+"""Entries of a table in between."""
+
+
+class Elimination:
+    """The buckets of one elimination: for each variable its table with its later neighbours, itself last."""
+
+    def __init__(self, unary: Sequence[Table], pairs: Pairs) -> None:
+        self.sizes = [len(table) for table in unary]
+        self.value = 0.0
+        self.order: list[int] = []
+        self.scopes: dict[int, tuple[int, ...]] = {}
+        self.tables: dict[int, Table] = {}
+        self.outside: dict[int, Table] = {}
+        """After `through`: for each border, the least sum of everything that is not within it."""
+        tables: list[dict[tuple[int, ...], Table]] = [{(v,): table} for v, table in enumerate(unary)]
+        neighbours: list[set[int]] = [set() for _ in unary]
+        for (u, v), table in pairs.items():
+            _put(tables[u], (u, v), table)
+            tables[v][u, v] = tables[u][u, v]
+            neighbours[u].add(v)
+            neighbours[v].add(u)
+
+        def effort(v: int) -> tuple[int, int, int]:
+            return len(neighbours[v]), prod(self.sizes[u] for u in neighbours[v]), v
+
+        # The least entangled variable first; what a heap says of one may be old, then it says it again.
+        heap = [effort(v) for v in range(len(unary))]
+        heapify(heap)
+        while heap:
+            *_, v = entry = heappop(heap)
+            if v in self.scopes or entry != effort(v):
+                continue
+            self._eliminate(v, tuple(sorted(neighbours[v])), tables)
+            for u in neighbours[v]:
+                neighbours[u] |= neighbours[v] - {u}
+                neighbours[u].discard(v)
+            for u in neighbours[v]:
+                heappush(heap, effort(u))
+
+    def _eliminate(self, v: int, scope: tuple[int, ...], tables: list[dict[tuple[int, ...], Table]]) -> None:
+        shape = [self.sizes[u] for u in scope] + [self.sizes[v]]
+        if prod(shape) > LARGEST:
+            raise LayoutError(
+                f"this graph is too entangled for an exact plan: {len(scope)} tensors or operators of up to "
+                f"{max(shape)} choices would have to be weighed at once, {prod(shape):,} cases"
+            )
+        whole: Table = np.zeros(shape)
+        for names, table in tables[v].items():
+            whole += expand(table, names, scope + (v,))
+            for u in names:
+                if u != v:
+                    del tables[u][names]
+        tables[v] = {}
+        rest = whole.min(axis=-1)
+        self.order.append(v)
+        self.scopes[v], self.tables[v] = scope, whole
+        if not scope:
+            self.value += float(rest)
+            return
+        for i, u in enumerate(scope):
+            if i == 0:
+                _put(tables[u], scope, rest)
+            else:
+                tables[u][scope] = tables[scope[0]][scope]
+
+    def best(self) -> list[int]:
+        """The values that reach the least sum; among equals the first."""
+        chosen = [0] * len(self.sizes)
+        for v in reversed(self.order):
+            row = self.tables[v][tuple(chosen[u] for u in self.scopes[v])]
+            chosen[v] = int(row.argmin())
+        return chosen
+
+    def through(self) -> list[Table]:
+        """For each variable and value, the least sum with that value (junction-tree calibration)."""
+        rank = {v: i for i, v in enumerate(self.order)}
+        whole: dict[int, Table] = {}
+        self.outside = {}
+        result: list[Any] = [None] * len(self.sizes)
+        for v in reversed(self.order):
+            scope, table = self.scopes[v], self.tables[v]
+            if scope:
+                parent = min(scope, key=rank.__getitem__)
+                names = self.scopes[parent] + (parent,)
+                outside = _least_over(whole[parent], names, scope) - table.min(axis=-1)
+                whole[v] = table + outside[..., None]
+                self.outside[v] = outside
+            else:
+                whole[v] = table - table.min() + self.value
+            result[v] = whole[v].min(axis=tuple(range(len(scope))))
+        return result
+
+
+def expand(table: Table, names: tuple[int, ...], scope: tuple[int, ...]) -> Table:
+    """A table over `names` with an axis for each of `scope`, of length 1 where it does not depend on it."""
+    order = sorted(range(len(names)), key=lambda i: scope.index(names[i]))
+    shape = [1] * len(scope)
+    for i in order:
+        shape[scope.index(names[i])] = table.shape[i]
+    return table.transpose(order).reshape(shape)
+
+
+def _put(tables: dict[tuple[int, ...], Table], names: tuple[int, ...], table: Table) -> None:
+    tables[names] = tables[names] + table if names in tables else table
+
+
+def _least_over(table: Table, names: tuple[int, ...], kept: tuple[int, ...]) -> Table:
+    """The minimum over the variables that are not kept; `kept` is sorted as `scopes` are."""
+    gone = tuple(i for i, name in enumerate(names) if name not in kept)
+    left = [name for name in names if name in kept]
+    reduced = table.min(axis=gone) if gone else table
+    return np.asarray(reduced).transpose([left.index(name) for name in kept])

@@ -1,0 +1,11 @@
+"""What the layout track refuses: one sentence with the numbers in it."""
+
+from __future__ import annotations
+
+from ..errors import PuzzleError
+
+
+class LayoutError(PuzzleError):
+    """A layout, a strategy, a graph or a cap that cannot be."""
+
+    reason = "layout"

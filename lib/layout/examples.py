@@ -1,0 +1,107 @@
+"""Graphs to play with: a matmul, the feed-forward network, parts of a transformer, and a chain of its blocks."""
+
+from __future__ import annotations
+
+from .device_matrix import DeviceMatrix
+from .graph import Graph
+
+
+def one_matmul(devices: int = 8, rows: int = 64, inner: int = 64, columns: int = 64) -> Graph:
+    """y = x w."""
+    graph = Graph(devices)
+    graph.input("x", (rows, inner))
+    graph.parameter("w", (inner, columns))
+    graph.matmul("matmul", "x", "w")
+    return graph
+
+
+def feed_forward(devices: int = 8, batch: int = 64, width: int = 64, hidden: int = 64) -> Graph:
+    """The network of the documentation of Sharding Propagation: Dense, ReLU, Dense."""
+    graph = Graph(devices)
+    graph.input("x", (batch, width))
+    for i, (rows, columns) in enumerate(((width, hidden), (hidden, width)), start=1):
+        graph.parameter(f"weight{i}", (rows, columns))
+        graph.parameter(f"bias{i}", (columns,))
+    graph.add("add1", graph.matmul("matmul1", "x", "weight1"), "bias1")
+    graph.relu("relu", "add1")
+    graph.add("add2", graph.matmul("matmul2", "relu", "weight2"), "bias2")
+    return graph
+
+
+def megatron_mlp(devices: int = 8, tokens: int = 64, width: int = 64, ratio: int = 4) -> Graph:
+    """Two matmuls with a gelu between, and the residual (Shoeybi et al. 2019, section 3)."""
+    graph = Graph(devices)
+    graph.input("x", (tokens, width))
+    graph.parameter("up", (width, ratio * width))
+    graph.parameter("down", (ratio * width, width))
+    graph.gelu("gelu", graph.matmul("matmul1", "x", "up"))
+    graph.add("residual", graph.matmul("matmul2", "gelu", "down"), "x")
+    return graph
+
+
+def attention(devices: int = 8, batch: int = 4, length: int = 16, heads: int = 8, width: int = 64) -> Graph:
+    """Multi-head attention with its residual (Vaswani et al. 2017)."""
+    graph = Graph(devices)
+    graph.input("x", (batch, length, width))
+    add_attention(graph, "", "x", batch, length, heads, width)
+    return graph
+
+
+def embedding_and_head(devices: int = 8, batch: int = 8, length: int = 16, words: int = 512, width: int = 32) -> Graph:
+    """An embedding and the output head that shares its table (Press and Wolf 2017)."""
+    graph = Graph(devices)
+    graph.input("tokens", (batch, length))
+    graph.parameter("table", (words, width))
+    graph.parameter("mix", (width, width))
+    graph.gelu("gelu", graph.matmul("hidden", graph.gather("embed", "table", "tokens"), "mix"))
+    graph.matmul("head", "gelu", "table", transpose_b=True)
+    return graph
+
+
+def boundary(devices: int = 8, batch: int = 512, width: int = 32, classes: int = 2048) -> Graph:
+    """A narrow front on many rows, a mean over pixels, and a wide tail: two parts that like different axes."""
+    graph = Graph(devices)
+    graph.input("pixels", (batch, 16, width))
+    graph.parameter("front", (width, width))
+    graph.parameter("tail", (width, classes))
+    graph.relu("relu", graph.matmul("matmul1", "pixels", "front"))
+    graph.matmul("matmul2", graph.reduce_mean("mean", "relu", 1), "tail")
+    return graph
+
+
+def transformer(
+    layers: int, mesh: DeviceMatrix, batch: int = 64, length: int = 512, heads: int = 32, width: int = 2048
+) -> Graph:
+    """A chain of transformer blocks on a mesh: attention and MLP, each with its residual."""
+    graph = Graph(mesh=mesh, itemsize=2)
+    graph.input("x", (batch, length, width))
+    stream = "x"
+    for layer in range(layers):
+        stream = add_attention(graph, f"l{layer}.", stream, batch, length, heads, width)
+        stream = add_mlp(graph, f"l{layer}.", stream, width)
+    return graph
+
+
+def add_attention(graph: Graph, prefix: str, x: str, batch: int, length: int, heads: int, width: int) -> str:
+    """Projections, scores, softmax, mixture, output projection, residual. Returns the residual's name."""
+    each = width // heads
+    turned = {}
+    for role in "qkv":
+        graph.parameter(f"{prefix}w{role}", (width, width))
+        projected = graph.matmul(f"{prefix}{role}", x, f"{prefix}w{role}")
+        cut = graph.reshape(f"{prefix}{role}_heads", projected, (batch, length, heads, each))
+        turned[role] = graph.transpose(f"{prefix}{role}_turned", cut, (0, 2, 1, 3))
+    scores = graph.matmul(f"{prefix}scores", turned["q"], turned["k"], transpose_b=True)
+    mixed = graph.matmul(f"{prefix}mixed", graph.softmax(f"{prefix}softmax", scores), turned["v"])
+    back = graph.transpose(f"{prefix}mixed_turned", mixed, (0, 2, 1, 3))
+    flat = graph.reshape(f"{prefix}mixed_flat", back, (batch, length, width))
+    graph.parameter(f"{prefix}wo", (width, width))
+    return graph.add(f"{prefix}attended", graph.matmul(f"{prefix}out", flat, f"{prefix}wo"), x)
+
+
+def add_mlp(graph: Graph, prefix: str, x: str, width: int, ratio: int = 4) -> str:
+    """Up, gelu, down, residual. Returns the residual's name."""
+    graph.parameter(f"{prefix}up", (width, ratio * width))
+    graph.parameter(f"{prefix}down", (ratio * width, width))
+    hidden = graph.gelu(f"{prefix}gelu", graph.matmul(f"{prefix}matmul1", x, f"{prefix}up"))
+    return graph.add(f"{prefix}added", graph.matmul(f"{prefix}matmul2", hidden, f"{prefix}down"), x)

@@ -1,0 +1,47 @@
+"""Layout puzzle 5: attention, where heads are a dimension that only exists for a while."""
+
+from lib.layout.examples import attention
+
+from .layout_puzzle import GSPMD, MEGATRON, LayoutPuzzle
+
+PUZZLE = LayoutPuzzle(
+    number=5,
+    slug="attention",
+    title="Attention, head by head",
+    build=attention,
+    annotations=4,
+    memory_cap=62_000,
+    target=49_152,
+    statement="""\
+Multi-head attention on 4 sequences of 16 tokens, 64 columns, 8 heads, 8 devices: projections `q`, `k`, `v`; each
+is reshaped into heads and transposed; `scores`, `softmax`, `mixed`; back again; `out`; and `attended` adds the
+input. A reshape that cuts columns into heads keeps a split of the columns, as long as it divides the heads.
+
+Configure four operators. Everything between the projections and `out` can be free of communication.
+""",
+    starter='''\
+def attention(graph: Graph) -> None:
+    """Projections q, k, v; attention on heads; output projection out."""
+    # ----- your code -----
+    # graph.shard("q", ((..., ..., ...), (..., ...)))
+
+    # ----- end of your code -----
+''',
+    hints=(
+        "Configure `q`, `k` and `v` alike, and let both the sequences and the columns be split.",
+        "If propagation goes on by itself, `out` contracts a split dimension and pays an all-reduce. Tell it what to "
+        "do instead.",
+        "All four alike: rows of the batch in two, columns of the weight in four. "
+        '`for name in "q", "k", "v", "out": graph.shard(name, ((2, 1, 1), (1, 4)))`.',
+    ),
+    concept="""\
+Heads never meet between the projections and the output, so splitting the columns of the three projections
+splits everything in between by heads. At the end either the results are summed up, or the inputs are gathered;
+which is cheaper depends on how many devices share the batch.
+""",
+    in_practice="""\
+Megatron-LM (Shoeybi et al. 2019) splits heads just so, with an all-reduce at the end. GSPMD (Xu et al. 2021)
+shows the same layouts as annotations on a mesh of two axes, for models of up to a trillion parameters.
+""",
+    sources=(MEGATRON, GSPMD),
+)

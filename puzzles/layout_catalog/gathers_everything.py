@@ -1,0 +1,45 @@
+"""Layout puzzle 7: find the annotation that makes the plan gather everything, and mend it."""
+
+from lib.layout.examples import feed_forward
+
+from .layout_puzzle import GSPMD, PROPAGATION, LayoutPuzzle
+
+PUZZLE = LayoutPuzzle(
+    number=7,
+    slug="gathers_everything",
+    title="The plan that gathers everything",
+    build=lambda: feed_forward(devices=8, batch=64, width=64, hidden=256),
+    given={"matmul1": ((2, 1), (1, 4)), "relu": ((1, 1),), "matmul2": ((2, 4), (4, 1))},
+    may_change=True,
+    annotations=1,
+    memory_cap=80_000,
+    target=98_304,
+    statement="""\
+Somebody has configured three operators of a feed-forward network with a hidden width of 256, on 8 devices, and
+wonders why it is slow: it moves 557,056 bytes, and most of them on one edge.
+
+Change one annotation. `puzzles layout grade` tells which edges pay, so it is fair to grade before you think.
+""",
+    starter='''\
+def gathers_everything(graph: Graph) -> None:
+    """matmul1 is ((2, 1), (1, 4)), relu is ((1, 1),), matmul2 is ((2, 4), (4, 1))."""
+    # ----- your code -----
+    # graph.shard("...", (...))
+
+    # ----- end of your code -----
+''',
+    hints=(
+        "Read the strategies in the order of the graph. What does each operator hand on, and what does the next want?",
+        "A strategy of ones is no innocent default: it asks for the whole tensor on every device.",
+        '`relu` can work on the pieces it is given: `graph.shard("relu", ((2, 4),))`.',
+    ),
+    concept="""\
+An annotation is a command, not a hint. "Replicated" on a tensor in the middle makes the compiler gather it,
+compute the same on all devices, and cut it again.
+""",
+    in_practice="""\
+This is the most common performance bug with sharding annotations. GSPMD (Xu et al. 2021) lets dimensions be left
+open for this reason. Reading the compiled program for gathers that nobody asked for is a good habit.
+""",
+    sources=(GSPMD, PROPAGATION),
+)

@@ -1,0 +1,48 @@
+"""Layout puzzle 3: six devices, where not every number divides every other."""
+
+from lib.layout.examples import feed_forward
+
+from .layout_puzzle import PROPAGATION, LayoutPuzzle
+
+PUZZLE = LayoutPuzzle(
+    number=3,
+    slug="mesh_2x3",
+    title="Two by three",
+    build=lambda: feed_forward(devices=6, batch=48, width=48, hidden=96),
+    annotations=2,
+    memory_cap=35_000,
+    target=18_432,
+    statement="""\
+The feed-forward network again, 48 to 96 to 48 columns on 48 rows, now on 6 devices. A device matrix may be
+(2, 3) or (3, 2), and from one to the other no piece fits: half of a dimension and a third of it overlap in a
+sixth.
+
+Configure two operators. Mind what `relu` hands to `matmul2`.
+""",
+    starter='''\
+def mesh_2x3(graph: Graph) -> None:
+    """The feed-forward network on 6 devices."""
+    # ----- your code -----
+    # graph.shard("matmul1", ((..., ...), (..., ...)))
+    # graph.shard("matmul2", ((..., ...), (..., ...)))
+
+    # ----- end of your code -----
+''',
+    hints=(
+        "All rows over six devices move nothing, and hold both weights whole: too much.",
+        "Let both matmuls split rows and columns in the same way; between them only the columns of `relu` have to come "
+        "together, within small groups.",
+        "Groups of two are cheaper than groups of three: rows in three, columns in two, for both. "
+        '`graph.shard("matmul1", ((3, 1), (1, 2)))`, and the same for `matmul2`.',
+    ),
+    concept="""\
+A gather among g devices brings g - 1 pieces to each. So the axis along which activations are gathered should
+be the short one, and the long one should split what never has to meet: rows.
+""",
+    in_practice="""\
+Numbers of devices that are no powers of two are real: nodes with 6 accelerators, or 8 less the broken ones.
+Redistribution then meets overlaps that no single collective describes, and a general exchange moves fewer bytes
+than a chain of named ones.
+""",
+    sources=(PROPAGATION,),
+)

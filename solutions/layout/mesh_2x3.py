@@ -1,0 +1,8 @@
+"""Two by three: gather along the short axis, split rows along the long one."""
+
+from lib.layout import Graph
+
+
+def mesh_2x3(graph: Graph) -> None:
+    for name in ("matmul1", "matmul2"):
+        graph.shard(name, ((3, 1), (1, 2)))

@@ -1,0 +1,88 @@
+"""Random layouts and graphs for the property tests, and brute force to hold plans against."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+from math import prod
+from typing import Any
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from lib.layout import DeviceMatrix, Graph, TensorLayout
+
+steady = settings(deadline=None, derandomize=True, max_examples=60)
+"""Property tests draw the same examples on every run, however slow the machine is."""
+
+
+@st.composite
+def layouts(draw: Any, shape: tuple[int, ...], devices: int, partial: bool = False) -> TensorLayout:
+    """A layout of a tensor on some device matrix of so many devices, perhaps in another order."""
+    rest, sizes = devices, []
+    while rest > 1:
+        sizes.append(draw(st.sampled_from([n for n in range(2, rest + 1) if rest % n == 0])))
+        rest //= sizes[-1]
+    order = tuple(draw(st.permutations(range(devices)))) if draw(st.integers(0, 4)) == 0 else ()
+    matrix = DeviceMatrix(tuple(sizes), order)
+    tensor_map: list[tuple[int, ...]] = [() for _ in shape]
+    summed = []
+    for axis in draw(st.permutations(range(len(sizes)))):
+        where = draw(st.integers(-1 - partial, len(shape) - 1))
+        if where == -2:
+            summed.append(axis)
+        elif where >= 0 and shape[where] % (prod(sizes[a] for a in tensor_map[where]) * sizes[axis]) == 0:
+            tensor_map[where] += (axis,)
+    return TensorLayout(shape, matrix, tuple(tensor_map), tuple(summed))
+
+
+@st.composite
+def pairs(draw: Any, partial: bool = False) -> tuple[TensorLayout, TensorLayout]:
+    """Two layouts of one tensor on the same devices."""
+    devices = draw(st.sampled_from([1, 2, 3, 4, 6, 8, 12]))
+    shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 8, 12]), min_size=1, max_size=3)))
+    return draw(layouts(shape, devices, partial)), draw(layouts(shape, devices))
+
+
+def numbers(shape: tuple[int, ...]) -> np.ndarray:
+    return np.arange(prod(shape), dtype=np.int64).reshape(shape) + 1
+
+
+def eight_devices(shape: tuple[int, int] = (64, 64)) -> list[TensorLayout]:
+    """Every layout of a matrix on 2x2x2: each axis unused or on one dimension, in every order."""
+    matrix = DeviceMatrix((2, 2, 2))
+    found = []
+    for n in range(4):
+        for order in permutations(range(3), n):
+            found += [TensorLayout(shape, matrix, (order[:k], order[k:])) for k in range(n + 1)]
+    return list(dict.fromkeys(found))
+
+
+def values(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
+    """Small whole numbers for every source; those of 'tokens' are rows of the table."""
+    rng = np.random.default_rng(seed)
+    rows = graph.shapes.get("table", (4,))[0]
+    return {
+        name: rng.integers(0, rows, shape) if name == "tokens" else rng.integers(-3, 4, shape) * 1.0
+        for name, shape in ((name, graph.shapes[name]) for name in graph.sources)
+    }
+
+
+def assert_same_program(plan: Any, seed: int = 0) -> None:
+    """The distributed program gives what the stand-alone one gives, tensor by tensor."""
+    given = values(plan.graph, seed)
+    alone, together = plan.graph.run(given), plan.values(given)
+    for name, tensor in alone.items():
+        np.testing.assert_allclose(together[name], tensor, rtol=1e-12, atol=1e-12, err_msg=name)
+
+
+def brute_force(problem: Any, cap: int | None) -> float | None:
+    """The least cost over all choices, one by one."""
+    best = None
+    for chosen in product(*(range(len(table)) for table in problem.costs)):
+        if cap is not None and sum(t[s] for t, s in zip(problem.memory, chosen)) > cap:
+            continue
+        cost = sum(t[s] for t, s in zip(problem.costs, chosen))
+        cost += sum(t[chosen[u], chosen[v]] for (u, v), t in problem.pairs.items())
+        best = cost if best is None else min(best, cost)
+    return best

@@ -1,0 +1,18 @@
+"""The page about layouts tells the truth: its code runs, and its output comes out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.test_imports import ROOT
+
+PAGE = (ROOT / "docs" / "layout.md").read_text(encoding="utf-8")
+
+
+def test_the_python_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for code in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        exec(compile(code, "layout.md", "exec"), names)
+    assert capsys.readouterr().out == "".join(re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))

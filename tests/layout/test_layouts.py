@@ -1,0 +1,108 @@
+"""Device Matrix, Tensor Map and Tensor Layout: who holds what, and what is refused."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from lib.layout import (
+    DeviceMatrix,
+    Graph,
+    LayoutError,
+    TensorLayout,
+    cut,
+    distribute,
+    join,
+    mesh,
+    mesh_split,
+    replicate,
+    same_placement,
+    shard,
+    split,
+)
+from lib.layout.examples import one_matmul
+from tests.layout.strategies import eight_devices, numbers, pairs, steady
+
+
+def test_the_matmul_of_the_documentation_puts_every_piece_where_it_says():
+    placed = distribute(one_matmul(devices=8).operators["matmul"], ((2, 1), (1, 4)), 8)
+    x, w = placed.inputs
+    assert x.matrix == w.matrix == DeviceMatrix((2, 4))
+    assert (x.tensor_map, w.tensor_map) == (((0,), ()), ((), (1,)))
+    assert [x.part(device)[0] for device in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert [w.part(device)[1] for device in range(8)] == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+def test_every_spelling_of_a_layout_is_the_same_placement():
+    tensor, grid = SimpleNamespace(shape=(8, 8)), mesh(data=2, model=4)
+    assert same_placement(mesh_split(tensor, grid, ("model", -1)), mesh_split(tensor, grid, (1, None)))
+    assert same_placement(mesh_split(tensor, grid, {1: "data"}), split(tensor, 1, 2, devices=8))
+    assert same_placement(mesh_split(tensor, mesh(a=8), (-1, -1)), replicate(tensor, 8))
+    assert same_placement(split(tensor, 0, 4), shard(tensor, [[0], [1], [2], [3]]))
+    assert mesh_split(tensor, grid, (("data", "model"), -1)).part(5) == (5, 0)
+    assert mesh_split(tensor, grid, (("model", "data"), -1)).part(5) == (3, 0)
+    assert shard(tensor, [[3, 1], [0, 2]]).part(0) == (1, 0)
+
+
+def test_layouts_are_frozen_and_hashable_and_axes_of_one_device_do_not_matter():
+    a = TensorLayout((4,), DeviceMatrix((2, 1)), ((0, 1),))
+    assert {a: 1}[TensorLayout((4,), DeviceMatrix((2, 1)), (0,))] == 1
+    with pytest.raises(AttributeError):
+        a.shape = (5,)
+    assert str(mesh_split((8, 8), mesh(data=2, model=4), ("data", -1))) == "[data, -] on 2x4"
+
+
+def test_a_matrix_has_49_layouts_on_a_cube_of_devices():
+    assert len(eight_devices()) == 49
+
+
+@steady
+@given(pairs(partial=True))
+def test_cutting_and_joining_is_the_identity(two):
+    layout = two[0]
+    tensor = numbers(layout.shape)
+    np.testing.assert_array_equal(join(cut(tensor, layout), layout), tensor)
+
+
+def test_copies_that_differ_are_not_joined():
+    layout = replicate((2,), 2)
+    with pytest.raises(LayoutError, match="devices 0 and 1 should hold the same piece"):
+        join({0: np.zeros(2), 1: np.ones(2)}, layout)
+
+
+GRID = DeviceMatrix((2, 4))
+
+REFUSED = [
+    (lambda: TensorLayout((6, 6), GRID, ((1,), ())), "dimension 0 of size 6 cannot be split into 4 equal parts"),
+    (lambda: TensorLayout((8, 8), GRID, ((0,), (0,))), r"axis 0 of the device matrix \(2, 4\) is named 2 times"),
+    (lambda: TensorLayout((8, 8), GRID, ((0,), ()), (0,)), r"axis 0 of the device matrix \(2, 4\) is named 2 times"),
+    (lambda: TensorLayout((8, 8), GRID, ((2,), ())), r"there is no axis 2: the device matrix \(2, 4\) has 2 axes"),
+    (lambda: TensorLayout((8, 8), GRID, ((0,),)), r"the tensor map has 1 entries; the tensor of shape \(8, 8\) has 2"),
+    (lambda: TensorLayout((0,), GRID, ((),)), r"a tensor has dimensions of 1 or more; got \(0,\)"),
+    (lambda: TensorLayout((8,), GRID, ((),)).part(8), r"no device 8: the device matrix \(2, 4\) has 0-7"),
+    (lambda: DeviceMatrix((2, 0)), r"positive whole numbers for axes; got \(2, 0\)"),
+    (lambda: DeviceMatrix((2,), (0, 2)), r"has places for devices 0-1, each once; it was given 2 devices"),
+    (lambda: DeviceMatrix((2,), names=("a", "b")), r"needs 1 different axis names"),
+    (lambda: mesh_split((8,), mesh(a=2), ("b",)), r"no axis 'b'; it has 0 \(a\)"),
+    (lambda: mesh_split((8,), mesh(a=2), {1: "a"}), r"no dimension 1: the tensor of shape \(8,\) has 1"),
+    (lambda: split((8,), 1, 2), r"no dimension 1: the tensor of shape \(8,\) has 1"),
+    (lambda: split((8,), 0, 3, devices=4), "4 devices cannot hold 3 partitions equally often"),
+    (lambda: shard((8, 8), [0, 1]), r"the device assignment has 1 dimensions, the tensor of shape \(8, 8\) has 2"),
+    (lambda: shard((8, 8), [[0, 1], [2]]), "rows of equal length"),
+    (lambda: shard((8,), [0, 0]), "2 devices, 1 of them different"),
+    (lambda: cut(np.zeros(3), replicate((2,), 2)), r"the tensor has shape \(3,\), the layout is for \(2,\)"),
+    (lambda: join({0: np.zeros(2)}, replicate((2,), 2)), r"has devices 0-1; pieces were given for \[0\]"),
+    (lambda: join({0: np.zeros(2), 1: np.zeros(1)}, replicate((2,), 2)), r"device 1 holds a piece of shape \(1,\)"),
+    (lambda: Graph(), "give one of the two"),
+    (lambda: Graph(devices=0), "1 device or more; got 0"),
+]
+
+
+@pytest.mark.parametrize(("build", "sentence"), REFUSED)
+def test_what_cannot_be_is_refused_with_the_numbers(build, sentence):
+    with pytest.raises(LayoutError, match=sentence) as refusal:
+        build()
+    assert "\n" not in str(refusal.value)

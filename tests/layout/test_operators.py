@@ -1,0 +1,155 @@
+"""Operators of a graph, alone and distributed: the same numbers, their collectives, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.layout import DeviceMatrix, Graph, GraphPlan, LayoutError, candidates, mesh
+from lib.layout.breadth_first import homes
+from tests.layout.strategies import assert_same_program, steady
+
+
+def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
+    """A graph with the single operator `op`."""
+    graph = Graph(devices=None if grid else devices, mesh=grid)
+    graph.input("x", (4, 8, 8))
+    graph.parameter("w", (8, 4))
+    graph.parameter("many", (4, 8, 4))
+    graph.parameter("bias", (8,))
+    graph.parameter("column", (8, 1))
+    graph.parameter("table", (8, 4))
+    graph.input("tokens", (4, 8))
+    build = {
+        "matmul": lambda: graph.matmul("op", "x", "w"),
+        "matmul, a transposed": lambda: graph.matmul("op", "x", "many", transpose_a=True),
+        "matmul, b transposed": lambda: graph.matmul("op", "many", "w", transpose_b=True),
+        "matmul, batched": lambda: graph.matmul("op", "x", "many"),
+        "add": lambda: graph.add("op", "x", "x"),
+        "add a row": lambda: graph.add("op", "x", "bias"),
+        "add a column": lambda: graph.add("op", "x", "column"),
+        "relu": lambda: graph.relu("op", "x"),
+        "gelu": lambda: graph.gelu("op", "x"),
+        "softmax": lambda: graph.softmax("op", "x", axis=1),
+        "sum": lambda: graph.reduce_sum("op", "x", 0),
+        "mean": lambda: graph.reduce_mean("op", "x", -1),
+        "transpose": lambda: graph.transpose("op", "x", (2, 0, 1)),
+        "merge": lambda: graph.reshape("op", "x", (32, 8)),
+        "cut": lambda: graph.reshape("op", "x", (4, 8, 4, 2, 1)),
+        "gather": lambda: graph.gather("op", "table", "tokens"),
+    }
+    build[kind]()
+    for name in [name for name in graph.sources if not graph.consumers(name)]:
+        del graph.sources[name], graph.shapes[name]
+    return graph
+
+
+KINDS = (
+    "matmul|matmul, a transposed|matmul, b transposed|matmul, batched|add|add a row|add a column|relu|gelu|softmax|sum|"
+    "mean|transpose|merge|cut|gather"
+).split("|")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_strategy_of_an_operator_equals_the_stand_alone_one(kind):
+    for graph in (one(kind), one(kind, grid=mesh(a=2, b=2)), one(kind, devices=6)):
+        for choice in candidates(graph, graph.operators["op"]):
+            assert_same_program(GraphPlan(graph, {"op": choice}, homes(graph, {"op": choice})))
+
+
+def strategies(kind: str) -> set[str]:
+    graph = one(kind)
+    return {str(choice) for choice in candidates(graph, graph.operators["op"])}
+
+
+def test_a_contracted_dimension_needs_an_all_reduce_or_a_reduce_scatter():
+    assert "matmul((4,1,1),(1,1))" in strategies("matmul")
+    assert {"matmul((1,1,4),(4,1)) -> all-reduce", "matmul((1,1,4),(4,1)) -> reduce-scatter"} <= strategies("matmul")
+    assert "gather((4,1),(1,1)) -> all-reduce" in strategies("gather")
+    assert "reduce_sum((4,1,1)) -> all-reduce" in strategies("sum")
+
+
+def test_what_must_stay_whole_is_never_split():
+    assert strategies("softmax") == {"softmax((4,1,1))", "softmax((1,1,4))", "softmax((2,1,2))"}
+    assert strategies("merge") == {"reshape((4,1,1))", "reshape((2,1,2))", "reshape((1,1,4))"}
+    assert strategies("cut") == {"reshape((1,1,4))", "reshape((1,2,2))", "reshape((1,4,1))",
+                                 "reshape((2,1,2))", "reshape((2,2,1))", "reshape((4,1,1))"}  # fmt: skip
+
+
+def test_computation_and_memory_are_those_of_one_device():
+    graph = one("matmul")
+    whole = 2 * 4 * 8 * 8 * 4
+    for choice in candidates(graph, graph.operators["op"]):
+        assert choice.flops == whole // 4
+    by_rows = next(c for c in candidates(graph, graph.operators["op"]) if c.strategy == ((4, 1, 1), (1, 1)))
+    assert by_rows.held == 64 + 32 + 32
+
+
+@steady
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.randoms(use_true_random=False))
+def test_any_reshape_gives_the_same_numbers_however_it_is_split(dims, random):
+    flat = [f for n in dims for f in ([2, 2] if n == 4 else [n])]
+    cuts = sorted(random.sample(range(len(flat) + 1), random.randint(0, len(flat))))
+    after = [int(np.prod(flat[a:b])) for a, b in zip([0, *cuts], [*cuts, len(flat)])]
+    graph = Graph(4)
+    graph.input("x", tuple(dims))
+    graph.reshape("op", "x", after)
+    for choice in candidates(graph, graph.operators["op"]):
+        assert_same_program(GraphPlan(graph, {"op": choice}, homes(graph, {"op": choice})))
+
+
+def graph() -> Graph:
+    graph = Graph(8)
+    graph.input("x", (6, 8))
+    graph.parameter("w", (8, 4))
+    graph.matmul("matmul", "x", "w")
+    return graph
+
+
+REFUSED = [
+    (lambda g: g.operator("mathmul", "a", "x", "w"), "there is no operator 'mathmul'; did you mean 'matmul'?"),
+    (lambda g: g.operator("??", "a", "x"), "there is no operator '??'; there are matmul, add, relu"),
+    (lambda g: g.matmul("a", "x", "v"), "there is no tensor named 'v'; there are x, w, matmul"),
+    (lambda g: g.relu("a", "matmull"), "there is no tensor named 'matmull'; did you mean 'matmul'?"),
+    (lambda g: g.relu("w", "x"), "there is a tensor named 'w' already"),
+    (lambda g: g.matmul("a", "x", "x"), "a: the shapes (6, 8) and (6, 8) do not fit: 8 columns meet 6 rows"),
+    (lambda g: g.matmul("a", "x", g.input("b", (8,))), "a: a matmul takes a (..., m, k) and"),
+    (lambda g: g.add("a", "x", "w"), "a: the shapes (6, 8) and (8, 4) do not fit"),
+    (lambda g: g.softmax("a", "x", axis=2), "a: there is no axis 2 in shape (6, 8)"),
+    (lambda g: g.transpose("a", "x", (0, 0)), "a: (0, 0) is no order of the 2 dimensions of shape (6, 8)"),
+    (lambda g: g.reshape("a", "x", (7, 7)), "a: shape (6, 8) has 48 elements, shape (7, 7) has 49"),
+    (lambda g: g.gather("a", g.input("t", (8,)), "x"), "a: a gather takes a table of two dimensions; got (8,)"),
+    (lambda g: g.input("a", (0,)), "a: a tensor has dimensions of 1 or more; got (0,)"),
+    (lambda g: g.run({}), "no value was given for input 'x' of shape (6, 8)"),
+    (lambda g: g.run({"x": np.zeros(3), "w": 0}), "'x' has shape (6, 8); the value given (3,)"),
+    (
+        lambda g: g.shard("matmull", ((1, 1), (1, 1))),
+        "no operator named 'matmull' in this graph; did you mean 'matmul'?",
+    ),
+    (lambda g: g.shard("matmul", ((4, 1), (1, 1))), "matmul: dimension 0 of 'x', of size 6, cannot be split into 4"),
+    (lambda g: g.shard("matmul", ((3, 1), (1, 1))), "((3,1),(1,1)) makes 3 parts, which does not divide 8 devices"),
+    (lambda g: g.shard("matmul", ((2, 2), (2, 4))), "((2,2),(2,4)) makes 16 parts, which does not divide 8 devices"),
+    (
+        lambda g: g.shard("matmul", ((2, 2), (4, 1))),
+        "is split into 4 parts, but the same dimension of another input into 2",
+    ),
+    (
+        lambda g: g.shard("matmul", ((2, 1),)),
+        "a strategy has a number for each dimension of each input, (6, 8), (8, 4)",
+    ),
+    (
+        lambda g: g.shard(g.softmax("s", "x"), ((1, 2),)),
+        "of size 8, must stay whole in a softmax; the strategy splits it",
+    ),
+    (lambda g: g.shard(g.reshape("r", "x", (3, 16)), ((2, 1),)), "cannot be split into 2: it has to divide (6, 3)"),
+]
+
+
+@pytest.mark.parametrize(("act", "sentence"), REFUSED)
+def test_what_does_not_fit_is_refused_in_one_sentence(act, sentence):
+    with pytest.raises(LayoutError) as refusal:
+        act(graph())
+    assert sentence in str(refusal.value)
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,286 @@
+"""Propagation: the breadth-first rule, the exact plan under caps, and completion of annotations."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.layout import Graph, LayoutError, TensorLayout, complete, mesh, mesh_split, plan, propagate
+from lib.layout.distributed import strategy_text
+from lib.layout.exact import Problem
+from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
+from tests.layout.strategies import assert_same_program, brute_force, steady
+
+
+def configured_ffn() -> Graph:
+    graph = feed_forward()
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    return graph
+
+
+def test_the_network_of_the_documentation_comes_out_as_in_its_ir():
+    found = propagate(configured_ffn())
+    assert {name: strategy_text(op.strategy) for name, op in found.operators.items()} == {
+        "matmul1": "((2,1),(1,4))",
+        "add1": "((2,4),(4))",
+        "relu": "((2,4))",
+        "matmul2": "((2,4),(4,1))",
+        "add2": "((2,4),(4))",
+    }
+    local = {name: (*(i.local_shape for i in op.inputs), op.local.local_shape) for name, op in found.operators.items()}
+    assert local["matmul1"] == ((32, 64), (64, 16), (32, 16))
+    assert local["matmul2"] == ((32, 16), (16, 64), (32, 64))
+    assert [step.name for step in found.operators["matmul2"].reduction] == ["all-reduce"]
+    (after,) = (edge for edge in found.edges if str(edge) == "matmul2 -> add2")
+    assert (found.redistribution(after).names, after.source.local_shape, after.target.local_shape) == (
+        ("slice",), (32, 64), (32, 16)
+    )  # fmt: skip
+    assert found.bytes == 98_304
+    assert found.paying() == [(98_304, "matmul2 pays 98,304 bytes (all-reduce)")]
+    assert "matmul2: all-reduce, 98,304 bytes, -> (32, 64)\n  matmul2 -> add2: slice, 0 bytes" in found.explain()
+
+
+WHOLE = 64 * 64 * 4
+
+ALL_REDUCED = [(WHOLE, 12_288), (WHOLE // 2, 24_576), (WHOLE // 4, 49_152), (WHOLE // 8, 90_112)]
+SCATTERED = [(WHOLE, 12_288), (WHOLE // 2, 24_576), (WHOLE // 4, 32_768), (WHOLE // 8, 73_728)]
+
+
+@pytest.mark.parametrize(("cap", "moved"), ALL_REDUCED)
+def test_the_exact_plan_of_that_network_when_partial_sums_are_all_reduced(cap, moved):
+    found = plan(configured_ffn(), tensor_caps={"weight2": cap}, scatter=False)
+    assert found.bytes == moved
+    assert found.operators["matmul2"].inputs[1].elements * 4 <= cap
+    assert_same_program(found)
+
+
+@pytest.mark.parametrize(("cap", "moved"), SCATTERED)
+def test_it_moves_less_when_they_may_be_reduce_scattered(cap, moved):
+    found = plan(configured_ffn(), tensor_caps={"weight2": cap})
+    assert found.bytes == moved
+    assert_same_program(found)
+
+
+def test_the_plan_below_the_all_reduced_one_is_this():
+    found = plan(configured_ffn(), tensor_caps={"weight2": WHOLE // 4})
+    matmul2 = found.operators["matmul2"]
+    assert strategy_text(matmul2.strategy) == "((2,2),(2,2))"
+    assert [(step.name, int(step.received.sum()) * 4) for step in matmul2.reduction] == [("reduce-scatter", 16_384)]
+    assert [(str(edge), edge.bytes) for edge in found.edges if edge.bytes] == [("relu -> matmul2", 16_384)]
+
+
+EXAMPLES = [feed_forward, megatron_mlp, attention, embedding_and_head, boundary]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_plans_of_the_examples_run_and_the_exact_one_never_moves_more(example):
+    graph = example()
+    first = next(iter(graph.operators.values()))
+    for strategy in (((8, 1, 1), (1, 1)), ((1, 1, 2), (2, 4)), ((2, 1), (1, 4)), ((1, 1, 1), (1, 8))):
+        try:
+            graph.shard(first.name, strategy)
+        except LayoutError:
+            continue
+        broad, exact = propagate(graph), plan(graph)
+        assert exact.bytes <= broad.bytes
+        assert plan(graph, memory_cap=broad.memory).bytes <= broad.bytes
+        assert_same_program(broad)
+        assert_same_program(exact)
+
+
+@st.composite
+def small_graphs(draw) -> Graph:
+    """Up to three operators on 2 to 6 devices, the later ones on any tensor that fits."""
+    graph = Graph(draw(st.sampled_from([2, 4, 6])))
+    sizes = st.sampled_from([2, 4, 6, 12])
+    rows, width = draw(sizes), draw(sizes)
+    graph.input("x", (rows, width))
+    tensors = ["x"]
+    for i in range(draw(st.integers(1, 3))):
+        kind, on = draw(st.sampled_from(["matmul", "relu", "add", "transpose"])), draw(st.sampled_from(tensors))
+        name = f"op{i}"
+        if kind == "matmul":
+            graph.parameter(f"w{i}", (graph.shapes[on][1], draw(sizes)))
+            graph.matmul(name, on, f"w{i}")
+        elif kind == "add":
+            graph.add(name, on, draw(st.sampled_from([t for t in tensors if graph.shapes[t] == graph.shapes[on]])))
+        else:
+            graph.operator(kind, name, on, **({"order": (1, 0)} if kind == "transpose" else {}))
+        tensors.append(name)
+    return graph
+
+
+@steady
+@given(small_graphs(), st.data())
+def test_the_exact_plan_is_what_brute_force_finds(graph, data):
+    name = data.draw(st.sampled_from(list(graph.operators)))
+    operator = graph.operators[name]
+    from lib.layout.candidates import candidates
+
+    graph.shard(name, data.draw(st.sampled_from([c.strategy for c in candidates(graph, operator)])))
+    problem = Problem(graph, {}, scatter=True)
+    cases = 1
+    for table in problem.costs:
+        cases *= len(table)
+    low = int(sum(table.min() for table in problem.memory))
+    free = plan(graph)
+    assert_same_program(free)
+    broad = propagate(graph) if name == "op0" and len(graph.operators) == 1 else None
+    assert broad is None or free.bytes <= broad.bytes
+    cap = data.draw(st.integers(low, max(low, free.memory)))
+    capped = plan(graph, memory_cap=cap)
+    assert capped.memory <= cap
+    if cases <= 3000:
+        assert free.bytes == brute_force(problem, None)
+        assert capped.bytes == brute_force(problem, cap)
+
+
+def test_the_exact_plan_follows_a_cap_step_by_step():
+    """Every cap between the least and the freest plan's memory: never worse with more memory, always within."""
+    graph = configured_ffn()
+    before = None
+    for cap in range(16_448, 40_000, 1_139):
+        found = plan(graph, memory_cap=cap)
+        assert found.memory <= cap
+        assert before is None or found.bytes <= before
+        before = found.bytes
+    assert before is not None
+    assert plan(graph, memory_cap=39_232).bytes == 12_288
+
+
+def test_plans_on_a_mesh_run_too():
+    graph = transformer(1, mesh(data=2, model=2), batch=4, length=4, heads=4, width=8)
+    caps = {name: 8 * 8 // 4 * 2 * 4 for name, role in graph.sources.items() if role == "parameter"}
+    found = plan(graph, tensor_caps=caps)
+    assert found.bytes > 0
+    assert_same_program(found)
+
+
+GRID = mesh(data=2, model=4)
+
+
+def annotated(**dims: tuple) -> dict[str, TensorLayout]:
+    shapes = megatron_mlp().shapes
+    return {name: mesh_split(shapes[name], GRID, mapping) for name, mapping in dims.items()}
+
+
+def test_two_annotations_make_the_megatron_layout():
+    completion = complete(megatron_mlp(), annotated(x=("data", -1), up=(-1, "model")))
+    assert completion.conflicts == ()
+    assert {name: str(layout) for name, layout in completion.layouts.items()} == {
+        "x": "[data, -] on 2x4",
+        "up": "[-, model] on 2x4",
+        "down": "[model, -] on 2x4",
+        "matmul1": "[data, model] on 2x4",
+        "gelu": "[data, model] on 2x4",
+        "matmul2": "[data, -] on 2x4",
+        "residual": "[data, -] on 2x4",
+    }
+    assert completion.plan.bytes == 98_304
+    assert_same_program(completion.plan)
+
+
+def test_annotations_spread_backwards():
+    completion = complete(megatron_mlp(), annotated(residual=("data", "model")))
+    assert str(completion.layouts["down"]) == "[-, model] on 2x4"
+    assert str(completion.layouts["x"]) == "[data, model] on 2x4"
+    assert_same_program(completion.plan)
+
+
+def test_conflicts_are_named():
+    completion = complete(megatron_mlp(), annotated(x=("data", -1), residual=("model", -1)))
+    assert str(completion.conflicts[0]) == (
+        "residual: 'x' splits 'i' over data and 'residual' splits 'i' over model; "
+        "it computes with the first that fits, and redistributes the other"
+    )
+    assert_same_program(completion.plan)
+
+
+def test_an_axis_wanted_twice_in_one_operator_is_named():
+    completion = complete(megatron_mlp(), annotated(x=(-1, "model"), up=(-1, "model"), gelu=("data", "model")))
+    told = "\n".join(map(str, completion.conflicts))
+    assert "matmul1: 'x' splits 'k' over model and that is taken by another dimension; 'x' is redistributed" in told
+    assert_same_program(completion.plan)
+
+
+def test_an_annotation_that_the_operator_does_not_yield_is_reached_by_redistribution():
+    completion = complete(megatron_mlp(), annotated(x=("data", -1), matmul2=(-1, "data")))
+    assert str(completion.layouts["matmul2"]) == "[-, data] on 2x4"
+    assert completion.plan.layout("matmul2") == completion.layouts["matmul2"]
+    assert_same_program(completion.plan)
+
+
+@steady
+@given(st.data())
+def test_whatever_is_annotated_the_program_stays_the_same(data):
+    graph = data.draw(st.sampled_from([megatron_mlp(), attention(), embedding_and_head()]))
+    names = data.draw(st.lists(st.sampled_from(sorted(graph.shapes)), min_size=1, max_size=3, unique=True))
+    annotations = {}
+    for name in names:
+        dims = len(graph.shapes[name])
+        where = data.draw(st.lists(st.integers(0, dims), min_size=2, max_size=2))
+        mapping: list = [[] for _ in range(dims + 1)]
+        for axis, dim in zip(("data", "model"), where):
+            mapping[dim].append(axis)
+        try:
+            annotations[name] = mesh_split(graph.shapes[name], GRID, mapping[:dims])
+        except LayoutError:
+            annotations[name] = mesh_split(graph.shapes[name], GRID, [-1] * dims)
+    assert_same_program(complete(graph, annotations).plan)
+
+
+def lonely() -> Graph:
+    graph = configured_ffn()
+    graph.relu("alone", graph.input("other", (8, 8)))
+    return graph
+
+
+SHAPES = megatron_mlp().shapes
+
+REFUSED = [
+    (lambda: propagate(feed_forward()), "no operator is configured; give one a strategy with graph.shard"),
+    (lambda: propagate(lonely()), "'alone' is connected to no configured operator"),
+    (
+        lambda: plan(configured_ffn(), memory_cap=100),
+        "no plan fits into 100 bytes on each device; the smallest possible is 16,448",
+    ),
+    (
+        lambda: plan(configured_ffn(), tensor_caps={"weight2": 100}),
+        "cannot do with 100 bytes of 'weight2' on each device; the smallest possible is 2,048",
+    ),
+    (
+        lambda: plan(configured_ffn(), tensor_caps={"add2": 100}),
+        "'add2' does not fit into 100 bytes on each device; the smallest possible is 2,048",
+    ),
+    (
+        lambda: plan(configured_ffn(), tensor_caps={"weight": 1}),
+        "the cap is for a tensor 'weight' that the graph lacks; did you mean 'weight",
+    ),
+    (lambda: complete(megatron_mlp(), {}), "nothing is annotated"),
+    (
+        lambda: complete(megatron_mlp(), {"gelo": annotated(x=(-1, -1))["x"]}),
+        "a tensor 'gelo' that the graph lacks; did you mean 'gelu'?",
+    ),
+    (
+        lambda: complete(megatron_mlp(), {"up": annotated(x=(-1, -1))["x"]}),
+        "'up' has shape (64, 256); its annotation is for (64, 64)",
+    ),
+    (lambda: complete(megatron_mlp(4), annotated(x=(-1, -1))), "the annotation of 'x' has 8 devices, the graph 4"),
+    (
+        lambda: complete(megatron_mlp(), {"x": TensorLayout((64, 64), GRID, ((), ()), (0,))}),
+        "the annotation of 'x' is a partial sum",
+    ),
+    (
+        lambda: complete(megatron_mlp(), annotated(x=(-1, -1)) | {"up": mesh_split(SHAPES["up"], mesh(a=8), (-1, -1))}),
+        "annotate on one device matrix",
+    ),
+]
+
+
+@pytest.mark.parametrize(("act", "sentence"), REFUSED)
+def test_what_cannot_be_planned_is_refused_in_one_sentence(act, sentence):
+    with pytest.raises(LayoutError) as refusal:
+        act()
+    assert sentence in str(refusal.value)
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,203 @@
+"""Redistribution: at the bound, senders balanced, told as collectives, and always executed."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+from math import ceil, exp, log
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from lib.layout import (
+    DeviceMatrix,
+    LayoutError,
+    TensorLayout,
+    bound,
+    cut,
+    exchange,
+    join,
+    least_bytes,
+    mesh,
+    mesh_split,
+    redistribute,
+    replicate,
+    same_placement,
+)
+from tests.layout.strategies import eight_devices, numbers, pairs, steady
+
+CUBE = eight_devices()
+EVERY_PAIR = [(a, b) for a in CUBE for b in CUBE if a != b]
+
+
+def assert_makes_the_target(plan, pieces=None):
+    tensor = numbers(plan.source.shape)
+    made, wanted = plan.run(pieces or cut(tensor, plan.source)), cut(tensor, plan.target)
+    assert made.keys() == wanted.keys()
+    for device, piece in wanted.items():
+        np.testing.assert_array_equal(made[device], piece)
+
+
+def busiest_sender(source: TensorLayout, target: TensorLayout) -> int:
+    """By brute force: for every set of devices, what only they hold has to be sent by them (Hall's condition)."""
+    element = numbers(source.shape)
+    owners, wanted = {}, {}
+    for device in range(source.devices):
+        held = set(element[source.box(device)].flat)
+        for one in held:
+            owners.setdefault(one, set()).add(device)
+        for one in set(element[target.box(device)].flat) - held:
+            wanted[one] = wanted.get(one, 0) + 1
+    devices = range(source.devices)
+    most = 0
+    for some in chain.from_iterable(combinations(devices, n) for n in range(1, len(devices) + 1)):
+        load = sum(n for one, n in wanted.items() if owners[one] <= set(some))
+        most = max(most, ceil(load / len(some)))
+    return most
+
+
+def test_every_pair_of_layouts_on_a_cube_is_exact_and_at_the_bound():
+    assert len(EVERY_PAIR) == 2352
+    tensor = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    pieces = {layout: cut(tensor, layout) for layout in CUBE}
+    for a, b in EVERY_PAIR:
+        plan = redistribute(a, b)
+        assert (plan.received == bound(a, b) * 4).all()
+        assert plan.bytes == least_bytes(a, b)
+        made = plan.run(pieces[a])
+        assert all(np.array_equal(made[device], piece) for device, piece in pieces[b].items())
+
+
+def test_named_collectives_are_within_15_percent_of_the_bound_on_average():
+    small = eight_devices((8, 8))  # the ratios do not depend on the size
+    ratios = []
+    for a, b in ((a, b) for a in small for b in small if a != b):
+        least, named = least_bytes(a, b), redistribute(a, b, named_only=True)
+        assert "exchange" not in named.names
+        assert (named.bytes == 0) == (least == 0)
+        ratios.append(log(named.bytes / least) if least else 0.0)
+    assert exp(sum(ratios) / len(ratios)) < 1.15
+
+
+@steady
+@given(pairs())
+def test_a_plan_makes_the_target_at_the_bound_and_back_again(two):
+    a, b = two
+    there, back = redistribute(a, b), redistribute(b, a)
+    assert (there.received == bound(a, b) * 4).all()
+    assert_makes_the_target(there)
+    tensor = numbers(a.shape)
+    restored = back.run(there.run(cut(tensor, a)))
+    assert all(np.array_equal(restored[device], piece) for device, piece in cut(tensor, a).items())
+
+
+@steady
+@given(pairs())
+def test_the_busiest_sender_is_as_idle_as_can_be(two):
+    a, b = two
+    if a.devices <= 8:
+        assert exchange(a, b).sent.max() == busiest_sender(a, b)
+
+
+@steady
+@given(pairs())
+def test_named_plans_make_the_target_too_and_move_no_less(two):
+    plan = redistribute(*two, named_only=True)
+    assert plan.bytes >= least_bytes(*two)
+    assert_makes_the_target(plan)
+
+
+@steady
+@given(pairs(partial=True))
+def test_partial_sums_are_completed_on_the_way(two):
+    a, b = two
+    rng = np.random.default_rng(0)
+    pieces = {device: rng.integers(0, 9, a.local_shape) for device in range(a.devices)}
+    copies = {}
+    for device in range(a.devices):  # copies of a summand are equal
+        here = (a.part(device), tuple(a.matrix.coordinates(device)[axis] for axis in a.partial))
+        pieces[device] = copies.setdefault(here, pieces[device])
+    whole = join(pieces, a)
+    for plan in (redistribute(a, b), redistribute(a, b, named_only=True)):
+        made = plan.run(pieces)
+        assert all(np.array_equal(made[device], piece) for device, piece in cut(whole, b).items())
+        assert plan.sent.sum() == plan.received.sum()
+
+
+GRID = mesh(x=2, y=4)
+
+
+def on(*dims, partial=(), shape=(64, 64), grid=GRID):
+    layout = mesh_split(shape, grid, dims)
+    return TensorLayout(shape, grid, layout.tensor_map, tuple(grid.axis(name) for name in partial))
+
+
+NAMED = [
+    (on("x", -1), on("x", "y"), ("slice",), 0),
+    (on("x", "y"), on("x", -1), ("all-gather",), 8 * 3 * 512 * 4),
+    (on("x", "y"), on(("x", "y"), -1), ("all-to-all",), 8 * 384 * 4),
+    (on("y", -1), on(-1, "y"), ("all-to-all",), 8 * 768 * 4),
+    (on(("x", "y"), -1), on(("y", "x"), -1), ("permute",), 6 * 512 * 4),
+    (on("x", -1, partial="y"), on("x", -1), ("all-reduce",), 98_304),
+    (on("x", -1, partial="y"), on("x", "y"), ("reduce-scatter",), 49_152),
+    (on("x", -1, partial="y"), on("x", -1, partial="y"), (), 0),
+]
+
+
+@pytest.mark.parametrize(("source", "target", "names", "moved"), NAMED)
+def test_a_plan_is_told_as_the_collective_it_is(source, target, names, moved):
+    plan = redistribute(source, target)
+    assert (plan.names, plan.bytes) == (names, moved)
+    if not source.partial:
+        assert_makes_the_target(plan)
+
+
+def test_a_plan_that_is_no_collective_is_a_general_exchange():
+    a, b = on("x", "y", shape=(6, 6), grid=mesh(x=2, y=3)), on("x", "y", shape=(6, 6), grid=mesh(x=3, y=2))
+    plan, named = redistribute(a, b), redistribute(a, b, named_only=True)
+    assert (plan.names, plan.bytes) == (("exchange",), 96)
+    assert (named.names, named.bytes) == (("all-to-all", "all-to-all"), 168)
+    assert "96 bytes; a device sends at most 24" in plan.explain()
+    assert_makes_the_target(named)
+
+
+def test_local_pieces_move_nothing():
+    plan = redistribute(replicate((8, 8), 4), mesh_split((8, 8), mesh(a=4), ("a", -1)))
+    assert (plan.bytes, plan.explain().endswith("each device takes its part of what it holds")) == (0, True)
+    assert redistribute(on("x", -1), on("x", -1)).explain() == "nothing moves"
+
+
+def test_a_partial_layout_may_stay_partial():
+    source, target = on("x", -1, partial="y"), on(-1, "x", partial="y")
+    plan = redistribute(source, target)
+    rng = np.random.default_rng(1)
+    pieces = {device: rng.integers(0, 9, source.local_shape) for device in range(8)}
+    np.testing.assert_array_equal(join(plan.run(pieces), target), join(pieces, source))
+    assert plan.bytes == 8 * 1024 * 4
+
+
+def test_a_thousand_devices():
+    line = DeviceMatrix((1024,))
+    rows, columns = (TensorLayout((2048, 1024), line, m) for m in (((0,), ()), ((), (0,))))
+    plan = redistribute(rows, columns)
+    assert plan.bytes == 4 * 2048 * 1023
+    assert plan.sent.max() == plan.sent.min() == plan.received.max()
+    assert same_placement(rows, plan.source)
+
+
+REFUSED = [
+    (lambda: redistribute(on(-1, -1), on(-1, -1, shape=(8, 8))), r"is for shape \(64, 64\), the target layout for"),
+    (lambda: redistribute(on(-1, -1), replicate((64, 64), 4)), "has 8 devices, the target layout 4"),
+    (lambda: redistribute(on(-1, -1), on(-1, -1, partial="x")), "the target is a sum of 2 pieces, the source of 1"),
+    (lambda: exchange(on(-1, -1, partial="x"), on(-1, -1)), "reduce the partial sums first"),
+    (
+        lambda: redistribute(on(-1, -1, partial="x"), on(-1, -1, grid=mesh(a=4, b=2), partial="b"), named_only=True),
+        "no named collective changes which devices hold a partial sum",
+    ),
+]
+
+
+@pytest.mark.parametrize(("build", "sentence"), REFUSED)
+def test_what_cannot_be_redistributed_is_refused(build, sentence):
+    with pytest.raises(LayoutError, match=sentence):
+        build()
