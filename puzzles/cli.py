@@ -1,4 +1,4 @@
-"""The command line: `puzzles list`, `show`, `start`, `hint`, `grade`, `draw`."""
+"""The command line: `puzzles list`, `show`, `start`, `hint`, `grade`, `draw`, `run`."""
 
 from __future__ import annotations
 
@@ -178,3 +178,20 @@ def draw(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, time
     if os.path.splitext(target)[1].lower() != ".svg":
         raise click.UsageError(f"pictures are written as SVG; '{target}' should end in .svg")
     ctx.exit(draw_solution(path, puzzle, target, time_limit))
+
+
+@main.command()
+@click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
+@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.option("--on", type=click.Choice(["inprocess", "mpi"]), default="inprocess", show_default=True, help="Where.")
+@click.option("-n", "ranks", type=click.IntRange(1, 64), help="How many devices  [default: as many as the puzzle has]")
+@click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
+@click.pass_context
+def run(ctx: click.Context, path: str, puzzle: Puzzle, on: str, ranks: int | None, small: bool) -> None:
+    """Run a solution on real tensors, and compare with what the game foretells.
+
+    Exits with 0 if the weights, the memory and the bytes are as foretold.
+    """
+    from .run import run_solution
+
+    ctx.exit(0 if run_solution(terminal(), path, puzzle, on, ranks, small) else 1)
