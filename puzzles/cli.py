@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .catalog import PUZZLES, Puzzle, UnknownPuzzle, find
+from .engine_catalog import ENGINE_PUZZLES, EnginePuzzle
 from .timer import TIME_LIMIT
 
 if TYPE_CHECKING:
@@ -47,6 +48,15 @@ class Slug(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
             return value if isinstance(value, Puzzle) else find(value)
         except UnknownPuzzle as why:
             self.fail(str(why), param, ctx)
+
+
+class AnySlug(Slug):
+    """A puzzle of either track: the classes of the engine are named exactly."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and value in ENGINE_PUZZLES:
+            return ENGINE_PUZZLES[value]
+        return value if isinstance(value, EnginePuzzle) else super().convert(value, param, ctx)
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # as above
@@ -86,23 +96,29 @@ def terminal() -> Console:
 @main.command("list")
 def list_() -> None:
     """List the puzzles with their sizes and targets."""
+    from .engine_pages import show_engine_list
     from .pages import show_list
 
     show_list(terminal(), PUZZLES.values())
+    show_engine_list(terminal(), ENGINE_PUZZLES.values())
 
 
 @main.command()
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("puzzle", metavar="SLUG", type=AnySlug())
 @click.option("--about", is_flag=True, help="Tell the idea behind it, what real systems do, and the sources.")
 def show(puzzle: Puzzle, about: bool) -> None:
     """Show a puzzle: what to do, what to call, where to start."""
     from .pages import show_background, show_puzzle
 
+    if isinstance(puzzle, EnginePuzzle):
+        from .engine_pages import show_engine_background, show_engine_puzzle
+
+        return (show_engine_background if about else show_engine_puzzle)(terminal(), puzzle)
     (show_background if about else show_puzzle)(terminal(), puzzle)
 
 
 @main.command()
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("puzzle", metavar="SLUG", type=AnySlug())
 @click.option("-n", "number", type=int, default=1, show_default=True, help="Which one, from gentle to explicit.")
 def hint(puzzle: Puzzle, number: int) -> None:
     """Give a hint."""
@@ -114,7 +130,7 @@ def hint(puzzle: Puzzle, number: int) -> None:
 
 
 @main.command()
-@click.argument("puzzle", metavar="[SLUG]", type=Slug(), required=False)
+@click.argument("puzzle", metavar="[SLUG]", type=AnySlug(), required=False)
 @click.option("-o", "output", metavar="FILE", help="Where to write  [default: my_solutions.py or my_SLUG.py]")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def start(puzzle: Puzzle | None, output: str | None, force: bool) -> None:
@@ -122,7 +138,12 @@ def start(puzzle: Puzzle | None, output: str | None, force: bool) -> None:
     from .starters import starter_file
 
     path = output or (f"my_{puzzle.slug}.py" if puzzle else "my_solutions.py")
-    text = starter_file([puzzle] if puzzle else list(PUZZLES.values()), path)
+    if isinstance(puzzle, EnginePuzzle):
+        from .engine_pages import engine_starter
+
+        text = engine_starter(puzzle)
+    else:
+        text = starter_file([puzzle] if puzzle else list(PUZZLES.values()), path)
     try:
         with open(path, "w" if force else "x", encoding="utf-8") as file:
             file.write(text)
@@ -137,7 +158,7 @@ def start(puzzle: Puzzle | None, output: str | None, force: bool) -> None:
 
 @main.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True))
-@click.option("--puzzle", metavar="SLUG", type=Slug(), help="Grade only this one.")
+@click.option("--puzzle", metavar="SLUG", type=AnySlug(), help="Grade only this one.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time for each puzzle.")
 @click.pass_context
@@ -147,18 +168,35 @@ def grade(ctx: click.Context, paths: tuple[str, ...], puzzle: Puzzle | None, as_
     Exits with 0 if everything attempted passed, with 1 if not or if nothing was attempted.
     """
     from . import verdict
+    from .engine_grade import grade_engine
     from .files import submissions
     from .grader import grade_file
 
-    wanted = [puzzle] if puzzle else list(PUZZLES.values())
-    files = [grade_file(path, wanted, time_limit) for path in submissions(paths)]
+    asked = [puzzle] if puzzle else [*PUZZLES.values(), *ENGINE_PUZZLES.values()]
+    classes = [p for p in asked if isinstance(p, EnginePuzzle)]
+    found = {path: grade_engine(path, classes, time_limit) for path in submissions(paths)}
+    engine = {path: verdicts for path, verdicts in found.items() if verdicts}
+    wanted = [p for p in asked if isinstance(p, Puzzle)]
+    files = [grade_file(path, wanted, time_limit) for path in found] if wanted else []
+    if engine:  # a file that only has classes of the engine is not told that it attempts nothing
+        files = [graded for graded in files if graded.attempted or graded.path not in engine]
     if as_json:
-        click.echo(json.dumps(verdict.as_json(files), indent=2))
+        told = verdict.as_json(files)
+        if engine:
+            told["engine"] = [{"path": path, "results": [v.as_json() for v in vs]} for path, vs in engine.items()]
+        click.echo(json.dumps(told, indent=2))
     else:
         from .report import report
 
-        report(terminal(), files)
-    ctx.exit(0 if verdict.all_passed(files) else 1)
+        if files or not engine:
+            report(terminal(), files)
+        for path, verdicts in engine.items():
+            from .engine_pages import report_engine
+
+            report_engine(terminal(), path, verdicts)
+    passed = all(v.status == "passed" for verdicts in engine.values() for v in verdicts)
+    attempted = any(graded.attempted for graded in files)
+    ctx.exit(0 if passed and (verdict.all_passed(files) if attempted or not engine else True) else 1)
 
 
 @main.command()

@@ -57,10 +57,8 @@ class Device:
         self.player._port = self.port
         self.player.__init__(*args, **kwargs)
 
-    def call(self, method: str, argument: Any) -> Any:
-        """Calls a method of the player's; a copy of what it returns, with plain arrays."""
-        box = [argument]
-        del argument
+    def call(self, method: str, box: list[Any]) -> Any:
+        """Calls a method of the player's with what is in the box; a copy of what it returns, with plain arrays."""
         lent = box[0] if isinstance(box[0], Lent) else None
         if lent is not None:
             box[0], lent.tree = lent.tree, None

@@ -40,12 +40,11 @@ class LocalRun:
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
         results: list[Any] = [None] * self.size
-        given = [argument_for(x, lent, port.meter) for x, port in zip(arguments, self.world.ports)]
+        # Each in a box, out of which it is taken: an input lives no longer than its device wants it to.
+        given = [[argument_for(x, lent, port.meter)] for x, port in zip(arguments, self.world.ports)]
 
         def work(port: InProcessPort) -> None:
-            # Taken out of the list, so that an input lives no longer than its device wants it to.
-            argument, given[port.device] = given[port.device], None
-            results[port.device] = self.devices[port.device].call(method, argument)
+            results[port.device] = self.devices[port.device].call(method, given[port.device])
 
         self._run(method, work)
         return results
