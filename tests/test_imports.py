@@ -41,7 +41,7 @@ def test_each_module_of_lib_imports_only_from_its_left() -> None:
 
 ENGINE = (
     "reference number call meter transport lines inprocess alone flops counted watching symmetric engine launching "
-    "streams device local world mpirun launch problem plan actor timeline replay __init__"
+    "streams device local world wire mpi mpirun mpiexec launch problem plan actor timeline replay __init__"
 ).split()
 """The modules of lib.engine, likewise. None of lib imports the engine."""
 

@@ -114,6 +114,13 @@ def adopt(array: Array, meter: Meter) -> Array:
     return counted
 
 
+def own(array: Array, meter: Meter) -> Array:
+    """An array that a transport made for the device: all of its memory, whatever it is a view of."""
+    counted = array.view(Counted)
+    counted._block = Block(meter, array.nbytes)
+    return counted
+
+
 def lend(array: Array, meter: Meter) -> tuple[Array, Block]:
     """A view of an array that is not the device's, and its block, which is not charged unless someone does."""
     block = Block(meter, array.nbytes, charged=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy import array as new_array
 
-from .counted import Block, adopt, lend, plain
+from .counted import Block, lend, own, plain
 from .launching import NOTHING
 from .meter import Meter
 from .reference import Array
@@ -81,7 +81,7 @@ def argument_for(x: Any, lent: bool, meter: Meter | None) -> Any:
 
 def inside(array: Array, meter: Meter | None) -> Array:
     copied = new_array(array)
-    return copied if meter is None else adopt(copied, meter)
+    return copied if meter is None else own(copied, meter)
 
 
 def outside(array: Array) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import PuzzleError, RuleError
 from .call import Call, call_of, group_of
-from .counted import adopt
+from .counted import own
 from .number import Number
 from .reference import Array
 from .symmetric import Symmetric
@@ -96,7 +96,7 @@ class ShardedEngine(ABC):
         array = port.receive(src_id)
         if port.meter is not None:
             port.meter.communicate("receive", 0, 2)
-            return adopt(array, port.meter)
+            return own(array, port.meter)
         return array
 
     def symmetric(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
@@ -152,7 +152,7 @@ class ShardedEngine(ABC):
             result: Array = port.collective(call, array)
             return result
         meter.communicate(name, array.nbytes, len(call.group))
-        return adopt(port.collective(call, array), meter)
+        return own(port.collective(call, array), meter)
 
     # --- The life of a model --------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from numpy import zeros
 
 from ..errors import RuleError
 from .call import Call
-from .counted import adopt
+from .counted import own
 from .reference import Array
 from .transport import Put
 
@@ -31,7 +31,7 @@ class Symmetric:
         # A meeting, only so that buffers that differ are told here and not where a put would go astray.
         port.collective(Call("symmetric", "", 0, buffer.shape, buffer.dtype.str, tuple(range(port.size))), buffer)
         self.buffers.append(buffer)
-        return buffer if port.meter is None else adopt(buffer, port.meter)
+        return buffer if port.meter is None else own(buffer, port.meter)
 
     def put(self, src: Array, dst: Array, target: int) -> Future:
         from .engine import Future
