@@ -220,7 +220,7 @@ def draw(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, time
 
 @main.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("puzzle", metavar="SLUG", type=AnySlug())
 @click.option("--on", type=click.Choice(["inprocess", "mpi"]), default="inprocess", show_default=True, help="Where.")
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="How many devices  [default: as many as the puzzle has]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
@@ -230,6 +230,8 @@ def run(ctx: click.Context, path: str, puzzle: Puzzle, on: str, ranks: int | Non
 
     Exits with 0 if the weights, the memory and the bytes are as foretold.
     """
-    from .run import run_solution
+    from .run import run_class, run_solution
 
+    if isinstance(puzzle, EnginePuzzle):
+        ctx.exit(0 if run_class(terminal(), path, puzzle, on, ranks) else 1)
     ctx.exit(0 if run_solution(terminal(), path, puzzle, on, ranks, small) else 1)

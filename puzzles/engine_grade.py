@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,22 @@ def _grade(puzzle: EnginePuzzle, submission: Submission, seconds: float, on: str
         figures={name: judged.figures[name] for name in puzzle.targets},
         message="" if passed else f"correct, but {'; and '.join(judged.missed)}",
     )
+
+
+def grade_on(path: str, puzzle: EnginePuzzle, on: str) -> tuple[EngineVerdict, ...]:
+    """The same here, or with every device a process of MPI."""
+    if on != "mpi":
+        return grade_engine(path, [puzzle], on=on)
+    from lib.engine.mpiexec import by_mpiexec
+
+    from .engine_catalog.trials import DEVICES
+
+    told = by_mpiexec(DEVICES, "puzzles.engine_grade", json.dumps({"path": path, "puzzle": puzzle.slug}))
+    return tuple(EngineVerdict(**verdict) for verdict in json.loads(told))
+
+
+def answer(request: str) -> str:
+    """What one of several processes under mpiexec does."""
+    asked = json.loads(request)
+    verdicts = grade_engine(asked["path"], [ENGINE_PUZZLES[asked["puzzle"]]], on="mpi")
+    return json.dumps([asdict(verdict) for verdict in verdicts])

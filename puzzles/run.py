@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -16,6 +16,10 @@ from lib import PuzzleError, Trace, referee, trace_to_json
 from lib.engine.replay import Replay, replay, replay_from_json
 
 from .catalog import Puzzle
+from .engine_catalog import EnginePuzzle
+from .engine_catalog.trials import DEVICES
+from .engine_grade import grade_on
+from .engine_pages import report_engine
 from .failure import Failure, of_refusal
 from .play import play
 from .submission import Submission
@@ -61,6 +65,23 @@ def run_solution(
     return result.passed
 
 
+def run_class(console: Console, path: str, puzzle: EnginePuzzle, on: str, devices: int | None) -> bool:
+    """Tries the class of an engine puzzle on a transport. Whether it passed."""
+    if devices not in (None, DEVICES):
+        console.print(f"{puzzle.slug} is tried on {DEVICES} devices; leave out -n, or say -n {DEVICES}")
+        return False
+    try:
+        verdicts = grade_on(path, puzzle, on)
+    except PuzzleError as why:
+        console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
+        return False
+    if not verdicts:
+        console.print(Text(f"{path} has no class {puzzle.slug} yet; see 'puzzles start {puzzle.slug}'"), soft_wrap=True)
+        return False
+    report_engine(console, f"{path}, {on}", verdicts)
+    return all(verdict.status == "passed" for verdict in verdicts)
+
+
 def on_transport(trace: Trace, on: str, small: bool) -> Replay:
     """The replay: here, or by as many processes as there are ranks."""
     if on != "mpi":
@@ -69,11 +90,6 @@ def on_transport(trace: Trace, on: str, small: bool) -> Replay:
 
     request = json.dumps({"trace": trace_to_json(trace), "small": small})
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay", request))
-
-
-def replay_as_dict(result: Replay) -> dict[str, object]:
-    """The figures, for programs."""
-    return {**asdict(result), "passed": result.passed}
 
 
 def show(console: Console, slug: str, result: Replay) -> None:

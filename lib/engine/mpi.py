@@ -11,6 +11,7 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,7 @@ def _all_reduce(comm: Any, call: Call, arr: Array, index: int) -> Array:
     """Each device reduces one part, and gathers the others': 2(n-1)/n S bytes sent."""
     n, flat = comm.size, arr.reshape(-1)
     ends = [i * flat.size // n for i in range(n + 1)]
-    counts = [(b - a) for a, b in zip(ends, ends[1:])]
+    counts = [b - a for a, b in pairwise(ends)]
     parts = empty((n, counts[index]), arr.dtype)
     size = arr.dtype.itemsize
     comm.Alltoallv(

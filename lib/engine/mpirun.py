@@ -64,7 +64,7 @@ class MpiRun:
         outcomes = self.wire.end((state, (told, meter.reading() if meter is not None else None)))
         for device, (how, news) in enumerate(outcomes):
             if how == "failed":
-                error = own if device == self.port.device and own is not None else pickle.loads(news[0])
+                error: Any = own if device == self.port.device and own is not None else pickle.loads(news[0])
                 error._device = device
                 _given_up[0] = self.wire.given_up
                 raise error
