@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from lib import referee, run
+from tests import bench_engine
 from tests.support import CLASSICS
 
 FSDP = next(classic.solution for classic in CLASSICS if classic.slug == "fsdp")
@@ -86,6 +87,7 @@ def main() -> None:
     empty = shell("-c", "pass")
     show("import lib, beyond an empty interpreter", (shell("-c", "import lib") - empty) * 1e3, "ms", 60)
     show("puzzles grade solutions, from the shell", shell("-m", "puzzles", "grade", "solutions"), "s", 1.5)
+    bench_engine.main(show)
 
 
 if __name__ == "__main__":

@@ -324,4 +324,4 @@ BODIES = {
 if __name__ == "__main__":
     for _name in sys.argv[1:]:
         BODIES[_name]("mpi")
-        print(f"passed {_name}", flush=True)
+        print(f"passed {_name}\n", end="", flush=True)  # in one piece: four processes write
