@@ -2,6 +2,8 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
+# Of the tests: with EXTRAS=test,mpi those of MPI run as well.
+EXTRAS ?= test
 BIN := $(VENV)/bin
 
 .PHONY: play test bench check docs notebooks lab browser clean
@@ -55,7 +57,7 @@ $(VENV)/.play: $(VENV)/bin/python pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(strip $(EXTRAS))]'
 	@touch $@ $(VENV)/.play
 
 $(VENV)/.check: $(VENV)/bin/python pyproject.toml

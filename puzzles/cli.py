@@ -11,6 +11,8 @@ import click
 from .arguments import Commands, Seconds, Slug, terminal
 from .catalog import PUZZLES, Puzzle
 from .doctor import doctor
+from .engine_catalog import ENGINE_PUZZLES, EnginePuzzle
+from .engine_cli import AnySlug, engine, run
 from .grade import grade
 from .layout_cli import layout
 from .notebook.command import notebook
@@ -35,23 +37,29 @@ def main() -> None:
 @main.command("list")
 def list_() -> None:
     """List the puzzles with their sizes and targets."""
+    from .engine_pages import show_engine_list
     from .pages import show_list
 
     show_list(terminal(), PUZZLES.values())
+    show_engine_list(terminal(), ENGINE_PUZZLES.values())
 
 
 @main.command()
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("puzzle", metavar="SLUG", type=AnySlug())
 @click.option("--about", is_flag=True, help="Tell the idea behind it, what real systems do, and the sources.")
 def show(puzzle: Puzzle, about: bool) -> None:
     """Show a puzzle: what to do, what to call, where to start."""
     from .pages import show_background, show_puzzle
 
+    if isinstance(puzzle, EnginePuzzle):
+        from .engine_pages import show_engine_background, show_engine_puzzle
+
+        return (show_engine_background if about else show_engine_puzzle)(terminal(), puzzle)
     (show_background if about else show_puzzle)(terminal(), puzzle)
 
 
 @main.command()
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("puzzle", metavar="SLUG", type=AnySlug())
 @click.option("-n", "number", type=int, default=1, show_default=True, help="Which one, from gentle to explicit.")
 def hint(puzzle: Puzzle, number: int) -> None:
     """Give a hint."""
@@ -61,11 +69,12 @@ def hint(puzzle: Puzzle, number: int) -> None:
     if not 1 <= number <= len(puzzle.hints):
         raise click.UsageError(f"{puzzle.slug} has hints 1 to {len(puzzle.hints)}; there is no hint {number}")
     show_hint(terminal(), puzzle, number)
-    remember_hint(puzzle.slug, number)
+    if puzzle.slug in PUZZLES:  # progress is kept of the schedules only
+        remember_hint(puzzle.slug, number)
 
 
 @main.command()
-@click.argument("puzzle", metavar="[SLUG]", type=Slug(), required=False)
+@click.argument("puzzle", metavar="[SLUG]", type=AnySlug(), required=False)
 @click.option("-o", "output", metavar="FILE", help="Where to write  [default: my_solutions.py or my_SLUG.py]")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def start(puzzle: Puzzle | None, output: str | None, force: bool) -> None:
@@ -73,7 +82,12 @@ def start(puzzle: Puzzle | None, output: str | None, force: bool) -> None:
     from .starters import starter_file
 
     path = output or (f"my_{puzzle.slug}.py" if puzzle else "my_solutions.py")
-    text = starter_file([puzzle] if puzzle else list(PUZZLES.values()), path)
+    if isinstance(puzzle, EnginePuzzle):
+        from .engine_pages import engine_starter
+
+        text = engine_starter(puzzle)
+    else:
+        text = starter_file([puzzle] if puzzle else list(PUZZLES.values()), path)
     try:
         with open(path, "w" if force else "x", encoding="utf-8") as file:
             file.write(text)
@@ -119,5 +133,5 @@ def draw(
     ctx.exit(fulfil(Wish(path, puzzle, output or "", text, columns, against or "", pareto, critical, dark, time_limit)))
 
 
-for command in (grade, watch, status, reset, verify, doctor, notebook, layout):
+for command in (grade, watch, status, reset, verify, doctor, notebook, layout, engine, run):
     main.add_command(command)

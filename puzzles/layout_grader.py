@@ -19,8 +19,8 @@ from lib.layout.graph import Strategy
 from .inside.failure import Failure, line_in, of_crash, of_refusal, of_source, plain
 from .inside.timer import Timer, TimeUp
 from .layout_catalog import LAYOUT_PUZZLES, LayoutPuzzle
-from .own_file import Submission
 from .layout_verdict import LayoutGraded, LayoutVerdict
+from .own_file import Submission
 from .starters import untouched
 from .timer import TIME_LIMIT
 

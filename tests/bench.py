@@ -18,6 +18,7 @@ from drawing import draw, svg
 from drawing.files import in_form
 from drawing.reading import read
 from lib import referee, run
+from tests import bench_engine
 from tests.support import CLASSICS
 
 FSDP = next(classic.solution for classic in CLASSICS if classic.slug == "fsdp")
@@ -128,6 +129,7 @@ def main() -> None:
     seconds, large = class_of(24)
     show("a class of 24, core seconds for each puzzle", seconds, "s", 1 / 8)
     show("  memory of the grader, in that for a class of 8", large / small, "x", 1.1)
+    bench_engine.main(show)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ def imports(path: Path) -> set[str]:
     found = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.level:
-            found |= {f".{node.module}"} if node.module else {f".{alias.name}" for alias in node.names}
+            dots = "." * node.level
+            found |= {dots + node.module} if node.module else {dots + alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             found.add((node.module or "").partition(".")[0])
         elif isinstance(node, ast.Import):
@@ -38,6 +39,21 @@ def test_each_module_of_lib_imports_only_from_its_left() -> None:
         assert internal <= set(ORDER[:place]), f"{name} imports {internal - set(ORDER[:place])}"
 
 
+ENGINE = (
+    "reference number call meter transport lines inprocess alone flops counted watching symmetric engine launching "
+    "streams device local world wire mpi mpirun mpiexec launch problem plan actor timeline replay __init__"
+).split()
+"""The modules of lib.engine, likewise. None of lib imports the engine."""
+
+
+def test_each_module_of_the_engine_imports_only_from_its_left() -> None:
+    assert sorted(ENGINE) == sorted(path.stem for path in (ROOT / "lib" / "engine").glob("*.py"))
+    for place, name in enumerate(ENGINE):
+        internal = {module[1:] for module in imports(ROOT / "lib" / "engine" / f"{name}.py") if module.startswith(".")}
+        siblings = {module for module in internal if not module.startswith(".")}
+        assert siblings <= set(ENGINE[:place]), f"{name} imports {siblings - set(ENGINE[:place])}"
+
+
 def test_lib_imports_only_the_standard_library() -> None:
     for path in (ROOT / "lib").glob("*.py"):
         outside = {name for name in imports(path) if not name.startswith(".")} - set(sys.stdlib_module_names)
@@ -47,7 +63,7 @@ def test_lib_imports_only_the_standard_library() -> None:
 def test_importing_lib_loads_nothing_heavy() -> None:
     code = "import sys, lib; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    heavy = {"numpy", "chalk", "IPython", "asyncio", "drawing", "puzzles", "click", "rich"}
+    heavy = {"numpy", "greenlet", "lib.engine", "chalk", "IPython", "asyncio", "drawing", "puzzles", "click", "rich"}
     assert heavy & set(loaded.stdout.split()) == set()
 
 

@@ -1,0 +1,114 @@
+"""What a device asks for: one call, how people read it, and whether the calls of a group agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import Mismatch, RuleError
+from . import reference
+from .reference import Array
+
+
+class Call(NamedTuple):
+    """One collective call: all devices of a group must make the same. `dtype` as numpy spells it ('<f4')."""
+
+    name: str
+    op: str
+    axis: int
+    shape: tuple[int, ...]
+    dtype: str
+    group: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """As a message tells it: "all_reduce(float32 (2, 3), op='sum')"."""
+        what = [f"{np.dtype(self.dtype)} {self.shape}"] if self.dtype else []
+        what += [f"op={self.op!r}"] if self.op else []
+        what += [f"axis={self.axis}"] if self.name in ("all_gather", "reduce_scatter", "all_to_all") else []
+        return f"{self.name}({', '.join(what)})"
+
+
+def call_of(name: str, arr: Array, op: str, axis: int, group: tuple[int, ...]) -> Call:
+    """The call, checked as far as one device can tell.
+
+    Raises:
+        RuleError: no such operation or axis, a length that cannot be cut, or a dtype that cannot travel.
+    """
+    dtype = arr.dtype
+    if op and op not in reference.OPS:
+        raise RuleError(f"there is no reduction {op!r}; there are {', '.join(reference.OPS)}")
+    if dtype.hasobject:
+        raise RuleError(f"arrays of Python objects cannot be sent; got dtype {dtype}, so convert it with astype first")
+    if op and dtype.kind not in "biufc":
+        raise RuleError(f"arrays of dtype {dtype} cannot be reduced; convert them to numbers first")
+    if name in ("all_gather", "reduce_scatter", "all_to_all"):
+        axis = _axis(name, arr, axis)
+        if name != "all_gather" and arr.shape[axis] % len(group):
+            raise RuleError(
+                f"axis {axis} of an array of shape {arr.shape} cannot be cut into {len(group)} equal parts; "
+                "choose another axis, or pad it"
+            )
+    return Call(name, op, axis, arr.shape, dtype.str, group)
+
+
+def _axis(name: str, arr: Array, axis: int) -> int:
+    ndim = arr.ndim or (1 if name == "all_gather" else 0)
+    if not ndim:
+        raise RuleError("a scalar has no axis to cut; reshape it, or use all_reduce")
+    if not -ndim <= axis < ndim:
+        raise RuleError(f"there is no axis {axis} in an array of shape {arr.shape}")
+    return axis % ndim
+
+
+def perform(call: Call, arrays: Sequence[Array]) -> Sequence[Any]:
+    """The results of a collective for which the arrays of all devices are here."""
+    match call.name:
+        case "all_reduce":
+            return reference.all_reduce(arrays, call.op)
+        case "all_gather":
+            return reference.all_gather(arrays, call.axis)
+        case "reduce_scatter":
+            return reference.reduce_scatter(arrays, call.op, call.axis)
+        case "all_to_all":
+            return reference.all_to_all(arrays, call.axis)
+    return [None] * len(arrays)
+
+
+def agree(calls: Sequence[Call], devices: Sequence[int]) -> None:
+    """Nothing, if all devices make the same call.
+
+    Raises:
+        Mismatch: naming the first two devices that differ, and what each called.
+    """
+    for device, call in zip(devices[1:], calls[1:]):
+        if call != calls[0]:
+            raise Mismatch(
+                f"device {devices[0]} calls {_told(calls[0], call)}, but "
+                f"device {device} calls {_told(call, calls[0])}; "
+                "every device of a group must make the same collective calls, with the same shapes, in the same order"
+            )
+
+
+def _told(call: Call, other: Call) -> str:
+    return f"{call} in group {call.group}" if call.group != other.group else str(call)
+
+
+def group_of(group: Sequence[int] | None, device: int, size: int) -> tuple[int, ...]:
+    """A group of devices as a tuple, in its own order; None is all of them.
+
+    Raises:
+        RuleError: a device that does not exist or comes twice, or a group without the caller.
+    """
+    if group is None:
+        return tuple(range(size))
+    chosen = tuple(int(member) for member in group)
+    for member in chosen:
+        if not 0 <= member < size:
+            raise RuleError(f"there is no device {member}; there are {size} devices, 0 to {size - 1}")
+    if len(set(chosen)) < len(chosen):
+        raise RuleError(f"group {chosen} names a device twice; name each once")
+    if device not in chosen:
+        raise RuleError(f"device {device} is not in group {chosen}; only its members make this call")
+    return chosen

@@ -1,0 +1,194 @@
+"""ShardedEngine: what one device of a distributed model is written against. Blocking calls, plain numpy."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, Self
+
+from numpy import asarray, ndarray  # by name: a metered run counts what players make with np.asarray
+from numpy.typing import ArrayLike
+
+from ..errors import PuzzleError, RuleError
+from .call import Call, call_of, group_of
+from .counted import own
+from .number import Number
+from .reference import Array
+from .symmetric import Symmetric
+from .transport import Port
+
+Group = Sequence[int] | None
+
+
+class Future:
+    """The end of a `send_async`: after `wait()` the source may be written to again."""
+
+    def done(self) -> bool:
+        return True  # both transports copy what is put at once
+
+    def wait(self) -> None:
+        return None
+
+    result = wait
+
+
+class Writer(Protocol):
+    """Where an inference loop puts its outputs."""
+
+    def write(self, item: Any, /) -> object: ...
+
+
+class ShardedEngine(ABC):
+    """One device. Subclasses write `load_checkpoint`, `forward` and `backward`, and are run by `launch`.
+
+    A subclass need not call `super().__init__()`: the device is known before its `__init__` runs. Made without
+    `launch`, it is the only device. In what follows n is the number of devices in the group, and S the bytes of
+    the array that one device brings. Arrays may have any dtype of numbers and any memory order; every result is
+    a new array that the device may write to. `group` lists devices that make the call together, in the order in
+    which results are joined; None is all of them.
+
+    Raises (every call): Mismatch, if the group's calls differ; Deadlock, if nobody can move; RuleError, if an
+    argument is impossible.
+    """
+
+    _port: Port
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        from .alone import alone
+
+        self = super().__new__(cls)
+        self._port = alone()
+        return self
+
+    @property
+    def device_id(self) -> Number:
+        """This device's number, from 0 on; answers when called as well."""
+        return self._port.device
+
+    @property
+    def num_devices(self) -> Number:
+        """How many devices there are, the world size; answers when called as well."""
+        return self._port.size
+
+    # --- Point to point -------------------------------------------------------------------------------
+
+    def send(self, dest_id: int, arr: ArrayLike) -> None:
+        """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes."""
+        array = asarray(arr)
+        port = self._port
+        try:
+            self._partner(dest_id)
+            if array.dtype.hasobject:
+                raise RuleError("arrays of Python objects cannot be sent; convert them to numbers with astype first")
+        except PuzzleError as why:
+            raise self._told(why, f"send({dest_id})") from None
+        if port.meter is not None:
+            port.meter.communicate("send", array.nbytes, 2)
+        port.send(dest_id, array)
+
+    def receive(self, src_id: int) -> Array:
+        """Waits for the next array that device `src_id` sends to this one: its shape and dtype. Sends nothing."""
+        port = self._port
+        try:
+            self._partner(src_id)
+        except PuzzleError as why:
+            raise self._told(why, f"receive({src_id})") from None
+        array = port.receive(src_id)
+        if port.meter is not None:
+            port.meter.communicate("receive", 0, 2)
+            return own(array, port.meter)
+        return array
+
+    def symmetric(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
+        """A buffer of zeros that other devices can put into, of the same shape and dtype on all devices: all
+        allocate theirs in the same order. Sends nothing."""
+        return self._symmetric().allocate(shape, dtype)
+
+    def send_async(self, src: ArrayLike, dst: Array, target_device_id: int) -> Future:
+        """Puts `src` into the symmetric buffer of another device, at the place that `dst`, a view of this device's
+        own buffer, has in it. The target sees it after the next `barrier()`. Sends S bytes."""
+        array = asarray(src)
+        return self._symmetric().put(array, dst, target_device_id)
+
+    def barrier(self) -> None:
+        """Waits until all devices are here, and what was put has arrived. Sends nothing."""
+        port = self._port
+        call = Call("barrier", "", 0, (), "", tuple(range(port.size)))
+        if port.meter is not None:
+            port.meter.communicate("barrier", 0, port.size)
+        self._symmetric().fence(call)
+
+    # --- Collectives ----------------------------------------------------------------------------------
+
+    def all_gather(self, arr: ArrayLike, axis: int = 0, group: Group = None) -> Array:
+        """All devices' arrays joined along `axis` in the order of the devices: n times as long there. Scalars
+        give a vector of n. Sends (n-1) S bytes."""
+        return self._collective("all_gather", arr, "", axis, group)
+
+    def all_reduce(self, arr: ArrayLike, op: str = "sum", group: Group = None) -> Array:
+        """All devices' arrays reduced element by element (sum, avg, max, min, prod): the same shape; the same dtype,
+        but the average of whole numbers is float64. Sends 2(n-1)/n S bytes."""
+        return self._collective("all_reduce", arr, op, 0, group)
+
+    def reduce_scatter(self, arr: ArrayLike, op: str = "sum", axis: int = 0, group: Group = None) -> Array:
+        """The reduction of all devices' arrays, of which this device gets its own of n equal parts along `axis`.
+        Sends (n-1)/n S bytes."""
+        return self._collective("reduce_scatter", arr, op, axis, group)
+
+    def all_to_all(self, arr: ArrayLike, axis: int = 0, group: Group = None) -> Array:
+        """Cuts the array into n equal parts along `axis`, gives the i-th to the i-th device, and joins what
+        arrives along `axis`: the same shape. Sends (n-1)/n S bytes."""
+        return self._collective("all_to_all", arr, "", axis, group)
+
+    def _collective(self, name: str, arr: ArrayLike, op: str, axis: int, group: Group) -> Array:
+        port = self._port
+        array = arr if type(arr) is ndarray else asarray(arr)
+        try:
+            call = call_of(name, array, op, axis, group_of(group, port.device, port.size))
+        except PuzzleError as why:
+            raise self._told(why, f"{name}()") from None
+        meter = port.meter
+        if meter is None:
+            result: Array = port.collective(call, array)
+            return result
+        meter.communicate(name, array.nbytes, len(call.group))
+        return own(port.collective(call, array), meter)
+
+    # --- The life of a model --------------------------------------------------------------------------
+
+    @abstractmethod
+    def load_checkpoint(self, params: dict[str, ArrayLike]) -> None:
+        """Copies this device's part out of the whole model's parameters, which are only lent."""
+
+    @abstractmethod
+    def forward(self, x: Any) -> Any:
+        """The output for an input."""
+
+    @abstractmethod
+    def backward(self, grads: Any) -> Any:
+        """The parameters' gradients, by name, for the gradient of the output."""
+
+    def inference_loop(self, input_stream: Iterable[Any], output_stream: Writer) -> None:
+        """Reads inputs until the stream ends, and writes the output of each. What forward returns as None, on a
+        device that is not the last of a pipeline, is no output."""
+        for x in iter(input_stream):
+            output_stream.write(self.forward(x))
+
+    # --- Within ---------------------------------------------------------------------------------------
+
+    def _partner(self, other: int) -> None:
+        size = self._port.size
+        if not 0 <= other < size:
+            raise RuleError(f"there is no device {other}; there are {size} devices, 0 to {size - 1}")
+        if other == self._port.device:
+            raise RuleError("a device cannot send to or receive from itself; keep the array in a variable")
+
+    def _told(self, why: PuzzleError, call: str) -> PuzzleError:
+        return why.at(f"device {self._port.device} of {self._port.size}, {call}")
+
+    def _symmetric(self) -> Symmetric:
+        try:
+            known: Symmetric = self.__dict__["_symmetric_buffers"]
+        except KeyError:
+            known = self.__dict__["_symmetric_buffers"] = Symmetric(self)
+        return known

@@ -1,0 +1,226 @@
+"""Devices as greenlets of one thread: they switch only when one has to wait, so every run is the same.
+
+A switch costs less than a microsecond, and when nobody is ready and somebody waits, that is a deadlock: it is seen
+at once and needs no clock. Greenlets, because players write blocking calls in plain functions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from ..errors import Deadlock
+from .call import Call, agree, perform
+from .lines import place_in
+from .meter import Meter, current
+from .number import Number
+from .reference import Array
+from .transport import Put
+
+
+class World:
+    """All devices of one process, and who of them can run."""
+
+    def __init__(self, size: int, metered: bool = False) -> None:
+        self.ports = [InProcessPort(self, device, size, Meter() if metered else None) for device in range(size)]
+        self.ready: deque[InProcessPort] = deque()
+        self.meetings: dict[tuple[int, ...], dict[int, tuple[Call, Any]]] = {}
+        self.hub: Any = None
+        self.failure: tuple[int, BaseException] | None = None
+        self.over = False
+
+    def start(self, work: Callable[[InProcessPort], object]) -> None:
+        """Gives every device something to do; `advance` does it."""
+        for port in self.ports:
+            port.task = greenlet(port.carry_out)
+            port.work = work
+            port.waits = None
+            self.ready.append(port)
+
+    def advance(self, until: Callable[[], bool] = lambda: False) -> bool:
+        """Runs the devices until all have ended; False if `until` became true before.
+
+        Raises:
+            Deadlock: nobody can move, and somebody waits.
+            BaseException: what a device has raised; all others have been ended.
+        """
+        self.hub = getcurrent()
+        try:
+            while self.ready:
+                self.ready.popleft().resume()
+                if self.failure is not None:
+                    raise self.failure[1]
+                if until():
+                    return False
+            if any(not port.task.dead for port in self.ports):
+                raise Deadlock(self._standstill())
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            current.meter = None
+        return True
+
+    def close(self) -> None:
+        """Ends every device that has not ended."""
+        self.over = True
+        self.ready.clear()
+        for port in self.ports:
+            for _ in range(100):  # a player may catch even this, but not for ever
+                if port.task is None or port.task.dead or not port.task:
+                    break
+                current.meter = port.meter
+                port.task.throw(GreenletExit)
+        current.meter = None
+
+    def unread(self) -> list[tuple[int, int, int]]:
+        """Messages that nobody has received: (from, to, how many)."""
+        pairs = [(source, port) for port in self.ports for source in port.inbox]
+        return sorted((source, port.device, len(port.inbox[source])) for source, port in pairs if port.inbox[source])
+
+    def forget_messages(self) -> None:
+        for port in self.ports:
+            port.inbox.clear()
+
+    def _standstill(self) -> str:
+        told = []
+        for port in self.ports:
+            if port.task.dead:
+                told.append(f"device {port.device} has returned")
+            else:
+                told.append(f"device {port.device} waits in {port.waits}{place_in(port.task.gr_frame)}")
+        return f"nobody can move: {'; '.join(told)}. Every wait needs a partner: check who calls what, and how often"
+
+
+class InProcessPort:
+    """One device's end."""
+
+    def __init__(self, world: World, device: int, size: int, meter: Meter | None) -> None:
+        self.world = world
+        self.device = Number(device)
+        self.size = Number(size)
+        self.meter = meter
+        self.task: Any = None
+        self.work: Callable[[InProcessPort], object] | None = None
+        self.waits: object = None
+        """The call it waits in; None if it can run."""
+        self.result: Any = None
+        self.inbox: dict[int, deque[tuple[Array, int]]] = {}
+
+    def carry_out(self) -> None:
+        assert self.work is not None
+        try:
+            self.work(self)
+        except GreenletExit:
+            pass
+        except BaseException as why:
+            if self.world.failure is None:
+                self.world.failure = (self.device, why)
+
+    def resume(self) -> None:
+        current.meter = self.meter
+        self.task.switch()
+
+    def collective(self, call: Call, arr: Array) -> Any:
+        return self._meet(call, arr, perform)
+
+    def fence(self, call: Call, puts: Sequence[tuple[int, Put]]) -> list[Put]:
+        # What is put is seen after the barrier, and not before: that holds on every transport.
+        arrived: list[Put] = self._meet(call, puts, _deliver)
+        return arrived
+
+    def _meet(self, call: Call, brought: Any, perform: Callable[[Call, Sequence[Any]], Sequence[Any]]) -> Any:
+        world, group, device = self.world, call.group, self.device
+        n = len(group)
+        if n == 1:
+            return perform(call, [brought])[0]
+        meeting = world.meetings.get(group)
+        if meeting is None:
+            meeting = world.meetings[group] = {}
+        meeting[device] = (call, brought)
+        if len(meeting) < n:
+            if len(meeting) > 1:
+                agree([entry[0] for entry in meeting.values()], list(meeting))
+            self._wait(call)
+            result, self.result = self.result, None
+            return result
+        del world.meetings[group]
+        entries = [meeting[member] for member in group]
+        for other, _ in entries:
+            if other != call:
+                agree([entry[0] for entry in entries], group)
+        results = perform(call, [entry[1] for entry in entries])
+        ports, ready = world.ports, world.ready
+        if self.meter is not None:
+            self._same_clock(group)
+        for member, result in zip(group, results):
+            port = ports[member]
+            if port is self:
+                mine = result
+            else:
+                port.result = result
+                ready.append(port)
+        return mine
+
+    def _same_clock(self, group: Sequence[int]) -> None:
+        meters = [meter for member in group if (meter := self.world.ports[member].meter) is not None]
+        latest = max(meter.clock for meter in meters)
+        for meter in meters:
+            meter.clock = latest
+
+    def send(self, to: int, arr: Array) -> None:
+        port = self.world.ports[to]
+        box = port.inbox.setdefault(self.device, deque())
+        box.append((arr.copy(), self.meter.clock if self.meter else 0))
+        if isinstance(port.waits, _Receive) and int(port.waits) == int(self.device):
+            port.waits = None
+            self.world.ready.append(port)
+
+    def receive(self, source: int) -> Array:
+        box = self.inbox.setdefault(source, deque())
+        if not box:
+            self._wait(_Receive(source))
+        arr, clock = box.popleft()
+        if self.meter is not None:
+            self.meter.clock = max(self.meter.clock, clock)
+        return arr
+
+    def step_aside(self) -> None:
+        if self.world.hub is not None and len(self.world.ports) > 1:
+            self.world.ready.append(self)
+            self.world.hub.switch()
+            current.meter = self.meter
+            self._unless_over()
+
+    def _wait(self, what: object) -> None:
+        """Lets others run until this device is made ready."""
+        self._unless_over()
+        self.waits = what
+        world = self.world
+        if world.hub is None or self.task is None:
+            raise Deadlock(f"device {self.device} waits in {what} for ever; it is alone: run it with launch(...)")
+        if world.ready:
+            world.ready.popleft().resume()
+        else:
+            world.hub.switch()
+        current.meter = self.meter
+        self.waits = None
+        self._unless_over()
+
+    def _unless_over(self) -> None:
+        if self.world.over:
+            raise GreenletExit
+
+
+class _Receive(int):
+    """A wait for a message from the device of this number."""
+
+    def __str__(self) -> str:
+        return f"receive({int(self)})"
+
+
+def _deliver(call: Call, brought: Sequence[Any]) -> list[list[Put]]:
+    return [[put for puts in brought for to, put in puts if to == member] for member in call.group]

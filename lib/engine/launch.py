@@ -1,0 +1,147 @@
+"""Runs a player's class on several devices: `with launch(DataParallel, num_devices=4, ...) as run:`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, Self
+
+from ..errors import PuzzleError, RuleError
+from .launching import NOTHING
+from .local import LocalRun
+from .meter import Reading
+
+TRANSPORTS = ("inprocess", "mpi")
+
+
+class Runs(Protocol):
+    """What a transport does for a run."""
+
+    size: int
+    metered: bool
+
+    def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
+        """Calls a method on every device with its argument; the results, in the order of the devices."""
+        ...
+
+    def stream(self, inputs: Iterable[Any]) -> Iterator[Any]: ...
+    def readings(self) -> tuple[Reading, ...]: ...
+    def close(self, failed: bool) -> None: ...
+
+
+class Run:
+    """A model that is running on its devices. Inputs are a list with one for each device, or one for all; results
+    are lists in the order of the devices, copies of their own."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._ended = ""
+
+    @property
+    def num_devices(self) -> int:
+        return self._runs.size
+
+    @property
+    def meters(self) -> tuple[Reading, ...]:
+        """What each device has used so far.
+
+        Raises:
+            RuleError: the run is not metered.
+        """
+        if not self._runs.metered:
+            raise RuleError("this run is not metered; launch it with metered=True")
+        return self._runs.readings()
+
+    def load_checkpoint(self, params: Mapping[str, Any]) -> None:
+        """Gives every device the whole model's parameters to copy its part from. Lent: not charged unless kept."""
+        self._call("load_checkpoint", [params] * self.num_devices, lent=True)
+
+    def forward(self, x: Any) -> list[Any]:
+        """Every device's output, for an input of each or one for all."""
+        return self._call("forward", self._each(x))
+
+    def backward(self, grads: Any) -> list[Any]:
+        """What every device's backward returns, for an output gradient of each or one for all."""
+        return self._call("backward", self._each(grads))
+
+    def call(self, method: str, *argument: Any) -> list[Any]:
+        """What another method of the class returns on every device. Its argument as for `forward`; or none."""
+        if len(argument) > 1:
+            raise RuleError(f"{method} is called with one argument at most; put several into a dictionary")
+        return self._call(method, self._each(argument[0]) if argument else [NOTHING] * self.num_devices)
+
+    def inference_loop(self, stream: Iterable[Any]) -> Iterator[Any]:
+        """The outputs for a stream of inputs, in its order, as they come. If one device writes an output, that;
+        if several do, a list with one for each device."""
+        self._unless_ended()
+        try:
+            yield from self._runs.stream(stream)
+        except BaseException as why:
+            self._ended = str(why) or type(why).__name__
+            raise
+
+    def _each(self, x: Any) -> list[Any]:
+        if not isinstance(x, (list, tuple)):
+            return [x] * self.num_devices
+        if len(x) != self.num_devices:
+            raise RuleError(
+                f"there are {len(x)} inputs for {self.num_devices} devices; give a list with one for each, "
+                "or one array for all"
+            )
+        return list(x)
+
+    def _call(self, method: str, arguments: Sequence[Any], lent: bool = False) -> list[Any]:
+        self._unless_ended()
+        try:
+            return self._runs.call(method, arguments, lent)
+        except BaseException as why:
+            self._ended = str(why) or type(why).__name__
+            raise
+
+    def _unless_ended(self) -> None:
+        if self._ended:
+            raise RuleError(f"this run has ended with an error; launch a new one. The error was: {self._ended}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        ended, self._ended = self._ended, self._ended or "it was closed"
+        self._runs.close(failed=kind is not None or bool(ended))
+
+
+def launch(
+    cls: type,
+    num_devices: int = 1,
+    *args: Any,
+    on: str | None = None,
+    metered: bool = True,
+    patience: float = 10.0,
+    **kwargs: Any,
+) -> Run:
+    """A run of `cls(*args, **kwargs)` on each of `num_devices` devices.
+
+    `on` is "inprocess", or "mpi" in a program that mpiexec started; None chooses MPI there, else in process.
+    Metering costs some microseconds for each call of numpy; `metered=False` leaves it out. `patience` is how long
+    a device waits on MPI, in seconds, before it asks the others whether this is a deadlock; in process one is seen
+    at once.
+
+    Raises:
+        PuzzleError: Mismatch, Deadlock and others, from the call that they happen in.
+        Exception: what a device has raised, with a note that says which.
+    """
+    if num_devices < 1:
+        raise RuleError(f"num_devices is {num_devices}; a run needs one device at least")
+    if on is None:
+        from .world import started_by_mpiexec
+
+        on = "mpi" if started_by_mpiexec() and num_devices > 1 else "inprocess"
+    if on == "mpi":
+        from .mpirun import MpiRun
+
+        return Run(MpiRun(cls, num_devices, args, kwargs, metered, patience))
+    if on != "inprocess":
+        raise RuleError(f"there is no transport {on!r}; there are {', '.join(TRANSPORTS)}")
+    return Run(LocalRun(cls, num_devices, args, kwargs, metered))
+
+
+__all__ = ["PuzzleError", "Run", "launch"]

@@ -1,0 +1,85 @@
+"""Each collective once, as a pure function: every device's array in, every device's result out.
+
+Both transports are tested against these functions. `n` is the number of devices in the group, S the bytes of the
+array that one device brings. The arrays brought are alike in shape and dtype, are not changed, and every result is
+an array of its own, which its device may write to.
+
+Bytes sent by one device are those of a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms
+for clusters of workstations", section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy import concatenate, empty  # by name: a metered run counts what players make with np.empty
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+OPS = ("sum", "avg", "max", "min", "prod")
+"""The reductions: element by element, in the order of the devices."""
+
+_FUNCTIONS = {"sum": np.add, "avg": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
+
+
+def all_reduce(arrays: Sequence[Array], op: str = "sum") -> list[Array]:
+    """Everyone gets the reduction of all: the same shape. Sends 2(n-1)/n S bytes."""
+    total = reduced(arrays, op)
+    return [total, *(total.copy() for _ in arrays[1:])]
+
+
+def reduced(arrays: Sequence[Array], op: str) -> Array:
+    """The reduction, once, in a new array. It keeps the dtype, but the average of whole numbers is float64."""
+    if op == "avg":
+        return np.asarray(reduced(arrays, "sum") / _scalar(len(arrays), arrays[0].dtype))
+    function = _FUNCTIONS[op]
+    if len(arrays) == 1:
+        return arrays[0].copy()
+    total = empty(arrays[0].shape, arrays[0].dtype)
+    function(arrays[0], arrays[1], out=total)
+    for array in arrays[2:]:
+        function(total, array, out=total)
+    return total
+
+
+def _scalar(n: int, dtype: np.dtype[Any]) -> Any:
+    """`n` in the array's own precision: under older numpy rules a 0-d float32 would turn into a float64."""
+    return dtype.type(n) if dtype.kind in "fc" else n
+
+
+def all_gather(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
+    """Everyone gets all arrays joined along `axis`, n times as long there; scalars become a vector of n.
+    Sends (n-1) S bytes."""
+    whole = concatenate([a[None] for a in arrays] if arrays[0].ndim == 0 else arrays, axis)
+    return [whole, *(whole.copy() for _ in arrays[1:])]
+
+
+def reduce_scatter(arrays: Sequence[Array], op: str = "sum", axis: int = 0) -> list[Array]:
+    """The reduction of all, of which the i-th device gets the i-th of n equal parts along `axis`.
+    Sends (n-1)/n S bytes."""
+    pieces = [np.split(array, len(arrays), axis) for array in arrays]
+    return [reduced([parts[i] for parts in pieces], op) for i in range(len(arrays))]
+
+
+def all_to_all(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
+    """Each device cuts its array into n equal parts along `axis` and gives the i-th to the i-th device, which
+    joins what it gets along `axis` in the order of the devices: the same shape. Sends (n-1)/n S bytes."""
+    pieces = [np.split(array, len(arrays), axis) for array in arrays]
+    return [concatenate([parts[i] for parts in pieces], axis) for i in range(len(arrays))]
+
+
+def bytes_sent(name: str, nbytes: int, n: int) -> int:
+    """Bytes that one of `n` devices sends when it brings `nbytes` to the operation `name`."""
+    match name:
+        case "all_reduce":
+            return 2 * (n - 1) * nbytes // n
+        case "all_gather":
+            return (n - 1) * nbytes
+        case "reduce_scatter" | "all_to_all":
+            return (n - 1) * nbytes // n
+        case "send" | "send_async":
+            return nbytes
+    return 0

@@ -1,0 +1,103 @@
+"""While a metered run is on: numpy's functions that make arrays, or multiply matrices, count what they do.
+
+Only code of a device is counted; for all others (`current.meter` is None) these are the functions as they were.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from . import flops
+from .counted import charged, product
+from .meter import current
+
+MAKERS = (
+    "zeros ones empty full array asarray ascontiguousarray asfortranarray copy arange linspace eye identity tri "
+    "diag frombuffer fromiter fromfunction indices zeros_like ones_like empty_like full_like require"
+).split()
+"""Functions whose result can be a new plain array although no counted one is among the arguments."""
+
+
+def _maker(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if current.meter is None or any(result is arg for arg in args):
+            return result
+        return charged(result)
+
+    return make
+
+
+def _multiplier(function: Callable[..., Any], count: Any) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def multiply(*args: Any, **kwargs: Any) -> Any:
+        if current.meter is None:
+            return function(*args, **kwargs)
+        return product(function, count, args, kwargs)
+
+    return multiply
+
+
+STAND_INS = {
+    **{name: (getattr(np, name), _maker(getattr(np, name))) for name in MAKERS},
+    **{f.__name__: (f, _multiplier(f, count)) for f, count in {**flops.FUNCTIONS, **flops.UFUNCS}.items()},
+}
+"""By name in numpy: the function, and what stands in for it."""
+
+_depth = 0
+
+
+@contextmanager
+def watching(cls: type, metered: bool) -> Iterator[None]:
+    """Within: numpy's functions count, also those that the module of a player's class has imported by name."""
+    global _depth
+    if not metered:
+        yield
+        return
+    _depth += 1
+    if _depth == 1:
+        _exchange(vars(np), 0, 1)
+    imported = _modules_of(cls)
+    for names in imported:
+        _exchange_imported(names, 0, 1)
+    try:
+        yield
+    finally:
+        _depth -= 1
+        for names in imported:
+            _exchange_imported(names, 1, 0)
+        if not _depth:
+            _exchange(vars(np), 1, 0)
+
+
+def _exchange(names: dict[str, Any], old: int, new: int) -> None:
+    for name, pair in STAND_INS.items():
+        if names.get(name) is pair[old]:
+            names[name] = pair[new]
+
+
+def _exchange_imported(names: dict[str, Any], old: int, new: int) -> None:
+    by_id = {id(pair[old]): pair[new] for pair in STAND_INS.values()}
+    for name, value in list(names.items()):
+        if id(value) in by_id:
+            names[name] = by_id[id(value)]
+
+
+def _modules_of(cls: type) -> list[dict[str, Any]]:
+    """The global names of the modules that a class and its ancestors are written in, but not ours or Python's."""
+    found: dict[int, dict[str, Any]] = {}
+    for ancestor in cls.__mro__:
+        if ancestor.__module__.startswith(f"{__package__}.") or ancestor.__module__ in sys.stdlib_module_names:
+            continue
+        for function in vars(ancestor).values():
+            names = getattr(function, "__globals__", None)
+            if names is not None:
+                found[id(names)] = names
+    return list(found.values())

@@ -1,0 +1,45 @@
+"""What an engine puzzle is: a class to write, its targets for each device, and the words around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..catalog.puzzle import Source
+
+FIGURES: Mapping[str, str] = {
+    "sent": "bytes sent",
+    "flops": "flops",
+    "collectives": "collective calls",
+    "messages": "messages sent",
+    "peak": "peak bytes",
+    "weights": "bytes after loading",
+    "kept": "bytes kept at the end",
+    "clock": "flops until the last output",
+}
+"""The figures that a device is judged by, in words."""
+
+CREDIT = (
+    "The engine's interface and its two-layer model follow a chapter on sharding strategies (a fake API over numpy)."
+)
+
+
+@dataclass(frozen=True)
+class EnginePuzzle:
+    """One puzzle. `slug` is the name of the class that solves it; `targets` are upper limits for every device;
+    `arithmetic` derives them."""
+
+    slug: str
+    title: str
+    targets: Mapping[str, int]
+    arithmetic: str
+    statement: str
+    starter: str
+    hints: tuple[str, ...]
+    concept: str
+    in_practice: str
+    sources: tuple[Source, ...]
+
+    def targets_text(self) -> str:
+        """The targets in words: '12,288 bytes sent, 20,480 flops'."""
+        return ", ".join(f"{limit:,} {FIGURES[name]}" for name, limit in self.targets.items())

@@ -1,0 +1,145 @@
+"""The engine on MPI: the same bodies as in process, and what only processes can do wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="the engine needs greenlet")
+pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
+
+from click.testing import CliRunner
+
+from lib import RuleError, run
+from lib.engine.mpiexec import by_mpiexec, mpiexec
+from lib.engine.replay import replay
+from puzzles.cli import main
+from puzzles.run import on_transport
+from tests.engine_bodies import BODIES
+from tests.support import CLASSICS, Classic
+
+try:
+    MPIEXEC = mpiexec()
+except RuleError as why:
+    pytest.skip(str(why), allow_module_level=True)
+
+ROOT = Path(__file__).parent.parent
+LONGEST = 60
+
+
+def under_mpiexec(*words: str, n: int = 4) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [*MPIEXEC, "-n", str(n), sys.executable, *words]
+    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST)
+
+
+@pytest.fixture(scope="module")
+def passed() -> Any:
+    """One start for all bodies: how often each passed, and what was said otherwise."""
+    ended = under_mpiexec("-m", "tests.engine_bodies", *BODIES)
+    return ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_on_mpi(body: str, passed: Any) -> None:
+    out, err = passed
+    assert out.count(f"passed {body}") == 4, err[-3000:]
+
+
+SCRIPT = """
+import sys, time
+import numpy as np
+from lib.engine import ShardedEngine, launch
+
+class Device(ShardedEngine):
+    def load_checkpoint(self, params): pass
+    def backward(self, grads): pass
+    def forward(self, x):
+        {body}
+
+with launch(Device, num_devices=4, patience=0.3) as run:
+    sys.stdout.write(f"{run.forward(np.ones(3))[0].sum():g}\\n")
+"""
+
+
+def script(tmp_path: Path, body: str) -> str:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT.replace("{body}", body))
+    return str(path)
+
+
+def test_a_script_is_the_same_under_mpiexec_and_without(tmp_path: Path) -> None:
+    path = script(tmp_path, "return self.all_reduce(x)")
+    ended = under_mpiexec(path)
+    assert (ended.returncode, ended.stdout.count("12\n")) == (0, 4), ended.stderr
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    alone = subprocess.run([sys.executable, path], env=env, capture_output=True, text=True, check=True)
+    assert alone.stdout == "12\n"
+
+
+def test_a_raise_on_one_device_ends_all_with_its_traceback_once(tmp_path: Path) -> None:
+    path = script(tmp_path, "return self.receive(2) if self.device_id != 2 else 1 // 0")
+    start = perf_counter()
+    ended = under_mpiexec(path)
+    assert ended.returncode != 0
+    assert ended.stderr.count("ZeroDivisionError") == 1, ended.stderr
+    assert "raised on device 2 of 4, in forward" in ended.stderr
+    assert "return self.receive(2)" in ended.stderr  # the line of the script
+    assert perf_counter() - start < 10
+
+
+def test_a_device_that_never_hears_of_it_is_ended_too(tmp_path: Path) -> None:
+    path = script(tmp_path, "while self.device_id == 1: pass\n        1 // 0")
+    start = perf_counter()
+    ended = under_mpiexec(path)
+    assert ended.returncode != 0
+    assert "ZeroDivisionError" in ended.stderr
+    assert perf_counter() - start < 10
+
+
+def test_a_deadlock_is_named_after_the_set_time(tmp_path: Path) -> None:
+    path = script(tmp_path, "return self.receive((self.device_id + 1) % 4)")
+    ended = under_mpiexec(path)
+    assert ended.returncode != 0
+    assert "device 3 waits in receive(0), line 10 of script.py" in ended.stderr, ended.stderr
+
+
+def test_a_wrong_number_of_processes_is_refused(tmp_path: Path) -> None:
+    ended = under_mpiexec(script(tmp_path, "return x"), n=2)
+    assert "there are 2 processes for 4 devices; start the program with 'mpiexec -n 4 python ...'" in ended.stderr
+
+
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+def test_the_classics_run_on_mpi_as_they_do_in_process(classic: Classic) -> None:
+    trace = run(classic.solution, *classic.size).trace
+    there, here = on_transport(trace, "mpi", small=True), replay(trace, small=True)
+    assert there.passed
+    assert (there.error, there.ranks, there.spans) == (here.error, here.ranks, here.spans)
+
+
+def test_the_command_starts_the_processes_itself() -> None:
+    words = ["run", str(ROOT / "solutions" / "ddp.py"), "ddp", "--small", "--on", "mpi", "-n", "4"]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert (result.exit_code, "ddp on 4 devices, mpi" in result.output) == (0, True), result.output
+
+
+@pytest.mark.parametrize("name", ["FSDP", "PipelineInference"])
+def test_an_engine_puzzle_has_the_same_figures_on_mpi(name: str) -> None:
+    file = {"FSDP": "fsdp", "PipelineInference": "pipeline_inference"}[name]
+    path = str(ROOT / "solutions" / "engine" / f"{file}.py")
+    told = [CliRunner().invoke(main, ["run", path, name, "--on", on]) for on in ("mpi", "inprocess")]
+    assert [result.exit_code for result in told] == [0, 0], told[0].output
+    first, second = (" ".join(result.output.split()).partition("stars")[2] for result in told)
+    assert first.partition(name)[2] == second.partition(name)[2]
+
+
+def test_what_the_processes_refuse_or_die_of_is_told() -> None:
+    with pytest.raises(RuleError, match="the processes under mpiexec ended with code"):
+        by_mpiexec(2, "lib.engine.replay", "this is no request")
