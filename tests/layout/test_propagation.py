@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.layout import Graph, LayoutError, TensorLayout, complete, mesh, mesh_split, plan, propagate
+from lib.layout import Graph, GraphPlan, LayoutError, TensorLayout, complete, mesh, mesh_split, plan, propagate
 from lib.layout.distributed import strategy_text
 from lib.layout.exact import Problem
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
@@ -89,6 +89,14 @@ def test_plans_of_the_examples_run_and_the_exact_one_never_moves_more(example):
         assert_same_program(exact)
 
 
+def propagated(graph: Graph) -> GraphPlan | None:
+    """None if some operators share only the input with the configured one."""
+    try:
+        return propagate(graph)
+    except LayoutError:
+        return None
+
+
 @st.composite
 def small_graphs(draw) -> Graph:
     """Up to three operators on 2 to 6 devices, the later ones on any tensor that fits."""
@@ -126,8 +134,10 @@ def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     low = int(sum(table.min() for table in problem.memory))
     free = plan(graph)
     assert_same_program(free)
-    broad = propagate(graph) if name == "op0" and len(graph.operators) == 1 else None
-    assert broad is None or free.bytes <= broad.bytes
+    broad = propagated(graph)
+    if broad is not None:
+        assert free.bytes <= broad.bytes
+        assert_same_program(broad)
     cap = data.draw(st.integers(low, max(low, free.memory)))
     capped = plan(graph, memory_cap=cap)
     assert capped.memory <= cap
