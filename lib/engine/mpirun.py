@@ -118,9 +118,12 @@ def _packed(error: BaseException) -> bytes:
 
 
 def _told_once(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Prints an error that ends the program: one that all devices have, on the device that raised it only."""
+    """Prints an error that ends the program: one that all devices have, on the device that raised it only.
+
+    If the others have to be ended by force, whoever is first to do so prints it before: nobody else may get to.
+    """
     device = getattr(error, "_device", None)
-    if device in (None, MPI.COMM_WORLD.rank):
+    if device in (None, MPI.COMM_WORLD.rank) or _given_up[0]:
         traceback.print_exception(kind, error, trace)
         sys.stderr.flush()
     if device is None or _given_up[0]:
