@@ -112,3 +112,8 @@ def set_text(numbers: Collection[int]) -> str:
     for run in runs:
         parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(i) for i in run]
     return "{" + ", ".join(parts) + "}"
+
+
+def named(thing: str, numbers: Sequence[int]) -> str:
+    """'rank 2', 'ranks 0-2, 5': some numbered things as a sentence names them."""
+    return f"{thing} {numbers[0]}" if len(numbers) == 1 else f"{plural(thing)} {set_text(numbers)[1:-1]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .algebra import set_text
+from .algebra import named
 
 
 class Standstill(NamedTuple):
@@ -31,25 +31,21 @@ def explain(waits: Sequence[Standstill], absent: Mapping[int, str]) -> str:
     for wait in waits:
         groups.setdefault((wait.call, wait.line, wait.kind, wait.of), []).append(wait.rank)
     told = [
-        f"{_ranks(ranks)} wait{'s' if len(ranks) == 1 else ''} in {call} on line {line} {_for(kind, of)}"
+        f"{named('rank', ranks)} wait{'s' if len(ranks) == 1 else ''} in {call} on line {line} {_for(kind, of)}"
         for (call, line, kind, of), ranks in groups.items()
     ]
     by_state: dict[str, list[int]] = {}
     for rank, state in sorted(absent.items()):
         by_state.setdefault(state, []).append(rank)
-    told += [f"{_ranks(ranks)} {_agree(state, len(ranks))}" for state, ranks in by_state.items()]
+    told += [f"{named('rank', ranks)} {_agree(state, len(ranks))}" for state, ranks in by_state.items()]
     advice = [NEXT_MOVE[kind] for kind in dict.fromkeys(wait.kind for wait in waits)]
     return "nobody can move: " + "; ".join(told + advice)
 
 
 def _for(kind: str, of: tuple[int, ...]) -> str:
     if kind == "post":
-        return f"until {_ranks(of)} reads the message before it"
-    return f"for {_ranks(of)}" if of else "for a message from anyone"
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {set_text(ranks)[1:-1]}"
+        return f"until {named('rank', of)} reads the message before it"
+    return f"for {named('rank', of)}" if of else "for a message from anyone"
 
 
 def _agree(state: str, count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .algebra import set_text
+from .algebra import named
 from .memory import Profile, profile
 from .retrace import Part, Retrace
 from .steady import loaded_twice, lost_states, not_held_again, thrown_away
@@ -26,9 +26,10 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
     for part, size, prof in zip(retrace.parts, sizes, profiles):
         for note in _on_rank(part, size, prof, peak):
             told.setdefault(note, []).append(part.rank)
-    notes = [Note(f"{_ranks(ranks)} {text}", costs) for (text, costs), ranks in told.items()]
+    notes = [Note(f"{named('rank', ranks)} {text}", costs) for (text, costs), ranks in told.items()]
     if lost := lost_states(retrace.parts, profiles, retrace.size.layers):
-        text = f"the updated optimizer state of {_layers(lost)} is not there in full at the end: the next step needs it"
+        layers = named("layer", lost)
+        text = f"the updated optimizer state of {layers} is not there in full at the end: the next step needs it"
         notes.append(Note(text, costs_a_star=True))
     if retrace.made_up:
         more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
@@ -45,13 +46,14 @@ def _on_rank(part: Part, sizes: Sequence[int], prof: Profile, peak: int) -> Iter
         kept = f"the {values[prof.hidden[0]]}{more} (line {line})"
         yield Note(f"kept outside the dictionaries, charged until last used: {kept}")
     if twice := loaded_twice(acts):
-        text = f"loaded the same weights of {_layers(twice)} twice; keep them, or get them from other ranks"
+        text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from other ranks"
         yield Note(text, costs_a_star=True)
     if thrown := thrown_away(acts, values, prof):
-        text = f"threw away the updated optimizer state of {_layers(thrown)}, which the next step would need"
+        text = f"threw away the updated optimizer state of {named('layer', thrown)}, which the next step would need"
         yield Note(text, costs_a_star=True)
     if fewer := not_held_again(acts, part, prof):
-        text = f"began with more of the weight of {_layers(fewer)} than at the end, so the step could not be repeated"
+        layers = named("layer", fewer)
+        text = f"began with more of the weight of {layers} than at the end, so the step could not be repeated"
         yield Note(text, costs_a_star=True)
     if part.read or _loads_late(acts):
         lasting = max(profile(ops, sizes, part.read).memory)
@@ -65,11 +67,3 @@ def _on_rank(part: Part, sizes: Sequence[int], prof: Profile, peak: int) -> Iter
 
 def _loads_late(ops: Sequence[Op]) -> bool:
     return any(op.name == "load_weights" and op.start > 0 for op in ops)
-
-
-def _layers(layers: Sequence[int]) -> str:
-    return f"layer {layers[0]}" if len(layers) == 1 else f"layers {set_text(layers)[1:-1]}"
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {set_text(ranks)[1:-1]}"

@@ -13,9 +13,8 @@ from lib import PuzzleError
 
 from .engine_catalog import ENGINE_PUZZLES, EnginePuzzle
 from .inside.failure import Failure, line_in, of_crash, of_refusal, of_source
-from .inside.timer import Timer, TimeUp
 from .own_file import Submission
-from .timer import TIME_LIMIT
+from .timer import TIME_LIMIT, Timer, TimeUp
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,11 @@ from lib.layout import Graph, GraphPlan, propagate
 from lib.layout.graph import Strategy
 
 from .inside.failure import Failure, line_in, of_crash, of_refusal, of_source, plain
-from .inside.timer import Timer, TimeUp
 from .layout_catalog import LAYOUT_PUZZLES, LayoutPuzzle
 from .layout_verdict import LayoutGraded, LayoutVerdict
 from .own_file import Submission
 from .starters import untouched
-from .timer import TIME_LIMIT
+from .timer import TIME_LIMIT, Timer, TimeUp
 
 PAYERS = 3
 """How many edges or operators a message names."""
