@@ -20,7 +20,7 @@ ROOMS = ("lib", "drawing", "puzzles")
 """What of it a submission may read. Not the solutions."""
 
 PACKAGES = sysconfig.get_path("purelib")
-FOLDER = "/work"
+FOLDER = "/run-of-a-submission"
 """The run's own folder, in the sandbox."""
 
 WITHOUT_USERS = ("SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER")
