@@ -11,7 +11,7 @@ from typing import Any
 
 from lib import PuzzleError
 
-from .engine_catalog import ENGINE_PUZZLES, EnginePuzzle
+from .engine_catalog import ENGINE_PUZZLES, EnginePuzzle, trials_of
 from .inside.failure import Failure, line_in, of_crash, of_refusal, of_source
 from .own_file import Submission
 from .timer import TIME_LIMIT, Timer, TimeUp
@@ -65,7 +65,8 @@ def _untouched(puzzle: EnginePuzzle, submission: Submission) -> bool:
 
 
 def _grade(puzzle: EnginePuzzle, submission: Submission, seconds: float, on: str) -> EngineVerdict:
-    from .engine_judge import Wrong, judge  # here, because numpy is slow to import
+    from .engine_catalog.trial import Wrong
+    from .engine_judge import judge  # here, because numpy is slow to import
 
     path, start = str(submission.path), submission.start_of(puzzle.slug)
 
@@ -108,9 +109,8 @@ def grade_on(path: str, puzzle: EnginePuzzle, on: str) -> tuple[EngineVerdict, .
         return grade_engine(path, [puzzle], on=on)
     from lib.engine.mpiexec import by_mpiexec
 
-    from .engine_catalog.trials import DEVICES
-
-    told = by_mpiexec(DEVICES, "puzzles.engine_grade", json.dumps({"path": path, "puzzle": puzzle.slug}))
+    devices = max(make().devices for make in trials_of(puzzle))
+    told = by_mpiexec(devices, "puzzles.engine_grade", json.dumps({"path": path, "puzzle": puzzle.slug}))
     return tuple(EngineVerdict(**verdict) for verdict in json.loads(told))
 
 

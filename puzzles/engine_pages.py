@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from .engine_catalog import EnginePuzzle
-from .engine_catalog.puzzle import CREDIT, FIGURES
+from .engine_catalog.figures import FIGURES
+from .engine_catalog.puzzle import CREDIT
 from .engine_grade import EngineVerdict
 from .inside.failure import plain
 from .pages import WIDEST, _code, _heading, _paragraphs
@@ -63,7 +64,7 @@ def report_engine(console: Console, path: str, verdicts: Sequence[EngineVerdict]
         table.add_column(heading)
     for v in verdicts:
         figures = [
-            f"{v.figures[name]:,} of {limit:,} {FIGURES[name]}" for name, limit in v.targets.items() if v.figures
+            f"{v.figures[name]:,} of {limit:,} {FIGURES[name].words}" for name, limit in v.targets.items() if v.figures
         ]
         status = f"{v.status.replace('_', ' ')}{': ' + v.reason if v.reason else ''}"
         shown = Text(status, style=COLOURS[v.status])

@@ -16,8 +16,7 @@ from lib import PuzzleError, Trace, referee, trace_to_json
 from lib.engine.replay import Replay, replay, replay_from_json
 
 from .catalog import Puzzle
-from .engine_catalog import EnginePuzzle
-from .engine_catalog.trials import DEVICES
+from .engine_catalog import EnginePuzzle, trials_of
 from .engine_grade import grade_on
 from .engine_pages import report_engine
 from .inside.failure import Failure, of_refusal
@@ -67,8 +66,9 @@ def run_solution(
 
 def run_class(console: Console, path: str, puzzle: EnginePuzzle, on: str, devices: int | None) -> bool:
     """Tries the class of an engine puzzle on a transport. Whether it passed."""
-    if devices not in (None, DEVICES):
-        console.print(f"{puzzle.slug} is tried on {DEVICES} devices; leave out -n, or say -n {DEVICES}")
+    needed = max(make().devices for make in trials_of(puzzle))
+    if devices not in (None, needed):
+        console.print(f"{puzzle.slug} is tried on {needed} devices; leave out -n, or say -n {needed}")
         return False
     try:
         verdicts = grade_on(path, puzzle, on)

@@ -19,43 +19,26 @@ from puzzles.engine_catalog import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.engine_grade import grade_engine
 from puzzles.engine_judge import judge
 from puzzles.engine_pages import engine_starter
+from tests.engine_tables import FIGURES, WRONG
 
 ROOT = Path(__file__).parent.parent
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
 
-FILES = {
-    "DataParallel": "data_parallel",
-    "OneBucket": "one_bucket",
-    "RingAllReduce": "ring_all_reduce",
-    "ZeRO1": "zero1",
-    "FSDP": "fsdp",
-    "FSDPLean": "fsdp_lean",
-    "TensorParallel": "tensor_parallel",
-    "SequenceParallel": "sequence_parallel",
-    "PipelineInference": "pipeline_inference",
-}
 
-FIGURES = {
-    "DataParallel": {"sent": 12_288, "flops": 20_480},
-    "OneBucket": {"sent": 12_288, "flops": 20_480, "collectives": 1},
-    "RingAllReduce": {"sent": 12_288, "messages": 6, "collectives": 0, "peak": 10_240},
-    "ZeRO1": {"sent": 2 * 12_288, "weights": 10_240, "kept": 10_240},
-    "FSDP": {"sent": 18_432, "flops": 24_576, "weights": 2_048, "peak": 9_088},
-    "FSDPLean": {"sent": 15_360, "flops": 20_480, "weights": 2_048, "peak": 8_960},
-    "TensorParallel": {"sent": 1_536, "flops": 24_576, "weights": 2_048},
-    "SequenceParallel": {"sent": 1_536, "flops": 24_576, "weights": 2_048, "peak": 6_912},
-    "PipelineInference": {"sent": 1_536, "messages": 12, "collectives": 0, "weights": 1_024, "clock": 15_360},
+REFERENCES = {
+    match[1]: path
+    for path in sorted((ROOT / "solutions" / "engine").glob("*.py"))
+    for match in re.finditer(r"^class (\w+)\(ShardedEngine\)", path.read_text(encoding="utf-8"), re.MULTILINE)
 }
-"""What the reference solutions measure."""
 
 
 def source(slug: str) -> str:
-    return (ROOT / "solutions" / "engine" / f"{FILES[slug]}.py").read_text(encoding="utf-8")
+    return REFERENCES[slug].read_text(encoding="utf-8")
 
 
 @every_puzzle
 def test_the_reference_is_right_and_measures_what_the_table_says(puzzle: EnginePuzzle) -> None:
-    cls = getattr(import_module(f"solutions.engine.{FILES[puzzle.slug]}"), puzzle.slug)
+    cls = getattr(import_module(f"solutions.engine.{REFERENCES[puzzle.slug].stem}"), puzzle.slug)
     judged = judge(puzzle, cls)
     assert judged.missed == ()
     assert {name: judged.figures[name] for name in puzzle.targets} == FIGURES[puzzle.slug]
@@ -87,107 +70,6 @@ def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle,
     assert "raised on device 0 of 4" in verdict.message
 
 
-WRONG = {
-    ("DataParallel", "nothing summed"): (
-        "self.all_reduce(w0_grad)",
-        "w0_grad",
-        "failed: device 0, backward(), 'layer_0/weights' differs from what a single device computes: at [0, 0] it is",
-    ),
-    ("DataParallel", "averaged"): ("self.all_reduce(w1_grad)", "self.all_reduce(w1_grad, 'avg')", "failed: device 0"),
-    ("DataParallel", "a name missing"): (
-        '"layer_1/weights": self',
-        '"w1": self',
-        "failed: device 0, backward() should return a dictionary of layer_0/weights, layer_1/weights; it returned ",
-    ),
-    ("DataParallel", "gathered, then summed"): (
-        "self.all_reduce(w0_grad)",
-        "self.all_gather(w0_grad[None]).sum(0)",
-        "over_target: correct, but bytes sent 18,432, and the target is 12,288",
-    ),
-    ("OneBucket", "two calls"): (
-        "        w0_sum, w1_sum",
-        "        bucket = self.all_reduce(bucket, group=[self.device_id])\n        w0_sum, w1_sum",
-        "over_target: correct, but collective calls 2, and the target is 1",
-    ),
-    ("RingAllReduce", "a collective"): (
-        "        return x\n",
-        "        return self.all_reduce(x, 'max')\n",
-        "over_target: correct, but bytes sent 24,576",
-    ),
-    ("RingAllReduce", "a wrong part"): ("(me - r + 1) % n", "(me - r) % n", "failed: device 0, forward() differs"),
-    ("RingAllReduce", "everybody waits"): (
-        "            self.send(right, parts[(me - r) % n])\n            parts[(me - r - 1) % n] +=",
-        "            parts[(me - r - 1) % n] += self.receive(left)\n            parts[(me - r - 1) % n] +=",
-        "failed: line 8: nobody can move: device 0 waits in receive(3)",
-    ),
-    ("ZeRO1", "a whole state"): (
-        "(len(w) // n, w.shape[1])",
-        "(len(w), w.shape[1])",
-        "failed: line ",
-    ),
-    ("ZeRO1", "momentum forgotten"): (
-        "self.momentum * state + shard",
-        "shard",
-        "failed: device 0, backward(), 'layer_",
-    ),
-    ("ZeRO1", "everything reduced"): (
-        "shard = self.reduce_scatter(grad)",
-        "shard = np.split(self.all_reduce(grad), self.num_devices)[self.device_id]",
-        "over_target: correct, but bytes sent 36,864, and the target is 24,576",
-    ),
-    ("FSDP", "weights kept whole"): (
-        "        z = x @ self.all_gather(self.w0)\n",
-        "        self.whole = self.all_gather(self.w0)\n        z = x @ self.whole\n",
-        "over_target: correct, but peak bytes ",
-    ),
-    ("FSDP", "parameters kept"): (
-        "        self.w0[...] = np.split",
-        "        self.kept = params\n        self.w0[...] = np.split",
-        "over_target: correct, but bytes after loading 10,240, and the target is 2,048; and peak bytes",
-    ),
-    ("FSDPLean", "gathered for nothing"): (
-        "        del z, grads\n",
-        "        del z, grads\n        self.all_gather(self.w0)\n",
-        "over_target: correct, but bytes sent 18,432, and the target is 15,360",
-    ),
-    ("TensorParallel", "no sum"): (
-        "self.all_reduce(relu(z) @ self.w1)",
-        "relu(z) @ self.w1",
-        "failed: device 0, forward()",
-    ),
-    ("TensorParallel", "rows first"): (
-        'np.split(params["layer_0/weights"], self.num_devices, axis=1)',
-        'np.split(params["layer_0/weights"], self.num_devices)',
-        "failed: line 20: raised on device 0 of 4, in load_checkpoint: ValueError: could not broadcast",
-    ),
-    ("SequenceParallel", "everything reduced"): (
-        "self.reduce_scatter(relu(z) @ self.w1)",
-        "np.split(self.all_reduce(relu(z) @ self.w1), 4)[self.device_id]",
-        "over_target: correct, but bytes sent 1,920, and the target is 1,536",
-    ),
-    ("PipelineInference", "one after the other"): (
-        "        return None\n",
-        "        self.barrier()\n        return None\n",
-        "failed: line ",
-    ),
-    ("PipelineInference", "nothing for the end"): (
-        "        if self.device_id == self.num_devices - 1:\n            return y\n",
-        "        if self.device_id == self.num_devices - 1:\n            return None\n",
-        "failed: there are 0 outputs for 12 inputs",
-    ),
-    ("PipelineInference", "sent twice"): (
-        "        self.send(self.device_id + 1, y)\n",
-        "        self.send(self.device_id + 1, y)\n        self.send(self.device_id + 1, y)\n",
-        "failed: ",
-    ),
-    ("PipelineInference", "all together"): (
-        "        y = relu(x @ self.w)\n",
-        "        y = relu(x @ self.w)\n        self.barrier()\n",
-        "failed: ",
-    ),
-}
-
-
 @pytest.mark.parametrize(("slug", "mistake"), WRONG)
 def test_a_wrong_solution_is_told_what_is_wrong(slug: str, mistake: str, tmp_path: Path) -> None:
     old, new, wanted = WRONG[slug, mistake]
@@ -197,6 +79,11 @@ def test_a_wrong_solution_is_told_what_is_wrong(slug: str, mistake: str, tmp_pat
     (verdict,) = grade_engine(str(path))
     told = re.sub(r"^line \d+: (device \d|there are)", r"\1", verdict.message)
     assert f"{verdict.status}: {told}".startswith(wanted), f"{verdict.status}: {told}"
+
+
+@every_puzzle
+def test_every_puzzle_has_wrong_solutions(puzzle: EnginePuzzle) -> None:
+    assert sum(slug == puzzle.slug for slug, _ in WRONG) >= 1
 
 
 def command(*words: str) -> Result:

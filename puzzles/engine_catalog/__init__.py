@@ -1,33 +1,29 @@
 """The engine's catalog: classes to write, by their names, in the order in which they are best played."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from __future__ import annotations
 
-from . import (
-    data_parallel,
-    fsdp,
-    fsdp_lean,
-    one_bucket,
-    pipeline_inference,
-    ring_all_reduce,
-    sequence_parallel,
-    tensor_parallel,
-    zero1,
-)
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from . import data, layers, tensors
+from .chapter import Chapter
 from .puzzle import EnginePuzzle
 
-_MODULES = (
-    data_parallel,
-    one_bucket,
-    ring_all_reduce,
-    zero1,
-    fsdp,
-    fsdp_lean,
-    tensor_parallel,
-    sequence_parallel,
-    pipeline_inference,
+if TYPE_CHECKING:
+    from .trial import Trial
+
+CHAPTERS: tuple[Chapter, ...] = (data.CHAPTER, tensors.CHAPTER, layers.CHAPTER)
+
+ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = MappingProxyType(
+    {puzzle.slug: puzzle for chapter in CHAPTERS for puzzle in chapter.puzzles}
 )
 
-ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = MappingProxyType({m.PUZZLE.slug: m.PUZZLE for m in _MODULES})
 
-__all__ = ["ENGINE_PUZZLES", "EnginePuzzle"]
+def trials_of(puzzle: EnginePuzzle) -> tuple[Callable[[], Trial], ...]:
+    """What a puzzle is tried with."""
+    (chapter,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
+    return chapter.trials(puzzle.slug)
+
+
+__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "Chapter", "EnginePuzzle", "trials_of"]

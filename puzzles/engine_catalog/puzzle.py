@@ -6,18 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..catalog.puzzle import Source
-
-FIGURES: Mapping[str, str] = {
-    "sent": "bytes sent",
-    "flops": "flops",
-    "collectives": "collective calls",
-    "messages": "messages sent",
-    "peak": "peak bytes",
-    "weights": "bytes after loading",
-    "kept": "bytes kept at the end",
-    "clock": "flops until the last output",
-}
-"""The figures that a device is judged by, in words."""
+from .figures import FIGURES
 
 CREDIT = (
     "The engine's interface and its two-layer model follow a chapter on sharding strategies (a fake API over numpy)."
@@ -42,4 +31,4 @@ class EnginePuzzle:
 
     def targets_text(self) -> str:
         """The targets in words: '12,288 bytes sent, 20,480 flops'."""
-        return ", ".join(f"{limit:,} {FIGURES[name]}" for name, limit in self.targets.items())
+        return ", ".join(f"{limit:,} {FIGURES[name].words}" for name, limit in self.targets.items())

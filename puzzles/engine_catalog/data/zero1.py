@@ -1,7 +1,7 @@
 """ZeRO1: the optimizer state in shards."""
 
-from ..catalog.puzzle import Source
-from .puzzle import EnginePuzzle
+from ...catalog.puzzle import Source
+from ..puzzle import EnginePuzzle
 
 PUZZLE = EnginePuzzle(
     slug="ZeRO1",

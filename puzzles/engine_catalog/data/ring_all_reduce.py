@@ -1,7 +1,7 @@
 """RingAllReduce: all-reduce from send and receive."""
 
-from ..catalog.puzzle import Source
-from .puzzle import EnginePuzzle
+from ...catalog.puzzle import Source
+from ..puzzle import EnginePuzzle
 
 PUZZLE = EnginePuzzle(
     slug="RingAllReduce",

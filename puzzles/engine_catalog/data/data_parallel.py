@@ -1,7 +1,7 @@
 """DataParallel: replicate the weights, sum the gradients."""
 
-from ..catalog.puzzle import Source
-from .puzzle import EnginePuzzle
+from ...catalog.puzzle import Source
+from ..puzzle import EnginePuzzle
 
 PUZZLE = EnginePuzzle(
     slug="DataParallel",

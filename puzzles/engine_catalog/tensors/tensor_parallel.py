@@ -1,7 +1,7 @@
 """TensorParallel: columns, then rows."""
 
-from ..catalog.puzzle import Source
-from .puzzle import EnginePuzzle
+from ...catalog.puzzle import Source
+from ..puzzle import EnginePuzzle
 
 PUZZLE = EnginePuzzle(
     slug="TensorParallel",

@@ -1,7 +1,7 @@
 """SequenceParallel: gather and scatter instead of reducing."""
 
-from ..catalog.puzzle import Source
-from .puzzle import EnginePuzzle
+from ...catalog.puzzle import Source
+from ..puzzle import EnginePuzzle
 
 PUZZLE = EnginePuzzle(
     slug="SequenceParallel",

@@ -1,7 +1,7 @@
 """FSDPLean: the same, when nobody asks for dx."""
 
-from ..catalog.puzzle import Source
-from .puzzle import EnginePuzzle
+from ...catalog.puzzle import Source
+from ..puzzle import EnginePuzzle
 
 PUZZLE = EnginePuzzle(
     slug="FSDPLean",

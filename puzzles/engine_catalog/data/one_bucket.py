@@ -1,7 +1,7 @@
 """OneBucket: one collective for all gradients."""
 
-from ..catalog.puzzle import Source
-from .puzzle import EnginePuzzle
+from ...catalog.puzzle import Source
+from ..puzzle import EnginePuzzle
 
 PUZZLE = EnginePuzzle(
     slug="OneBucket",

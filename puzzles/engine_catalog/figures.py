@@ -1,0 +1,32 @@
+"""The figures that a class is judged by: what each is called, and how it is read off the meters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .trial import Performed
+
+
+class Figure(NamedTuple):
+    """A figure in words, and its value: of the device that has most, unless the words say otherwise."""
+
+    words: str
+    of: Callable[[Performed], int]
+
+
+def _most(name: str, reading: int = -1) -> Callable[[Performed], int]:
+    return lambda performed: max(getattr(meter, name) for meter in performed.readings[reading])
+
+
+FIGURES: Mapping[str, Figure] = {
+    "sent": Figure("bytes sent", _most("sent")),
+    "flops": Figure("flops", _most("flops")),
+    "collectives": Figure("collective calls", _most("collectives")),
+    "messages": Figure("messages sent", _most("messages")),
+    "peak": Figure("peak bytes", _most("peak")),
+    "weights": Figure("bytes after loading", _most("live", 0)),
+    "kept": Figure("bytes kept at the end", _most("live")),
+    "clock": Figure("flops until the last output", _most("clock")),
+}
