@@ -6,7 +6,7 @@ VENV := .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 
-.PHONY: play test bench check docs notebooks lab browser clean
+.PHONY: play test bench check docs notebooks colab lab browser clean
 
 play: $(VENV)/.play  ## grade the reference solutions and draw them
 	$(BIN)/puzzles grade solutions
@@ -33,9 +33,14 @@ check: $(VENV)/.check  ## format, lint and types
 docs: $(VENV)/.play  ## draw the pictures of the README and of docs/pictures.md again
 	PYTHONPATH=. $(BIN)/python docs/gallery.py
 
-notebooks: $(VENV)/.test  ## make the notebooks from their sources, for players and, in solved/, for teachers
+notebooks: $(VENV)/.test  ## make the notebooks from their sources, for players and, in solved/, for teachers; and the wheel for Colab
 	$(BIN)/puzzles notebook notebooks --force
 	$(BIN)/puzzles notebook notebooks/solved --solved --force
+	@rm -rf build
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir notebooks .
+
+colab: notebooks  ## run the solved notebooks where nothing but Jupyter is installed, as in Colab: from the wheel
+	$(BIN)/python -m tests.fresh_jupyter notebooks
 
 lab: $(VENV)/.browser  ## open fresh copies of the notebooks in JupyterLab; copies that are there already are kept
 	@test -e my_notebooks || $(BIN)/puzzles notebook my_notebooks
@@ -45,7 +50,7 @@ browser: $(VENV)/.browser  ## pictures, pages and JupyterLab in a real browser: 
 	$(BIN)/python -m pytest -rs tests/test_browser.py tests/test_browser_lab.py
 
 clean:
-	rm -rf $(VENV) pictures build notebooks/*.ipynb notebooks/solved *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) pictures build notebooks/*.ipynb notebooks/*.whl notebooks/solved *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

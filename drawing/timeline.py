@@ -33,12 +33,17 @@ class Timeline(Picture):
 
 
 def draw(
-    models_or_trace: Run, title: str = "", critical: bool = False, goal: Goal | None = None, dark: bool = False
+    models_or_trace: Run,
+    title: str = "",
+    critical: bool = False,
+    goal: Goal | None = None,
+    dark: bool = False,
+    judged: bool = True,
 ) -> Timeline:
     """The timeline of a run, finished or not; prints its timesteps and its peak memory.
 
     `critical` marks the critical path. With a `goal` the run is judged by the rules of a puzzle, and the picture
-    shows the targets. `dark` is for dark slides.
+    shows the targets. `dark` is for dark slides. `judged=False` leaves out what the referee finds wrong.
 
     Raises:
         RuleError: the models are not those of one run.
@@ -47,14 +52,16 @@ def draw(
     report = scene.report
     print(f"Timesteps: {plain(report.timesteps)}")
     print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {plain(report.peak.time)}")
-    return draw_scene(scene, title, critical, dark)
+    return draw_scene(scene, title, critical, dark, judged)
 
 
-def draw_scene(scene: Scene, title: str = "", critical: bool = False, dark: bool = False) -> Timeline:
+def draw_scene(
+    scene: Scene, title: str = "", critical: bool = False, dark: bool = False, judged: bool = True
+) -> Timeline:
     scale = Scale(scene.end, len(scene.lanes))
     name = clip(title, 80) or name_of(scene)
     sections = [
-        draw_header(name, [summary(scene.report)], [verdict(scene.report)], scale.width),
+        draw_header(name, [summary(scene.report)], [verdict(scene.report) if judged else ""], scale.width),
         draw_lanes(scene, scale, critical),
         draw_memory(scene, scale),
         draw_legend([scene], scale.width, critical),

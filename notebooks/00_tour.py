@@ -155,9 +155,12 @@ report = Model.check([model])
 # ## How to read the timeline
 #
 # `draw` shows a run as a picture. Each rank has a lane, and time runs to the right. A box is an operation, as long as
-# it takes, in the colour of its layer; where the lane is hatched, the rank is idle. Below the lanes runs the memory of
-# each rank, and the peak is marked. Point at a box to read its name. Above it all stand the figures that you will be
-# judged by.
+# it takes, in the colour of its layer: **F0** is the forward of layer 0, pale and pointing to the right, with its
+# batches below; **B0** is its backward, stronger and pointing to the left; **U0** is its update, and the flag **L**
+# the loss, which takes no time. Where a lane is hatched, the rank is idle; the *bubble* is the share of such time.
+#
+# Below the lanes runs the memory of each rank, by what fills it, and a red mark shows the peak. Point at a box to read
+# all about it. The line at the top has the figures that you will be judged by.
 
 # %%
 draw([model])
@@ -174,7 +177,7 @@ draw([model])
 # | everything else | nothing |
 #
 # *Timesteps* is when the last operation starts, on any rank. *Peak memory* is the most that any rank holds when one
-# of its operations starts, or at the end. Both have targets, and so has every puzzle three stars: one for a correct
+# of its operations starts, or at the end. Every puzzle sets a target for each, and has three stars: one for a correct
 # schedule, two if it meets both targets, three if no schedule that we know beats it.
 
 # %% [markdown]
@@ -279,8 +282,9 @@ for function in (reduce_all, scatter_all, gather_all, in_two_halves):
 # ### Point to point
 #
 # `pass_to(rank, value)` sends, and `receive()` takes what was sent. The sender goes on at once, but a mailbox holds
-# one unread message: a second one waits until the first is read. You can send any object. (The picture
-# says in red that nothing has been trained, and that is so.)
+# one unread message: a second one waits until the first is read. You can send any object. In the picture
+# **S** is a send, **R** a receive, and an arrow joins the two. (`judged=False`, because nothing is trained here, and
+# `draw` would complain of that in red.)
 
 
 # %%
@@ -295,7 +299,7 @@ async def talk(model):
 
 
 conversation = await together(talk, ranks=2)
-draw(conversation)
+draw(conversation, judged=False)
 
 # %% [markdown]
 # ### When nobody can move

@@ -18,13 +18,21 @@ SOURCE = "https://github.com/YOUR_ORG/training-puzzles"
 """Where the project is published; pyproject.toml and the README say the same."""
 VERSION = "0.1.0"
 """The version that the notebooks are tested with; it has a tag there."""
+PUBLISHED = "YOUR_ORG" not in SOURCE
+"""Until then there is nothing to install from but a wheel: a name that nobody has taken could be anybody's."""
 
 Cell = tuple[str, str, str]
 """Kind, text, and name, which becomes the cell's id."""
 
 
 def setup() -> str:
-    """The code that makes the puzzles importable, and installs them where they are not, as in Colab."""
+    """The code that makes the puzzles importable, and installs them where they are not, as in Colab: from a wheel that
+    lies beside the notebook, or from where the project is published."""
+    elsewhere = f'get_ipython().run_line_magic("pip", "install --quiet git+{SOURCE}@v{VERSION}")'
+    if not PUBLISHED:
+        elsewhere = (
+            f'raise ImportError("put training_puzzles-{VERSION}-py3-none-any.whl beside this notebook, run again")'
+        )
     return f"""\
 # Makes the puzzles importable. It installs them only if they are missing, as in Colab; in a clone it does nothing.
 import sys
@@ -36,7 +44,11 @@ clone = next((folder for folder in (here, *here.parents) if (folder / "puzzles" 
 if clone is not None:
     sys.path.insert(0, str(clone))
 elif find_spec("puzzles") is None:
-    get_ipython().run_line_magic("pip", "install --quiet git+{SOURCE}@v{VERSION}")"""
+    wheel = next(here.glob("training_puzzles-{VERSION}-*.whl"), None)
+    if wheel is not None:
+        get_ipython().run_line_magic("pip", f"install --quiet '{{wheel}}'")
+    else:
+        {elsewhere}"""
 
 
 def puzzle(puzzle: Puzzle, solved: bool) -> Iterator[Cell]:

@@ -44,8 +44,8 @@ def picture_of(result: Result) -> str:
         import drawing
     except ImportError:
         return ""
-    with redirect_stdout(StringIO()):  # its two figures stand on the page already
-        picture = drawing.draw(trace, title=result.puzzle.title)
+    with redirect_stdout(StringIO()):  # its two figures stand on the page already, and so does what is wrong
+        picture = drawing.draw(trace, title=result.puzzle.title, judged=False)
     return drawing.svg(picture)
 
 
