@@ -58,8 +58,8 @@ def profile(ops: Sequence[Op], sizes: Sequence[int], read: Mapping[int, int] | N
     samples: list[int] = []
     places = [0] * len(sizes)
     stored: dict[tuple[object, ...], int] = {}
-    loose: set[int] = set()
-    hidden: dict[int, None] = {}
+    loosened: list[int] = []
+    hidden: set[int] = set()
 
     for i, (name, _, _, _, _, used, made, args, _) in enumerate(ops):
         vacated = -1
@@ -68,34 +68,32 @@ def profile(ops: Sequence[Op], sizes: Sequence[int], read: Mapping[int, int] | N
             vacated = stored.get(args, -1)
             stored[args] = number
             places[number] += 1
-            loose.discard(number)
         elif name == "delete":
             vacated = stored.pop(args)
         else:
             if name in TIMED:
                 samples.append(charged)
-                if loose:
-                    hidden.update((number, None) for number in loose if i < last[number] < len(ops))
+                if loosened:  # since the event before: what was loose at that one is known already
+                    hidden.update(n for n in loosened if not places[n] and i < last[n] < len(ops))
+                    loosened.clear()
             for number in made:
                 if last[number] > i:
                     charged += 0 if number in early else sizes[number]
-                    loose.add(number)
+                    loosened.append(number)
             for number in used:
                 if last[number] == i and not places[number]:
                     charged -= sizes[number]
-                    loose.discard(number)
                     last[number] = -1  # a message may name a value twice
         if vacated >= 0:
             places[vacated] -= 1
             if not places[vacated]:
                 if last[vacated] > i:
-                    loose.add(vacated)
+                    loosened.append(vacated)
                 else:
                     charged -= sizes[vacated]
         for number in on_the_wire.get(i, ()) if on_the_wire else ():
             if last[number] == i and not places[number]:
                 charged -= sizes[number]
-                loose.discard(number)
                 last[number] = -1
     samples.append(charged)
     return Profile(samples, sorted(hidden), set(stored.values()))
