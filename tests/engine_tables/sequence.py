@@ -9,8 +9,7 @@ WRONG = {
     ("RingAttention", "own tokens only"): (
         "for hop in range(n):",
         "for hop in range(n := 1):",
-        "failed: device 0, forward() differs from what a single device computes: at [0, 0] it is -1.18059 and should be "
-        "-2.83508; is this the attention among your own tokens only?",
+        "failed: device 0, forward() differs ... is this the attention among your own tokens only?",
     ),
     ("RingAttention", "never corrected"): (
         "mixed * shrunk + powers @ v",
@@ -23,8 +22,7 @@ WRONG = {
         "            mixed = mixed * shrunk + powers @ v\n",
         "            powers = np.exp(scores - scores.max(axis=1, keepdims=True))\n"
         "            mixed, total = mixed + powers / powers.sum(axis=1, keepdims=True) @ v, total + 1\n",
-        "failed: device 0, forward() differs from what a single device computes: at [0, 0] it is -0.968824 and should "
-        "be -2.83508; is this the average of what each block gives? Blocks with higher scores count for more",
+        "failed: device 0, forward() differs ... is this the average of what each block gives?",
     ),
     ("RingAttention", "a hop too many"): (
         "if hop < n - 1:",
@@ -45,8 +43,7 @@ WRONG = {
         "        if place > self.place:\n            return  # all of it comes later\n        scores = self.q @ k.T * "
         "self.q.shape[1] ** -0.5\n        if place == self.place:\n",
         "        scores = self.q @ k.T * self.q.shape[1] ** -0.5\n        if False:\n",
-        "failed: device 0, forward() differs from what a single device computes: at [0, 0] it is -2.83508 and should be 2; "
-        "does a token see those that come after it?",
+        "failed: device 0, forward() differs ... does a token see those that come after it?",
     ),
     ("CausalRingAttention", "masked, but computed"): (
         "        if place > self.place:\n            return  # all of it comes later\n        scores = self.q @ k.T * "

@@ -60,14 +60,12 @@ WRONG = {
     ("MegatronLayer", "x added on every device"): (
         "        y = x + self.all_reduce(self.attention(x))\n        return y + self.all_reduce(self.mlp(y))\n",
         "        y = self.all_reduce(x + self.attention(x))\n        return self.all_reduce(y + self.mlp(y))\n",
-        "failed: device 0, forward() differs from what a single device computes: at [0, 0] it is -4.39014 and should "
-        "be 1.33848; is x added on every device? A sum then has it as often as there are devices",
+        "failed: device 0, forward() differs ... is x added on every device?",
     ),
     ("MegatronLayer", "scores not scaled"): (
         "(model_dim // heads) ** -0.5",
         "1.0",
-        "failed: device 0, forward() differs from what a single device computes: at [0, 0] it is 1.52097 and should "
-        "be 1.33848; are the scores divided by the root of head_dim?",
+        "failed: device 0, forward() differs ... are the scores divided by the root of head_dim?",
     ),
     ("MegatronLayer", "a sum for each of query, key and value"): (
         "dx = dx + d @ self.w[name].T",
@@ -97,14 +95,12 @@ WRONG = {
     ("VocabParallelLoss", "the highest of the own words"): (
         'self.all_reduce(logits.max(axis=1), "max")',
         "logits.max(axis=1)",
-        "failed: device 0, forward() differs from what a single device computes: at [0] it is 6.50483 and should be "
-        "98.7664; is the highest logit that of your words only? All devices must take off the same",
+        "failed: device 0, forward() differs ... is the highest logit that of your words only?",
     ),
     ("VocabParallelLoss", "averaged"): (
         "self.all_reduce(powers.sum(axis=1))",
         'self.all_reduce(powers.sum(axis=1), "avg")',
-        "failed: device 0, forward() differs from what a single device computes: at [0] it is 97.3801 and should be "
-        "98.7664; is the sum of exponentials an average over devices?",
+        "failed: device 0, forward() differs ... is the sum of exponentials an average over devices?",
     ),
     ("VocabParallelLoss", "a negative index"): (
         "np.where(right, shifted, 0).sum(axis=1)",

@@ -11,8 +11,8 @@ PUZZLE = EnginePuzzle(
 Bytes as in RingAttention: 3 x 1,024 = 3,072. The sequence has 2N = 8 chunks of 4 tokens; a chunk of queries and
 one of keys and values cost two products of 2 x 4 x 4 x 16 = 512 flops, 1,024. Chunk c sees c + 1 chunks, so
 device i, with i and 2N - 1 - i, has (i + 1) + (2N - i) = 2N + 1 = 9 to do, whatever i is: 9,216 flops. Computing
-all and masking half of it takes 4N = 16; with tokens in order, the last device has N whole blocks to see,
-which is as much.
+all and masking half of it takes 4N = 16. With the tokens in order, device i has chunks 2 i and 2 i + 1 and so 4 i +
+3 to do: the first device 3, the last one 15.
 
 Peak: a solution that works chunk by chunk takes 3,136 B. The target is that of RingAttention.
 """,

@@ -23,7 +23,7 @@ to the whole sequence, (8, 16): `softmax(q @ k.T / sqrt(16)) @ v`, with the keys
 
 Let keys and values go round the ring, one message each hop, and no collectives. The memory target is the same
 for 2, 4 and 8 devices, and the sequence grows with them: neither all keys nor all scores of a row may be there
-at once. Scores are around 100, -100 or -300, where exp overflows and underflows, and which device has a row's
+at once. Scores go from about 100 down to -400, where exp overflows and underflows, and which device has a row's
 highest is not known before. Results may differ from a single device's by 0.00001 of the largest number.
 """,
     starter='''\

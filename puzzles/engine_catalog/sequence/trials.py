@@ -1,8 +1,8 @@
 """What the puzzles of this chapter are tried with: the same tokens for each device, and more and more devices.
 
 Queries, keys and values are whole numbers and head_dim is 16, so scores are exact. Their first two columns put them
-around 100, -100 or -300, by blocks of 8 keys, so that exp overflows or underflows unless the highest is taken off, and
-the highest is not known before all blocks have come.
+around 100, -100, -200 or -400, by blocks of 8 keys, so that exp overflows or underflows unless the highest is taken
+off, and the highest is not known before all blocks have come.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: i
     q, k, v = (drawn(seed + i, tokens, DIM, most=3) for i in range(3))
     place = np.arange(tokens)
     q[:, 0], k[:, 0] = np.where(place % 2, -20, 20), np.where(place // LOCAL % 2, -20, 20)
-    q[:, 1], k[:, 1] = np.where(place % 4 == 3, -40, 0), 20
+    q[:, 1], k[:, 1] = np.where(place % 4 == 3, -60, 0), 20
 
     def parts(whole: Any) -> list[Any]:
         """What each device has of it."""

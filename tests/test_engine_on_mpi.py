@@ -1,0 +1,32 @@
+"""The references of all engine puzzles have the same results and the same meters in process and on MPI."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="the engine needs greenlet")
+pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
+
+from lib import RuleError
+from lib.engine.mpiexec import by_mpiexec, mpiexec
+from puzzles.engine_catalog import ENGINE_PUZZLES
+from tests.engine_trials import numbers_of_devices, readings
+
+try:
+    mpiexec()
+except RuleError as why:
+    pytest.skip(str(why), allow_module_level=True)
+
+
+@pytest.mark.parametrize("devices", numbers_of_devices())
+def test_meters_are_the_same_on_mpi(devices: int) -> None:
+    there = json.loads(by_mpiexec(devices, "tests.engine_trials", str(devices)))
+    assert there == readings(devices)
+
+
+def test_no_puzzle_is_left_out() -> None:
+    found = {name.partition(",")[0] for devices in numbers_of_devices() for name in readings(devices)}
+    assert found == set(ENGINE_PUZZLES)
