@@ -39,11 +39,15 @@ def judge(puzzle: EnginePuzzle, cls: type, on: str = "inprocess", devices: int |
         if devices not in (None, trial.devices):
             continue
         where = f"{_tried_with(trial)}: " if number else ""
-        performed = perform(trial, cls, on)
         try:
+            performed = perform(trial, cls, on)
             require_right(trial, performed)
         except Wrong as why:
             raise Wrong(f"{where}{why}") from None
+        except Exception as why:
+            if where:
+                why.add_note(where.removesuffix(": "))
+            raise
         targets = puzzle.targets if trial.targets is None else trial.targets
         figures.append({name: FIGURES[name].of(performed) for name in {*puzzle.targets, *targets}})
         missed = missed or [where + words for words in _missed(figures[-1], targets)]

@@ -14,7 +14,9 @@ device i, with i and 2N - 1 - i, has (i + 1) + (2N - i) = 2N + 1 = 9 to do, what
 all and masking half of it takes 4N = 16. With the tokens in order, device i has chunks 2 i and 2 i + 1 and so 4 i +
 3 to do: the first device 3, the last one 15.
 
-Peak: a solution that works chunk by chunk takes 3,136 B. The target is that of RingAttention.
+Peak, when the two chunks' results are joined: queries 512, the last keys and values 1,024, for each chunk its sum of
+values 256, two numbers for each query 32 and its result 256, and the joined result 512: 3,136 B. The target is that of
+RingAttention, for which whole blocks are corrected.
 """,
     statement="""\
 As RingAttention, but causal: a token sees itself and those before it. If device i had the i-th tokens, the last

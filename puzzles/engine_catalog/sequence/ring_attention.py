@@ -14,12 +14,13 @@ in each of N rounds, in two products of 2 x 8 x 8 x 16 = 2,048 flops: 4 x 4,096 
 Peak, when the result is corrected: queries 512, a block of keys and values 1,024, scores and their
 exponentials 2 x 256, the result as it was, corrected, what is added and the sum 4 x 512, four numbers for each
 query 128: 4,224 B, whatever N is. The target leaves room for one more block of 1,024 B, your own. All keys and
-values at once would be N x 1,024 B, and so would the scores be: N x 256 B.
+values at once would be N x 1,024 B, and all scores N x 256 B.
 """,
     statement="""\
 A long sequence is split over the devices: device i has the i-th 8 tokens of 8 N. `forward` gets a dictionary:
 'q', your queries, (8, 16), and 'kv', your keys and your values, (2, 8, 16). It returns your queries' attention
-to the whole sequence, (8, 16): `softmax(q @ k.T / sqrt(16)) @ v`, with the keys and values of all N devices.
+to the whole sequence, (8, 16): `softmax(q @ k.T / 4) @ v`, with the keys and values of all N devices; 4 is the root
+of 16.
 
 Let keys and values go round the ring, one message each hop, and no collectives. The memory target is the same
 for 2, 4 and 8 devices, and the sequence grows with them: neither all keys nor all scores of a row may be there

@@ -28,7 +28,8 @@ multiplied by output.
 
 `backward` returns the gradients of your parts of all six weights, in the shape of your parts, and under 'x'
 the gradient of the whole input. Device i has the i-th part of the heads; other numbers of heads and devices
-are tried too. Results may differ from a single device's by 0.00001 of the largest number.
+are tried too. Results may differ from a single device's by 0.00001 of the largest number. All is float32; mind
+that `np.sqrt(4)` is a float64, and makes one of every array that it multiplies, while `4 ** 0.5` does not.
 """,
     starter='''\
 class MegatronLayer(ShardedEngine):
