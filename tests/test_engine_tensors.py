@@ -19,7 +19,9 @@ from puzzles.engine_catalog import ENGINE_PUZZLES, transformer, trials_of
 from puzzles.engine_catalog.figures import FIGURES
 from puzzles.engine_catalog.tensors.trials import matmul_2d, megatron_limits, vocab_limits
 from puzzles.engine_grade import grade_engine
+from puzzles.engine_judge import judge
 from puzzles.engine_perform import perform
+from solutions.engine.megatron_layer import MegatronLayer
 from solutions.engine.vocab_parallel_loss import VocabParallelLoss
 from tests.engine_trials import SOLUTIONS, reference
 
@@ -121,6 +123,33 @@ def test_its_gradients_are_slopes(name: str) -> None:
         direction = np.random.default_rng(seed).normal(size=grads[name].shape)
         slope = (loss(direction, 1e-6) - loss(direction, -1e-6)) / 2e-6
         assert slope == pytest.approx((grads[name] * direction).sum(), rel=1e-6)
+
+
+class Alone(MegatronLayer):
+    """All heads and all of the MLP on every device: nobody has to talk."""
+
+    def __init__(self, model_dim: int, hidden_dim: int, heads: int) -> None:
+        super().__init__(model_dim, hidden_dim, heads)
+        self.heads = heads
+
+    def load_checkpoint(self, params: Any) -> None:
+        self.w = {name: weight.copy() for name, weight in params.items()}
+
+    def all_reduce(self, arr: Any, op: str = "sum", group: Any = None) -> Any:
+        return arr
+
+    def backward(self, grads: Any) -> Any:
+        whole, n, i = super().backward(grads), self.num_devices, self.device_id
+        cuts = dict.fromkeys(transformer.COLUMNS, 1) | dict.fromkeys(transformer.ROWS, 0)
+        return whole | {name: np.split(whole[name], n, axis)[i] for name, axis in cuts.items()}
+
+
+def test_a_layer_computed_everywhere_takes_four_times_the_flops_and_the_memory() -> None:
+    missed = judge(ENGINE_PUZZLES["MegatronLayer"], Alone).missed
+    assert missed == (
+        "flops 159,744, and the target is 39,936",
+        "bytes after loading 12,288, and the target is 3,072",
+    )
 
 
 # --- VocabParallelLoss: slopes, shifts, and large numbers -----------------------------------------------

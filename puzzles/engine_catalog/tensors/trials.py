@@ -142,28 +142,12 @@ def vocab_parallel_loss(seed: int = 1, devices: int = 4, tokens: int = 8, words:
     right = np.eye(words)[targets]
     loss = _log_sum(exact) - exact[right > 0]
     grads = (transformer.softmax(exact) - right) * g[:, None]
-    here = np.split(exact, devices, axis=1)
-    rights = np.split(right, devices, axis=1)
-    own = [_log_sum(part) - (part * r).sum(axis=1) for part, r in zip(here, rights)]
-    shifted = [part - part.max(axis=1, keepdims=True) for part in here]
-    each = np.log(sum(np.exp(s).sum(axis=1) for s in shifted)) - sum(
-        (s * r).sum(axis=1) for s, r in zip(shifted, rights)
-    )
-    mistakes = {
-        "is the highest logit that of your words only? All devices must take off the same": [each] * devices,
-        "is this the loss among your words only?": own,
-        "is the sum of exponentials an average over devices?": [loss - np.log(devices)] * devices,
-    }
+    here = [{"logits": part, "targets": targets} for part in np.split(logits, devices, axis=1)]
     return Trial(
         {"words": words},
         {},
         (
-            Call(
-                "forward",
-                [{"logits": part.astype(np.float32), "targets": targets} for part in here],
-                [loss] * devices,
-                mistakes,
-            ),
+            Call("forward", here, [loss] * devices, _vocab_mistakes(exact, right, devices)),
             Call("backward", [g] * devices, [{"logits": part} for part in np.split(grads, devices, axis=1)]),
         ),
         devices=devices,
@@ -175,6 +159,27 @@ def vocab_parallel_loss(seed: int = 1, devices: int = 4, tokens: int = 8, words:
 def _log_sum(logits: Any) -> Any:
     highest = logits.max(axis=1)
     return highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+
+
+def _vocab_mistakes(logits: Any, right: Any, devices: int) -> dict[str, list[Any]]:
+    """`right` has a 1 where a word is a token's target, else 0."""
+
+    def loss(sums: Any, parts: list[Any]) -> Any:
+        return np.log(sums) - sum((part * r).sum(axis=1) for part, r in zip(parts, rights))
+
+    parts, rights = np.split(logits, devices, axis=1), np.split(right, devices, axis=1)
+    shifted = [part - logits.max(axis=1, keepdims=True) for part in parts]
+    uneven = [part - part.max(axis=1, keepdims=True) for part in parts]
+    sums, uneven_sums = (sum(np.exp(part).sum(axis=1) for part in each) for each in (shifted, uneven))
+    return {
+        "is the highest logit that of your words only? All devices must take off the same": (
+            [loss(uneven_sums, uneven)] * devices
+        ),
+        "is the sum of exponentials an average over devices?": [loss(sums / devices, shifted)] * devices,
+        "is this the loss among your words only?": [
+            np.log(np.exp(part).sum(axis=1)) - (part * r).sum(axis=1) for part, r in zip(uneven, rights)
+        ],
+    }
 
 
 def vocab_limits(devices: int, tokens: int, words: int) -> dict[str, int]:
