@@ -111,7 +111,8 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
     if not near.all():
         place = tuple(int(i[0]) for i in np.nonzero(~near))
         at = ", ".join(map(str, place))
-        told = "" if np.isfinite(result[place]) else " (something was too large for its dtype, or divided by 0)"
+        finite = result.dtype.kind not in "fc" or np.isfinite(result[place])
+        told = "" if finite else " (something was too large for its dtype, or divided by 0)"
         raise Wrong(
             f"{where} differs from what a single device computes: at [{at}] it is {result[place]:g}{told} "
             f"and should be {right[place]:g}"
