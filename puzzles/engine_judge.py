@@ -48,7 +48,11 @@ def require_right(trial: Trial, performed: Performed) -> None:
     """
     for call, results in zip(trial.calls, performed.results):
         for device, (result, right) in enumerate(zip(results, call.wanted or ())):
-            compare(result, right, f"device {device}, {call.method}()", trial.tolerance)
+            try:
+                compare(result, right, f"device {device}, {call.method}()", trial.tolerance)
+            except Wrong as why:
+                known = (words for words, made in call.mistakes.items() if _is(result, made[device], trial.tolerance))
+                raise Wrong("; ".join([str(why), *known])) from None
     if trial.stream is not None:
         inputs, outputs = trial.stream
         got = performed.outputs
@@ -91,6 +95,14 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
             f"{where} differs from what a single device computes: at [{at}] it is {result[place]:g} "
             f"and should be {right[place]:g}"
         )
+
+
+def _is(result: Any, made: Any, tolerance: float) -> bool:
+    try:
+        compare(result, made, "", tolerance)
+    except Wrong:
+        return False
+    return True
 
 
 def _described(result: Any) -> str:
