@@ -5,7 +5,7 @@ Whole numbers of float32 wherever the papers allow: only softmax, and what is mu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ def switch(params: Params, x: Any, capacity: int, scaled: bool = True, overflow:
     return {"out": out, "dropped": np.array(dropped, int)}
 
 
-def exact(params: Params, x: Any, scaled: bool = True, skipped: Sequence[int] = ()) -> Any:
+def exact(params: Params, x: Any, scaled: bool = True, skipped: Collection[int] = ()) -> Any:
     """The same without a capacity. Mistake: experts that were `skipped`, as if they had seen zeros."""
     out = switch(params, x, len(x), scaled)["out"]
     for i, e in enumerate(choices(params, x)):
@@ -80,31 +80,33 @@ def exact(params: Params, x: Any, scaled: bool = True, skipped: Sequence[int] = 
 
 
 def top2(params: Params, x: Any, rnd: Any, capacity: int, mistake: str = "") -> dict[str, Any]:
-    """Algorithm 1 of GShard on one group, line by line, and the layer that it is the gate of, with its residual
-    connection: 'out' and the auxiliary loss 'aux'. Mistakes: 'unequal', gates that do not add up to 1; 'alone',
-    second choices that are counted from 0; 'mixed', both choices of a token before the next token; 'holes', a second
-    expert whose place is given away when it is not taken; 'half', the gate itself as the probability."""
+    """The gate of GShard's Algorithm 1 on one group, token by token, and the layer that it is the gate of, with its
+    residual connection: 'out' and the auxiliary loss 'aux'. Mistakes: 'unequal', gates that do not add up to 1;
+    'alone', second choices that are counted from 0; 'mixed', both choices of a token before the next token; 'holes',
+    a second choice that is not counted when the coin refuses it; 'half', g2 as the probability; 'always', no coin."""
     g, out = probabilities(params, x), x.copy()
-    count = np.zeros(DEVICES, int)
-    mean = g.mean(axis=0)
     best = np.argsort(-g, axis=1, kind="stable")
-    turns = [(i, 0) for i in range(len(x))] + [(i, 1) for i in range(len(x))]
+    firsts = np.bincount(best[:, 0], minlength=DEVICES)
+    turns = [(i, turn) for turn in (0, 1) for i in range(len(x))]
     if mistake == "mixed":
         turns.sort()
-    aux = np.zeros(1, np.float32)
+    count = np.zeros(DEVICES, int)
+    stands: dict[tuple[int, int], Any] = {}  # the token at each place of each expert
+    kept = []
     for i, turn in turns:
-        if (i, turn) == (0, 1) and mistake != "mixed":
-            aux[0] = (count / len(x) * mean).mean()
-            count *= mistake != "alone"
-        e = best[i, turn]
+        if mistake == "alone" and (i, turn) == (0, 1):
+            count[:] = 0
+        e = int(best[i, turn])
         gate = g[i, e] / (1 if mistake == "unequal" else g[i, best[i, :2]].sum())
-        wanted = turn == 0 or (1 if mistake == "half" else 2) * gate > rnd[i]
-        if count[e] < capacity and wanted:
-            out[i] += gate * served(params, e, x[i])
+        wanted = turn == 0 or mistake == "always" or (1 if mistake == "half" else 2) * gate > rnd[i]
+        place = e, int(count[e])
+        if place[1] < capacity and wanted:
+            stands[place] = x[i]
+            kept.append((i, gate, place))
         count[e] += wanted or mistake != "holes"
-    if mistake == "mixed":
-        aux[0] = (np.bincount(best[:, 0], minlength=DEVICES) / len(x) * mean).mean()
-    return {"out": out, "aux": aux}
+    for i, gate, place in kept:
+        out[i] += gate * served(params, place[0], stands[place])
+    return {"out": out, "aux": (firsts / len(x) * g.mean(axis=0)).mean(keepdims=True)}
 
 
 def balance(logits: Sequence[Any], alpha: float) -> tuple[Any, list[Any]]:

@@ -55,10 +55,12 @@ def switch_dispatch(
         "this is what comes out if a token that does not fit is lost, instead of passing by": [
             switch(params, x, capacity, overflow=0.0) for x in xs
         ],
+        "this is what comes out if an expert takes all that come; it has room for tokens / experts x factor": [
+            switch(params, x, tokens) for x in xs
+        ],
     }
-    if int(exactly) < exactly:
-        rounded = [switch(params, x, int(exactly)) for x in xs]
-        mistakes["this is what comes out if the capacity is rounded down; round it up"] = rounded
+    fewer = "the capacity is rounded down; round it up" if int(exactly) < exactly else "places are counted from 1"
+    mistakes[f"this is what comes out if {fewer}"] = [switch(params, x, capacity - 1) for x in xs]
     call = Call("forward", xs, [switch(params, x, capacity) for x in xs], mistakes)
     targets = padded(capacity, tokens, model, hidden)
     return Trial(sizes(model, hidden, factor=factor), params, (call,), tolerance=TOLERANCE, targets=targets)
@@ -69,6 +71,7 @@ TOP2_MISTAKES = {
     "alone": "this is what comes out if second choices are counted from 0; they come after all first choices",
     "mixed": "this is what comes out if a token makes both choices before the next one; all first choices come first",
     "holes": "this is what comes out if a second choice that the coin refuses takes no place; here it takes one",
+    "always": "this is what comes out if the coin rnd is left out",
     "half": "this is what comes out if g2, not 2 g2, is compared with rnd",
 }
 
@@ -91,7 +94,7 @@ def gshard_top2(
 # --- BalanceLoss -----------------------------------------------------------------------------------------
 
 
-def balance_loss(logits: Sequence[Any], alpha: float = ALPHA, gradient: bool = True) -> Trial:
+def balance_loss(logits: Sequence[Any], alpha: float = ALPHA, gradient: bool = True, about: str = "") -> Trial:
     """A loss, and its gradient when the gradient that comes in is 3."""
     experts = logits[0].shape[1]
     loss, grads = balance(logits, alpha)
@@ -120,7 +123,7 @@ def balance_loss(logits: Sequence[Any], alpha: float = ALPHA, gradient: bool = T
     )
     targets = {"sent": 2 * (DEVICES - 1) * 2 * experts * 4 // DEVICES, "collectives": 1}
     calls = (forward, backward) if gradient else (forward,)
-    return Trial({"alpha": alpha}, {}, calls, tolerance=TOLERANCE, targets=targets)
+    return Trial({"alpha": alpha}, {}, calls, tolerance=TOLERANCE, targets=targets, about=about)
 
 
 def some_logits(seed: int, tokens: Sequence[int], experts: int = DEVICES) -> list[Any]:
@@ -131,14 +134,18 @@ def uniform() -> Trial:
     """Every expert is chosen as often as any other, with whatever probability: the loss is alpha. The
     gradient is 0, up to rounding, so there is nothing to compare it with."""
     liked = np.eye(DEVICES, dtype=np.float32)[np.arange(TOKENS) % DEVICES]
-    return balance_loss([liked * np.float32(device + 1) for device in range(DEVICES)], gradient=False)
+    return balance_loss(
+        [liked * np.float32(device + 1) for device in range(DEVICES)],
+        gradient=False,
+        about="here all experts are chosen equally often",
+    )
 
 
 def collapse() -> Trial:
     """All tokens choose one expert, and are sure of it: the loss is alpha N."""
     sure = np.zeros((TOKENS, DEVICES), np.float32)
     sure[:, 2] = 1000
-    return balance_loss([sure] * DEVICES)
+    return balance_loss([sure] * DEVICES, about="here all tokens choose one expert")
 
 
 # --- ExactDispatch, FindTheRace: exact buffers -----------------------------------------------------------
@@ -162,10 +169,9 @@ def unpadded(params: Params, xs: Sequence[Any]) -> dict[str, int]:
     }
 
 
-def unlanded(params: Params, xs: Sequence[Any], late: Sequence[int]) -> list[Any]:
-    """What comes out if experts work before the rows of the devices that are `late` have landed."""
-    others = [[e for e in range(DEVICES) if e != device] for device in range(DEVICES)]
-    return [exact(params, x, skipped=others[i] if i in late else ()) for i, x in enumerate(xs)]
+def unlanded(params: Params, xs: Sequence[Any]) -> list[Any]:
+    """What comes out for a device whose rows land after the experts have looked: only the one at home has them."""
+    return [exact(params, x, skipped={*range(DEVICES)} - {device}) for device, x in enumerate(xs)]
 
 
 def exact_dispatch(
@@ -188,13 +194,23 @@ def exact_dispatch(
             x[:, 0] = 2
     made = [_exact_call(params, xs) for xs in batches]
     targets = unpadded(params, batches[0]) if calls == 1 else {"receives": 0}
-    return Trial(
-        sizes(model, hidden, tokens=tokens), params, made, tolerance=TOLERANCE, targets=targets, options=_landing(late)
-    )
+    shape = sizes(model, hidden, tokens=tokens)
+    return Trial(shape, params, made, tolerance=TOLERANCE, targets=targets, **_landing(late))
 
 
 def _landing(late: Sequence[int] | None) -> dict[str, Any]:
-    return {} if late is None else {"late_puts": tuple(late)}
+    """When what is put lands: further arguments of a trial."""
+    if late is None:
+        return {}
+    about = f"here what {_devices(late)} puts lands at the barrier, and all else at once"
+    return {
+        "options": {"late_puts": tuple(late)},
+        "about": about if late else "here what is put lands at once, before a barrier and after",
+    }
+
+
+def _devices(numbers: Sequence[int]) -> str:
+    return " and ".join(f"device {number}" for number in numbers)
 
 
 def _exact_call(params: Params, xs: Sequence[Any]) -> Call:
@@ -212,9 +228,7 @@ def _exact_call(params: Params, xs: Sequence[Any]) -> Call:
                 exact(params, x, scaled=False) for x in xs
             ],
             "the rows came back sorted by expert, and have to go where their tokens stand": sorted_only,
-            "what was put from device to device had not landed when it was read: put a barrier between": unlanded(
-                params, xs, range(DEVICES)
-            ),
+            "what was put had not landed when it was read: there has to be a barrier between": unlanded(params, xs),
         },
     )
 
@@ -229,23 +243,14 @@ def race(
     def told(outs: Sequence[Any]) -> list[Any]:
         return [{"out": out, "share": share} for out in outs]
 
-    who = " and ".join(map(str, late))
-    words = "{{}} late, and the experts worked on rows that were still missing: what puts them in order?"
-    mistakes = {words.format("what was put from device to device landed"): told(unlanded(params, xs, range(DEVICES)))}
-    if late:
-        mistakes[words.format(f"what device {who} put landed")] = told(unlanded(params, xs, late))
-    call = Call("forward", xs, told([exact(params, x) for x in xs]), mistakes)
+    missing = "the experts read this device's rows before they had landed; what makes them wait for rows?"
+    right = told([exact(params, x) for x in xs])
+    call = Call("forward", xs, right, {missing: told(unlanded(params, xs))})
     targets = unpadded(params, xs)
     targets["sent"] += 2 * (DEVICES - 1) * 4
     targets["collectives"] += 1
-    return Trial(
-        sizes(model, hidden, tokens=tokens),
-        params,
-        (call,),
-        tolerance=TOLERANCE,
-        targets=targets,
-        options=_landing(late),
-    )
+    shape = sizes(model, hidden, tokens=tokens)
+    return Trial(shape, params, (call,), tolerance=TOLERANCE, targets=targets, **_landing(late))
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
@@ -258,8 +263,8 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
         lambda: balance_loss(some_logits(70, [TOKENS] * DEVICES)),
         uniform,
         collapse,
-        lambda: balance_loss(some_logits(80, (8, 1, 3, 5)), alpha=2.0),
-        lambda: balance_loss(some_logits(90, [TOKENS] * DEVICES, experts=6)),
+        lambda: balance_loss(some_logits(80, (8, 1, 3, 5)), 2.0, about="here devices have 8, 1, 3 and 5 tokens"),
+        lambda: balance_loss(some_logits(90, [TOKENS] * DEVICES, 6), about="here there are 6 experts on 4 devices"),
     ),
     "GShardTop2": (
         gshard_top2,
