@@ -24,8 +24,8 @@ A colleague has written ExactDispatch, and added the mean probabilities of the e
 loss asks for; they are summed while the rows are under way. It has passed every test for weeks. Last night, on a
 busy network, one device got wrong outputs.
 
-Here it is tried twice. First everything that is put lands at once, as on a quick network. Then what some devices
-put lands late: at the next barrier, which is all that `send_async` promises. A right program cannot tell the
+Here it is tried on several networks. On the first, everything that is put lands at once. On the others, what some
+devices put lands late: at the next barrier, which is all that `send_async` promises. A right program cannot tell the
 difference.
 
 Find the race, and mend it. The starter is the whole program: take out the line that raises NotImplementedError,

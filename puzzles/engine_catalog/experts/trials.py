@@ -269,11 +269,11 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "GShardTop2": (
         gshard_top2,
         partial(gshard_top2, 2, seed=302),
-        partial(gshard_top2, 5, seed=303, tokens=12, model=8, hidden=32),
+        partial(gshard_top2, 5, seed=300, tokens=12, model=8, hidden=32),
     ),
     "ExactDispatch": (
         exact_dispatch,
-        partial(exact_dispatch, 100, calls=3, late=()),
+        partial(exact_dispatch, 400, calls=3, late=()),
         partial(exact_dispatch, 304, favourite=1, late=(1, 3)),
         partial(exact_dispatch, 305, tokens=5, model=8, hidden=32),
     ),
