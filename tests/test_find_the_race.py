@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,12 @@ def test_a_late_device_finds_its_rows_missing_every_time(late: int, tmp_path: Pa
 
 
 def test_one_barrier_mends_it(tmp_path: Path) -> None:
+    """The reference is the starter and one line more."""
     path = starter(tmp_path)
     path.write_text(path.read_text().replace("        made =", "        self.barrier()\n        made ="))
     (verdict,) = grade_engine(str(path))
     assert (verdict.status, verdict.message) == ("passed", "")
+    assert path.read_text().partition("class")[2] == inspect.getsource(FindTheRace).partition("class")[2]
 
 
 def test_the_race_shows_on_mpi_as_well(tmp_path: Path) -> None:
