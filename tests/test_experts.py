@@ -56,7 +56,7 @@ def test_what_the_catalog_says_of_the_shown_counts() -> None:
     trial = trials.exact_dispatch()
     routed = one.counts(trial.params, trial.calls[0].arguments)
     puzzle = ENGINE_PUZZLES["ExactDispatch"]
-    rows = [re.findall(r"\d", line) for line in re.findall(r"device \d: (.*)", puzzle.arithmetic)]
+    rows = [re.findall(r"\d", line) for line in re.findall(r"device \d: ([\d ]+)", puzzle.arithmetic)]
     assert [[int(count) for count in row] for row in rows] == routed.tolist()
     assert trial.targets == puzzle.targets
     assert 2 * 3 * routed.max() * 16 * 4 == 1_920  # padded, losing none

@@ -19,7 +19,7 @@ all devices' tokens together, an array of shape (1,), the same on every device:
 
 N is the number of experts, f_i the fraction of the tokens whose likeliest expert is i (of equal ones the
 first), P_i the mean over the tokens of softmax(logits)_i. In the shown data a device has 8 tokens; elsewhere
-devices have different numbers of them, and the means are over all tokens.
+devices have different numbers of them, and the means are over all tokens. Everything is float32.
 
 `backward` gets the gradient of that loss, shape (1,), and returns {'logits': its gradient for this device's
 logits}, without sending anything. f counts choices, so it is a constant there.

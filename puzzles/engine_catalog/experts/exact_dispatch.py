@@ -18,10 +18,7 @@ PUZZLE = EnginePuzzle(
     arithmetic="""\
 How many tokens of which device go to which expert, in the shown data:
 
-    device 0: 3 0 5 0
-    device 1: 4 2 0 2
-    device 2: 1 5 2 0
-    device 3: 2 2 3 1
+device 0: 3 0 5 0; device 1: 4 2 0 2; device 2: 1 5 2 0; device 3: 2 2 3 1.
 
 Device 2 sends most: 6 of its rows leave home, and 8 that came from elsewhere (5 + 0 + 3) go back, 14 rows of 64 B,
 896 B. The table of counts is gathered, 4 int32 from each: 3 x 16 = 48 B. Together 944 B. Nobody sends more than 4
@@ -33,12 +30,12 @@ Experts 0 and 2 have most to do: 10 rows, 40,960 flops, and the router 1,024: 41
 SwitchDispatch, 8,448 B; an inbox for all 32 tokens, 2,048 B, and 8 rows for what comes back, 512 B: 11,008 B.
 """,
     statement="""\
-Experts and router are those of SwitchDispatch, but there is no capacity: every token is served, and nothing is
-sent that is not a token. The output of a token is x + p_i(x) E_i(x), for its likeliest expert i.
+Experts and router are those of SwitchDispatch, but there is no capacity: every token is served, and no padding is
+sent. The output of a token is x + p_i(x) E_i(x), for its likeliest expert i.
 
-The devices first tell each other how many rows they have for whom. Then everybody can work out where in whose
-memory its rows belong, and puts them there: `self.symmetric(shape)` allocates the same buffer of zeros on
-every device, and `self.send_async(rows, place, device)` writes `rows` into the buffer of another `device`, at the
+The devices first tell each other how many rows they have for whom (int32 will do). Then everybody can work out
+where in whose memory its rows belong, and puts them there: `self.symmetric(shape)` allocates the same buffer of
+zeros on every device, and `self.send_async(rows, place, device)` writes `rows` into the buffer of another `device`, at the
 place that `place`, a view of your own buffer, has in it. What was put is there after the next `self.barrier()`.
 Until then nobody may look at the place, and nobody may put there what another still has to read.
 

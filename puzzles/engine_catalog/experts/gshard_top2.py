@@ -14,14 +14,17 @@ rows of 4,096 flops, 65,536, and the router takes 1,024: 66,560. One expert and 
 """,
     statement="""\
 Experts and router are those of SwitchDispatch. A device's tokens are a group, and an expert has `capacity` places
-for each group. The gate is Algorithm 1 of GShard, word for word:
+for each group. The gate is Algorithm 1 of GShard, step by step:
 
 1. g = softmax(x @ router). For each token, e1 and e2 are the experts of its largest and second largest gate;
 divide both gates by their sum: g1 + g2 = 1.
+
 2. Go through the tokens in order. A token's place at e1 is how many tokens e1 has been given so far, whether
 they fitted or not. If the place is below the capacity, expert e1 serves the token with weight g1.
+
 3. The group's auxiliary loss is the mean over the experts of c_e / S x m_e: c_e counts first choices after
 step 2, S the tokens, m_e is the mean of g over the group.
+
 4. Go through the tokens again, counting on from there. A token's place at e2 is how many e2 has been given so
 far. If the place is below the capacity, and 2 g2 > rnd, expert e2 serves it with weight g2. Whether it does
 or not, the token is counted.
