@@ -52,13 +52,17 @@ def test_dropped_tokens_are_those_that_the_counts_leave_no_room_for() -> None:
         assert sum(len(result["dropped"]) for result in results) == dropped
 
 
+@pytest.mark.parametrize("slug", trials.TRIALS)
+def test_the_targets_are_what_the_formulas_give(slug: str) -> None:
+    assert trials.TRIALS[slug][0]().targets == ENGINE_PUZZLES[slug].targets
+
+
 def test_what_the_catalog_says_of_the_shown_counts() -> None:
     trial = trials.exact_dispatch()
     routed = one.counts(trial.params, trial.calls[0].arguments)
     puzzle = ENGINE_PUZZLES["ExactDispatch"]
     rows = [re.findall(r"\d", line) for line in re.findall(r"device \d: ([\d ]+)", puzzle.arithmetic)]
     assert [[int(count) for count in row] for row in rows] == routed.tolist()
-    assert trial.targets == puzzle.targets
     assert 2 * 3 * routed.max() * 16 * 4 == 1_920  # padded, losing none
     assert "4 x 5 x 64 = 1,920 B" in puzzle.arithmetic
 

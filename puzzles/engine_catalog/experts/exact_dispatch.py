@@ -35,9 +35,9 @@ sent. The output of a token is x + p_i(x) E_i(x), for its likeliest expert i.
 
 The devices first tell each other how many rows they have for whom (int32 will do). Then everybody can work out
 where in whose memory its rows belong, and puts them there: `self.symmetric(shape)` allocates the same buffer of
-zeros on every device, and `self.send_async(rows, place, device)` writes `rows` into the buffer of another `device`, at the
-place that `place`, a view of your own buffer, has in it. What was put is there after the next `self.barrier()`.
-Until then nobody may look at the place, and nobody may put there what another still has to read.
+zeros on every device, and `self.send_async(rows, place, device)` writes `rows` into the buffer of another `device`,
+at the place that `place`, a view of your own buffer, has in it. What was put is there after the next
+`self.barrier()`. Until then nobody may look at the place; and nobody may put anything where another still has to read.
 
 The target receives nothing by itself: no `receive` is allowed. Two barriers are, and one collective. A device
 cannot put to itself; its own rows it can copy. Make the buffers in __init__: an inbox for as many rows as all
