@@ -66,7 +66,7 @@ def require_right(trial: Trial, performed: Performed) -> None:
                 compare(result, right, f"device {device}, {call.method}()", trial.tolerance)
             except Wrong as why:
                 known = (words for words, made in call.mistakes.items() if _is(result, made[device], trial.tolerance))
-                raise Wrong("; ".join([str(why), *known])) from None
+                raise Wrong("; ".join(filter(None, [str(why), *known, trial.about]))) from None
     if trial.stream is not None:
         inputs, outputs = trial.stream
         got = performed.outputs

@@ -106,7 +106,8 @@ class ShardedEngine(ABC):
 
     def send_async(self, src: ArrayLike, dst: Array, target_device_id: int) -> Future:
         """Puts `src` into the symmetric buffer of another device, at the place that `dst`, a view of this device's
-        own buffer, has in it. The target sees it after the next `barrier()`. Sends S bytes."""
+        own buffer, has in it. The target sees it after the next `barrier()`; what it finds there before that may be
+        old or new. Sends S bytes."""
         array = asarray(src)
         return self._symmetric().put(array, dst, target_device_id)
 

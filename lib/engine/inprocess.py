@@ -7,7 +7,7 @@ at once and needs no clock. Greenlets, because players write blocking calls in p
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -24,13 +24,15 @@ from .transport import Put
 class World:
     """All devices of one process, and who of them can run."""
 
-    def __init__(self, size: int, metered: bool = False) -> None:
+    def __init__(self, size: int, metered: bool = False, late_puts: Collection[int] | None = None) -> None:
         self.ports = [InProcessPort(self, device, size, Meter() if metered else None) for device in range(size)]
         self.ready: deque[InProcessPort] = deque()
         self.meetings: dict[tuple[int, ...], dict[int, tuple[Call, Any]]] = {}
         self.hub: Any = None
         self.failure: tuple[int, BaseException] | None = None
         self.over = False
+        self.late_puts = late_puts
+        """Whose puts land at the barrier, while all others land at once. None: everybody's, as on MPI."""
 
     def start(self, work: Callable[[InProcessPort], object]) -> None:
         """Gives every device something to do; `advance` does it."""
@@ -109,6 +111,7 @@ class InProcessPort:
         """The call it waits in; None if it can run."""
         self.result: Any = None
         self.inbox: dict[int, deque[tuple[Array, int]]] = {}
+        self.land: Callable[[Put], None]
 
     def carry_out(self) -> None:
         assert self.work is not None
@@ -128,9 +131,16 @@ class InProcessPort:
         return self._meet(call, arr, perform)
 
     def fence(self, call: Call, puts: Sequence[tuple[int, Put]]) -> list[Put]:
-        # What is put is seen after the barrier, and not before: that holds on every transport.
+        # What is put is seen after the barrier on every transport; before it only under a test schedule.
         arrived: list[Put] = self._meet(call, puts, _deliver)
         return arrived
+
+    def landed(self, to: int, put: Put) -> bool:
+        late = self.world.late_puts
+        if late is None or self.device in late:
+            return False
+        self.world.ports[to].land(put)
+        return True
 
     def _meet(self, call: Call, brought: Any, perform: Callable[[Call, Sequence[Any]], Sequence[Any]]) -> Any:
         world, group, device = self.world, call.group, self.device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from ..errors import PuzzleError, RuleError
@@ -116,6 +116,7 @@ def launch(
     on: str | None = None,
     metered: bool = True,
     patience: float = 10.0,
+    late_puts: Collection[int] | None = None,
     **kwargs: Any,
 ) -> Run:
     """A run of `cls(*args, **kwargs)` on each of `num_devices` devices.
@@ -123,7 +124,9 @@ def launch(
     `on` is "inprocess", or "mpi" in a program that mpiexec started; None chooses MPI there, else in process.
     Metering costs some microseconds for each call of numpy; `metered=False` leaves it out. `patience` is how long
     a device waits on MPI, in seconds, before it asks the others whether this is a deadlock; in process one is seen
-    at once.
+    at once. `late_puts` is a schedule for tests: what these devices put lands at the barrier, as everything does
+    otherwise, and what all others put lands at once. A program that looks at a place only after the barrier cannot
+    tell. Schedules are for runs in process; on MPI everything lands at the barrier.
 
     Raises:
         PuzzleError: Mismatch, Deadlock and others, from the call that they happen in.
@@ -131,6 +134,9 @@ def launch(
     """
     if num_devices < 1:
         raise RuleError(f"num_devices is {num_devices}; a run needs one device at least")
+    strangers = [device for device in late_puts or () if not 0 <= device < num_devices]
+    if strangers:
+        raise RuleError(f"late_puts names device {strangers[0]}; there are {num_devices}, 0 to {num_devices - 1}")
     if on is None:
         from .world import started_by_mpiexec
 
@@ -141,7 +147,7 @@ def launch(
         return Run(MpiRun(cls, num_devices, args, kwargs, metered, patience))
     if on != "inprocess":
         raise RuleError(f"there is no transport {on!r}; there are {', '.join(TRANSPORTS)}")
-    return Run(LocalRun(cls, num_devices, args, kwargs, metered))
+    return Run(LocalRun(cls, num_devices, args, kwargs, metered, late_puts))
 
 
 __all__ = ["PuzzleError", "Run", "launch"]

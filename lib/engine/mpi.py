@@ -42,6 +42,7 @@ class MpiPort:
         self.device = Number(self.data.rank)
         self.size = Number(self.data.size)
         self.meter = meter
+        self.land: Callable[[Put], None]
         self.sent = [0] * self.size
         self.received = [0] * self.size
         self._sending: list[Any] = []
@@ -125,6 +126,9 @@ class MpiPort:
                 arrived += [Put(*self.data.recv(source=source, tag=PUT)) for _ in range(count)]
         MPI.Request.waitall(sending)
         return arrived
+
+    def landed(self, to: int, put: Put) -> bool:
+        return False
 
     def send(self, to: int, arr: Array) -> None:
         clock = self.meter.clock if self.meter is not None else 0

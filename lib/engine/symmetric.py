@@ -24,13 +24,14 @@ class Symmetric:
         self.engine = engine
         self.buffers: list[Array] = []
         self.puts: list[tuple[int, Put]] = []
+        engine._port.land = self.write
 
     def allocate(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         buffer = zeros(shape, dtype)
+        self.buffers.append(buffer)  # before the meeting: whoever leaves it first may put into this one
         port = self.engine._port
         # A meeting, only so that buffers that differ are told here and not where a put would go astray.
         port.collective(Call("symmetric", "", 0, buffer.shape, buffer.dtype.str, tuple(range(port.size))), buffer)
-        self.buffers.append(buffer)
         return buffer if port.meter is None else own(buffer, port.meter)
 
     def put(self, src: Array, dst: Array, target: int) -> Future:
@@ -49,7 +50,9 @@ class Symmetric:
             raise self.engine._told(why, f"send_async(target_device_id={target})") from None
         if port.meter is not None:
             port.meter.communicate("send_async", src.nbytes, 2)
-        self.puts.append((target, Put(buffer, offset, dst.strides, src.copy())))
+        put = Put(buffer, offset, dst.strides, src.copy())
+        if not port.landed(target, put):
+            self.puts.append((target, put))
         return Future()
 
     def _find(self, dst: Array) -> tuple[int, int]:
@@ -63,10 +66,14 @@ class Symmetric:
 
     def fence(self, call: Call) -> None:
         puts, self.puts = self.puts, []
-        for number, offset, strides, content in self.engine._port.fence(call, puts):
-            flat = self.buffers[number].reshape(-1).view(np.uint8)
-            place: Array = np.ndarray(content.shape, content.dtype, flat.data, offset, strides)
-            place[...] = content
+        for put in self.engine._port.fence(call, puts):
+            self.write(put)
+
+    def write(self, put: Put) -> None:
+        """What is put lands in this device's buffer."""
+        flat = self.buffers[put.buffer].reshape(-1).view(np.uint8)
+        place: Array = np.ndarray(put.content.shape, put.content.dtype, flat.data, put.offset, put.strides)
+        place[...] = put.content
 
 
 def _address(array: Array) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from .call import Call
@@ -28,6 +28,8 @@ class Port(Protocol):
     device: Number
     size: Number
     meter: Meter | None
+    land: Callable[[Put], None]
+    """Writes what is put into this device's symmetric buffers."""
 
     def collective(self, call: Call, arr: Array) -> Any:
         """Meets the other devices of `call.group`; returns this device's result, as in `reference`."""
@@ -35,6 +37,10 @@ class Port(Protocol):
 
     def fence(self, call: Call, puts: Sequence[tuple[int, Put]]) -> list[Put]:
         """Meets all devices and delivers what was put (with its target): what arrives here, by device."""
+        ...
+
+    def landed(self, to: int, put: Put) -> bool:
+        """Whether a put is at its target already; if not, `fence` has to bring it."""
         ...
 
     def send(self, to: int, arr: Array) -> None:

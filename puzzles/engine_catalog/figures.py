@@ -20,11 +20,17 @@ def _most(name: str, reading: int = -1) -> Callable[[Performed], int]:
     return lambda performed: max(getattr(meter, name) for meter in performed.readings[reading])
 
 
+def _calls(name: str) -> Callable[[Performed], int]:
+    return lambda performed: max(meter.calls.get(name, 0) for meter in performed.readings[-1])
+
+
 FIGURES: Mapping[str, Figure] = {
     "sent": Figure("bytes sent", _most("sent")),
     "flops": Figure("flops", _most("flops")),
     "collectives": Figure("collective calls", _most("collectives")),
     "messages": Figure("messages sent", _most("messages")),
+    "receives": Figure("messages received", _calls("receive")),
+    "barriers": Figure("barriers", _calls("barrier")),
     "peak": Figure("peak bytes", _most("peak")),
     "weights": Figure("bytes after loading", _most("live", 0)),
     "kept": Figure("bytes kept at the end", _most("live")),

@@ -43,6 +43,8 @@ class Trial:
     """Limits of this trial, where they are not the puzzle's."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `launch`."""
+    about: str = ""
+    """What is special about this trial, told beside what goes wrong in it."""
 
 
 @dataclass(frozen=True)
