@@ -34,19 +34,20 @@ def judge(puzzle: EnginePuzzle, cls: type, on: str = "inprocess", devices: int |
     """
     figures: list[dict[str, int]] = []
     missed: list[str] = []
-    for number, make in enumerate(trials_of(puzzle)):
-        trial = make()
+    trials = [make() for make in trials_of(puzzle)]
+    for trial in trials:
         if devices not in (None, trial.devices):
             continue
-        where = f"{_tried_with(trial)}: " if number else ""
+        special = _otherwise(trial, trials[0])
+        where = special and f"{special}: "
         try:
             performed = perform(trial, cls, on)
             require_right(trial, performed)
         except Wrong as why:
             raise Wrong(f"{where}{why}") from None
         except Exception as why:
-            if where:
-                why.add_note(where.removesuffix(": "))
+            if special:
+                why.add_note(special)
             raise
         targets = puzzle.targets if trial.targets is None else trial.targets
         figures.append({name: FIGURES[name].of(performed) for name in {*puzzle.targets, *targets}})
@@ -78,10 +79,12 @@ def require_right(trial: Trial, performed: Performed) -> None:
         trial.check(performed)
 
 
-def _tried_with(trial: Trial) -> str:
+def _otherwise(trial: Trial, shown: Trial) -> str:
     """How a trial is not the one shown: "tried with 8 devices, model_dim 32"."""
-    sizes = (f"{name} {value}" for name, value in trial.arguments.items() if len(str(value)) < SHORT)
-    return ", ".join([f"tried with {trial.devices} devices", *sizes])
+    devices = [f"{trial.devices} devices"] if trial.devices != shown.devices else []
+    sizes = {name: str(value) for name, value in trial.arguments.items() if len(str(value)) < SHORT}
+    others = [f"{name} {value}" for name, value in sizes.items() if value != str(shown.arguments.get(name))]
+    return f"tried with {', '.join(devices + others)}" if devices or others else ""
 
 
 def _missed(figures: Mapping[str, int], targets: Mapping[str, int]) -> list[str]:

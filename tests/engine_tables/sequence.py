@@ -64,6 +64,6 @@ WRONG = {
     ("CausalRingAttention", "four devices taken for granted"): (
         "2 * self.num_devices - 1 - device",
         "7 - device",
-        "failed: line 8: tried with 8 devices: device 0, forward() differs",
+        "failed: tried with 8 devices: device 0, forward() differs",
     ),
 }
