@@ -22,7 +22,8 @@ class Judged(NamedTuple):
 
 
 def judge(puzzle: EnginePuzzle, cls: type, on: str = "inprocess") -> Judged:
-    """Performs all trials of a puzzle, and judges them.
+    """Performs all trials of a puzzle, and judges them. On MPI there are as many processes as the first trial has
+    devices, so only trials with that many.
 
     Raises:
         Wrong: naming device, call and place of the first wrong number.
@@ -30,14 +31,18 @@ def judge(puzzle: EnginePuzzle, cls: type, on: str = "inprocess") -> Judged:
     """
     figures: list[dict[str, int]] = []
     missed: list[str] = []
-    for make in trials_of(puzzle):
-        trial = make()
+    trials = [make() for make in trials_of(puzzle)]
+    for trial in trials:
+        if on == "mpi" and trial.devices != trials[0].devices:
+            continue
         performed = perform(trial, cls, on)
         require_right(trial, performed)
         targets = puzzle.targets if trial.targets is None else trial.targets
         figures.append({name: FIGURES[name].of(performed) for name in {*puzzle.targets, *targets}})
-        missed += _missed(figures[-1], targets)
-    return Judged(figures[0], tuple(dict.fromkeys(missed)))
+        if not missed:  # what is missed with the shown data is told with it alone
+            where = "" if trial is trials[0] else f" (in a further trial, on {trial.devices} devices)"
+            missed = [told + where for told in _missed(figures[-1], targets)]
+    return Judged(figures[0], tuple(missed))
 
 
 def require_right(trial: Trial, performed: Performed) -> None:
@@ -74,6 +79,10 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
     Raises:
         Wrong: saying where they first differ.
     """
+    if right is None:
+        if result is not None:
+            raise Wrong(f"{where} should return None; it returned {_described(result)}")
+        return
     if isinstance(right, dict):
         if not isinstance(result, dict) or set(result) != set(right):
             raise Wrong(f"{where} should return a dictionary of {', '.join(right)}; it returned {_described(result)}")

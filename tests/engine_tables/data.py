@@ -5,6 +5,7 @@ FIGURES = {
     "OneBucket": {"sent": 12_288, "flops": 20_480, "collectives": 1},
     "RingAllReduce": {"sent": 12_288, "messages": 6, "collectives": 0, "peak": 10_240},
     "ZeRO1": {"sent": 2 * 12_288, "weights": 10_240, "kept": 10_240},
+    "ZeRO2": {"sent": 12_288, "flops": 20_480, "peak": 17_792, "kept": 10_240},
     "FSDP": {"sent": 18_432, "flops": 24_576, "weights": 2_048, "peak": 9_088},
     "FSDPLean": {"sent": 15_360, "flops": 20_480, "weights": 2_048, "peak": 8_960},
 }
@@ -56,6 +57,56 @@ WRONG = {
         "shard = self.reduce_scatter(grad)",
         "shard = np.split(self.all_reduce(grad), self.num_devices)[self.device_id]",
         "over_target: correct, but bytes sent 36,864, and the target is 24,576",
+    ),
+    ("ZeRO2", "whole gradients wait for each other, as in stage 1"): (
+        """\
+        self.shards["layer_1/weights"] = self.reduce_scatter(relu(z).T @ grads)
+        dz = (grads @ self.weights["layer_1/weights"].T) * (z > 0)
+        self.shards["layer_0/weights"] = self.reduce_scatter(x.T @ dz)
+""",
+        """\
+        dz = (grads @ self.weights["layer_1/weights"].T) * (z > 0)
+        whole = {"layer_0/weights": x.T @ dz, "layer_1/weights": relu(z).T @ grads}
+        for name in whole:
+            self.shards[name] = self.reduce_scatter(whole[name])
+""",
+        "over_target: correct, but peak bytes 21,888, and the target is 17,792",
+    ),
+    ("ZeRO2", "one whole gradient has a name"): (
+        '        self.shards["layer_1/weights"] = self.reduce_scatter(relu(z).T @ grads)\n',
+        '        whole = relu(z).T @ grads\n        self.shards["layer_1/weights"] = self.reduce_scatter(whole)\n',
+        "over_target: correct, but peak bytes 21,888, and the target is 17,792",
+    ),
+    ("ZeRO2", "everything reduced"): (
+        "self.reduce_scatter(relu(z).T @ grads)",
+        "np.split(self.all_reduce(relu(z).T @ grads), self.num_devices)[self.device_id]",
+        "over_target: correct, but bytes sent 15,360, and the target is 12,288; and peak bytes ",
+    ),
+    ("ZeRO2", "shards averaged"): (
+        "self.reduce_scatter(x.T @ dz)",
+        "self.reduce_scatter(x.T @ dz, 'avg')",
+        "failed: device 0, backward(), 'layer_0/weights' differs from what a single device computes: at [0, ",
+    ),
+    ("ZeRO2", "a shard without the sum"): (
+        "self.reduce_scatter(x.T @ dz)",
+        "np.split(x.T @ dz, self.num_devices)[self.device_id].copy()",
+        "failed: device 0, backward(), 'layer_0/weights' differs from what a single device computes: at [0, ",
+    ),
+    ("ZeRO2", "momentum forgotten"): (
+        "self.momentum * state + self",
+        "self",
+        "failed: device 0, step(), 'layer_0/weights' differs from what a single device computes: at [",
+    ),
+    ("ZeRO2", "gradients kept after the step"): (
+        "self.shards.pop(name)",
+        "self.shards[name]",
+        "over_target: correct, but bytes kept at the end 12,288, and the target is 10,240",
+    ),
+    ("ZeRO2", "rows gathered, all computed by everybody"): (
+        "        x, z = self.tape.pop()\n",
+        "        x, z, grads = (self.all_gather(a) for a in (*self.tape.pop(), grads))\n"
+        "        self.reduce_scatter = lambda whole: np.split(whole, self.num_devices)[self.device_id].copy()\n",
+        "over_target: correct, but flops 57,344, and the target is 20,480; and peak bytes ",
     ),
     ("FSDP", "weights kept whole"): (
         "        z = x @ self.all_gather(self.w0)\n",
