@@ -35,12 +35,15 @@ def judge(puzzle: EnginePuzzle, cls: type, on: str = "inprocess") -> Judged:
     for trial in trials:
         if on == "mpi" and trial.devices != trials[0].devices:
             continue
+        where = "" if trial is trials[0] else f" (in a further trial, on {trial.devices} devices)"
         performed = perform(trial, cls, on)
-        require_right(trial, performed)
+        try:
+            require_right(trial, performed)
+        except Wrong as why:
+            raise Wrong(f"{why}{where}") from None
         targets = puzzle.targets if trial.targets is None else trial.targets
         figures.append({name: FIGURES[name].of(performed) for name in {*puzzle.targets, *targets}})
         if not missed:  # what is missed with the shown data is told with it alone
-            where = "" if trial is trials[0] else f" (in a further trial, on {trial.devices} devices)"
             missed = [told + where for told in _missed(figures[-1], targets)]
     return Judged(figures[0], tuple(missed))
 

@@ -33,19 +33,19 @@ class UnevenFSDP(ShardedEngine):
         weights, bias, _ = np.split(flat, [rows * columns, rows * columns + columns])
         return weights.reshape(rows, columns), bias
 
+    def through(self, layer, x):
+        # Gathered weights are gone when this returns.
+        weights, bias = self.whole(layer)
+        return x @ weights + bias
+
     def forward(self, x):
-        w0, b0 = self.whole("layer_0")
-        z = x @ w0 + b0
-        del w0, b0
+        z = self.through("layer_0", x)
         self.tape.append((x, z))
-        w1, b1 = self.whole("layer_1")
-        return relu(z) @ w1 + b1
+        return self.through("layer_1", relu(z))
 
     def backward(self, grads):
         x, z = self.tape.pop()
-        w1, _ = self.whole("layer_1")
-        dz = (grads @ w1.T) * (z > 0)
-        del w1, _
+        dz = (grads @ self.whole("layer_1")[0].T) * (z > 0)
         self.step("layer_1", relu(z).T @ grads, grads.sum(0))
         self.step("layer_0", x.T @ dz, dz.sum(0))
         return self.shards

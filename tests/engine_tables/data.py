@@ -8,6 +8,7 @@ FIGURES = {
     "ZeRO2": {"sent": 12_288, "flops": 20_480, "peak": 17_792, "kept": 10_240},
     "FSDP": {"sent": 18_432, "flops": 24_576, "weights": 2_048, "peak": 9_088},
     "FSDPLean": {"sent": 15_360, "flops": 20_480, "weights": 2_048, "peak": 8_960},
+    "UnevenFSDP": {"sent": 42_852, "flops": 46_080, "collectives": 12, "weights": 2_388, "peak": 14_788},
 }
 
 WRONG = {
@@ -122,5 +123,45 @@ WRONG = {
         "        del z, grads\n",
         "        del z, grads\n        self.all_gather(self.w0)\n",
         "over_target: correct, but bytes sent 18,432, and the target is 15,360",
+    ),
+    ("UnevenFSDP", "padded by repetition"): (
+        "np.concatenate([weights.ravel(), bias, np.zeros(padding, dtype=np.float32)])",
+        "np.resize(np.concatenate([weights.ravel(), bias]), weights.size + bias.size + padding)",
+        "failed: device 3, backward(): the shard of layer_1 ends in 2 numbers of padding, which belong to no weight "
+        "and should be 0; they are [",
+    ),
+    ("UnevenFSDP", "padded with ones, which are summed"): (
+        "np.zeros(padding",
+        "np.ones(padding",
+        "failed: device 3, backward(): the shard of layer_1 ends in 2 numbers of padding, which belong to no weight "
+        "and should be 0; they are [-1.0, -1.0]",
+    ),
+    ("UnevenFSDP", "every part padded, not the end"): (
+        "        return np.concatenate([weights.ravel(), bias, np.zeros(padding, dtype=np.float32)])",
+        "        row = np.concatenate([weights.ravel(), bias])\n"
+        "        each = (row.size + padding) // self.num_devices\n"
+        "        parts = np.array_split(row, self.num_devices)\n"
+        "        return np.concatenate([np.pad(part, (0, each - part.size)) for part in parts])",
+        "failed: device 0, forward() differs from what a single device computes: at [0, ",
+    ),
+    ("UnevenFSDP", "padding taken for bias"): (
+        "weights, bias, _ = np.split(flat, [rows * columns, rows * columns + columns])",
+        "weights, bias = np.split(flat, [rows * columns])",
+        "failed: line 39: raised on device 2 of 4, in forward: ValueError: operands could not be broadcast",
+    ),
+    ("UnevenFSDP", "bias gathered by itself"): (
+        "        return weights.reshape(rows, columns), bias\n",
+        "        self.all_gather(self.shards[layer][-1:])\n        return weights.reshape(rows, columns), bias\n",
+        "over_target: correct, but bytes sent 42,948, and the target is 42,852; and collective calls 20, and",
+    ),
+    ("UnevenFSDP", "a whole layer has a name"): (
+        '        dz = (grads @ self.whole("layer_1")[0].T) * (z > 0)\n',
+        '        w1, b1 = self.whole("layer_1")\n        dz = (grads @ w1.T) * (z > 0)\n',
+        "over_target: correct, but peak bytes 19,476, and the target is 14,788",
+    ),
+    ("UnevenFSDP", "averaged"): (
+        "self.reduce_scatter(self.flat(weights_grad, bias_grad))",
+        "self.reduce_scatter(self.flat(weights_grad, bias_grad), 'avg')",
+        "failed: device 0, forward() differs from what a single device computes",
     ),
 }

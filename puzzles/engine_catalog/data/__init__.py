@@ -1,7 +1,7 @@
 """Every device has some rows of the batch: what of weights, gradients and optimizer state does it have to hold?"""
 
 from ..chapter import Chapter
-from . import data_parallel, fsdp, fsdp_lean, one_bucket, ring_all_reduce, zero1, zero2
+from . import data_parallel, fsdp, fsdp_lean, one_bucket, ring_all_reduce, uneven_fsdp, zero1, zero2
 
 CHAPTER = Chapter(
     package=__name__,
@@ -15,5 +15,6 @@ CHAPTER = Chapter(
         zero2.PUZZLE,
         fsdp.PUZZLE,
         fsdp_lean.PUZZLE,
+        uneven_fsdp.PUZZLE,
     ),
 )

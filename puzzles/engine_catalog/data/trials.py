@@ -9,6 +9,7 @@ import numpy as np
 
 from ..trial import Call, Trial
 from ..two_layers import DEVICES, SIZES, W0, W1, drawn, model, rows, single
+from .uneven_trials import uneven_fsdp, uneven_small, uneven_tiny
 
 RATE, MOMENTUM = 0.5, 0.5
 
@@ -102,4 +103,5 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "ZeRO2": (zero2, zero2_again),
     "FSDP": (fsdp,),
     "FSDPLean": (fsdp_lean,),
+    "UnevenFSDP": (uneven_fsdp, uneven_small, uneven_tiny),
 }
