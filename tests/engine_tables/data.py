@@ -9,6 +9,7 @@ FIGURES = {
     "FSDP": {"sent": 18_432, "flops": 24_576, "weights": 2_048, "peak": 9_088},
     "FSDPLean": {"sent": 15_360, "flops": 20_480, "weights": 2_048, "peak": 8_960},
     "UnevenFSDP": {"sent": 42_852, "flops": 46_080, "collectives": 12, "weights": 2_388, "peak": 14_788},
+    "ZeROMemory": {"peak": 384_000},
 }
 
 WRONG = {
@@ -163,5 +164,60 @@ WRONG = {
         "self.reduce_scatter(self.flat(weights_grad, bias_grad))",
         "self.reduce_scatter(self.flat(weights_grad, bias_grad), 'avg')",
         "failed: device 0, forward() differs from what a single device computes",
+    ),
+    ("ZeROMemory", "the deepest stage always"): (
+        "(plan[0] == 3, plan[1], plan[0])",
+        "(-plan[0], -plan[1])",
+        "failed: device 0, case 1 (7.5e9 parameters on 64 devices of 128 GB): stage 3 in degree 64 fits, but sends 3 "
+        "numbers for each parameter; another stage fits that sends 2",
+    ),
+    ("ZeROMemory", "as many devices as there are"): (
+        "(plan[0] == 3, plan[1], plan[0])",
+        "(plan[0] == 3, plan[0] > 0 and -plan[1])",
+        "failed: device 0, case 1 (7.5e9 parameters on 64 devices of 128 GB): stage 1 in degree 64 fits, but so does a "
+        "smaller degree, and no more is sent",
+    ),
+    ("ZeROMemory", "the deeper of two stages"): (
+        "(plan[0] == 3, plan[1], plan[0])",
+        "(plan[0] == 3, plan[1], -plan[0])",
+        "failed: device 0, case 1 (7.5e9 parameters on 64 devices of 128 GB): stage 2 in degree 1 fits, but so does a "
+        "lower stage in the same degree",
+    ),
+    ("ZeROMemory", "no state"): (
+        "WEIGHTS, GRADIENTS, STATE = 2, 2, 12",
+        "WEIGHTS, GRADIENTS, STATE = 2, 2, 8",
+        "failed: device 0, case 3 (7.5e9 parameters on 64 devices of 60 GB): stage 1 in degree 2 takes 75 GB on a device",
+    ),
+    ("ZeROMemory", "no fear of the budget"): (
+        "memory(stage, parameters, degree) <= budget",
+        "memory(stage, parameters, degree) <= budget * 2**30 / 10**9",
+        "failed: device 0, case 7 (7.5e9 parameters on 64 devices of 16.6 GB): stage 2 in degree 64 takes 16.640625 GB",
+    ),
+    ("ZeROMemory", "powers of two only"): (
+        "if devices % degree == 0]",
+        "if devices % degree == 0 and degree & (degree - 1) == 0]",
+        "failed: device 0, case 2 (1.5e9 parameters on 48 devices of 8 GB): stage 2 in degree 8 fits, but so does "
+        "a smaller degree, and no more is sent",
+    ),
+    ("ZeROMemory", "the devices of the class"): (
+        "for degree in range(1, devices + 1)",
+        "for degree in range(1, self.num_devices + 1)",
+        "failed: device 0, case 5 (7.5e9 parameters on 64 devices of 24 GB): nothing was chosen, but something fits",
+    ),
+    ("ZeROMemory", "everything in float32"): (
+        "np.float16, 3",
+        "np.float32, 3",
+        "failed: device 0, case 1 (7.5e9 parameters on 64 devices of 128 GB): stage 0 in degree 1 takes 384,000 B, at "
+        "a scale of 1 to 312,500, but the meter reads 432,000 B",
+    ),
+    ("ZeROMemory", "the last case's arrays still there"): (
+        "        self.held = None ",
+        "        self.held = self.cheapest(**case) and getattr(self, 'held', None) ",
+        "over_target: correct, but peak bytes 624,000, and the target is 384,000",
+    ),
+    ("ZeROMemory", "an array"): (
+        "        return plan\n",
+        "        return np.array(plan)\n",
+        "failed: device 0, case 1 (7.5e9 parameters on 64 devices of 128 GB): forward should return (stage, ",
     ),
 }

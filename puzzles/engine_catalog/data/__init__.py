@@ -1,7 +1,7 @@
 """Every device has some rows of the batch: what of weights, gradients and optimizer state does it have to hold?"""
 
 from ..chapter import Chapter
-from . import data_parallel, fsdp, fsdp_lean, one_bucket, ring_all_reduce, uneven_fsdp, zero1, zero2
+from . import data_parallel, fsdp, fsdp_lean, one_bucket, ring_all_reduce, uneven_fsdp, zero1, zero2, zero_memory
 
 CHAPTER = Chapter(
     package=__name__,
@@ -16,5 +16,6 @@ CHAPTER = Chapter(
         fsdp.PUZZLE,
         fsdp_lean.PUZZLE,
         uneven_fsdp.PUZZLE,
+        zero_memory.PUZZLE,
     ),
 )

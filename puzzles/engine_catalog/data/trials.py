@@ -9,6 +9,7 @@ import numpy as np
 
 from ..trial import Call, Trial
 from ..two_layers import DEVICES, SIZES, W0, W1, drawn, model, rows, single
+from .memory_trials import zero_memory, zero_memory_others
 from .uneven_trials import uneven_fsdp, uneven_small, uneven_tiny
 
 RATE, MOMENTUM = 0.5, 0.5
@@ -104,4 +105,5 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "FSDP": (fsdp,),
     "FSDPLean": (fsdp_lean,),
     "UnevenFSDP": (uneven_fsdp, uneven_small, uneven_tiny),
+    "ZeROMemory": (zero_memory, zero_memory_others),
 }
