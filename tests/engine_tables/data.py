@@ -34,6 +34,16 @@ WRONG = {
         "        bucket = self.all_reduce(bucket, group=[self.device_id])\n        w0_sum, w1_sum",
         "over_target: correct, but collective calls 2, and the target is 1",
     ),
+    ("OneBucket", "parts mixed up"): (
+        "w0_sum, w1_sum = ",
+        "w1_sum, w0_sum = ",
+        "failed: device 0, backward(), 'layer_0/weights' differs from what a single device computes: at [0, 0] it is",
+    ),
+    ("OneBucket", "one gradient left out"): (
+        "np.concatenate([w0_grad.ravel(), w1_grad.ravel()]))",
+        "w0_grad.ravel()); bucket = np.concatenate([bucket, w1_grad.ravel()])",
+        "failed: device 0, backward(), 'layer_1/weights' differs from what a single device computes: at [0, 0] it is",
+    ),
     ("RingAllReduce", "a collective"): (
         "        return x\n",
         "        return self.all_reduce(x, 'max')\n",
@@ -120,6 +130,21 @@ WRONG = {
         "        self.kept = params\n        self.w0[...] = np.split",
         "over_target: correct, but bytes after loading 10,240, and the target is 2,048; and peak bytes",
     ),
+    ("FSDP", "a whole gradient summed, then cut"): (
+        "self.reduce_scatter(relu(z).T @ grads)",
+        "np.split(self.all_reduce(relu(z).T @ grads), self.num_devices)[self.device_id]",
+        "over_target: correct, but bytes sent 21,504, and the target is 18,432; and peak bytes ",
+    ),
+    ("FSDPLean", "dx all the same"): (
+        '"layer_1/weights": w1_grad}',
+        '"layer_1/weights": w1_grad, "x": dz @ self.all_gather(self.w0).T}',
+        "failed: device 0, backward() should return a dictionary of layer_0/weights, layer_1/weights; it returned one",
+    ),
+    ("FSDPLean", "averaged"): (
+        "self.reduce_scatter(x.T @ dz)",
+        "self.reduce_scatter(x.T @ dz, 'avg')",
+        "failed: device 0, backward(), 'layer_0/weights' differs from what a single device computes: at [0, ",
+    ),
     ("FSDPLean", "gathered for nothing"): (
         "        del z, grads\n",
         "        del z, grads\n        self.all_gather(self.w0)\n",
@@ -186,7 +211,7 @@ WRONG = {
     ("ZeROMemory", "no state"): (
         "WEIGHTS, GRADIENTS, STATE = 2, 2, 12",
         "WEIGHTS, GRADIENTS, STATE = 2, 2, 8",
-        "failed: device 0, case 3 (7.5e9 parameters on 64 devices of 60 GB): stage 1 in degree 2 takes 75 GB on a device",
+        "failed: device 0, case 3 (7.5e9 parameters on 64 devices of 60 GB): stage 1 in degree 2 takes 75 GB on",
     ),
     ("ZeROMemory", "no fear of the budget"): (
         "memory(stage, parameters, degree) <= budget",

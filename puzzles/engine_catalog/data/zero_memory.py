@@ -25,10 +25,8 @@ gradient of 2, and 12 of optimizer state: a master copy of the weight, momentum 
 ZeRO shares these among groups of `degree` devices; each device keeps one degree-th of what is shared, and
 all of the rest:
 
-    stage 0  nothing is shared; the degree is 1
-    stage 1  the optimizer state is
-    stage 2  the gradients are as well
-    stage 3  and the weights, which are then gathered when needed
+Stage 0 shares nothing, and its degree is 1. Stage 1 shares the optimizer state. Stage 2 shares the
+gradients as well. Stage 3 shares the weights too, which are then gathered when they are needed.
 
 `forward` gets a case, a dictionary: {'parameters': 7_500_000_000, 'devices': 64, 'budget': 80_000_000_000,
 'scale': 312_500}. Choose what fits into the budget, in bytes, of every device. Of all that fits take what
