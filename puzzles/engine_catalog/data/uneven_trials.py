@@ -100,11 +100,11 @@ def look_at(result: Any, layer: str, right: Any, real: int, where: str) -> None:
 
 
 def uneven_targets(batch: int, model_dim: int, hidden_dim: int, n: int) -> dict[str, int]:
-    """As the puzzle's arithmetic has them; the peak is that of the first layer's gradient."""
+    """As the puzzle's arithmetic has them; the peak is that of the first layer's gradient, and a shard."""
     first, second = (4 * -(-(prod(sizes)) // n) for sizes in ((model_dim + 1, hidden_dim), (hidden_dim + 1, model_dim)))
     weights, rows = 4 * model_dim * hidden_dim, batch // n
     activations = 4 * rows * (3 * model_dim + 2 * hidden_dim)
-    peak = first + second + weights + 4 * hidden_dim + n * first + first + activations
+    peak = first + second + weights + 4 * hidden_dim + n * first + 2 * first + activations
     return {
         "sent": (n - 1) * (STEPS * (2 * first + 3 * second) + first + second),
         "flops": STEPS * 5 * 2 * batch // n * model_dim * hidden_dim,

@@ -37,7 +37,8 @@ or None if nothing fits.
 
 Then see it: keep the arrays of one such device, of a model `scale` times smaller, until the next case
 comes. All five kinds, each in its type: after every case the meter has to read what the formula says, to
-the byte. Without a plan, keep nothing.
+the byte. Without a plan, keep nothing. To look yourself: `run = launch(ZeROMemory, 1)`,
+`run.forward(case)`, `run.meters[0].live * scale`, with `launch` from `lib.engine`.
 """,
     starter='''\
 class ZeROMemory(ShardedEngine):
