@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,9 +18,10 @@ import numpy as np
 from lib.engine import launch
 from puzzles.engine_catalog import ENGINE_PUZZLES, two_layers
 from puzzles.engine_catalog.data import memory_trials, uneven_trials
-from puzzles.engine_catalog.data.memory_trials import OTHERS, PAPER, Case
+from puzzles.engine_catalog.data.memory_trials import OTHERS, PAPER, Case, require_best, require_held
 from puzzles.engine_catalog.data.trials import stepped, zero2, zero2_targets
-from puzzles.engine_catalog.data.uneven_trials import trained, uneven_targets
+from puzzles.engine_catalog.data.uneven_trials import look_at, trained, uneven_targets
+from puzzles.engine_catalog.trial import Wrong
 from puzzles.engine_catalog.two_layers import drawn
 from puzzles.engine_judge import require_right
 from puzzles.engine_perform import perform
@@ -103,6 +105,57 @@ def test_the_best_plans_are_those_worked_out_by_hand(cases: list[Case], best: li
 def test_the_reference_finds_what_trying_everything_finds(thousands: int, devices: int, each: float) -> None:
     case = Case(thousands * 1000, devices, int(each * thousands * 1000), 1)
     assert ZeROMemory().cheapest(**case._asdict()) == next(iter(case.plans()), None)
+
+
+CASE = Case(7_500_000_000, 64, 40_000_000_000, 312_500)
+"""Stage 2 in degree 8 is best: 28.1 GB."""
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (None, "nothing was chosen, but something fits"),
+        ((2, 8.0), "forward should return (stage, degree), two whole numbers, or None; it is (2, 8.0)"),
+        ((4, 8), "there is no plan (stage 4, degree 8); stages are 0 to 3, and a degree divides the number of devices"),
+        ((2, 7), "there is no plan (stage 2, degree 7); stages are 0 to 3, and a degree divides the number of devices"),
+        ((2, 4), "stage 2 in degree 4 takes 41.25 GB on a device"),
+        ((3, 4), "stage 3 in degree 4 fits, but sends 3 numbers for each parameter; another stage fits that sends 2"),
+        ((2, 16), "stage 2 in degree 16 fits, but so does a smaller degree, and no more is sent"),
+    ],
+)
+def test_a_plan_that_is_not_the_best_is_told_why(result: Any, told: str) -> None:
+    with pytest.raises(Wrong, match=re.escape(f"device 0: {told}")):
+        require_best(CASE, result, "device 0")
+    require_best(CASE, (2, 8), "device 0")
+
+
+def test_what_is_held_has_to_be_what_the_plan_takes() -> None:
+    require_held(CASE, (2, 8), 90_000, "device 0")
+    with pytest.raises(
+        Wrong, match="device 0: stage 2 in degree 8 takes 90,000 B, at a scale of 1 to 312,500, but the"
+    ):
+        require_held(CASE, (2, 8), 48_000, "device 0")
+    with pytest.raises(Wrong, match="device 0: without a plan nothing should be kept, but the meter reads 8 B"):
+        require_held(CASE, None, 8, "device 0")
+
+
+RIGHT = np.array([1, 2, 0], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (None, "should return your flat shards, under 'layer_0' one of 3 numbers"),
+        ({"layer_1": RIGHT}, "should return your flat shards, under 'layer_0' one of 3 numbers"),
+        ({"layer_0": RIGHT[:2]}, "should return your flat shards, under 'layer_0' one of 3 numbers"),
+        ({"layer_0": RIGHT + 1}, "the shard of layer_0 differs from that part of the flat layer: number 0 is 2 and"),
+        ({"layer_0": np.array([1, 2, 5])}, "the shard of layer_0 ends in 1 numbers of padding, which belong to no"),
+    ],
+)
+def test_a_shard_that_is_wrong_is_told_how(result: Any, told: str) -> None:
+    with pytest.raises(Wrong, match=told):
+        look_at(result, "layer_0", RIGHT, 2, "device 0")
+    look_at({"layer_0": RIGHT}, "layer_0", RIGHT, 2, "device 0")
 
 
 def test_the_meter_reads_what_the_formula_says() -> None:

@@ -18,7 +18,7 @@ from puzzles.engine_catalog import ENGINE_PUZZLES
 from puzzles.engine_catalog.figures import FIGURES
 from puzzles.engine_catalog.layers import split_trials
 from puzzles.engine_catalog.layers.split_trials import gpipe, gpipe_targets, numbered, split_targets, stack
-from puzzles.engine_catalog.trial import Performed, Trial
+from puzzles.engine_catalog.trial import Performed, Trial, Wrong
 from puzzles.engine_judge import judge, require_right
 from puzzles.engine_perform import perform
 from solutions.engine.gpipe_remat import GPipeRemat, relu
@@ -104,6 +104,31 @@ def test_memory_for_flops(cls: type, stored: int, flops: int, clock: int) -> Non
 
 def test_a_better_solution_passes() -> None:
     assert judge(ENGINE_PUZZLES["GPipeRemat"], Lean).missed == ()
+
+
+class First(LayerSplit):
+    """Takes every gradient back to the first batch."""
+
+    def backward(self, grads: Any) -> Any:
+        self.tape.append(self.tape[0])
+        return super().backward(grads)
+
+
+class OnFour(Stored):
+    """Makes again what it needs, but only on four devices."""
+
+    def stage(self, x: Any) -> Any:
+        return GPipeRemat.stage(self, x) if self.num_devices == 4 else super().stage(x)
+
+
+def test_what_goes_wrong_with_other_data_only_is_told_so() -> None:
+    with pytest.raises(
+        Wrong, match=r"device 0, backward\(\), .* and should be .* \(in a further trial, on 3 devices\)"
+    ):
+        judge(ENGINE_PUZZLES["LayerSplit"], First)
+    (missed,) = judge(ENGINE_PUZZLES["GPipeRemat"], OnFour).missed
+    assert missed.startswith("bytes stored while it waits for a message ")
+    assert missed.endswith(" (in a further trial, on 3 devices)")
 
 
 def clock_of(n: int, microbatches: int, forward: int) -> int:

@@ -67,8 +67,11 @@ class Meter:
         """One call among `n` devices, to which this one brings `nbytes`."""
         self.calls[name] += 1
         self.sent += bytes_sent(name, nbytes, n)
-        if name == "receive":
-            self.stored = max(self.stored, self.live)
+
+    def waited(self) -> None:
+        """A message has come, and is not charged yet: what is live was stored while this device waited for it."""
+        if self.live > self.stored:
+            self.stored = self.live
 
     def reading(self) -> Reading:
         calls = dict(sorted(self.calls.items()))

@@ -13,6 +13,7 @@ from .memory_trials import zero_memory, zero_memory_others
 from .uneven_trials import uneven_fsdp, uneven_small, uneven_tiny
 
 RATE, MOMENTUM = 0.5, 0.5
+Tensors = dict[str, Any]
 
 
 def data_parallel() -> Trial:
@@ -25,9 +26,6 @@ def data_parallel() -> Trial:
 def ring_all_reduce() -> Trial:
     arrays = [drawn(10 + i, 2048) for i in range(DEVICES)]
     return Trial({}, {}, (Call("forward", arrays, [sum(arrays)] * DEVICES),))
-
-
-Tensors = dict[str, Any]
 
 
 def stepped(params: Tensors, state: Tensors, grads: Tensors, rate: float) -> tuple[Tensors, Tensors]:
