@@ -149,7 +149,7 @@ RIGHT = np.array([1, 2, 0], np.float32)
         ({"layer_1": RIGHT}, "should return your flat shards, under 'layer_0' one of 3 numbers"),
         ({"layer_0": RIGHT[:2]}, "should return your flat shards, under 'layer_0' one of 3 numbers"),
         ({"layer_0": RIGHT + 1}, "the shard of layer_0 differs from that part of the flat layer: number 0 is 2 and"),
-        ({"layer_0": np.array([1, 2, 5])}, "the shard of layer_0 ends in 1 numbers of padding, which belong to no"),
+        ({"layer_0": np.array([1, 2, 5])}, "the shard of layer_0 ends in padding, which belongs to no weight and"),
     ],
 )
 def test_a_shard_that_is_wrong_is_told_how(result: Any, told: str) -> None:
@@ -165,6 +165,13 @@ def test_the_meter_reads_what_the_formula_says() -> None:
     assert [f"{gigabytes:.5g}" for gigabytes in seen] == [
         *("120", "75", "52.5", "41.25", "21.562", "16.641", "15", "1.875", "0")
     ]
+
+
+def test_what_the_statement_says_of_looking_oneself_works() -> None:
+    assert "`run = launch(ZeROMemory, 1)`" in " ".join(ENGINE_PUZZLES["ZeROMemory"].statement.split())
+    run = launch(ZeROMemory, 1)
+    assert run.forward(CASE._asdict()) == [(2, 8)]
+    assert run.meters[0].live * CASE.scale == 28_125_000_000
 
 
 def test_every_puzzle_of_the_chapter_has_three_wrong_solutions() -> None:

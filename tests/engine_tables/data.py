@@ -153,14 +153,14 @@ WRONG = {
     ("UnevenFSDP", "padded by repetition"): (
         "np.concatenate([weights.ravel(), bias, np.zeros(padding, dtype=np.float32)])",
         "np.resize(np.concatenate([weights.ravel(), bias]), weights.size + bias.size + padding)",
-        "failed: device 3, backward(): the shard of layer_1 ends in 2 numbers of padding, which belong to no weight "
-        "and should be 0; they are [",
+        "failed: device 3, backward(): the shard of layer_1 ends in padding, which belongs to no weight and "
+        "should be 0; it is [",
     ),
     ("UnevenFSDP", "padded with ones, which are summed"): (
         "np.zeros(padding",
         "np.ones(padding",
-        "failed: device 3, backward(): the shard of layer_1 ends in 2 numbers of padding, which belong to no weight "
-        "and should be 0; they are [-1.0, -1.0]",
+        "failed: device 3, backward(): the shard of layer_1 ends in padding, which belongs to no weight and "
+        "should be 0; it is [-1.0, -1.0]",
     ),
     ("UnevenFSDP", "every part padded, not the end"): (
         "        return np.concatenate([weights.ravel(), bias, np.zeros(padding, dtype=np.float32)])",

@@ -94,8 +94,8 @@ def look_at(result: Any, layer: str, right: Any, real: int, where: str) -> None:
         )
     if shard[real:].any():
         raise Wrong(
-            f"{where}: the shard of {layer} ends in {right.size - min(real, right.size)} numbers of padding, which "
-            f"belong to no weight and should be 0; they are {shard[real:].tolist()}"
+            f"{where}: the shard of {layer} ends in padding, which belongs to no weight and should be 0; "
+            f"it is {shard[real:].tolist()}"
         )
 
 
