@@ -17,9 +17,15 @@ pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puz
 from lib import RuleError
 from lib.engine.mpiexec import by_mpiexec, mpiexec
 from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
+from puzzles.engine_grade import grade_on
 from puzzles.engine_judge import require_right
 from puzzles.engine_perform import perform
 from tests.test_engine_puzzles import REFERENCES
+
+try:
+    mpiexec()
+except RuleError as why:
+    pytest.skip(str(why), allow_module_level=True)
 
 TRIALS = [(slug, i, make().devices) for slug, p in ENGINE_PUZZLES.items() for i, make in enumerate(trials_of(p))]
 
@@ -48,8 +54,9 @@ def on_mpi(devices: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("slug", "number", "devices"), TRIALS)
 def test_a_reference_has_the_same_meters_on_both_transports(slug: str, number: int, devices: int) -> None:
-    try:
-        mpiexec()
-    except RuleError as why:
-        pytest.skip(str(why))
     assert on_mpi(devices)[f"{slug} {number}"] == readings(slug, number, "inprocess")
+
+
+def test_a_puzzle_with_trials_on_other_numbers_of_devices_is_judged_on_mpi_as_well() -> None:
+    (verdict,) = grade_on(str(REFERENCES["LayerSplit"]), ENGINE_PUZZLES["LayerSplit"], "mpi")
+    assert (verdict.status, verdict.figures["clock"]) == ("passed", 49_152)
