@@ -101,6 +101,10 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
     Raises:
         Wrong: saying where they first differ.
     """
+    if right is None:
+        if result is not None:
+            raise Wrong(f"{where} should return None; it returned {_described(result)}")
+        return
     if isinstance(right, dict):
         if not isinstance(result, dict) or set(result) != set(right):
             raise Wrong(f"{where} should return a dictionary of {', '.join(right)}; it returned {_described(result)}")

@@ -96,6 +96,7 @@ class ShardedEngine(ABC):
         array = port.receive(src_id)
         if port.meter is not None:
             port.meter.communicate("receive", 0, 2)
+            port.meter.waited()
             return own(array, port.meter)
         return array
 

@@ -12,7 +12,8 @@ from .reference import bytes_sent
 @dataclass(frozen=True)
 class Reading:
     """A meter's figures. `sent` in bytes (ring-optimal), `calls` by kind, `flops` of matrix products (two for each
-    multiply-add), `live` and `peak` in bytes of arrays; `clock` in flops: when this device would be done if flops
+    multiply-add), `live` and `peak` in bytes of arrays, `stored` the most that was live while this device waited in
+    a receive, without what came; `clock` in flops: when this device would be done if flops
     were all that takes time and nobody could receive what is not yet sent."""
 
     sent: int
@@ -20,6 +21,7 @@ class Reading:
     flops: int
     live: int
     peak: int
+    stored: int
     clock: int
 
     @property
@@ -38,7 +40,7 @@ COLLECTIVES = frozenset(("all_reduce", "all_gather", "reduce_scatter", "all_to_a
 class Meter:
     """The running figures of one device; as in `Reading`."""
 
-    __slots__ = ("calls", "clock", "flops", "live", "peak", "sent")
+    __slots__ = ("calls", "clock", "flops", "live", "peak", "sent", "stored")
 
     def __init__(self) -> None:
         self.sent = 0
@@ -46,6 +48,7 @@ class Meter:
         self.flops = 0
         self.live = 0
         self.peak = 0
+        self.stored = 0
         self.clock = 0
 
     def hold(self, nbytes: int) -> None:
@@ -65,8 +68,14 @@ class Meter:
         self.calls[name] += 1
         self.sent += bytes_sent(name, nbytes, n)
 
+    def waited(self) -> None:
+        """A message has come, and is not charged yet: what is live was stored while this device waited for it."""
+        if self.live > self.stored:
+            self.stored = self.live
+
     def reading(self) -> Reading:
-        return Reading(self.sent, dict(sorted(self.calls.items())), self.flops, self.live, self.peak, self.clock)
+        calls = dict(sorted(self.calls.items()))
+        return Reading(self.sent, calls, self.flops, self.live, self.peak, self.stored, self.clock)
 
 
 class Current:

@@ -24,6 +24,12 @@ def _calls(name: str) -> Callable[[Performed], int]:
     return lambda performed: max(meter.calls.get(name, 0) for meter in performed.readings[-1])
 
 
+def _stored(performed: Performed) -> int:
+    """What was waiting for its message, over what has been there since loading: weights, and room for gradients."""
+    pairs = zip(performed.readings[-1], performed.readings[0])
+    return max(max(meter.stored - loaded.live, 0) for meter, loaded in pairs)
+
+
 FIGURES: Mapping[str, Figure] = {
     "sent": Figure("bytes sent", _most("sent")),
     "flops": Figure("flops", _most("flops")),
@@ -34,5 +40,6 @@ FIGURES: Mapping[str, Figure] = {
     "peak": Figure("peak bytes", _most("peak")),
     "weights": Figure("bytes after loading", _most("live", 0)),
     "kept": Figure("bytes kept at the end", _most("live")),
+    "stored": Figure("bytes stored while it waits for a message", _stored),
     "clock": Figure("flops until the last output", _most("clock")),
 }

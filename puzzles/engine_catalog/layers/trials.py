@@ -8,6 +8,7 @@ import numpy as np
 
 from ..trial import Trial
 from ..two_layers import DEVICES, MODEL, drawn
+from .split_trials import gpipe_remat, gpipe_remat_others, layer_split, layer_split_again
 
 STREAM = 12
 
@@ -23,4 +24,8 @@ def pipeline_inference() -> Trial:
     return Trial({"model_dim": MODEL}, params, stream=(inputs, outputs))
 
 
-TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {"PipelineInference": (pipeline_inference,)}
+TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
+    "LayerSplit": (layer_split, layer_split_again),
+    "PipelineInference": (pipeline_inference,),
+    "GPipeRemat": (gpipe_remat, gpipe_remat_others),
+}

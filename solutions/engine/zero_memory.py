@@ -1,0 +1,46 @@
+"""The memory of ZeRO's stages: the formulas, a choice by them, and arrays that really take what they say."""
+
+import numpy as np
+
+from lib.engine import ShardedEngine
+
+WEIGHTS, GRADIENTS, STATE = 2, 2, 12  # bytes for each parameter
+
+
+def memory(stage, parameters, degree):
+    """Bytes on each device: the first `stage` of state, gradients and weights are in `degree` shards."""
+    parts = (STATE, GRADIENTS, WEIGHTS)
+    return (sum(parts[stage:]) * degree + sum(parts[:stage])) * parameters // degree
+
+
+class ZeROMemory(ShardedEngine):
+    def load_checkpoint(self, params):
+        """There are no parameters."""
+
+    def forward(self, case):
+        self.held = None  # the last case's arrays go before those of this one come
+        plan = self.cheapest(**case)
+        if plan is not None:
+            self.held = self.arrays(*plan, case["parameters"] // case["scale"])
+        return plan
+
+    def cheapest(self, parameters, devices, budget, scale):
+        degrees = [degree for degree in range(1, devices + 1) if devices % degree == 0]
+        fits = [
+            (stage, degree)
+            for stage in range(4)
+            for degree in (degrees if stage else [1])
+            if memory(stage, parameters, degree) <= budget
+        ]
+        # Stage 3 sends half as much again; after that the degree counts, and the stage last.
+        return min(fits, key=lambda plan: (plan[0] == 3, plan[1], plan[0]), default=None)
+
+    def arrays(self, stage, degree, parameters):
+        def numbers(dtype, from_stage):
+            return np.zeros(parameters // degree if stage >= from_stage else parameters, dtype)
+
+        state = [numbers(np.float32, 1) for _ in ("master weights", "momentum", "variance")]
+        return [numbers(np.float16, 3), numbers(np.float16, 2), *state]
+
+    def backward(self, grads):
+        """Not asked for."""
