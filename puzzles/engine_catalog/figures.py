@@ -20,8 +20,14 @@ def _most(name: str, reading: int = -1) -> Callable[[Performed], int]:
     return lambda performed: max(getattr(meter, name) for meter in performed.readings[reading])
 
 
+def _uplink(performed: Performed) -> int:
+    """Where device 0 is a server."""
+    return sum(meter.sent for meter in performed.readings[-1][1:])
+
+
 FIGURES: Mapping[str, Figure] = {
     "sent": Figure("bytes sent", _most("sent")),
+    "uplink": Figure("bytes sent by all clients together", _uplink),
     "flops": Figure("flops", _most("flops")),
     "collectives": Figure("collective calls", _most("collectives")),
     "messages": Figure("messages sent", _most("messages")),

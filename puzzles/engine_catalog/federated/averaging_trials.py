@@ -1,0 +1,94 @@
+"""Linear regression on examples that stay with their clients: what FedSGD and FedAvg are tried with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..trial import Call, Performed, Trial, Wrong
+from ..two_layers import drawn
+from .rebuilt import array_of, require
+
+RATE = 0.25
+COUNTS = (4, 2, 1, 1), (1, 1, 2, 4)
+"""How many examples each client has, in each round."""
+
+CLOSED = 0.99
+"""How much of the way from the first loss to the least one has to be gone."""
+EXAMPLES = 128, 64, 32, 32
+
+Targets = Mapping[str, int] | None
+
+
+def fed_sgd(
+    dim: int = 16, counts: tuple[tuple[int, ...], ...] = COUNTS, seed: int = 60, targets: Targets = None
+) -> Trial:
+    w = start = drawn(seed, dim)
+    calls, steps = [], []
+    for i, each in enumerate(counts):
+        examples = [{"x": drawn(seed + 100 * i + n, rows, dim, most=1), "y": drawn(seed + 100 * i - n, rows)}
+                    for n, rows in enumerate(each, 1)]  # fmt: skip
+        calls.append(Call("forward", [None, *examples]))
+        grads = [e["x"].T @ (e["x"] @ w - e["y"]) for e in examples]
+        mistakes = {
+            "every client's average counts the same here; an example should, and clients have different numbers of "
+            "them": w - RATE * sum(g / n for g, n in zip(grads, each)) / len(each),
+            "the sum over examples is divided by the number of clients; divide it by the number of examples": w
+            - RATE * sum(grads) / len(each),
+            "this is the step of a sum over the examples; the loss is their average": w - RATE * sum(grads),
+            "these are the weights from before the step; the server sends the new ones to everybody": w,
+        }
+        w = w - RATE * sum(grads) / sum(each)
+        steps.append((w, mistakes))
+
+    def check(performed: Performed) -> None:
+        for i, (right, mistakes) in enumerate(steps):
+            for device in range(len(counts[0]) + 1):
+                got = array_of(performed, i, right.shape, device)
+                require(got, right, f"device {device}, round {i + 1}", mistakes)
+
+    return Trial({"dim": dim, "rate": RATE}, {"weights": start}, calls, devices=5, check=check, targets=targets)
+
+
+def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
+    examples = regressions(seed, dim)
+    x, y = (np.concatenate([e[name] for e in examples]).astype(np.float64) for name in ("x", "y"))
+    first, least = _loss(x, y, np.zeros(dim)), _loss(x, y, np.linalg.lstsq(x, y, rcond=None)[0])
+
+    def check(performed: Performed) -> None:
+        w = array_of(performed, 0, (dim,))
+        closed = (first - _loss(x, y, w)) / (first - least)
+        if not closed >= CLOSED:
+            raise Wrong(
+                f"the server's weights have a loss of {_loss(x, y, w):.3f}: {closed:.1%} of the way from {first:.3f} "
+                f"to the least possible, {least:.3f}, and it should be {CLOSED:.0%}; more rounds help, and fewer "
+                "epochs, where the clients' own optima pull them apart"
+            )
+
+    return Trial(
+        {"dim": dim, "rate": RATE},
+        {"weights": np.zeros(dim, np.float32)},
+        (Call("forward", [None, *examples]),),
+        devices=5,
+        check=check,
+    )
+
+
+def regressions(seed: int, dim: int) -> list[dict[str, Any]]:
+    """Four clients' examples. Each client's labels follow weights of its own, around common ones."""
+    rng = np.random.default_rng(seed)
+    scale = np.geomspace(1, 0.5, dim)
+    common = rng.normal(size=dim)
+    found = []
+    for rows in EXAMPLES:
+        x = rng.normal(size=(rows, dim)) * scale
+        own = common + 0.5 * rng.normal(size=dim)
+        y = x @ own + 0.1 * rng.normal(size=rows)
+        found.append({"x": x.astype(np.float32), "y": y.astype(np.float32)})
+    return found
+
+
+def _loss(x: Any, y: Any, w: Any) -> float:
+    return float(np.mean((x @ w - y) ** 2) / 2)
