@@ -47,12 +47,13 @@ def grade_engine(
     puzzles: Iterable[EnginePuzzle] = ENGINE_PUZZLES.values(),
     seconds: float = TIME_LIMIT,
     on: str = "inprocess",
+    devices: int | None = None,
 ) -> tuple[EngineVerdict, ...]:
     """The verdicts on the classes that a file defines; puzzles whose class is not there, or is still the starter,
-    are left out."""
+    are left out. With `devices`, by the trials on so many only."""
     submission = Submission.read(Path(path))
     wanted = [p for p in puzzles if submission.defines(p.slug) and not _untouched(p, submission)]
-    return tuple(_grade(puzzle, submission, seconds, on) for puzzle in wanted)
+    return tuple(_grade(puzzle, submission, seconds, on, devices) for puzzle in wanted)
 
 
 def _untouched(puzzle: EnginePuzzle, submission: Submission) -> bool:
@@ -64,7 +65,7 @@ def _untouched(puzzle: EnginePuzzle, submission: Submission) -> bool:
     return bool(mine) and ast.dump(mine[-1]) == ast.dump(ast.parse(puzzle.starter).body[0])
 
 
-def _grade(puzzle: EnginePuzzle, submission: Submission, seconds: float, on: str) -> EngineVerdict:
+def _grade(puzzle: EnginePuzzle, submission: Submission, seconds: float, on: str, devices: int | None) -> EngineVerdict:
     from .engine_catalog.trial import Wrong
     from .engine_judge import judge  # here, because numpy is slow to import
 
@@ -82,7 +83,7 @@ def _grade(puzzle: EnginePuzzle, submission: Submission, seconds: float, on: str
             cls = names.get(puzzle.slug)
             if not isinstance(cls, type):
                 return failed(Failure("crash", f"{puzzle.slug} is not a class; write 'class {puzzle.slug}'", start))
-            judged = timer.run(lambda: judge(puzzle, cls, on))
+            judged = timer.run(lambda: judge(puzzle, cls, on, devices))
         except TimeUp:
             words = f"time was up after {seconds:g} s; look for a loop that does not end, or use --time-limit"
             return failed(Failure("timeout", words, timer.line_in(path) or start))
@@ -104,18 +105,23 @@ def _grade(puzzle: EnginePuzzle, submission: Submission, seconds: float, on: str
 
 
 def grade_on(path: str, puzzle: EnginePuzzle, on: str) -> tuple[EngineVerdict, ...]:
-    """The same here, or with every device a process of MPI."""
+    """The same here, or with every device a process of MPI: started once for each number of devices."""
     if on != "mpi":
         return grade_engine(path, [puzzle], on=on)
     from lib.engine.mpiexec import by_mpiexec
 
-    devices = max(make().devices for make in trials_of(puzzle))
-    told = by_mpiexec(devices, "puzzles.engine_grade", json.dumps({"path": path, "puzzle": puzzle.slug}))
-    return tuple(EngineVerdict(**verdict) for verdict in json.loads(told))
+    graded: list[EngineVerdict] = []
+    for devices in dict.fromkeys(make().devices for make in trials_of(puzzle)):
+        request = {"path": path, "puzzle": puzzle.slug, "devices": devices}
+        told = json.loads(by_mpiexec(devices, "puzzles.engine_grade", json.dumps(request)))
+        graded += [EngineVerdict(**verdict) for verdict in told]
+    worse = (verdict for verdict in graded if verdict.status != "passed")
+    return (next(worse, graded[0]),) if graded else ()
 
 
 def answer(request: str) -> str:
     """What one of several processes under mpiexec does."""
     asked = json.loads(request)
-    verdicts = grade_engine(asked["path"], [ENGINE_PUZZLES[asked["puzzle"]]], on="mpi")
+    puzzle = ENGINE_PUZZLES[asked["puzzle"]]
+    verdicts = grade_engine(asked["path"], [puzzle], on="mpi", devices=asked["devices"])
     return json.dumps([asdict(verdict) for verdict in verdicts])

@@ -6,14 +6,20 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from . import data, federated, layers, tensors
+from . import data, federated, layers, sequence, tensors
 from .chapter import Chapter
 from .puzzle import EnginePuzzle
 
 if TYPE_CHECKING:
     from .trial import Trial
 
-CHAPTERS: tuple[Chapter, ...] = (data.CHAPTER, tensors.CHAPTER, layers.CHAPTER, federated.CHAPTER)
+CHAPTERS: tuple[Chapter, ...] = (
+    data.CHAPTER,
+    tensors.CHAPTER,
+    sequence.CHAPTER,
+    layers.CHAPTER,
+    federated.CHAPTER,
+)
 
 ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = MappingProxyType(
     {puzzle.slug: puzzle for chapter in CHAPTERS for puzzle in chapter.puzzles}

@@ -17,6 +17,8 @@ class Call:
     method: str
     arguments: Sequence[Any]
     wanted: Sequence[Any] | None = None
+    mistakes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Results of mistakes that many make, each device's, by a sentence that tells a player what it was."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What the engine puzzles' references measure, and wrong solutions with what they are told: a module for each chapter.
 
-A wrong solution is (slug, mistake): (text of the reference, what stands there instead, how the verdict begins).
+A wrong solution is (slug, mistake): (text of the reference, what stands there instead, how the verdict begins). In
+the last, ' ... ' stands for anything: for numbers whose last digit may differ between machines, for instance.
 """
 
 from importlib import import_module
