@@ -9,8 +9,9 @@ import numpy as np
 
 from ..trial import Call, Performed, Trial, Wrong
 from ..two_layers import drawn
-from .rebuilt import array_of, require
+from .returned import returned
 
+DEVICES = 5
 RATE = 0.25
 COUNTS = (4, 2, 1, 1), (1, 1, 2, 4)
 """How many examples each client has, in each round."""
@@ -26,30 +27,23 @@ def fed_sgd(
     dim: int = 16, counts: tuple[tuple[int, ...], ...] = COUNTS, seed: int = 60, targets: Targets = None
 ) -> Trial:
     w = start = drawn(seed, dim)
-    calls, steps = [], []
+    calls = []
     for i, each in enumerate(counts):
-        examples = [{"x": drawn(seed + 100 * i + n, rows, dim, most=1), "y": drawn(seed + 100 * i - n, rows)}
-                    for n, rows in enumerate(each, 1)]  # fmt: skip
-        calls.append(Call("forward", [None, *examples]))
+        seeds = [seed + 100 * i + n for n in range(len(each))]
+        examples = [{"x": drawn(s, n, dim, most=1), "y": drawn(s + 50, n)} for s, n in zip(seeds, each)]
         grads = [e["x"].T @ (e["x"] @ w - e["y"]) for e in examples]
-        mistakes = {
-            "every client's average counts the same here; an example should, and clients have different numbers of "
-            "them": w - RATE * sum(g / n for g, n in zip(grads, each)) / len(each),
-            "the sum over examples is divided by the number of clients; divide it by the number of examples": w
-            - RATE * sum(grads) / len(each),
-            "this is the step of a sum over the examples; the loss is their average": w - RATE * sum(grads),
-            "these are the weights from before the step; the server sends the new ones to everybody": w,
+        steps = {
+            "every client's average counts the same here; but an example should, and clients have different numbers "
+            "of them": sum(grad / n for grad, n in zip(grads, each)) / len(each),
+            "the sum over examples is divided by the number of clients; divide it by the number of examples": sum(grads)
+            / len(each),
+            "this is the step of a sum over examples; the loss is their average": sum(grads),
+            "these are the weights from before the step; the server sends the new ones to everybody": 0,
         }
+        mistakes = {words: [w - RATE * step] * DEVICES for words, step in steps.items()}
         w = w - RATE * sum(grads) / sum(each)
-        steps.append((w, mistakes))
-
-    def check(performed: Performed) -> None:
-        for i, (right, mistakes) in enumerate(steps):
-            for device in range(len(counts[0]) + 1):
-                got = array_of(performed, i, right.shape, device)
-                require(got, right, f"device {device}, round {i + 1}", mistakes)
-
-    return Trial({"dim": dim, "rate": RATE}, {"weights": start}, calls, devices=5, check=check, targets=targets)
+        calls.append(Call("forward", [None, *examples], [w] * DEVICES, mistakes))
+    return Trial({"dim": dim, "rate": RATE}, {"weights": start}, calls, devices=DEVICES, targets=targets)
 
 
 def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
@@ -58,7 +52,7 @@ def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
     first, least = _loss(x, y, np.zeros(dim)), _loss(x, y, np.linalg.lstsq(x, y, rcond=None)[0])
 
     def check(performed: Performed) -> None:
-        w = array_of(performed, 0, (dim,))
+        w = returned(performed, (dim,))
         closed = (first - _loss(x, y, w)) / (first - least)
         if not closed >= CLOSED:
             raise Wrong(
@@ -71,7 +65,7 @@ def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
         {"dim": dim, "rate": RATE},
         {"weights": np.zeros(dim, np.float32)},
         (Call("forward", [None, *examples]),),
-        devices=5,
+        devices=DEVICES,
         check=check,
     )
 

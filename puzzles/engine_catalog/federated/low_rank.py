@@ -23,7 +23,8 @@ A client's update, to be added to w, has to be a product A B of rank at most 4. 
 
 B (4, 64) begins with zeros and is trained for `steps` steps, B - rate * (the gradient by B of the sum of
 (x @ (w + A B) - y)^2 / 2). The server knows no seed, so a client has to send its own; the server draws A
-again. `forward` returns on device 0 what it has rebuilt, (4, 64, 64): the update A B of each client. Another size and rank are tried as well.
+again. `forward` returns on device 0 what it has rebuilt, (4, 64, 64): the update A B of each client. Another
+size and rank are tried as well.
 """,
     starter='''\
 class LowRank(ShardedEngine):

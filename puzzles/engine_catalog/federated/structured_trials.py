@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..trial import Call, Performed, Trial, Wrong
+from ..trial import Call, Trial
 from ..two_layers import drawn
 from .codes import coins
-from .rebuilt import array_of, require_rows
 
 CLIENTS = 4
 RATE = 2.0**-10
@@ -76,16 +75,8 @@ def low_rank(dim: int = 64, rank: int = 4, steps: int = 2, seed: int = 70, targe
         ),
     }
 
-    def check(performed: Performed) -> None:
-        got = array_of(performed, 0, right.shape)
-        ranks = [int(np.linalg.matrix_rank(update)) for update in got]
-        if max(ranks) > rank and not any(np.array_equal(got, wrong) for wrong in mistakes.values()):
-            client = ranks.index(max(ranks))
-            raise Wrong(f"the update of client {client + 1}, as rebuilt, has rank {ranks[client]}; A B has {rank}")
-        require_rows(performed, 0, right, mistakes)
-
     arguments = {"dim": dim, "rank": rank, "rate": RATE, "steps": steps}
-    return _trial(arguments, given, check, targets)
+    return _trial(arguments, given, right, mistakes, targets)
 
 
 def random_mask(dim: int = 64, kept: int = 256, steps: int = 2, seed: int = 80, targets: Targets = None) -> Trial:
@@ -107,9 +98,13 @@ def random_mask(dim: int = 64, kept: int = 256, steps: int = 2, seed: int = 80, 
         "that scaling could make up for": share * right,
     }
     arguments = {"dim": dim, "kept": kept, "rate": RATE, "steps": steps}
-    return _trial(arguments, given, lambda performed: require_rows(performed, 0, right, mistakes), targets)
+    return _trial(arguments, given, right, mistakes, targets)
 
 
-def _trial(arguments: Mapping[str, Any], given: Layers, check: Callable[[Performed], None], targets: Targets) -> Trial:
-    call = Call("forward", [None, *given.examples])
-    return Trial(arguments, {"weights": given.w}, (call,), devices=1 + CLIENTS, check=check, targets=targets)
+def _trial(
+    arguments: Mapping[str, Any], given: Layers, right: Any, mistakes: Mapping[str, Any], targets: Targets
+) -> Trial:
+    """What the server, device 0, returns is compared; the others may return anything."""
+    made = {words: [updates] for words, updates in mistakes.items()}
+    call = Call("forward", [None, *given.examples], [right], made)
+    return Trial(arguments, {"weights": given.w}, (call,), devices=1 + CLIENTS, targets=targets)

@@ -7,7 +7,8 @@ from functools import partial
 
 from ..trial import Trial
 from .averaging_trials import fed_avg, fed_sgd
-from .sketched_trials import compose, many, quantize, rotate, subsample
+from .rotated_trials import compose, rotate
+from .sketched_trials import many, quantize, subsample
 from .structured_trials import low_rank, random_mask
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
