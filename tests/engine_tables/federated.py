@@ -453,8 +453,15 @@ WRONG = {
         "failed: device 0, forward() differs",
     ),
     ("Compose", "levels of all rotated numbers"): (
-        'values = hadamard(signs * x["update"])[places]\n        low, high = values.min(), values.max()',
-        'values = hadamard(signs * x["update"])\n        low, high = values.min(), values.max()\n        values = values[places]',
+        """\
+        values = hadamard(signs * x["update"])[places]
+        low, high = values.min(), values.max()
+""",
+        """\
+        values = hadamard(signs * x["update"])
+        low, high = values.min(), values.max()
+        values = values[places]
+""",
         "failed: device 0, forward() differs",
     ),
     ("Compose", "not quantized"): (

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..trial import Call, Performed, Trial, Wrong
 from ..two_layers import drawn
-from .returned import returned
+from .server import DEVICES, Targets, returned
 
-DEVICES = 5
 RATE = 0.25
 COUNTS = (4, 2, 1, 1), (1, 1, 2, 4)
 """How many examples each client has, in each round."""
@@ -20,8 +18,6 @@ CLOSED = 0.99
 """How much of the way from the first loss to the least one has to be gone."""
 EXAMPLES = 128, 64, 32, 32
 
-Targets = Mapping[str, int] | None
-
 
 def fed_sgd(
     dim: int = 16, counts: tuple[tuple[int, ...], ...] = COUNTS, seed: int = 60, targets: Targets = None
@@ -29,7 +25,7 @@ def fed_sgd(
     w = start = drawn(seed, dim)
     calls = []
     for i, each in enumerate(counts):
-        seeds = [seed + 100 * i + n for n in range(len(each))]
+        seeds = [seed + 100 * i + n for n in range(1, len(each) + 1)]
         examples = [{"x": drawn(s, n, dim, most=1), "y": drawn(s + 50, n)} for s, n in zip(seeds, each)]
         grads = [e["x"].T @ (e["x"] @ w - e["y"]) for e in examples]
         steps = {
@@ -49,7 +45,7 @@ def fed_sgd(
 def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
     examples = regressions(seed, dim)
     x, y = (np.concatenate([e[name] for e in examples]).astype(np.float64) for name in ("x", "y"))
-    first, least = _loss(x, y, np.zeros(dim)), _loss(x, y, np.linalg.lstsq(x, y, rcond=None)[0])
+    first, least = _loss(x, y, np.zeros(dim)), _loss(x, y, np.linalg.solve(x.T @ x, x.T @ y))
 
     def check(performed: Performed) -> None:
         w = returned(performed, (dim,))

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..trial import Trial
 from .codes import coins, levels, spiky, unit, walsh_hadamard
-from .sketched_trials import CLIENTS, Targets, calls_with
+from .server import CLIENTS, DEVICES, Targets
+from .sketched_trials import calls_with
 
 RIGHT = "right"
 Answers = Mapping[str, Any]
@@ -84,4 +85,4 @@ def _trial(
     rows = [answers(h, int(seed)) for h, seed in zip(updates, seeds)]
     made = {words: [np.stack([row[words] for row in rows])] for words in rows[0]}
     call = replace(call, wanted=made.pop(RIGHT), mistakes=made)
-    return Trial(sizes, {}, (call,), devices=1 + CLIENTS, tolerance=1e-5, targets=targets)
+    return Trial(sizes, {}, (call,), devices=DEVICES, tolerance=1e-5, targets=targets)

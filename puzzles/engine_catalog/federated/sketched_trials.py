@@ -6,20 +6,17 @@ often it is that, with bounds from the exact variance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..trial import Call, Performed, Trial, Wrong
 from .codes import coins, levels
-from .returned import returned
+from .server import CLIENTS, DEVICES, Targets, returned
 
-CLIENTS = 4
 DEVIATIONS = 6
 """How many standard deviations an average may be off: seeds are fixed, so what passes once always does."""
-
-Targets = Mapping[str, int] | None
 
 
 def calls_with(rounds: int, updates: list[Any]) -> tuple[tuple[Call, ...], Any]:
@@ -65,7 +62,7 @@ def subsample(size: int = 4096, share: int = 16, rounds: int = 1, targets: Targe
             )
         _require_even(sent[1:], 1 / share)
 
-    return Trial({"size": size, "share": share}, {}, calls, devices=1 + CLIENTS, check=check, targets=targets)
+    return Trial({"size": size, "share": share}, {}, calls, devices=DEVICES, check=check, targets=targets)
 
 
 def _require_even(sent: Any, p: float) -> None:
@@ -98,7 +95,7 @@ def quantize(size: int = 4096, bits: int = 1, rounds: int = 1, targets: Targets 
         if rounds > 1:
             _require_fair(rows[1:].reshape(-1, size), first, scales[0])
 
-    return Trial({"size": size, "bits": bits}, {}, calls, devices=1 + CLIENTS, check=check, targets=targets)
+    return Trial({"size": size, "bits": bits}, {}, calls, devices=DEVICES, check=check, targets=targets)
 
 
 def _require_neighbours(rows: Any, h: Any, scale: Any, bits: int, where: str) -> None:

@@ -11,12 +11,10 @@ import numpy as np
 from ..trial import Call, Trial
 from ..two_layers import drawn
 from .codes import coins
+from .server import CLIENTS, DEVICES, Targets
 
-CLIENTS = 4
 RATE = 2.0**-10
 ROWS = 8
-
-Targets = Mapping[str, int] | None
 
 
 @dataclass(frozen=True)
@@ -107,4 +105,4 @@ def _trial(
     """What the server, device 0, returns is compared; the others may return anything."""
     made = {words: [updates] for words, updates in mistakes.items()}
     call = Call("forward", [None, *given.examples], [right], made)
-    return Trial(arguments, {"weights": given.w}, (call,), devices=1 + CLIENTS, targets=targets)
+    return Trial(arguments, {"weights": given.w}, (call,), devices=DEVICES, targets=targets)

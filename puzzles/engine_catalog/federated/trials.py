@@ -15,7 +15,7 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "FedSGD": (fed_sgd, partial(fed_sgd, dim=8, counts=((2, 2, 8, 4),), seed=40, targets={"uplink": 144})),
     "FedAvg": (fed_avg, partial(fed_avg, seed=2), partial(fed_avg, seed=3)),
     "LowRank": (low_rank, partial(low_rank, dim=32, rank=2, steps=1, targets={"sent": 260}, seed=20)),
-    "RandomMask": (random_mask, partial(random_mask, dim=32, kept=64, steps=3, targets={"sent": 260}, seed=30)),
+    "RandomMask": (random_mask, partial(random_mask, dim=32, kept=64, steps=1, targets={"sent": 260}, seed=30)),
     "Subsample": (subsample, many(subsample, rounds=161, sent=20, size=64)),
     "Quantize": (
         quantize,

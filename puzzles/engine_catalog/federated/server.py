@@ -1,16 +1,22 @@
-"""What the server returned, once it is an array of the shape that was asked for."""
+"""The server of this chapter, device 0, its clients, and what it returned."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..trial import Performed, Wrong
 
+CLIENTS = 4
+DEVICES = 1 + CLIENTS
+
+Targets = Mapping[str, int] | None
+
 
 def returned(performed: Performed, shape: tuple[int, ...], call: int = 0) -> Any:
-    """The array.
+    """What the server returned in a call, an array of this shape.
 
     Raises:
         Wrong: saying what there is instead.
