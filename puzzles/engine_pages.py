@@ -22,7 +22,7 @@ def show_engine_list(console: Console, puzzles: Iterable[EnginePuzzle]) -> None:
     """One row for each puzzle, with its targets."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("engine puzzle", no_wrap=True, style="bold")
-    table.add_column("targets for each of 4 devices")
+    table.add_column("targets for each device")
     for puzzle in puzzles:
         table.add_row(puzzle.slug, puzzle.targets_text())
     console.print(table)
@@ -31,7 +31,9 @@ def show_engine_list(console: Console, puzzles: Iterable[EnginePuzzle]) -> None:
 def show_engine_puzzle(console: Console, puzzle: EnginePuzzle) -> None:
     """Statement, targets and starter."""
     console.print(Text(f"{puzzle.slug}: {puzzle.title}", style="bold"))
-    console.print(Text(f"4 devices; targets for each: {puzzle.targets_text()}"), width=min(console.width, WIDEST))
+    console.print(
+        Text(f"{puzzle.devices} devices; targets for each: {puzzle.targets_text()}"), width=min(console.width, WIDEST)
+    )
     _paragraphs(console, puzzle.statement)
     _heading(console, "Starter")
     _code(console, engine_starter(puzzle))

@@ -86,7 +86,9 @@ def _paragraphs(console: Console, text: str, lead: bool = True) -> None:
     for i, paragraph in enumerate(text.strip().split("\n\n")):
         if lead or i:
             console.print()
-        console.print(Text(" ".join(paragraph.split())), width=min(console.width, WIDEST))
+        # What is indented is code, line by line.
+        shown = paragraph if paragraph.startswith("    ") else " ".join(paragraph.split())
+        console.print(Text(shown), width=min(console.width, WIDEST))
 
 
 def _code(console: Console, source: str) -> None:

@@ -67,7 +67,7 @@ def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle,
     path.write_text(engine_starter(puzzle).replace("raise NotImplementedError", "raise NotImplementedError()"))
     (verdict,) = grade_engine(str(path))
     assert (verdict.status, verdict.reason) == ("failed", "crash")
-    assert "raised on device 0 of 4" in verdict.message
+    assert f"raised on device 0 of {puzzle.devices}" in verdict.message
 
 
 @pytest.mark.parametrize(("slug", "mistake"), WRONG)
@@ -77,7 +77,7 @@ def test_a_wrong_solution_is_told_what_is_wrong(slug: str, mistake: str, tmp_pat
     path = tmp_path / "mine.py"
     path.write_text(source(slug).replace(old, new))
     (verdict,) = grade_engine(str(path))
-    told = re.sub(r"^line \d+: (device \d|there are|tried with)", r"\1", verdict.message)
+    told = verdict.message if wanted.startswith("failed: line ") else re.sub(r"^line \d+: ", "", verdict.message)
     beginning = ".*".join(re.escape(part) for part in wanted.split(" ... "))
     assert re.match(beginning, f"{verdict.status}: {told}"), f"{verdict.status}: {told}"
 

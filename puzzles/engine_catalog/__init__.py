@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from . import data, experts, layers, sequence, tensors
+from . import data, experts, federated, layers, sequence, tensors
 from .chapter import Chapter
 from .puzzle import EnginePuzzle
 
@@ -19,6 +19,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     sequence.CHAPTER,
     layers.CHAPTER,
     experts.CHAPTER,
+    federated.CHAPTER,
 )
 
 ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = MappingProxyType(

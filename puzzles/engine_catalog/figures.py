@@ -30,8 +30,14 @@ def _stored(performed: Performed) -> int:
     return max(max(meter.stored - loaded.live, 0) for meter, loaded in pairs)
 
 
+def _uplink(performed: Performed) -> int:
+    """Where device 0 is a server."""
+    return sum(meter.sent for meter in performed.readings[-1][1:])
+
+
 FIGURES: Mapping[str, Figure] = {
     "sent": Figure("bytes sent", _most("sent")),
+    "uplink": Figure("bytes sent by all clients together", _uplink),
     "flops": Figure("flops", _most("flops")),
     "collectives": Figure("collective calls", _most("collectives")),
     "messages": Figure("messages sent", _most("messages")),

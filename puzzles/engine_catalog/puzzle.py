@@ -28,6 +28,7 @@ class EnginePuzzle:
     concept: str
     in_practice: str
     sources: tuple[Source, ...]
+    devices: int = 4
 
     def targets_text(self) -> str:
         """The targets in words: '12,288 bytes sent, 20,480 flops'."""

@@ -11,8 +11,9 @@ from lib.engine.meter import Reading
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a method on every device: each device's argument, and each device's right result. None instead of
-    the results: they are not compared (`Trial.check` may look at them)."""
+    """One call of a method on every device: each device's argument, and each device's right result; where there are
+    fewer results than devices, the other devices' are not compared. None instead of the results: none is compared
+    (`Trial.check` may look at them)."""
 
     method: str
     arguments: Sequence[Any]

@@ -1,0 +1,489 @@
+"""Chapter `federated`: what the references measure, and what wrong solutions are told."""
+
+FIGURES = {
+    "FedSGD": {"uplink": 544},
+    "FedAvg": {"uplink": 9_360},
+    "LowRank": {"sent": 1_028},
+    "RandomMask": {"sent": 1_028},
+    "Subsample": {"sent": 1_028},
+    "Quantize": {"sent": 520},
+    "Rotate": {"sent": 524, "peak": 131_072},
+    "Compose": {"sent": 76, "peak": 135_680},
+}
+
+ROUND = """\
+        if self.device_id == 0:
+            # Sums and numbers of examples need only be added up: the weighting does itself.
+            total = sum(self.receive(client) for client in clients)
+            self.w -= self.rate * total[:-1] / total[-1]
+            for client in clients:
+                self.send(client, self.w)
+        else:
+            x, y = examples["x"], examples["y"]
+            grad = x.T @ (x @ self.w - y)
+            self.send(0, np.append(grad, np.float32(len(y))))
+            self.w[...] = self.receive(0)
+"""
+SEED_AND_CHANGES = """\
+        self.send(0, np.uint32(seed))
+        self.send(0, changes)
+        return None
+
+    def rebuild(self, client):
+        seed = int(self.receive(client))
+        return self.placed(self.receive(client), self.drawn(seed))
+"""
+TRAIN_B = """\
+        a = self.drawn(seed)
+        b = np.zeros((self.rank, len(self.w)), dtype=np.float32)
+        for _ in range(self.steps):
+            grad = x.T @ (x @ (self.w + a @ b) - y)
+            b -= self.rate * (a.T @ grad)
+        self.send(0, np.uint32(seed))
+        self.send(0, b)
+        return None
+
+    def rebuild(self, client):
+        seed = int(self.receive(client))
+        return self.drawn(seed) @ self.receive(client)
+"""
+TRAIN_ALL = """\
+        update = np.zeros_like(self.w)
+        for _ in range(self.steps):
+            update -= self.rate * (x.T @ (x @ (self.w + update) - y))
+        self.send(0, {sent})
+        return None
+
+    def rebuild(self, client):
+        return self.receive(client)
+"""
+ROTATED = """\
+        rotated = hadamard(self.signs(rng) * x["update"])
+        low, high = rotated.min(), rotated.max()
+        high_ones = rng.random(self.size) < (rotated - low) / ((high - low) or 1)
+        self.send(0, np.uint32(x["seed"]))
+        self.send(0, np.array([low, high], dtype=np.float32))
+        self.send(0, np.packbits(high_ones))
+        return None
+
+    def rebuild(self, client):
+        signs = self.signs(np.random.default_rng(int(self.receive(client))))
+        low, high = self.receive(client)
+        high_ones = np.unpackbits(self.receive(client), count=self.size)
+        return signs * hadamard(np.where(high_ones, high, low))
+"""
+BACK = "signs * hadamard(np.where(high_ones, high, low))"
+
+WRONG = {
+    ("FedSGD", "every client counts the same"): (
+        "            self.send(0, np.append(grad, np.float32(len(y))))",
+        "            self.send(0, np.append(grad / len(y), np.float32(1)))",
+        "failed: device 0, forward() differs ... ; every client's average counts the same here",
+    ),
+    ("FedSGD", "a sum"): (
+        "total[:-1] / total[-1]",
+        "total[:-1]",
+        "failed: device 0, forward() differs ... ; this is the step of a sum over examples",
+    ),
+    ("FedSGD", "divided by the number of clients"): (
+        "total[:-1] / total[-1]",
+        "total[:-1] / len(clients)",
+        "failed: device 0, forward() differs ... ; the sum over examples is divided by the number of clients",
+    ),
+    ("FedSGD", "a known number of examples"): (
+        "total[:-1] / total[-1]",
+        "total[:-1] / 8",
+        "failed: tried with 5 devices, dim 8, rate 0.25: device 0, forward() differs",
+    ),
+    ("FedSGD", "clients keep their weights"): (
+        "self.w[...] = self.receive(0)",
+        "self.receive(0)",
+        "failed: device 1, forward() differs ... ; these are the weights from before",
+    ),
+    ("FedSGD", "eight bytes a number"): (
+        "np.float32(len(y))",
+        "len(y)",
+        "over_target: correct, but bytes sent by all clients together 1,088, and the target is 544",
+    ),
+    ("FedSGD", "the examples are sent"): (
+        ROUND,
+        """\
+        if self.device_id == 0:
+            data = np.concatenate([self.receive(client) for client in clients])
+            x, y = data[:, :-1], data[:, -1]
+            self.w -= self.rate * x.T @ (x @ self.w - y) / np.float32(len(y))
+            for client in clients:
+                self.send(client, self.w)
+        else:
+            self.send(0, np.append(examples["x"], examples["y"][:, None], axis=1))
+            self.w[...] = self.receive(0)
+""",
+        "over_target: correct, but bytes sent by all clients together 1,088, and the target is 544",
+    ),
+    ("FedAvg", "one epoch"): (
+        "EPOCHS, ROUNDS = 6, 9",
+        "EPOCHS, ROUNDS = 1, 9",
+        "failed: the server's weights have a loss of 2.696: 89.8%",
+    ),
+    ("FedAvg", "one epoch, many rounds"): (
+        "EPOCHS, ROUNDS = 6, 9",
+        "EPOCHS, ROUNDS = 1, 29",
+        "over_target: correct, but bytes sent by all clients together 30,160, and the target is 9,360",
+    ),
+    ("FedAvg", "everybody to the end"): (
+        "EPOCHS, ROUNDS = 6, 9",
+        "EPOCHS, ROUNDS = 300, 1",
+        "failed: the server's weights have a loss of 2.2 ... more rounds help, and fewer epochs",
+    ),
+    ("FedAvg", "every client counts the same"): (
+        "np.append(len(y) * w, np.float32(len(y)))",
+        "np.append(w, np.float32(1))",
+        "failed: the server's weights have a loss of 1.8",
+    ),
+    ("FedAvg", "the examples are sent"): (
+        """\
+        for _ in range(self.ROUNDS):
+            if self.device_id == 0:
+                self.serve()
+            else:
+                self.train(examples["x"], examples["y"])
+""",
+        """\
+        if self.device_id:
+            self.send(0, np.append(examples["x"], examples["y"][:, None], axis=1))
+        else:
+            data = np.concatenate([self.receive(client) for client in range(1, self.num_devices)])
+            x, y = data[:, :-1], data[:, -1]
+            self.w = np.linalg.solve(x.T @ x, x.T @ y)
+""",
+        "over_target: correct, but bytes sent by all clients together 66,560, and the target is 9,360",
+    ),
+    ("LowRank", "the whole layer, sent whole"): (
+        TRAIN_B,
+        TRAIN_ALL.format(sent="update"),
+        "failed: device 0, forward() differs ... ; the whole layer was trained, without restriction",
+    ),
+    ("LowRank", "the whole layer, multiplied afterwards"): (
+        TRAIN_B,
+        TRAIN_ALL.format(sent="self.drawn(seed) @ (self.drawn(seed).T @ update)"),
+        "failed: device 0, forward() differs ... ; the whole layer was trained, and the result multiplied",
+    ),
+    ("LowRank", "the first gradient again"): (
+        "self.w + a @ b",
+        "self.w",
+        "failed: device 0, forward() differs ... ; every step took the gradient at the first weights",
+    ),
+    ("LowRank", "one A for all"): (
+        "np.random.default_rng(seed)",
+        "np.random.default_rng(0)",
+        "failed: device 0, forward() differs",
+    ),
+    ("LowRank", "uphill"): (
+        "b -= self.rate",
+        "b += self.rate",
+        "failed: device 0, forward() differs ... ; the steps went up",
+    ),
+    ("LowRank", "A is sent"): (
+        """\
+        self.send(0, np.uint32(seed))
+        self.send(0, b)
+        return None
+
+    def rebuild(self, client):
+        seed = int(self.receive(client))
+        return self.drawn(seed) @ self.receive(client)
+""",
+        """\
+        self.send(0, a)
+        self.send(0, b)
+        return None
+
+    def rebuild(self, client):
+        return self.receive(client) @ self.receive(client)
+""",
+        "over_target: correct, but bytes sent 2,048, and the target is 1,028",
+    ),
+    ("LowRank", "the product is sent"): (
+        "        self.send(0, np.uint32(seed))\n        self.send(0, b)\n",
+        "        self.send(0, np.uint32(seed))\n        self.send(0, b)\n        self.send(0, a @ b)\n",
+        "failed: messages were sent and never received: 1 from device 1 to device 0",
+    ),
+    ("RandomMask", "all weights"): (
+        "grad.ravel()[places]",
+        "grad.ravel()",
+        "failed: line ",
+    ),
+    ("RandomMask", "masked at the end"): (
+        """\
+        changes = np.zeros(self.kept, dtype=np.float32)
+        for _ in range(self.steps):
+            grad = x.T @ (x @ (self.w + self.placed(changes, places)) - y)
+            changes -= self.rate * grad.ravel()[places]
+""",
+        """\
+        update = np.zeros_like(self.w)
+        for _ in range(self.steps):
+            update -= self.rate * (x.T @ (x @ (self.w + update) - y))
+        changes = update.ravel()[places]
+""",
+        "failed: device 0, forward() differs ... ; all weights were trained, and the others' changes",
+    ),
+    ("RandomMask", "the first gradient again"): (
+        "self.w + self.placed(changes, places)",
+        "self.w",
+        "failed: device 0, forward() differs ... ; every step took the gradient at the first weights",
+    ),
+    ("RandomMask", "scaled"): (
+        "update.ravel()[places] = changes",
+        "update.ravel()[places] = changes * (self.w.size // self.kept if self.device_id == 0 else 1)",
+        "failed: device 0, forward() differs ... ; it is 16 times too large; what is trained within a mask",
+    ),
+    ("RandomMask", "sent whole"): (
+        SEED_AND_CHANGES,
+        """\
+        self.send(0, self.placed(changes, places))
+        return None
+
+    def rebuild(self, client):
+        return self.receive(client)
+""",
+        "over_target: correct, but bytes sent 16,384, and the target is 1,028",
+    ),
+    ("RandomMask", "places are sent"): (
+        SEED_AND_CHANGES,
+        """\
+        self.send(0, places.astype(np.uint16))
+        self.send(0, changes)
+        return None
+
+    def rebuild(self, client):
+        places = self.receive(client)
+        return self.placed(self.receive(client), places)
+""",
+        "over_target: correct, but bytes sent 1,536, and the target is 1,028",
+    ),
+    ("Subsample", "not scaled"): (
+        "self.share * self.receive(client)",
+        "self.receive(client)",
+        "failed: the update of client 1, as rebuilt: [17] was 4 and is 4; it should be 0 or 16 times what it was: as",
+    ),
+    ("Subsample", "always the first ones"): (
+        "np.random.default_rng(seed).choice(self.size, self.size // self.share, replace=False)",
+        "np.arange(self.size // self.share)",
+        "failed: tried with 5 devices, size 64, share 16: over 640 seeds the number at [0] arrived 640 times",
+    ),
+    ("Subsample", "the largest ones"): (
+        """\
+        self.send(0, np.uint32(x["seed"]))
+        self.send(0, x["update"][self.drawn(x["seed"])])
+        return None
+
+    def rebuild(self, client):
+        update = np.zeros(self.size, dtype=np.float32)
+        places = self.drawn(int(self.receive(client)))
+""",
+        """\
+        places = np.argsort(-abs(x["update"]))[: self.size // self.share]
+        self.send(0, places)
+        self.send(0, x["update"][places])
+        return None
+
+    def rebuild(self, client):
+        update = np.zeros(self.size, dtype=np.float32)
+        places = self.receive(client)
+""",
+        "failed: tried with 5 devices, size 64, share 16: over 640 seeds the number at [0] arrived 0 times",
+    ),
+    ("Subsample", "a coin for each"): (
+        ".choice(self.size, self.size // self.share, replace=False)",
+        ".random(self.size) < 1 / self.share",
+        "failed: of 4096 numbers of a client between ",
+    ),
+    ("Subsample", "with replacement"): (
+        "replace=False",
+        "replace=True",
+        "failed: of 4096 numbers of a client between ",
+    ),
+    ("Subsample", "zeros are sent"): (
+        """\
+        self.send(0, np.uint32(x["seed"]))
+        self.send(0, x["update"][self.drawn(x["seed"])])
+        return None
+
+    def rebuild(self, client):
+        update = np.zeros(self.size, dtype=np.float32)
+        places = self.drawn(int(self.receive(client)))
+        update[places] = self.share * self.receive(client)
+        return update
+""",
+        """\
+        update = np.zeros(self.size, dtype=np.float32)
+        places = self.drawn(x["seed"])
+        update[places] = self.share * x["update"][places]
+        self.send(0, update)
+        return None
+
+    def rebuild(self, client):
+        return self.receive(client)
+""",
+        "over_target: correct, but bytes sent 16,384, and the target is 1,028",
+    ),
+    ("Quantize", "to the nearest level"): (
+        'np.random.default_rng(x["seed"]).random(self.size) <',
+        "0.5 <",
+        "failed: tried with 5 devices, size 64, bits 1: over 240 seeds the number",
+    ),
+    ("Quantize", "one coin for all"): (
+        ".random(self.size) <",
+        ".random() <",
+        "failed: tried with 5 devices, size 64, bits 1: the errors of an update's numbers go up and down together",
+    ),
+    ("Quantize", "a fair coin"): (
+        "< exact - below",
+        "< 0.5 * (exact > below)",
+        "failed: tried with 5 devices, size 64, bits 1: over 240 seeds the number",
+    ),
+    ("Quantize", "always the same draws"): (
+        'np.random.default_rng(x["seed"])',
+        "np.random.default_rng(0)",
+        "failed: tried with 5 devices, size 64, bits 1: over 240 seeds the number",
+    ),
+    ("Quantize", "draws without a seed"): (
+        'np.random.default_rng(x["seed"])',
+        "np.random.default_rng()",
+        "failed: tried with 5 devices, size 64, bits 1: the same seeds led to other numbers in a later round",
+    ),
+    ("Quantize", "2^b intervals"): (
+        "self.top = 2**bits - 1",
+        "self.top = 2**bits",
+        "failed: the update of client 1, as rebuilt: [",
+    ),
+    ("Quantize", "levels around zero"): (
+        "low, high = update.min(), update.max()",
+        "low, high = -abs(update).max(), abs(update).max()",
+        "failed: the update of client 1, as rebuilt: [",
+    ),
+    ("Quantize", "a byte for a bit"): (
+        """\
+        self.send(0, np.packbits(levels[:, None] >> np.arange(self.bits) & 1))
+        return None
+
+    def rebuild(self, client):
+        low, high = self.receive(client)
+        digits = np.unpackbits(self.receive(client), count=self.size * self.bits).reshape(-1, self.bits)
+        levels = (digits << np.arange(self.bits)).sum(axis=1)
+""",
+        """\
+        self.send(0, levels)
+        return None
+
+    def rebuild(self, client):
+        low, high = self.receive(client)
+        levels = self.receive(client)
+""",
+        "over_target: correct, but bytes sent 4,104, and the target is 520",
+    ),
+    ("Rotate", "not rotated"): (
+        ROTATED,
+        ROTATED.replace("hadamard(self.signs(rng) * x[", "(abs(self.signs(rng)) * x[").replace(
+            BACK, "abs(signs) * np.where(high_ones, high, low)"
+        ),
+        "failed: device 0, forward() differs ... ; it was quantized as it is",
+    ),
+    ("Rotate", "signs left on"): (
+        BACK,
+        "hadamard(np.where(high_ones, high, low))",
+        "failed: device 0, forward() differs ... ; the signs are not undone",
+    ),
+    ("Rotate", "not rotated back"): (
+        BACK,
+        "np.where(high_ones, high, low)",
+        "failed: device 0, forward() differs ... ; it is still rotated",
+    ),
+    ("Rotate", "no signs"): (
+        "(2 * rng.integers(0, 2, self.size) - 1).astype(np.float32)",
+        "abs(2 * rng.integers(0, 2, self.size) - 1).astype(np.float32)",
+        "failed: device 0, forward() differs ... ; H was applied, but no signs",
+    ),
+    ("Rotate", "H is its own inverse, almost"): (
+        "v.ravel() / np.float32(np.sqrt(d))",
+        "v.ravel()",
+        "failed: device 0, forward() differs ... ; it is 4096 times too large",
+    ),
+    ("Rotate", "divided once"): (
+        BACK,
+        "np.float32(np.sqrt(self.size)) * " + BACK,
+        "failed: device 0, forward() differs ... ; it is 64 times too large",
+    ),
+    ("Rotate", "a matrix"): (
+        "    d, half = v.size, 1\n",
+        "    d, half = v.size, 1\n    matrix = np.ones((d, d), dtype=np.float32)\n    del matrix\n",
+        "over_target: correct, but peak bytes 67,",
+    ),
+    ("Rotate", "a byte for a bit"): (
+        ROTATED,
+        ROTATED.replace("np.packbits(high_ones)", "high_ones.astype(np.uint8)").replace(
+            "np.unpackbits(self.receive(client), count=self.size)", "self.receive(client)"
+        ),
+        "over_target: correct, but bytes sent 4,108, and the target is 524",
+    ),
+    ("Compose", "not scaled"): (
+        "rotated[places] = self.share * ",
+        "rotated[places] = ",
+        "failed: device 0, forward() differs ... ; it is 16 times too small",
+    ),
+    ("Compose", "signs left on"): (
+        "return signs * hadamard(rotated)",
+        "return hadamard(rotated)",
+        "failed: device 0, forward() differs ... ; the signs are not undone",
+    ),
+    ("Compose", "not rotated back"): (
+        "return signs * hadamard(rotated)",
+        "return rotated",
+        "failed: device 0, forward() differs ... ; it is still rotated",
+    ),
+    ("Compose", "signs not undone in the order of the steps"): (
+        "return signs * hadamard(rotated)",
+        "return hadamard(signs * rotated)",
+        "failed: device 0, forward() differs",
+    ),
+    ("Compose", "subsampled before it is rotated"): (
+        'hadamard(signs * x["update"])[places]',
+        '(signs * x["update"])[places]',
+        "failed: device 0, forward() differs",
+    ),
+    ("Compose", "levels of all rotated numbers"): (
+        """\
+        values = hadamard(signs * x["update"])[places]
+        low, high = values.min(), values.max()
+""",
+        """\
+        values = hadamard(signs * x["update"])
+        low, high = values.min(), values.max()
+        values = values[places]
+""",
+        "failed: device 0, forward() differs",
+    ),
+    ("Compose", "not quantized"): (
+        """\
+        self.send(0, np.packbits(levels[:, None] >> np.arange(self.bits) & 1))
+        return None
+
+    def rebuild(self, client):
+        signs, places = self.drawn(np.random.default_rng(int(self.receive(client))))
+        low, high = self.receive(client)
+        digits = np.unpackbits(self.receive(client), count=self.kept * self.bits).reshape(-1, self.bits)
+        levels = (digits << np.arange(self.bits)).sum(axis=1)
+""",
+        """\
+        self.send(0, np.float32(levels))
+        return None
+
+    def rebuild(self, client):
+        signs, places = self.drawn(np.random.default_rng(int(self.receive(client))))
+        low, high = self.receive(client)
+        levels = self.receive(client)
+""",
+        "over_target: correct, but bytes sent 1,036, and the target is 76",
+    ),
+}
