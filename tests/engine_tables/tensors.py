@@ -19,9 +19,34 @@ WRONG = {
         'np.split(params["layer_0/weights"], self.num_devices)',
         "failed: line 20: raised on device 0 of 4, in load_checkpoint: ValueError: could not broadcast",
     ),
+    ("TensorParallel", "the input's gradient not summed"): (
+        '"x": self.all_reduce(dz @ self.w0.T)',
+        '"x": dz @ self.w0.T',
+        "failed: device 0, backward(), 'x' differs from what a single device computes",
+    ),
+    ("TensorParallel", "a part's gradient summed"): (
+        '"layer_1/weights": w1_grad',
+        '"layer_1/weights": self.all_reduce(w1_grad)',
+        "failed: device 0, backward(), 'layer_1/weights' differs from what a single device computes",
+    ),
+    ("SequenceParallel", "averaged"): (
+        "self.reduce_scatter(relu(z) @ self.w1)",
+        "self.reduce_scatter(relu(z) @ self.w1, 'avg')",
+        "failed: device 0, forward() differs from what a single device computes",
+    ),
+    ("SequenceParallel", "all rows of the gradient"): (
+        '"x": self.reduce_scatter(dz @ self.w0.T)',
+        '"x": self.all_reduce(dz @ self.w0.T)',
+        "failed: device 0, backward(), 'x' should be an array of shape (2, 16); it is one of shape (8, 16)",
+    ),
+    ("SequenceParallel", "own rows only"): (
+        "        grads = self.all_gather(grads)\n",
+        "",
+        "failed: line ",
+    ),
     ("SequenceParallel", "everything reduced"): (
         "self.reduce_scatter(relu(z) @ self.w1)",
-        "np.split(self.all_reduce(relu(z) @ self.w1), 4)[self.device_id]",
+        "np.split(self.all_reduce(relu(z) @ self.w1), self.num_devices)[self.device_id]",
         "over_target: correct, but bytes sent 1,920, and the target is 1,536",
     ),
     ("Matmul2D", "summed over all devices"): (

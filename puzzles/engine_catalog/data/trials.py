@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..trial import Call, Trial
-from ..two_layers import DEVICES, SIZES, W0, W1, drawn, model, rows, single
+from ..two_layers import DEVICES, OTHER, SHOWN, W0, W1, TwoLayers, drawn, single
 from .memory_trials import zero_memory, zero_memory_others
 from .uneven_trials import uneven_fsdp, uneven_small, uneven_tiny
 
@@ -16,16 +17,24 @@ RATE, MOMENTUM = 0.5, 0.5
 Tensors = dict[str, Any]
 
 
-def data_parallel() -> Trial:
-    params, x, g = model()
+def data_parallel(at: TwoLayers = SHOWN) -> Trial:
+    params, x, g = at.drawn()
     out, grads = single(params, x, g)
     whole = {W0: grads[W0], W1: grads[W1]}
-    return Trial(SIZES, params, (Call("forward", rows(x), rows(out)), Call("backward", rows(g), [whole] * DEVICES)))
+    calls = (Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), [whole] * at.devices))
+    return Trial(at.sizes, params, calls, devices=at.devices, targets=limits_at(at))
 
 
-def ring_all_reduce() -> Trial:
-    arrays = [drawn(10 + i, 2048) for i in range(DEVICES)]
-    return Trial({}, {}, (Call("forward", arrays, [sum(arrays)] * DEVICES),))
+def limits_at(at: TwoLayers) -> dict[str, int] | None:
+    """The puzzle's own where its sizes are; elsewhere only what is right counts."""
+    return None if at == SHOWN else {}
+
+
+def ring_all_reduce(devices: int = DEVICES, size: int = 2048) -> Trial:
+    arrays = [drawn(10 + i, size) for i in range(devices)]
+    sent, buffer = 2 * 4 * (devices - 1) * size // devices, 4 * size
+    limits = {"sent": sent, "messages": 2 * (devices - 1), "collectives": 0, "peak": 2 * buffer - 1}
+    return Trial(calls=(Call("forward", arrays, [sum(arrays)] * devices),), devices=devices, targets=limits)
 
 
 def stepped(params: Tensors, state: Tensors, grads: Tensors, rate: float) -> tuple[Tensors, Tensors]:
@@ -34,19 +43,20 @@ def stepped(params: Tensors, state: Tensors, grads: Tensors, rate: float) -> tup
     return {name: (params[name] - rate * state[name]).astype(np.float32) for name in params}, state
 
 
-def zero1() -> Trial:
-    params, x, g = model(most=1)
-    state = {name: np.zeros_like(value) for name, value in params.items()}
+def zero1(at: TwoLayers = SHOWN) -> Trial:
+    start, x, g = at.drawn(most=1)
+    params, state = start, {name: np.zeros_like(value) for name, value in start.items()}
     calls: list[Call] = []
     for _ in range(2):
         out, grads = single(params, x, g)
         params, state = stepped(params, state, grads, RATE)
-        calls += [Call("forward", rows(x), rows(out)), Call("backward", rows(g), [params] * DEVICES)]
-    return Trial({**SIZES, "rate": RATE, "momentum": MOMENTUM}, model(most=1)[0], tuple(calls))
+        calls += [Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), [params] * at.devices)]
+    arguments = {**at.sizes, "rate": RATE, "momentum": MOMENTUM}
+    return Trial(arguments, start, calls, devices=at.devices, targets=limits_at(at))
 
 
 def zero2() -> Trial:
-    return zero2_steps(*model(most=1), DEVICES, (RATE,))
+    return zero2_steps(*SHOWN.drawn(most=1), DEVICES, (RATE,))
 
 
 def zero2_again() -> Trial:
@@ -82,26 +92,23 @@ def zero2_targets(batch: int, model_dim: int, hidden_dim: int, n: int, steps: in
     }
 
 
-def fsdp(with_dx: bool = True) -> Trial:
-    params, x, g = model()
+def fsdp(at: TwoLayers = SHOWN, with_dx: bool = True) -> Trial:
+    params, x, g = at.drawn()
     out, grads = single(params, x, g)
-    shards = zip(rows(grads[W0]), rows(grads[W1]), rows(grads["x"]))
+    shards = zip(at.rows(grads[W0]), at.rows(grads[W1]), at.rows(grads["x"]))
     wanted = [{W0: a, W1: b, **({"x": c} if with_dx else {})} for a, b, c in shards]
-    return Trial(SIZES, params, (Call("forward", rows(x), rows(out)), Call("backward", rows(g), wanted)))
-
-
-def fsdp_lean() -> Trial:
-    return fsdp(with_dx=False)
+    calls = (Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), wanted))
+    return Trial(at.sizes, params, calls, devices=at.devices, targets=limits_at(at))
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
-    "DataParallel": (data_parallel,),
-    "OneBucket": (data_parallel,),
-    "RingAllReduce": (ring_all_reduce,),
-    "ZeRO1": (zero1,),
+    "DataParallel": (data_parallel, partial(data_parallel, OTHER)),
+    "OneBucket": (data_parallel, partial(data_parallel, OTHER)),
+    "RingAllReduce": (ring_all_reduce, partial(ring_all_reduce, 3, 96)),
+    "ZeRO1": (zero1, partial(zero1, OTHER)),
     "ZeRO2": (zero2, zero2_again),
-    "FSDP": (fsdp,),
-    "FSDPLean": (fsdp_lean,),
+    "FSDP": (fsdp, partial(fsdp, OTHER)),
+    "FSDPLean": (partial(fsdp, with_dx=False), partial(fsdp, OTHER, with_dx=False)),
     "UnevenFSDP": (uneven_fsdp, uneven_small, uneven_tiny),
     "ZeROMemory": (zero_memory, zero_memory_others),
 }

@@ -13,27 +13,28 @@ from lib.engine.reference import bytes_sent
 
 from .. import transformer
 from ..trial import Call, Trial
-from ..two_layers import DEVICES, SIZES, W0, W1, columns, drawn, model, rows, single
+from ..two_layers import OTHER, SHOWN, W0, W1, TwoLayers, drawn, single
 
 ROUNDING = 1e-5
 """Relative to the largest number: float32 has seven digits, and each product or sum takes a little of the last."""
 
 
-def tensor_parallel() -> Trial:
-    params, x, g = model()
+def tensor_parallel(at: TwoLayers = SHOWN) -> Trial:
+    params, x, g = at.drawn()
     out, grads = single(params, x, g)
-    wanted = [{W0: a, W1: b, "x": grads["x"]} for a, b in zip(columns(grads[W0]), rows(grads[W1]))]
-    return Trial(
-        SIZES, params, (Call("forward", [x] * DEVICES, [out] * DEVICES), Call("backward", [g] * DEVICES, wanted))
-    )
+    wanted = [{W0: a, W1: b, "x": grads["x"]} for a, b in zip(at.columns(grads[W0]), at.rows(grads[W1]))]
+    n = at.devices
+    calls = (Call("forward", [x] * n, [out] * n), Call("backward", [g] * n, wanted))
+    return Trial(at.sizes, params, calls, devices=n, targets=None if at == SHOWN else {})
 
 
-def sequence_parallel() -> Trial:
-    params, x, g = model()
+def sequence_parallel(at: TwoLayers = SHOWN) -> Trial:
+    params, x, g = at.drawn()
     out, grads = single(params, x, g)
-    parts = zip(columns(grads[W0]), rows(grads[W1]), rows(grads["x"]))
+    parts = zip(at.columns(grads[W0]), at.rows(grads[W1]), at.rows(grads["x"]))
     wanted = [{W0: a, W1: b, "x": c} for a, b, c in parts]
-    return Trial(SIZES, params, (Call("forward", rows(x), rows(out)), Call("backward", rows(g), wanted)))
+    calls = (Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), wanted))
+    return Trial(at.sizes, params, calls, devices=at.devices, targets=None if at == SHOWN else {})
 
 
 def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim: int = 16, hidden: int = 32) -> Trial:
@@ -192,8 +193,8 @@ def vocab_limits(devices: int, tokens: int, words: int) -> dict[str, int]:
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
-    "TensorParallel": (tensor_parallel,),
-    "SequenceParallel": (sequence_parallel,),
+    "TensorParallel": (tensor_parallel, partial(tensor_parallel, OTHER)),
+    "SequenceParallel": (sequence_parallel, partial(sequence_parallel, OTHER)),
     "Matmul2D": (
         matmul_2d,
         partial(matmul_2d, 7, (4, 2), 8, 12, 16),
