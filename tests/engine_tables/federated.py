@@ -57,6 +57,17 @@ TRAIN_ALL = """\
     def rebuild(self, client):
         return self.receive(client)
 """
+SUBSAMPLED = """\
+        self.send(0, np.uint32(x["seed"]))
+        self.send(0, x["update"][self.drawn(x["seed"])])
+        return None
+
+    def rebuild(self, client):
+        update = np.zeros(self.size, dtype=np.float32)
+        places = self.drawn(int(self.receive(client)))
+        update[places] = self.share * self.receive(client)
+        return update
+"""
 ROTATED = """\
         rotated = hadamard(self.signs(rng) * x["update"])
         low, high = rotated.min(), rotated.max()
@@ -273,25 +284,12 @@ WRONG = {
         "failed: tried with 5 devices, size 64, share 16: over 640 seeds the number at [0] arrived 640 times",
     ),
     ("Subsample", "the largest ones"): (
-        """\
-        self.send(0, np.uint32(x["seed"]))
-        self.send(0, x["update"][self.drawn(x["seed"])])
-        return None
-
-    def rebuild(self, client):
-        update = np.zeros(self.size, dtype=np.float32)
-        places = self.drawn(int(self.receive(client)))
-""",
-        """\
-        places = np.argsort(-abs(x["update"]))[: self.size // self.share]
-        self.send(0, places)
-        self.send(0, x["update"][places])
-        return None
-
-    def rebuild(self, client):
-        update = np.zeros(self.size, dtype=np.float32)
-        places = self.receive(client)
-""",
+        SUBSAMPLED,
+        SUBSAMPLED.replace(
+            'np.uint32(x["seed"])', "(-abs(x['update'])).argsort()[: self.size // self.share].astype(np.uint16)"
+        )
+        .replace('self.drawn(x["seed"])', "(-abs(x['update'])).argsort()[: self.size // self.share]")
+        .replace("self.drawn(int(self.receive(client)))", "self.receive(client)"),
         "failed: tried with 5 devices, size 64, share 16: over 640 seeds the number at [0] arrived 0 times",
     ),
     ("Subsample", "a coin for each"): (
@@ -305,17 +303,7 @@ WRONG = {
         "failed: of 4096 numbers of a client between ",
     ),
     ("Subsample", "zeros are sent"): (
-        """\
-        self.send(0, np.uint32(x["seed"]))
-        self.send(0, x["update"][self.drawn(x["seed"])])
-        return None
-
-    def rebuild(self, client):
-        update = np.zeros(self.size, dtype=np.float32)
-        places = self.drawn(int(self.receive(client)))
-        update[places] = self.share * self.receive(client)
-        return update
-""",
+        SUBSAMPLED,
         """\
         update = np.zeros(self.size, dtype=np.float32)
         places = self.drawn(x["seed"])
@@ -325,6 +313,7 @@ WRONG = {
 
     def rebuild(self, client):
         return self.receive(client)
+
 """,
         "over_target: correct, but bytes sent 16,384, and the target is 1,028",
     ),
