@@ -120,6 +120,11 @@ WRONG = {
         "np.append(w, np.float32(1))",
         "failed: the server's weights have a loss of 1.8",
     ),
+    ("FedAvg", "nothing is returned"): (
+        "        return self.w\n",
+        "",
+        "failed: device 0, forward() should return an array of shape (64,); it is of type NoneType",
+    ),
     ("FedAvg", "the examples are sent"): (
         """\
         for _ in range(self.ROUNDS):

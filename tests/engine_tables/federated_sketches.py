@@ -41,6 +41,11 @@ WRONG = {
         "self.receive(client)",
         "failed: the update of client 1, as rebuilt: [17] was 4 and is 4; it should be 0 or 16 times what it was: as",
     ),
+    ("Subsample", "averaged"): (
+        "np.stack([self.rebuild(client) for client in range(1, self.num_devices)])",
+        "np.mean([self.rebuild(client) for client in range(1, self.num_devices)], axis=0)",
+        "failed: device 0, forward() should return an array of shape (4, 4096); it is one of shape (4096,)",
+    ),
     ("Subsample", "always the first ones"): (
         "np.random.default_rng(seed).choice(self.size, self.size // self.share, replace=False)",
         "np.arange(self.size // self.share)",
