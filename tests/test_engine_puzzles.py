@@ -15,7 +15,7 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 from puzzles.cli import main
-from puzzles.engine_catalog import ENGINE_PUZZLES, EnginePuzzle
+from puzzles.engine_catalog import ENGINE_PUZZLES, EnginePuzzle, trials_of
 from puzzles.engine_grade import grade_engine
 from puzzles.engine_judge import judge
 from puzzles.engine_pages import engine_starter
@@ -41,6 +41,7 @@ def test_the_reference_is_right_and_measures_what_the_table_says(puzzle: EngineP
     cls = getattr(import_module(f"solutions.engine.{REFERENCES[puzzle.slug].stem}"), puzzle.slug)
     judged = judge(puzzle, cls)
     assert judged.missed == ()
+    assert trials_of(puzzle)[0]().devices == puzzle.devices
     assert {name: judged.figures[name] for name in puzzle.targets} == FIGURES[puzzle.slug]
     assert judge(puzzle, cls) == judged
 

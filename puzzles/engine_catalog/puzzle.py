@@ -16,7 +16,7 @@ CREDIT = (
 @dataclass(frozen=True)
 class EnginePuzzle:
     """One puzzle. `slug` is the name of the class that solves it; `targets` are upper limits for every device;
-    `arithmetic` derives them."""
+    `arithmetic` derives them. `devices` are those of the first trial, which is the one shown."""
 
     slug: str
     title: str

@@ -64,8 +64,8 @@ class Compose(ShardedEngine):
         ),
     ),
     concept="""\
-Unbiased codes can be applied one after the other, and stay unbiased; their savings multiply, and their variances
-add up. Rotation comes first: it makes the numbers alike, so that it matters least which ones are kept and how
+Unbiased codes can be applied one after the other, and stay unbiased; their savings multiply, and each adds to the
+variance. Rotation comes first: it makes the numbers alike, so that it matters least which ones are kept and how
 coarsely they are rounded.
 """,
     in_practice="""\

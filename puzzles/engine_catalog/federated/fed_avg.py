@@ -11,9 +11,9 @@ PUZZLE = EnginePuzzle(
     arithmetic="""\
 A client sends 64 weights and its number of examples, 65 x 4 = 260 B a round; four clients, 1,040 B. With 6
 epochs a round, 9 rounds are enough for each of the three problems that are tried: 9,360 B. With one epoch a
-round, which is FedSGD, they take 25, 25 and 29 rounds, up to 30,160 B; with 16, no number of rounds does.
-To send the examples would take 256 x 260 = 66,560 B. What a least-squares solution needs of them, the
-products x.T @ x (symmetric) and x.T @ y, would take 4 x (2,080 + 64) x 4 = 34,304 B.
+round, which is FedSGD, they take 25, 25 and 29 rounds, up to 30,160 B; with 16, no number of rounds does:
+they settle before 99%. To send the examples would take 256 x 260 = 66,560 B. What a least-squares solution
+needs of them, the products x.T @ x (symmetric) and x.T @ y, would take 4 x (2,080 + 64) x 4 = 34,304 B.
 """,
     statement="""\
 As in FedSGD, device 0 is the server, and devices 1 to 4 are clients, with 128, 64, 32 and 32 examples: 'x'

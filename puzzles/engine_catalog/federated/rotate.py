@@ -74,9 +74,9 @@ are about alike: each is a sum of all the old ones, with random signs. The range
 number to a few times the average one, and with it the variance.
 """,
     in_practice="""\
-Suresh et al. (2017) show that the rotation lowers the expected squared error from the order of d / n to that of
-log(d) / n for n clients; Konečný et al. (2016) use it with phones. The same trick, against outliers, has come
-back in quantizing the activations of large models.
+Suresh et al. (2017) show that the rotation lowers the expected squared error of a mean over n clients, for
+vectors of length 1, from the order of d / n to that of log(d) / n; Konečný et al. (2016) use it with phones.
+The same trick, against outliers, has come back in quantizing the activations of large models.
 """,
     sources=(STRATEGIES, MEAN_ESTIMATION),
 )
