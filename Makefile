@@ -10,7 +10,6 @@ BIN := $(VENV)/bin
 
 play: $(VENV)/.play  ## grade the reference solutions and draw them
 	$(BIN)/puzzles grade solutions
-	$(BIN)/puzzles layout grade solutions/layout
 	@mkdir -p pictures
 	@for slug in basic grad_accum ddp wsdp fsdp pipeline gpipe pipeline_fsdp; do \
 		$(BIN)/puzzles draw solutions/$$slug.py $$slug -o pictures/$$slug.svg || exit 1; \

@@ -6,41 +6,33 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from lib import Report, Trace, referee, run, trace_from_json
 from lib.trace import TIMED
 
-from .catalog import PUZZLES, Puzzle
+from .tracks import SCHEDULES, track_of
 from .verdict import Verdict
 
 
-def story(verdict: Verdict, puzzle: Puzzle) -> list[str]:
+def story(verdict: Verdict, puzzle: Any) -> list[str]:
     """A few sentences on a solution that has passed."""
     return [
-        *_reference(verdict, puzzle),
+        *_reference(verdict),
         f"In practice: {_first_sentences(puzzle.in_practice)}",
         record(verdict, puzzle),
     ]
 
 
-def record(verdict: Verdict, puzzle: Puzzle) -> str:
+def record(verdict: Verdict, puzzle: Any) -> str:
     """The record that is still to beat."""
-    if verdict.stars >= 3:
-        return "Three stars: no schedule that we know is better."
-    steps, memory = verdict.timesteps or 0, verdict.peak_memory or 0
-    better = next((r for r in puzzle.goal.records if r.dominates(steps, memory)), None)
-    if better is None:
-        return "Both targets met. See the note for the third star."
-    return (
-        "Both targets met. For the third star: a schedule with "
-        f"{better.timesteps:g} timesteps and {better.peak_memory:,} elements is known."
-    )
+    return track_of(puzzle.slug).record(puzzle, verdict.figures, verdict.stars)
 
 
-def _reference(verdict: Verdict, puzzle: Puzzle) -> Iterator[str]:
-    """How the reference solution differs in what it does; only of a verdict that has its trace."""
-    known = _known(puzzle.slug)
-    if known is None or not verdict.trace:
+def _reference(verdict: Verdict) -> Iterator[str]:
+    """How the reference schedule differs in what it does; only of a verdict that has its trace."""
+    known = _known(verdict.puzzle) if verdict.trace and verdict.track == SCHEDULES.name else None
+    if known is None:
         return
     theirs, report = known
     mine = _counts(trace_from_json(verdict.trace))
@@ -65,7 +57,7 @@ def _known(slug: str) -> tuple[Counter[str], Report] | None:
         solution = getattr(import_module(f"solutions.{slug}"), slug)
     except ImportError:
         return None
-    trace = run(solution, *PUZZLES[slug].goal.size).trace
+    trace = run(solution, *SCHEDULES.puzzle(slug).goal.size).trace
     return _counts(trace), referee(trace)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .catalog import PUZZLES, Puzzle, UnknownPuzzle, find
+from .catalog import UnknownPuzzle
+from .tracks import ALL, find, find_part, find_several
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +25,7 @@ class Commands(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             near = get_close_matches(name, self.commands, n=1, cutoff=0.5)
-            if name in PUZZLES:
+            if name in ALL:
                 advice = f"did you mean 'puzzles show {name}'?"
             elif near:
                 advice = f"did you mean '{near[0]}'?"
@@ -35,15 +36,37 @@ class Commands(click.Group):
 
 
 class Slug(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
-    """A puzzle, named by its slug or its number."""
+    """A puzzle of any track, as `find` reads it; or of one, if that is all that a command can do."""
 
     name = "slug"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Puzzle:
+    def __init__(self, track: str = "") -> None:
+        self.track = track
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
         try:
-            return value if isinstance(value, Puzzle) else find(value)
+            return find(f"{self.track}:{value}" if self.track and ":" not in value else value)
         except UnknownPuzzle as why:
             self.fail(str(why), param, ctx)
+
+
+class Slugs(Slug):
+    """The slugs of a puzzle, or of all puzzles of a track or chapter."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        try:
+            return value if isinstance(value, tuple) else find_several(value)
+        except UnknownPuzzle as why:
+            self.fail(str(why), param, ctx)
+
+
+class PartOrSlug(Slug):
+    """A track or a chapter by its name, or a puzzle."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return (find_part(value) if isinstance(value, str) else value) or super().convert(value, param, ctx)
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # as above

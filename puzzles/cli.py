@@ -1,23 +1,21 @@
-"""The command line: `list`, `show`, `start`, `hint`, `draw`; the commands with files of their own are added below."""
+"""The command line: `list`, `show`, `start`, `hint`, `draw`, `run`; commands with files of their own come below."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from typing import Any
 
 import click
 
-from .arguments import Commands, Seconds, Slug, terminal
-from .catalog import PUZZLES, Puzzle
+from .arguments import Commands, PartOrSlug, Seconds, Slug, terminal
 from .doctor import doctor
-from .engine_catalog import ENGINE_PUZZLES, EnginePuzzle
-from .engine_cli import AnySlug, engine, run
 from .grade import grade
-from .layout_cli import layout
+from .inside.timer import TIME_LIMIT
 from .notebook.command import notebook
 from .status import reset, status
-from .timer import TIME_LIMIT
+from .tracks import SCHEDULES, Part, track_of
 from .verify import verify
 from .watch import watch
 
@@ -35,33 +33,33 @@ def main() -> None:
 
 
 @main.command("list")
-def list_() -> None:
-    """List the puzzles with their sizes and targets."""
-    from .engine_pages import show_engine_list
-    from .pages import show_list
+@click.argument("part", metavar="[TRACK|CHAPTER]", type=PartOrSlug(), required=False)
+def list_(part: Any) -> None:
+    """List the tracks with their puzzles and your stars; of one track or chapter, its puzzles with their targets."""
+    from .pages import show_list, show_part
+    from .progress import load
 
-    show_list(terminal(), PUZZLES.values())
-    show_engine_list(terminal(), ENGINE_PUZZLES.values())
+    if part is None:
+        return show_list(terminal(), load())
+    if not isinstance(part, Part):
+        raise click.UsageError(f"'{part.slug}' is a puzzle; 'puzzles show {part.slug}' tells it")
+    show_part(terminal(), part, load())
 
 
 @main.command()
-@click.argument("puzzle", metavar="SLUG", type=AnySlug())
+@click.argument("puzzle", metavar="SLUG", type=Slug())
 @click.option("--about", is_flag=True, help="Tell the idea behind it, what real systems do, and the sources.")
-def show(puzzle: Puzzle, about: bool) -> None:
+def show(puzzle: Any, about: bool) -> None:
     """Show a puzzle: what to do, what to call, where to start."""
     from .pages import show_background, show_puzzle
 
-    if isinstance(puzzle, EnginePuzzle):
-        from .engine_pages import show_engine_background, show_engine_puzzle
-
-        return (show_engine_background if about else show_engine_puzzle)(terminal(), puzzle)
     (show_background if about else show_puzzle)(terminal(), puzzle)
 
 
 @main.command()
-@click.argument("puzzle", metavar="SLUG", type=AnySlug())
+@click.argument("puzzle", metavar="SLUG", type=Slug())
 @click.option("-n", "number", type=int, default=1, show_default=True, help="Which one, from gentle to explicit.")
-def hint(puzzle: Puzzle, number: int) -> None:
+def hint(puzzle: Any, number: int) -> None:
     """Give a hint."""
     from .pages import show_hint
     from .progress import remember_hint
@@ -69,25 +67,24 @@ def hint(puzzle: Puzzle, number: int) -> None:
     if not 1 <= number <= len(puzzle.hints):
         raise click.UsageError(f"{puzzle.slug} has hints 1 to {len(puzzle.hints)}; there is no hint {number}")
     show_hint(terminal(), puzzle, number)
-    if puzzle.slug in PUZZLES:  # progress is kept of the schedules only
-        remember_hint(puzzle.slug, number)
+    remember_hint(puzzle.slug, number)
 
 
 @main.command()
-@click.argument("puzzle", metavar="[SLUG]", type=AnySlug(), required=False)
-@click.option("-o", "output", metavar="FILE", help="Where to write  [default: my_solutions.py or my_SLUG.py]")
+@click.argument("wanted", metavar="[SLUG|TRACK|CHAPTER]", type=PartOrSlug(), required=False)
+@click.option("-o", "output", metavar="FILE", help="Where to write  [default: my_solutions.py, or my_ and the name]")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
-def start(puzzle: Puzzle | None, output: str | None, force: bool) -> None:
-    """Write a file to start from, with all puzzles or with one."""
+def start(wanted: Any, output: str | None, force: bool) -> None:
+    """Write a file to start from: with all schedules; or with a puzzle, a chapter, a track."""
     from .starters import starter_file
 
-    path = output or (f"my_{puzzle.slug}.py" if puzzle else "my_solutions.py")
-    if isinstance(puzzle, EnginePuzzle):
-        from .engine_pages import engine_starter
-
-        text = engine_starter(puzzle)
+    if wanted is None:
+        name, slugs = "solutions", SCHEDULES.slugs
     else:
-        text = starter_file([puzzle] if puzzle else list(PUZZLES.values()), path)
+        name, slugs = (wanted.name, wanted.slugs) if isinstance(wanted, Part) else (wanted.slug, (wanted.slug,))
+    track = track_of(slugs[0])
+    path = output or f"my_{name}.py"
+    text = starter_file(track, [track.puzzle(slug) for slug in slugs], path)
     try:
         with open(path, "w" if force else "x", encoding="utf-8") as file:
             file.write(text)
@@ -97,7 +94,7 @@ def start(puzzle: Puzzle | None, output: str | None, force: bool) -> None:
         ) from None
     except OSError as why:
         raise click.UsageError(f"cannot write {path}: {why.strerror}") from None
-    click.echo(f"Wrote {path}. Write your schedule between the marked lines, then: puzzles grade {path}")
+    click.echo(f"Wrote {path}. Write your solution between the marked lines, then: puzzles grade {path}")
 
 
 @main.command()
@@ -113,15 +110,15 @@ def start(puzzle: Puzzle | None, output: str | None, force: bool) -> None:
 @click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time for each run.")
 @click.pass_context
 def draw(
-    ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, text: bool, width: int | None, critical: bool,
+    ctx: click.Context, path: str, puzzle: Any, output: str | None, text: bool, width: int | None, critical: bool,
     against: str | None, pareto: bool, dark: bool, time_limit: float,
 ) -> None:  # fmt: skip
-    """Draw what a solution does: when each rank works, waits and communicates.
+    """Draw what a solution does: of a schedule when each rank works, waits and communicates; of a layout the plan.
 
-    The format follows the ending: a picture, a page to explore, JSON for trace viewers, or text. A schedule that
-    fails is drawn as far as it went; then the exit code is 1.
+    The format follows the ending: a picture, a page to explore, JSON for trace viewers, or text; a plan is a picture.
+    A schedule that fails is drawn as far as it went; then the exit code is 1.
     """
-    from .pictures import Wish, fulfil
+    from .pictures import Wish, draw_layout, fulfil
 
     if os.path.isdir(path) and not pareto:
         raise click.UsageError(f"'{path}' is a directory; only --pareto takes a folder")
@@ -129,9 +126,38 @@ def draw(
         raise click.UsageError("choose one of --text, --against and --pareto")
     if width is not None and not text:
         raise click.UsageError("--width is for --text")
+    track = track_of(puzzle.slug).name
+    if track == "engine":
+        raise click.UsageError(f"{puzzle.slug} is a class, of which there is no picture; 'puzzles grade' measures it")
+    if track == "layout":
+        if text or against or pareto or critical:
+            raise click.UsageError(f"{puzzle.slug} is a layout; of it there is only the picture of its plan")
+        ctx.exit(draw_layout(path, puzzle, output or f"{puzzle.slug}.svg", dark, time_limit))
     columns = width if width is not None else max(shutil.get_terminal_size().columns, 40)
     ctx.exit(fulfil(Wish(path, puzzle, output or "", text, columns, against or "", pareto, critical, dark, time_limit)))
 
 
-for command in (grade, watch, status, reset, verify, doctor, notebook, layout, engine, run):
+@main.command()
+@click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
+@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.option("--on", type=click.Choice(["inprocess", "mpi"]), default="inprocess", show_default=True, help="Where.")
+@click.option("-n", "ranks", type=click.IntRange(1, 64), help="How many devices  [default: as many as the puzzle has]")
+@click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
+@click.pass_context
+def run(ctx: click.Context, path: str, puzzle: Any, on: str, ranks: int | None, small: bool) -> None:
+    """Run a solution on real tensors, and compare with what the game foretells.
+
+    Exits with 0 if the weights, the memory and the bytes are as foretold.
+    """
+    from .run import run_class, run_solution
+
+    track = track_of(puzzle.slug).name
+    if track == "layout":
+        raise click.UsageError(f"{puzzle.slug} is a layout; 'puzzles run' takes schedules and classes")
+    if track == "engine":
+        ctx.exit(0 if run_class(terminal(), path, puzzle, on, ranks) else 1)
+    ctx.exit(0 if run_solution(terminal(), path, puzzle, on, ranks, small) else 1)
+
+
+for command in (grade, watch, status, reset, verify, doctor, notebook):
     main.add_command(command)

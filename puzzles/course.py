@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -15,12 +16,13 @@ from typing import NamedTuple
 
 import click
 
-from .catalog import PUZZLES
 from .grader import grade_file
 from .journal import Journal
 from .limits import Limits
-from .sandbox import best
+from .line import Line
+from .sandbox import Tier, best
 from .submission import LARGEST, Submission
+from .tracks import SCHEDULES, track_of
 from .verdict import Graded, Verdict
 
 AHEAD = 3
@@ -28,19 +30,35 @@ AHEAD = 3
 
 
 class Job(NamedTuple):
-    """What to do with each file, as plain data that any executor can carry."""
+    """What to do with each file, as plain data that any executor can carry. No `slugs`: whatever a file attempts."""
 
     slugs: tuple[str, ...]
     limits: Limits
-    tier: str
+    tier: Tier
     strict: bool = False
     keep: bool = False
 
-    def __call__(self, path: str, source: bytes | None) -> Graded:
+    def __call__(self, path: str, source: bytes | None, line: Line | None = None) -> Graded:
         """Grades the file with this content; `None` if it could not be read."""
         submission = Submission(Path(path), source) if source is not None else Submission.read(Path(path))
-        puzzles = [PUZZLES[slug] for slug in self.slugs]
-        return grade_file(path, puzzles, self.limits, best(self.tier), self.strict, self.keep, submission)
+        puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
+        return grade_file(path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, line)
+
+    def beside_others(self, path: str, source: bytes | None) -> Graded:
+        """The same in a worker, whose keeper serves file after file. On another machine, which may have no sandbox,
+        with what that one offers."""
+        if self.tier.is_sandbox:
+            best(self.tier.name)
+        lines = vars(_kept)
+        key = repr((self.tier, self.limits))
+        if key not in lines:
+            lines.clear()
+            lines[key] = Line(self.tier, self.limits)
+        return self(path, source, lines[key])
+
+
+_kept = threading.local()
+"""The line of each thread of a worker. Its keeper ends when the line is forgotten, or its worker ends."""
 
 
 def grade_all(
@@ -118,7 +136,7 @@ def _spread(paths: Iterable[str], job: Job, start: Callable[[], Executor], worke
         while True:
             while len(under_way) < workers * AHEAD and (path := next(left, None)) is not None:
                 executor = executor or start()
-                under_way[executor.submit(job, path, _content(path))] = path
+                under_way[executor.submit(job.beside_others, path, _content(path))] = path
             if not under_way:
                 break
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
@@ -154,8 +172,12 @@ def _alone(path: str, job: Job) -> Graded:
 def broken(path: str, job: Job, why: str) -> Graded:
     """The row of a file on which the grader itself failed."""
     message = f"the grader itself failed on this file ({why[:300]}); the other rows are not touched by it"
-    goals = [PUZZLES[slug].goal for slug in job.slugs]
-    return Graded(path, tuple(Verdict(g.slug, "failed", g.time, g.memory, "crash", message=message) for g in goals))
+    return Graded(path, tuple(_crash(slug, message) for slug in job.slugs or SCHEDULES.slugs))
+
+
+def _crash(slug: str, message: str) -> Verdict:
+    track = track_of(slug)
+    return Verdict(slug, track.name, "failed", track.targets(track.puzzle(slug)), "crash", message=message)
 
 
 def _shown(results: Iterator[Graded], count: int) -> Iterator[Graded]:

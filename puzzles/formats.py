@@ -12,12 +12,13 @@ from xml.etree import ElementTree
 
 import click
 
-from .catalog import PUZZLES, UnknownPuzzle, find
+from .catalog import UnknownPuzzle
 from .inside.failure import plain
 from .sandbox import Tier
+from .tracks import ALL, SCHEDULES, find_several, track_of
 from .verdict import Graded, Verdict
 
-COLUMNS = ("submission", "puzzle", "status", "reason", "stars", "timesteps", "peak_memory", "message", "notes")
+COLUMNS = tuple("submission puzzle status reason stars timesteps peak_memory message notes track figures".split())
 
 
 def write_reports(
@@ -47,7 +48,7 @@ def write_reports(
     if traces:
         for number, file in enumerate(graded):
             for verdict in file.verdicts:
-                if verdict.trace:
+                if verdict.trace and verdict.track == SCHEDULES.name:
                     folder = Path(traces) if len(graded) == 1 else Path(traces, f"{number:04}_{Path(file.path).stem}")
                     _write(folder / f"{verdict.puzzle}.json", verdict.trace)
 
@@ -61,19 +62,19 @@ def _write(path: Path, text: str) -> None:
 
 
 def parse_points(text: str) -> dict[str, float]:
-    """'fsdp=10,gpipe=5' as points by puzzle; every other puzzle has one.
+    """'fsdp=10,engine=5' as points by puzzle, a track's or chapter's for each of its; every other puzzle has one.
 
     Raises:
         click.UsageError: a puzzle does not exist, or the points are no number.
     """
-    points = dict.fromkeys(PUZZLES, 1.0)
+    points = dict.fromkeys(ALL, 1.0)
     for pair in filter(None, text.split(",")):
         name, _, number = pair.partition("=")
         try:
             worth = float(number)
             if not 0 <= worth <= 10**6:
                 raise ValueError
-            points[find(name).slug] = worth
+            points |= dict.fromkeys(find_several(name), worth)
         except ValueError:
             raise click.UsageError(f"--points takes pairs like fsdp=10,gpipe=5; got '{pair}'") from None
         except UnknownPuzzle as why:
@@ -111,7 +112,7 @@ def gradescope(graded: Sequence[Graded], points: Mapping[str, float], partial: f
         output = "\n".join(filter(None, (best.message, best.source and f"> {best.source}", *best.notes)))
         tests.append(
             {
-                "name": f"{PUZZLES[slug].number}. {PUZZLES[slug].title}",
+                "name": _name(slug),
                 "score": round(points[slug] * share(best, partial), 4),
                 "max_score": points[slug],
                 "status": "passed" if best.status == "passed" else "failed",
@@ -120,6 +121,12 @@ def gradescope(graded: Sequence[Graded], points: Mapping[str, float], partial: f
             }
         )
     return {"score": round(sum(test["score"] for test in tests), 4), "tests": tests}
+
+
+def _name(slug: str) -> str:
+    track = track_of(slug)
+    puzzle = track.puzzle(slug)
+    return f"{puzzle.number}. {puzzle.title}" if track is SCHEDULES else track.heading(puzzle)
 
 
 def share(verdict: Verdict, partial: float) -> float:
@@ -135,6 +142,7 @@ def table(graded: Sequence[Graded]) -> str:
     for file in graded:
         for v in file.verdicts:
             figures = (v.stars, v.timesteps, v.peak_memory)
-            words = (plain(file.path), v.puzzle, v.status, v.reason, *figures, v.message, "; ".join(v.notes))
+            words = (plain(file.path), v.puzzle, v.status, v.reason, *figures, v.message, "; ".join(v.notes), v.track)
+            words += (" ".join(f"{name}={value}" for name, value in v.figures.items()),)
             writer.writerow(f"'{word}" if str(word).startswith(("=", "+", "-", "@")) else word for word in words)
     return text.getvalue()

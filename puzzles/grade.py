@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .arguments import Bytes, Seconds, Slug, terminal
-from .catalog import PUZZLES, Puzzle
+from .arguments import Bytes, Seconds, Slugs, terminal
 from .limits import Limits
 from .sandbox import HOUSE, Tier, UnknownTier, best
 
@@ -23,7 +22,15 @@ MIB = 1 << 20
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True))
-@click.option("--puzzle", metavar="SLUG", type=Slug(), help="Grade only this one.")
+@click.option(
+    "--puzzle",
+    "wanted",
+    metavar="SLUG",
+    type=Slugs(),
+    multiple=True,
+    help="Grade only this one, or those of a track or chapter; may be said again.  [default: every schedule, and "
+    "the classes and layouts that a file attempts]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
 @click.option("--html", metavar="FILE", help="Write a page with messages and pictures.")
@@ -37,7 +44,7 @@ MIB = 1 << 20
     default=0.5,
     show_default=True,
     metavar="SHARE",
-    help="Share of the points for a correct schedule over target.",
+    help="Share of the points for a correct solution over target.",
 )
 @click.option("--traces", metavar="FOLDER", help="Save what was judged, for 'puzzles verify'.")
 @click.option(
@@ -76,7 +83,7 @@ MIB = 1 << 20
 @click.option("--dask", metavar="ADDRESS", help="Grade on a dask cluster.")
 @click.option("--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... -m mpi4py.futures).")
 @click.pass_context
-def grade(ctx: click.Context, paths: tuple[str, ...], puzzle: Puzzle | None, **options: Any) -> None:
+def grade(ctx: click.Context, paths: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], **options: Any) -> None:
     """Grade solutions: files and notebooks, or every one of them below a folder.
 
     Exits with 0 if everything attempted passed, with 1 if not or if nothing was attempted.
@@ -102,7 +109,8 @@ def grade(ctx: click.Context, paths: tuple[str, ...], puzzle: Puzzle | None, **o
     keep = bool(
         options["traces"] or (options["html"] and len(files) <= MOST_PICTURES) or (alone and not options["as_json"])
     )
-    job = Job(tuple([puzzle.slug] if puzzle else PUZZLES), limits, tier.name, options["strict"], keep)
+    slugs = tuple(dict.fromkeys(slug for several in wanted for slug in several))
+    job = Job(slugs, limits, tier, options["strict"], keep)
     graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"])
     write_reports(
         graded, {name: options[name] for name in FORMATS}, points, options["partial"], tier, options["traces"]

@@ -1,157 +1,168 @@
-"""Judges a player's file, puzzle by puzzle: what it defines is run elsewhere, and the referee reads the trace."""
+"""Judges a player's file, puzzle by puzzle: what it defines is run elsewhere, and its track judges what comes back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from lib import PuzzleError, Report, Size, Trace, referee, trace_to_json
-
-from .catalog import PUZZLES, Puzzle
-from .inside.failure import Failure, of_refusal, plain
+from .inside.failure import Failure, plain
+from .inside.source import digest
 from .limits import Limits
+from .line import Line
+from .ran import Ran, run_in
 from .sandbox import Tier
 from .session import Lost, Session
-from .starters import size_text
 from .submission import Submission
-from .trial import Played, play_in
+from .tracks import ALL, SCHEDULES, track_of
+from .tracks.track import Attempt, Judged, Track, tried_with
 from .verdict import Graded, Verdict
 
 
 def grade_file(
     path: str,
-    puzzles: Iterable[Puzzle] = PUZZLES.values(),
+    puzzles: Iterable[Any] | None = None,
     limits: Limits = Limits(),  # noqa: B008  # frozen
     tier: Tier | None = None,
     strict: bool = False,
     keep: bool = False,
     submission: Submission | None = None,
+    line: Line | None = None,
 ) -> Graded:
-    """The verdicts on one file; each run has a process of its own, so that none can spoil another's."""
-    with Session(submission or Submission.read(Path(path)), limits, tier) as session:
-        return Graded(path, tuple(grade(puzzle, session, strict, keep) for puzzle in puzzles))
+    """The verdicts on one file; each run has a process of its own, so that none can spoil another's.
+
+    Without `puzzles`: on every schedule, and on those classes and layouts that the file attempts.
+    """
+    with Session(submission or Submission.read(Path(path)), limits, tier, line) as session:
+        wanted = _all(session) if puzzles is None else puzzles
+        verdicts = [grade(puzzle, session, strict, keep) for puzzle in wanted]
+    if puzzles is None:
+        verdicts = [verdict for verdict in verdicts if verdict.attempted or verdict.track == SCHEDULES.name]
+    return Graded(path, tuple(verdicts))
 
 
-def grade(puzzle: Puzzle, session: Session, strict: bool = False, keep: bool = False) -> Verdict:
+def _all(session: Session) -> Iterator[Any]:
+    """Every schedule, and of the other tracks what the file seems to define; only those are loaded."""
+    problem, survey = _survey(session)
+    for slug, track in ALL.items():
+        if problem is not None:
+            defined = session.submission.looks_defined(slug)
+        else:
+            defined = slug in survey["lines"] or slug in survey["broken"]
+        if defined or track is SCHEDULES:
+            yield track.puzzle(slug)
+
+
+def grade(puzzle: Any, session: Session, strict: bool = False, keep: bool = False) -> Verdict:
     """The verdict on one puzzle of a submission.
 
-    `strict` fails what works only at the shown size; `keep` keeps the trace with the verdict.
+    `strict` fails what works only at the shown size; `keep` keeps what was judged with the verdict.
     """
-    goal, slug = puzzle.goal, puzzle.slug
-    nothing = Verdict(slug, "not_attempted", goal.time, goal.memory)
-    problem, lines, untouched = _survey(session)
+    slug, track = puzzle.slug, track_of(puzzle.slug)
+    nothing = Verdict(slug, track.name, "not_attempted", track.targets(puzzle))
+    problem, survey = _survey(session)
     if problem is not None:
         return _failed(nothing, problem, session.submission, session.submission.looks_defined(slug))
-    assert session.survey is not None
-    defined = slug in lines or slug in session.survey["broken"]
-    if not (defined or "*" in lines) or slug in untouched:
+    lines, defined = survey["lines"], slug in survey["lines"] or slug in survey["broken"]
+    if not (defined or ("*" in lines and track is SCHEDULES)) or survey["digests"].get(slug) == _starter(
+        puzzle.starter
+    ):
         return nothing
-    runs = Runs(puzzle, session)
-    played = runs.play(goal.size)
-    if played.failure is not None:
-        nothing = replace(nothing, printed=plain_output(runs.printed), trace=_kept(played, keep))
-        return _failed(nothing, played.failure, session.submission, defined)
-    if played.trace is None:
+    runs = Runs(track, slug, session)
+    shown, *others = track.attempts(puzzle)
+    ran = runs.run(shown)
+    if ran.row is None and ran.failure is None:
         return nothing
-    nothing = replace(nothing, printed=plain_output(runs.printed), trace=_kept(played, keep))
-    report = judge(played.trace, puzzle, goal.size)
-    start = lines.get(slug, 0)
-    if isinstance(report, Failure) or report.error is not None:
-        failure = report if isinstance(report, Failure) else of_refusal(report.error, start)
-        return _failed(nothing, played.told(failure), session.submission, True)
-    stars, notes = report.stars, [session.submission.placed(plain(note.text)) for note in report.notes]
-    status, reason, message = report.status, None, "" if report.status == "passed" else _missed(report, puzzle)
-    if status == "passed":
-        special = runs.only_here()
-        if special and strict:
-            status, reason, message, stars = "failed", "rule", special, 0
-        elif special:
-            stars, notes = min(stars, 2), [*notes, special]
+    kept = track.kept(ran.row) if keep and ran.row is not None else ""
+    nothing = replace(nothing, printed=plain_output(ran.printed), trace=kept)
+    judged = judge(shown, ran)
+    if isinstance(judged, Failure):
+        if ran.failure is None and not judged.line and judged.reason != "crash":
+            judged = judged._replace(line=lines.get(slug, 0))
+        return _failed(nothing, judged, session.submission, defined or ran.failure is None)
+    missed, notes = list(judged.missed), [session.submission.placed(note) for note in judged.notes]
+    stars, special = judged.stars, ""
+    elsewhere = runs.elsewhere(shown, [other for other in others if not (missed and other.hidden)])
+    if isinstance(elsewhere, Failure):
+        return _failed(nothing, elsewhere, session.submission, True)
+    if not missed:
+        special, missed = elsewhere
+    if special and strict:
+        return replace(nothing, status="failed", reason="rule", message=special)
+    if special:
+        stars, notes = min(stars, 2), [*notes, special]
     return replace(
         nothing,
-        status=status,
-        reason=reason,
-        stars=stars,
-        timesteps=report.timesteps if reason is None else None,
-        makespan=report.makespan if reason is None else None,
-        peak_memory=report.peak.memory if reason is None else None,
-        message=message,
+        status="over_target" if missed else "passed",
+        stars=min(stars, 1) if missed else stars,
+        figures=judged.figures,
+        message=f"correct, but {'; and '.join(missed)}" if missed else "",
         notes=tuple(notes),
     )
 
 
-def _kept(played: Played, keep: bool) -> str:
-    return trace_to_json(played.trace) if keep and played.trace is not None else ""
+def judge(attempt: Attempt, ran: Ran) -> Judged | Failure:
+    """What a run is worth, or why it is worth nothing."""
+    if ran.failure is not None:
+        return ran.failure
+    found = attempt.judge(ran.row or {})
+    return ran.told(found) if isinstance(found, Failure) else found
 
 
-def _survey(session: Session) -> tuple[Failure | None, dict[str, int], list[str]]:
+def _survey(session: Session) -> tuple[Failure | None, dict[str, Any]]:
     """What the file defines, or why that cannot be told."""
     submission = session.submission
     if submission.failure is not None:
-        return submission.failure, {}, []
+        return submission.failure, {}
     try:
         survey = session.read()
     except Lost as why:
         submission.problem = ValueError(f"Python itself broke on it ({why})")
-        return submission.failure, {}, []
-    if survey["problem"] is not None:
-        return Failure(*survey["problem"]), {}, []
-    return None, survey["lines"], survey["untouched"]
+        return submission.failure, {}
+    return None if survey["problem"] is None else Failure(*survey["problem"]), survey
 
 
-def judge(trace: Trace, puzzle: Puzzle, size: Size) -> Report | Failure:
-    """The referee's report. A trace that breaks even the referee is a failure of the trace."""
-    longest = max(map(len, trace.ranks), default=0)
-    if longest > MOST_OPERATIONS:  # checked before judging, which may take the square of it
-        advice = f"a schedule of this size needs far fewer than {MOST_OPERATIONS:,}"
-        return Failure("rule", f"a rank recorded {longest:,} operations; {advice}")
-    try:
-        return referee(trace, replace(puzzle.goal, size=size))
-    except (Exception, RecursionError) as why:
-        return Failure("rule", plain(f"what the run sent back makes no sense as a trace ({type(why).__name__}: {why})"))
-
-
-MOST_OPERATIONS = 2000
-"""Of one rank. The longest of our own schedules has a fifth of that."""
+@cache
+def _starter(source: str) -> str:
+    """The digest of a starter: a definition that has it is still untouched."""
+    return digest(ast.parse(source).body[0])
 
 
 class Runs:
     """The runs of one puzzle of a submission, which share its seconds."""
 
-    def __init__(self, puzzle: Puzzle, session: Session) -> None:
-        self.puzzle = puzzle
+    def __init__(self, track: Track, slug: str, session: Session) -> None:
+        self.track = track
+        self.slug = slug
         self.session = session
         self.left = session.limits.seconds
-        self.printed = ""
 
-    def play(self, size: Size) -> Played:
-        run = play_in(self.session, self.puzzle.slug, size, max(self.left, 0.01))
-        self.left -= run.took
-        self.printed = self.printed or run.printed
-        return run.played
+    def run(self, attempt: Attempt) -> Ran:
+        ran = run_in(self.session, self.track, self.slug, attempt.request, max(self.left, 0.01))
+        self.left -= ran.took
+        return ran
 
-    def only_here(self) -> str:
-        """A note for the player if the schedule is wrong at another size; empty if it is right at all of them."""
-        for size in self.puzzle.other_sizes:
-            why = self._problem_at(size)
-            if why:
-                shown = size_text(self.puzzle.goal.size)
-                return f"works only at the shown size ({shown}); with {size_text(size)} it fails: {why}"
-        return ""
-
-    def _problem_at(self, size: Size) -> str:
-        played = self.play(size)
-        failure = played.failure
-        if failure is None and played.trace is not None:
-            report = judge(played.trace, self.puzzle, size)
-            if isinstance(report, Failure):
-                failure = report
-            elif isinstance(report.error, PuzzleError):
-                failure = of_refusal(report.error)
-        elif failure is None:
-            failure = Failure("incomplete", f"there is no {self.puzzle.slug} then")
-        return self.session.submission.placed(failure.message) if failure is not None else ""
+    def elsewhere(self, shown: Attempt, others: Iterable[Attempt]) -> tuple[str, list[str]] | Failure:
+        """What is wrong at a size that players are told of; else a note if something is at one that they are not
+        told of, and the targets that are missed at the first size where any is."""
+        note, missed = "", list[str]()
+        for attempt in others:
+            ran = self.run(attempt)
+            found: Judged | Failure = judge(attempt, ran)
+            if ran.row is None and ran.failure is None:
+                found = Failure("incomplete", f"there is no {self.slug} then")
+            if isinstance(found, Judged):
+                if not missed and self.track is not SCHEDULES:  # whose targets are those of the shown size
+                    missed = [tried_with(attempt.size) + words for words in found.missed]
+            elif not attempt.hidden:
+                return found._replace(sentence=tried_with(attempt.size) + found.sentence)
+            elif not note:
+                why = self.session.submission.placed(found.message)
+                note = f"works only at the shown size ({shown.size}); with {attempt.size} it fails: {why}"
+        return note, missed
 
 
 def _failed(nothing: Verdict, failure: Failure, submission: Submission, defined: bool) -> Verdict:
@@ -171,17 +182,3 @@ def plain_output(printed: str) -> tuple[str, ...]:
 
 
 LONGEST_LINE, MOST_LINES = 200, 10
-
-
-def _missed(report: Report, puzzle: Puzzle) -> str:
-    goal = puzzle.goal
-    missed = []
-    if not report.meets_time:
-        missed.append(f"it takes {report.timesteps:g} timesteps and the target is {goal.time}")
-    if not report.meets_memory:
-        peak = report.peak
-        missed.append(
-            f"it needs {peak.memory:,} elements of memory (rank {peak.rank} at t={peak.time:g}) "
-            f"and the target is {goal.memory:,}"
-        )
-    return f"correct, but {'; and '.join(missed)}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lib import Trace, trace_from_json
+from lib import Trace, referee, trace_from_json
 
 from .afterwards import story
-from .catalog import PUZZLES, Puzzle
-from .grader import MOST_OPERATIONS
-from .inside.failure import plain
-from .pareto import pareto
+from .catalog import Puzzle
+from .inside.failure import Failure, plain
 from .sandbox import Tier
+from .tracks import ALL, SCHEDULES, track_of
+from .tracks.schedules import MOST_OPERATIONS
 from .verdict import Graded, Verdict
 
 
@@ -31,15 +31,15 @@ def page(graded: Sequence[Graded], tier: Tier) -> str:
     files = [
         {
             "path": plain(file.path),
-            "verdicts": file.verdicts,
-            "attempts": [_attempt(v, PUZZLES[v.puzzle], Markup) for v in file.verdicts if v.attempted or v.message],
+            "verdicts": {v.puzzle: v for v in file.verdicts},
+            "attempts": [_attempt(v, Markup) for v in file.verdicts if v.attempted or v.message],
         }
         for file in graded
     ]
-    slugs = [v.puzzle for v in graded[0].verdicts] if graded else []
+    asked = {v.puzzle for file in graded for v in file.verdicts}
     return environment.get_template("report.html").render(
         files=files,
-        slugs=slugs,
+        slugs=[slug for slug in ALL if slug in asked],
         stars="★★★",
         no_stars="☆☆☆",
         tier=tier,
@@ -47,15 +47,54 @@ def page(graded: Sequence[Graded], tier: Tier) -> str:
     )
 
 
-def _attempt(verdict: Verdict, puzzle: Puzzle, markup: Any) -> dict[str, Any]:
-    correct = verdict.timesteps is not None
+def _attempt(verdict: Verdict, markup: Any) -> dict[str, Any]:
+    track = track_of(verdict.puzzle)
+    puzzle = track.puzzle(verdict.puzzle)
     return {
         "verdict": verdict,
-        "puzzle": puzzle,
+        "heading": track.heading(puzzle),
+        "figures": track.figures_text(puzzle, verdict.figures) if verdict.figures else "",
         "story": story(verdict, puzzle) if verdict.status == "passed" else [],
-        "timeline": markup(timeline(trace_from_json(verdict.trace), puzzle.title)) if verdict.trace else "",
-        "pareto": markup(pareto(puzzle, verdict)) if correct else "",
+        "pictures": [markup(picture) for picture in pictures(verdict) if picture],
     }
+
+
+def pictures(verdict: Verdict) -> list[str]:
+    """What there is to see of a verdict that has what was judged, as SVG: a schedule's timeline, and its place among
+    the known ones; a layout's plan."""
+    if not verdict.trace:
+        return []
+    puzzle = track_of(verdict.puzzle).puzzle(verdict.puzzle)
+    if verdict.track != SCHEDULES.name:
+        return [plan(verdict, puzzle)]
+    trace = trace_from_json(verdict.trace)
+    return [timeline(trace, puzzle.title), pareto(trace, puzzle) if verdict.figures else ""]
+
+
+def pareto(trace: Trace, puzzle: Puzzle) -> str:
+    """A schedule among the records of its puzzle, as SVG; empty where drawing is not installed."""
+    try:
+        import drawing
+
+        return str(
+            drawing.svg(drawing.draw_pareto(puzzle.goal, [drawing.Attempt("yours", referee(trace))], puzzle.title))
+        )
+    except Exception:  # as below
+        return ""
+
+
+def plan(verdict: Verdict, puzzle: Any) -> str:
+    """The completed plan of a layout, as SVG; empty where there is none."""
+    from .layout_judge import plan_of
+
+    try:
+        import drawing
+        from drawing.layout_graph import draw_plan
+
+        found = plan_of(puzzle, verdict.trace)
+        return "" if isinstance(found, Failure) else str(drawing.svg(draw_plan(found, puzzle.title)))
+    except Exception:  # as below
+        return ""
 
 
 def timeline(trace: Trace, title: str) -> str:

@@ -14,10 +14,10 @@ import click
 from lib import PuzzleError, Trace, referee
 
 from .catalog import Puzzle
-from .failure import Failure, of_source
 from .files import submissions
+from .inside.failure import Failure, of_source
+from .inside.timer import Timer
 from .submission import Submission
-from .timer import Timer
 from .trial import play
 
 
@@ -121,6 +121,38 @@ def _pareto(wish: Wish, drawing: ModuleType) -> int:
     return failures
 
 
+def draw_layout(path: str, puzzle: Any, target: str, dark: bool, seconds: float) -> int:
+    """The completed plan of a layout: operators with their strategies, edges with what they pay; 1 if there is none."""
+    from drawing.layout_graph import draw_plan
+
+    from .layout_judge import plan_of
+    from .limits import Limits
+    from .ran import run_in
+    from .session import Session
+    from .tracks import TRACKS
+
+    if not target.lower().endswith(".svg"):
+        raise click.UsageError(f"pictures are written as SVG; '{target}' should end in .svg")
+    track, slug = TRACKS["layout"], puzzle.slug
+    submission = Submission.read(Path(path))
+    failure = submission.failure
+    if failure is None:
+        with Session(submission, Limits(seconds=seconds)) as session:
+            ran = run_in(session, track, slug, {}, seconds)
+        if ran.row is None and ran.failure is None:
+            raise click.UsageError(f"there is no function {slug} in {path}; write '{track.signature(slug)}:'")
+        failure = ran.failure
+        if failure is None:
+            plan = plan_of(puzzle, track.kept(ran.row or {}))
+            if not isinstance(plan, Failure):
+                drawing = _drawing()
+                drawing.save(draw_plan(plan, puzzle.title), target)
+                click.echo(f"Wrote {target}.")
+                return 0
+            failure = plan
+    return _told(puzzle, failure)
+
+
 def _solving(path: str, slug: str) -> Iterator[Path]:
     """The files at or below a path that have a function for the puzzle, or cannot be read to find out."""
     for file in submissions([path]):
@@ -133,7 +165,7 @@ def _play(path: str, wish: Wish) -> tuple[Trace | None, Failure | None]:
     submission = Submission.read(Path(path))
     if submission.problem is not None:
         raise click.ClickException(f"{path}: {of_source(submission.problem).message}")
-    trace, failure, _ = play(submission, wish.puzzle.slug, wish.puzzle.goal.size, Timer(wish.seconds))
+    trace, failure = play(submission, wish.puzzle.slug, wish.puzzle.goal.size, Timer(wish.seconds))
     if trace is None and failure is None:
         raise click.ClickException(_missing(path, wish.puzzle))
     return trace, failure

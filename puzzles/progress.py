@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from .catalog import PUZZLES
-from .verdict import Graded, Verdict
+from .tracks import ALL, parts
+from .verdict import SCHEDULE_FIGURES, Graded, Verdict
 
 HOME = "TRAINING_PUZZLES_HOME"
 """Names another folder than the platform's."""
@@ -17,13 +19,25 @@ HOME = "TRAINING_PUZZLES_HOME"
 
 @dataclass
 class Entry:
-    """One puzzle: how often it was graded, the best verdict, and the last hint that was read."""
+    """One puzzle: how often it was graded, the stars and figures of the best verdict, and the last hint that was
+    read."""
 
     attempts: int = 0
     stars: int = 0
-    timesteps: float | None = None
-    peak_memory: int | None = None
+    figures: dict[str, float] = field(default_factory=dict)
     hints: int = 0
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Entry:
+        """An entry as it was saved; before there were three tracks, figures stood by themselves."""
+        rest = {name: value for name, value in given.items() if name not in SCHEDULE_FIGURES}
+        old = {name: given[name] for name in SCHEDULE_FIGURES if given.get(name) is not None}
+        entry = cls(**{"figures": old, **rest})
+        if not isinstance(entry.figures, dict) or not all(
+            isinstance(n, int | float) for n in (entry.attempts, entry.stars, entry.hints, *entry.figures.values())
+        ):
+            raise ValueError("this is no entry")
+        return entry
 
 
 def data_folder() -> Path:
@@ -37,17 +51,18 @@ def data_folder() -> Path:
 
 def load() -> dict[str, Entry]:
     """The entry of every puzzle. A file that cannot be read counts as none."""
-    entries = {slug: Entry() for slug in PUZZLES}
+    entries = {slug: Entry() for slug in ALL}
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         for slug, given in json.loads(_path().read_text(encoding="utf-8"))["puzzles"].items():
             if slug in entries:
-                entries[slug] = Entry(**given)
+                entries[slug] = Entry.of(given)
     return entries
 
 
 def save(entries: dict[str, Entry]) -> None:
     """Writes all or nothing: a file beside it takes its place. Where nothing can be written, nothing is kept."""
-    text = json.dumps({"version": 1, "puzzles": {slug: asdict(entry) for slug, entry in entries.items()}}, indent=1)
+    kept = {slug: asdict(entry) for slug, entry in entries.items() if entry != Entry()}
+    text = json.dumps({"version": 2, "puzzles": kept}, indent=1)
     path = _path()
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,12 +81,20 @@ def remember(graded: Graded) -> None:
 
 
 def add(entry: Entry, verdict: Verdict) -> None:
-    """One more attempt; the best is the one with most stars, then least time, then least memory."""
+    """One more attempt; the best is the one with most stars, then with the least first figure, then the next."""
     entry.attempts += 1
-    if verdict.timesteps is not None and verdict.peak_memory is not None:
-        mine = (-verdict.stars, verdict.timesteps, verdict.peak_memory)
-        if entry.timesteps is None or mine < (-entry.stars, entry.timesteps, entry.peak_memory or 0):
-            entry.stars, entry.timesteps, entry.peak_memory = verdict.stars, verdict.timesteps, verdict.peak_memory
+    if verdict.figures:
+        mine, best = (-verdict.stars, *verdict.figures.values()), (-entry.stars, *entry.figures.values())
+        if not entry.figures or mine < best:
+            entry.stars, entry.figures = verdict.stars, dict(verdict.figures)
+
+
+def next_slug(entries: Mapping[str, Entry], stars: int = 2) -> str | None:
+    """What to try next: the first puzzle with fewer stars, in the chapter that the player is in; None at the end."""
+    open_ones = [[slug for slug in part.slugs if entries[slug].stars < stars] for part in parts()]
+    begun = [any(entries[slug].attempts for slug in part.slugs) for part in parts()]
+    under_way = [slugs for slugs, here in zip(open_ones, begun) if here and slugs]
+    return next((slugs[0] for slugs in (*under_way, *open_ones) if slugs), None)
 
 
 def remember_hint(slug: str, number: int) -> None:
@@ -81,10 +104,10 @@ def remember_hint(slug: str, number: int) -> None:
     save(entries)
 
 
-def forget(slug: str | None = None) -> None:
-    """Forgets one puzzle, or all."""
+def forget(slugs: Iterable[str] = ()) -> None:
+    """Forgets some puzzles, or all."""
     entries = load()
-    for name in [slug] if slug else PUZZLES:
+    for name in tuple(slugs) or ALL:
         entries[name] = Entry()
     save(entries)
 

@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .afterwards import record, story
-from .catalog import PUZZLES
 from .inside.failure import plain
 from .sandbox import Tier
+from .tracks import ALL, TRACKS, Track, parts, track_of
 from .verdict import Graded, Verdict
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
@@ -22,15 +21,23 @@ WIDEST = 100
 MOST_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
 
+MOST_COLUMNS = 10
+"""Puzzles beside each other in the table of a class; of more, chapters are shown."""
+
 
 def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
     """A table, then what there is to say about single puzzles, then what to do next."""
     several, is_class = len(files) > 1, any(len(graded.attempted) > 1 for graded in files)
     if len(files) == 1:
         console.print(Text(plain(files[0].path), style="bold"))
-        console.print(_table(console, files[0]))
+        for track, verdicts in _by_track(files[0].verdicts):
+            console.print(_table(console, track, verdicts))
+    elif is_class:
+        console.print(standings(console, files))
     else:
-        console.print(standings(console, files) if is_class else _folder_table(console, files))
+        for track in TRACKS.values():
+            if any(v.track == track.name for graded in files for v in graded.attempted):
+                console.print(_folder_table(console, track, files))
     for graded in files if len(files) <= MOST_EXPLAINED else ():
         for verdict in _distinct(graded.verdicts):
             _explain(console, verdict, f"{plain(graded.path)}, " if several else "")
@@ -45,22 +52,48 @@ def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
         console.print(Text(line), width=min(console.width, WIDEST))
 
 
+def report_on(console: Console, title: str, verdict: Verdict) -> None:
+    """One verdict as a table, with what there is to say."""
+    console.print(Text(plain(title), style="bold"))
+    console.print(_table(console, track_of(verdict.puzzle), [verdict]))
+    for one in _distinct([verdict]):
+        _explain(console, one, "")
+
+
 def standings(console: Console, files: Sequence[Graded]) -> Table:
-    """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure."""
+    """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure; of many
+    puzzles, a column for each chapter, with how many were solved."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shared = commonpath([dirname(graded.path) for graded in files])
     table.add_column(Text(f"in {plain(shared)}/" if shared else "submission"), overflow="fold")
-    for verdict in files[0].verdicts:
-        table.add_column(verdict.puzzle.replace("_", " "))
+    columns = columns_of(files)
+    for name in columns:
+        table.add_column(name.replace("_", " "))
     table.add_column("stars", justify="right", no_wrap=True)
     for graded in files:
-        cells = [
-            Text(stars_text(console, v.stars) if v.stars else v.reason or "", style=COLOURS[v.status])
-            for v in graded.verdicts
-        ]
         name = plain(relpath(graded.path, shared) if shared else graded.path)
+        cells = [_cell(console, [v for v in graded.verdicts if v.puzzle in slugs]) for slugs in columns.values()]
         table.add_row(Text(name), *cells, str(sum(v.stars for v in graded.verdicts)))
     return table
+
+
+def columns_of(files: Sequence[Graded]) -> dict[str, tuple[str, ...]]:
+    """What the columns of a class are called, with the puzzles in each."""
+    asked = {v.puzzle for graded in files for v in graded.verdicts}
+    slugs = [slug for slug in ALL if slug in asked]
+    if len(slugs) <= MOST_COLUMNS:
+        return {slug: (slug,) for slug in slugs}
+    return {part.name: part.slugs for part in parts() if asked.intersection(part.slugs)}
+
+
+def _cell(console: Console, verdicts: Sequence[Verdict]) -> Text:
+    attempted = [v for v in verdicts if v.attempted]
+    if len(verdicts) == 1:
+        v = verdicts[0]
+        return Text(stars_text(console, v.stars) if v.stars else v.reason or "", style=COLOURS[v.status])
+    passed = sum(v.status == "passed" for v in attempted)
+    colour = COLOURS["passed" if passed == len(attempted) else "over_target"]
+    return Text(f"{passed} of {len(attempted)}" if attempted else "", style=colour)
 
 
 def stars_text(console: Console, stars: int) -> str:
@@ -69,53 +102,67 @@ def stars_text(console: Console, stars: int) -> str:
     return full * stars + empty * (3 - stars)
 
 
-def _table(console: Console, graded: Graded) -> Table:
+def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track, list[Verdict]]]:
+    """Tracks with their verdicts, those in which something is attempted; of a file that attempts nothing, all."""
+    for track in TRACKS.values():
+        mine = [v for v in verdicts if v.track == track.name]
+        if any(v.attempted for v in mine) or (mine and not any(v.attempted for v in verdicts)):
+            yield track, mine
+
+
+def _table(console: Console, track: Track, verdicts: Sequence[Verdict]) -> Table:
     """Every puzzle asked for, attempted or not, with figures beside their targets."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("puzzle", "stars", "timesteps", "peak memory", "verdict"):
-        figures = heading in ("timesteps", "peak memory")
-        table.add_column(heading, justify="right" if figures else "left", no_wrap=heading != "verdict")
-    for v in graded.verdicts:
-        table.add_row(
-            Text(v.puzzle, style="" if v.attempted else "dim"),
-            stars_text(console, v.stars) if v.attempted else "",
-            Text.assemble(_steps(v), (f" of {v.target_time}", "dim")),
-            Text.assemble(_memory(v), (f" of {v.target_memory:,}", "dim")),
-            _status(v),
-        )
+    table = _empty_table(track)
+    if not track.columns:
+        table.add_column("figures", ratio=1)
+    for v in verdicts:
+        stars = stars_text(console, v.stars) if v.attempted else ""
+        figures = [Text.assemble(_figure(v, name), (f" of {v.targets[of]:,}", "dim")) for _, name, of in track.columns]
+        if not figures:
+            figures = [Text(track.figures_text(track.puzzle(v.puzzle), v.figures), style="" if v.figures else "dim")]
+        cells = (*figures, _status(v)) if track.columns else (_status(v), *figures)
+        table.add_row(Text(v.puzzle, style="" if v.attempted else "dim"), stars, *cells)
     return table
 
 
-def _folder_table(console: Console, files: Sequence[Graded]) -> Table:
-    """What was attempted in several files; a file is named once, below the folder that they share."""
+def _empty_table(track: Track) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("puzzle", "stars", "steps", "peak memory", "verdict"):
-        table.add_column(heading, justify="right" if heading in ("steps", "peak memory") else "left", no_wrap=True)
+    for heading in ("puzzle", "stars"):
+        table.add_column(heading, no_wrap=True)
+    for heading, _, _ in track.columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    return table
+
+
+def _folder_table(console: Console, track: Track, files: Sequence[Graded]) -> Table:
+    """What was attempted of a track in several files; a file is named once, below the folder that they share."""
+    table = _empty_table(track)
     shared = commonpath([dirname(graded.path) for graded in files]) if files else ""
     table.add_column(Text(f"file in {plain(shared)}/" if shared else "file"), overflow="fold")
     for graded in _in_order(files):
         name = plain(relpath(graded.path, shared) if shared else graded.path)
         for v in graded.attempted:
-            stars = stars_text(console, v.stars)
-            table.add_row(v.puzzle, stars, _steps(v), _memory(v), _status(v), Text(name, style="dim"))
+            if v.track != track.name:
+                continue
+            figures = [_figure(v, figure) for _, figure, _ in track.columns]
+            table.add_row(v.puzzle, stars_text(console, v.stars), *figures, _status(v), Text(name, style="dim"))
             name = ""
     return table
 
 
 def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:
-    """Files of one puzzle each in the order of the catalog, nearest folder first; others as they were given."""
+    """Files of one puzzle each in the order of the catalogs, nearest folder first; others as they were given."""
     if any(len(graded.attempted) > 1 for graded in files):
         return files
+    place = {slug: number for number, slug in enumerate(ALL)}
     attempted = [graded for graded in files if graded.attempted]
-    return sorted(attempted, key=lambda g: (PUZZLES[g.attempted[0].puzzle].number, g.path.count(sep), g.path))
+    return sorted(attempted, key=lambda g: (place[g.attempted[0].puzzle], g.path.count(sep), g.path))
 
 
-def _steps(verdict: Verdict) -> str:
-    return "-" if verdict.timesteps is None else f"{verdict.timesteps:g}"
-
-
-def _memory(verdict: Verdict) -> str:
-    return "-" if verdict.peak_memory is None else f"{verdict.peak_memory:,}"
+def _figure(verdict: Verdict, name: str) -> str:
+    value = verdict.figures.get(name)
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _status(verdict: Verdict) -> Text:
@@ -135,13 +182,16 @@ def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
 
 def explain(console: Console, verdict: Verdict) -> None:
     """One verdict by itself: status, figures, what there is to say, and the story after a pass."""
+    from .afterwards import story
+
+    track = track_of(verdict.puzzle)
     console.print()
-    figures = f"{_steps(verdict)} of {verdict.target_time} timesteps, {_memory(verdict)} of {verdict.target_memory:,}"
+    figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures)
     console.print(Text.assemble(_status(verdict), f"  {stars_text(console, verdict.stars)}  {figures}"))
     _explain(console, verdict, "")
     _show_printed(console, verdict)
     if verdict.status == "passed":
-        for line in story(verdict, PUZZLES[verdict.puzzle]):
+        for line in story(verdict, track.puzzle(verdict.puzzle)):
             console.print(Text(line), width=min(console.width, WIDEST))
 
 
@@ -169,30 +219,43 @@ def _show_printed(console: Console, verdict: Verdict) -> None:
 
 def _next(graded: Graded) -> Iterator[str]:
     """Encouragement, and the next move, for one file."""
+    from .afterwards import record, story  # here, because the reference is run for it
+
     attempted = graded.attempted
     if not attempted:
-        first = graded.verdicts[0].puzzle
-        yield "Nothing attempted yet: a puzzle counts once a function of its name does something."
+        first = graded.verdicts[0].puzzle if graded.verdicts else next(iter(ALL))
+        yield "Nothing attempted yet: a puzzle counts once a function or class of its name does something."
         yield f"Read one with 'puzzles show {first}'; get a file to write in with 'puzzles start'."
         return
     for verdict in attempted:
         if verdict.status == "passed":
-            puzzle = PUZZLES[verdict.puzzle]
+            puzzle = track_of(verdict.puzzle).puzzle(verdict.puzzle)
             said = story(verdict, puzzle) if len(attempted) == 1 else [record(verdict, puzzle)]
             yield f"{verdict.puzzle}: {' '.join(said)}"
     open_ones = [verdict for verdict in attempted if verdict.status != "passed"]
     if open_ones:
-        slug = open_ones[0].puzzle
-        yield f"Stuck? 'puzzles hint {slug}' gives a hint, and 'puzzles draw {plain(graded.path)} {slug}' a picture."
+        yield _way_on(graded.path, open_ones[0])
         return
+    yield _following(attempted)
+
+
+def _way_on(path: str, verdict: Verdict) -> str:
+    slug = verdict.puzzle
+    picture = "" if verdict.track == "engine" else f", and 'puzzles draw {plain(path)} {slug}' a picture"
+    return f"Stuck? 'puzzles hint {slug}' gives a hint{picture}."
+
+
+def _following(attempted: Sequence[Verdict]) -> str:
+    """The next puzzle of the track that the file is in."""
+    track = track_of(attempted[-1].puzzle)
     done = {verdict.puzzle for verdict in attempted}
-    to_do = [puzzle for puzzle in PUZZLES.values() if puzzle.slug not in done]
-    last = max(PUZZLES[slug].number for slug in done)
-    following = next((puzzle for puzzle in to_do if puzzle.number > last), to_do[0] if to_do else None)
-    if following is not None:
-        yield f"Next is puzzle {following.number}, {following.title}: 'puzzles show {following.slug}'."
-    else:
-        yield "That is every puzzle of the catalog. Well played!"
+    slugs = track.slugs
+    last = max(slugs.index(slug) for slug in done if slug in slugs)
+    to_do = [slug for slug in (*slugs[last:], *slugs) if slug not in done]
+    if not to_do:
+        return f"That is every puzzle of the track '{track.title}'. Well played! 'puzzles list' has more."
+    puzzle = track.puzzle(to_do[0])
+    return f"Next is {track.called(puzzle)}, {puzzle.title}: 'puzzles show {puzzle.slug}'."
 
 
 def _summary(files: Sequence[Graded]) -> Iterator[str]:

@@ -64,6 +64,7 @@ def best(wanted: str = "auto") -> Tier:
     return Tier("process", why_not)
 
 
+@cache
 def _why_no_bubblewrap() -> str:
     if sys.platform != "linux":
         return f"it is for Linux, and this is {sys.platform}"
@@ -98,7 +99,7 @@ def _bubblewrap(limits: Limits) -> list[str]:
         words += ["--unshare-all"]
     for name, value in environment(FOLDER).items():
         words += ["--setenv", name, value]
-    parents = {parent for place in (sys.base_prefix, PACKAGES, HOUSE) for parent in Path(place).parents}
+    parents = {parent for place in (sys.base_prefix, PACKAGES, HOUSE / "lib") for parent in Path(place).parents}
     for parent in sorted(parents)[1:]:
         words += ["--perms", "0755", "--dir", str(parent)]  # or the run's user could not pass through them
     system = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
@@ -106,11 +107,18 @@ def _bubblewrap(limits: Limits) -> list[str]:
         words += ["--ro-bind-try", folder, folder]
     for room in ROOMS:
         words += ["--ro-bind", str(HOUSE / room), str(HOUSE / room)]
-    for hidden in {HOUSE / "solutions", Path(PACKAGES) / "solutions"}:
-        if hidden.is_relative_to(PACKAGES) and hidden.is_dir():
+    for hidden in hidden_folders():
+        if hidden.is_relative_to(PACKAGES) or any(hidden.is_relative_to(HOUSE / room) for room in ROOMS):
             words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.files), "--tmpfs", FOLDER, "--chdir", FOLDER]
     return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+def hidden_folders() -> list[Path]:
+    """What a submission must not read: solutions, tests, and what classes are tried with, right results included."""
+    houses = {HOUSE, Path(PACKAGES)}
+    answers = [house / name for house in sorted(houses) for name in ("solutions", "tests", "notebooks")]
+    return [folder for folder in (*answers, HOUSE / "puzzles" / "engine_catalog") if folder.is_dir()]
 
 
 def environment(folder: str) -> dict[str, str]:

@@ -8,31 +8,33 @@ from collections.abc import Sequence
 from functools import cache
 from os.path import basename
 from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
 from .catalog import Puzzle
+
+if TYPE_CHECKING:
+    from .tracks.track import Track
 
 WIDTH = 100
 
 
-def starter_file(puzzles: Sequence[Puzzle], path: str) -> str:
+def starter_file(track: Track, puzzles: Sequence[Any], path: str) -> str:
     """The Python source of a file with the starters of these puzzles; it says how to grade it at `path`."""
     only = puzzles[0].slug if len(puzzles) == 1 else ""
     # The name goes into a docstring, where quotes and backslashes would be more than a name.
     name = basename(path) if re.fullmatch(r"[\w.-]+", basename(path)) else "FILE"
-    uses = "Model, WeightGrad" if any("WeightGrad" in puzzle.starter for puzzle in puzzles) else "Model"
     head = f'''\
 """My solutions of the Training Puzzles.
 
-Write between the marked lines of a function, then see how it does:
+Write between the marked lines, then see how it does:
 
     puzzles grade {name}
 
 `puzzles show {only or "SLUG"}` tells the puzzle, `puzzles hint {only or "SLUG"}` gives a hint.
 """
 
-from lib import {uses}
-'''
-    return "\n\n".join([head, *(_comment(puzzle) + puzzle.starter for puzzle in puzzles)])
+{track.starter_head(puzzles)}'''
+    return "\n\n".join([head, *(_comment(track, puzzle) + puzzle.starter for puzzle in puzzles)])
 
 
 def untouched(puzzle: Puzzle, function: ast.AST | None) -> bool:
@@ -43,10 +45,8 @@ def untouched(puzzle: Puzzle, function: ast.AST | None) -> bool:
         return False  # no starter is as deep as that
 
 
-def _comment(puzzle: Puzzle) -> str:
-    size, goal = puzzle.goal.size, puzzle.goal
-    lines = [f"Puzzle {puzzle.number}: {puzzle.title}"]
-    lines += [f"Targets: {goal.time} timesteps, {goal.memory:,} elements, with {size_text(size)}.", ""]
+def _comment(track: Track, puzzle: Any) -> str:
+    lines = [track.heading(puzzle), *wrap(f"{track.limits(puzzle)}.", WIDTH), ""]
     for paragraph in puzzle.statement.strip().split("\n\n"):
         lines += [*wrap(paragraph, WIDTH), ""]
     return "".join(f"# {line}".rstrip() + "\n" for line in lines[:-1])

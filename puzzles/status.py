@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .arguments import Slug, terminal
-from .catalog import PUZZLES, Puzzle
+from .arguments import Slugs, terminal
 
 
 @click.command()
@@ -14,39 +13,47 @@ def status() -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from .progress import load
+    from .progress import load, next_slug
     from .report import stars_text
+    from .tracks import TRACKS, track_of
 
     console, entries = terminal(), load()
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("puzzle", "stars", "timesteps", "peak memory", "attempts", "hints"):
-        table.add_column(heading, justify="left" if heading in ("puzzle", "stars") else "right", no_wrap=True)
-    for slug, e in entries.items():
-        steps = "-" if e.timesteps is None else f"{e.timesteps:g}"
-        memory = "-" if e.peak_memory is None else f"{e.peak_memory:,}"
+    for heading in ("puzzle", "stars", "attempts", "hints", "best"):
+        table.add_column(
+            heading, justify="right" if heading in ("attempts", "hints") else "left", no_wrap=heading != "best"
+        )
+    begun = {slug: entry for slug, entry in entries.items() if entry.attempts or entry.hints}
+    for slug, e in begun.items():
+        track = track_of(slug)
+        puzzle = track.puzzle(slug)
+        best = track.figures_text(puzzle, e.figures) if e.figures else ""
         stars = stars_text(console, e.stars) if e.attempts else ""
-        table.add_row(slug, stars, steps, memory, str(e.attempts), f"{e.hints} of {len(PUZZLES[slug].hints)}")
-    console.print(table)
-    console.print(f"{sum(e.stars for e in entries.values())} of {3 * len(entries)} stars.")
-    unsolved = next((slug for slug, e in entries.items() if e.stars < 2), None)
-    unbeaten = next((slug for slug, e in entries.items() if e.stars < 3), None)
+        table.add_row(slug, stars, str(e.attempts), f"{e.hints} of {len(puzzle.hints)}", best)
+    if begun:
+        console.print(table)
+    for track in TRACKS.values():
+        console.print(f"{track.title}: {sum(entries[s].stars for s in track.slugs)} of {3 * len(track.slugs)} stars.")
+    unsolved, unbeaten = next_slug(entries), next_slug(entries, stars=3)
     if unsolved is not None:
-        console.print(f"Next: puzzle {PUZZLES[unsolved].number}, {PUZZLES[unsolved].title}: 'puzzles show {unsolved}'.")
+        track = track_of(unsolved)
+        puzzle = track.puzzle(unsolved)
+        console.print(f"Next: {track.called(puzzle)}, {puzzle.title}: 'puzzles show {unsolved}'.")
     elif unbeaten is not None:
-        console.print(f"Both targets met everywhere. For a third star, try {unbeaten}: there is a better schedule.")
+        console.print(f"All targets met everywhere. For a third star, try {unbeaten}: there is a better solution.")
     else:
         console.print("Every star is yours. Can you find a schedule that beats a record?")
 
 
 @click.command()
-@click.argument("puzzle", metavar="[SLUG]", type=Slug(), required=False)
+@click.argument("slugs", metavar="[SLUG]", type=Slugs(), required=False)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def reset(puzzle: Puzzle | None, yes: bool) -> None:
-    """Forget your progress, in one puzzle or in all. Your files are not touched."""
+def reset(slugs: tuple[str, ...] | None, yes: bool) -> None:
+    """Forget your progress, in one puzzle, track or chapter, or in all. Your files are not touched."""
     from .progress import forget
 
-    what = f"your progress in {puzzle.slug}" if puzzle else "all your progress"
+    what = f"your progress in {', '.join(slugs)}" if slugs else "all your progress"
     if not yes:
         click.confirm(f"Forget {what}?", abort=True)
-    forget(puzzle.slug if puzzle else None)
+    forget(slugs or ())
     click.echo(f"Forgot {what}.")

@@ -8,7 +8,6 @@ from pathlib import Path
 from tokenize import detect_encoding
 from typing import Any
 
-from .catalog import PUZZLES
 from .inside.failure import Failure, of_source
 from .inside.source import looks_defined
 from .notebooks import Part, is_notebook, read_cells
@@ -17,6 +16,8 @@ LARGEST = 16 << 20
 """Bytes of a file that is read at all."""
 
 LONGEST_LINE = 200
+
+DEFINED = re.compile(r"^(?:async +def +|def +|class +|)(\w+)(?= *[(:=])", re.MULTILINE)
 
 
 class Submission:
@@ -69,12 +70,12 @@ class Submission:
 
     def as_given(self) -> dict[str, Any]:
         """What the keeper gets of it."""
-        return {
-            "name": self.path.name,
-            "parts": [list(part[:2]) for part in self.parts],
-            "notebook": self.notebook,
-            "starters": {slug: puzzle.starter for slug, puzzle in PUZZLES.items()},
-        }
+        parts = [list(part[:2]) for part in self.parts]
+        return {"name": self.path.name, "parts": parts, "notebook": self.notebook}
+
+    def seems_to_define(self) -> set[str]:
+        """Names that lines of the text look like definitions of; no more than a guess."""
+        return {name for part in self.parts for name in DEFINED.findall(part.text)}
 
     def looks_defined(self, name: str) -> bool:
         """Whether a line looks like a definition; for files that Python cannot read."""

@@ -18,7 +18,9 @@ LARGEST = 16 << 20
 
 @click.command()
 @click.argument("path", metavar="TRACE.json", type=click.Path(exists=True, dir_okay=False))
-@click.option("--puzzle", metavar="SLUG", type=Slug(), required=True, help="The puzzle that it is said to solve.")
+@click.option(
+    "--puzzle", metavar="SLUG", type=Slug("schedule"), required=True, help="The puzzle that it is said to solve."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.pass_context
 def verify(ctx: click.Context, path: str, puzzle: Puzzle, as_json: bool) -> None:
@@ -26,8 +28,8 @@ def verify(ctx: click.Context, path: str, puzzle: Puzzle, as_json: bool) -> None
 
     Exits with 0 if it passes, with 1 if not.
     """
-    from .grader import judge
     from .inside.failure import Failure, plain
+    from .tracks.schedules import judge
 
     try:
         with Path(path).open("rb") as file:

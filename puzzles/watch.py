@@ -16,10 +16,10 @@ import click
 from lib import trace_from_json
 
 from .arguments import Bytes, Seconds, terminal
-from .catalog import PUZZLES
 from .inside.failure import plain
 from .limits import Limits
 from .submission import Submission
+from .tracks import ALL, SCHEDULES, track_of
 from .verdict import Graded, Verdict
 
 KEYS = "h hint   n next   l list   o open the picture   q quit"
@@ -89,7 +89,7 @@ class Game:
         self.grade = grade or grade_file
         self.show = show
         self.verdicts: dict[str, Verdict] = {}
-        self.current = next(iter(PUZZLES))
+        self.current = next(iter(ALL))
         self.hints: dict[str, int] = {}
         self._seen: dict[str, str] | None = None
         self._chosen = False
@@ -109,28 +109,38 @@ class Game:
 
         submission = Submission.read(Path(self.path))
         changed = self._changed(submission)
-        if changed:
-            graded = self.grade(self.path, [PUZZLES[slug] for slug in changed], self.limits, keep=True)
+        if changed is None or changed:
+            puzzles = None if changed is None else [track_of(slug).puzzle(slug) for slug in changed]
+            graded = self.grade(self.path, puzzles, self.limits, keep=True)
+            if changed is None:
+                self.verdicts.clear()
             self.verdicts.update((v.puzzle, v) for v in graded.verdicts)
             remember(graded)
             if not self._chosen:
                 self._chosen = True  # where the player left off; from here on only 'n' moves
-                self.current = next((s for s, v in self.verdicts.items() if v.status != "passed"), self.current)
+                self.current = self._left_off()
         self.screen()
 
-    def _changed(self, submission: Submission) -> list[str]:
+    def _left_off(self) -> str:
+        """The first puzzle that is not passed, of a track that the file attempts."""
+        tracks = {v.track for v in self.verdicts.values() if v.attempted} or {SCHEDULES.name}
+        passed = {slug for slug, v in self.verdicts.items() if v.status == "passed"}
+        return next((s for s, track in ALL.items() if track.name in tracks and s not in passed), self.current)
+
+    def _changed(self, submission: Submission) -> list[str] | None:
+        """The puzzles whose definitions are others than at the last save; None: whatever there is."""
         parts = fingerprints(submission)
         before, self._seen = self._seen, parts
         if before is None or parts.get("") != before.get(""):
-            return list(PUZZLES)
-        return [slug for slug in PUZZLES if parts.get(slug) != before.get(slug)]
+            return None
+        return [slug for slug in ALL if parts.get(slug) != before.get(slug)]
 
     def screen(self) -> None:
         """The current puzzle: its statement, the verdict, the picture, the keys."""
         from .pages import show_statement
         from .report import explain
 
-        puzzle, verdict = PUZZLES[self.current], self.verdicts.get(self.current)
+        puzzle, verdict = track_of(self.current).puzzle(self.current), self.verdicts.get(self.current)
         self.console.clear()
         show_statement(self.console, puzzle)
         if verdict is not None:
@@ -139,13 +149,18 @@ class Game:
         self.console.print(KEYS, style="dim")
 
     def _picture(self, verdict: Verdict) -> None:
-        """The picture in text, where drawing has one."""
+        """The picture of a schedule in text, where drawing has one."""
+        if not verdict.trace or verdict.track != SCHEDULES.name:
+            return
+        puzzle = SCHEDULES.puzzle(verdict.puzzle)
         try:
             import drawing
 
-            picture = drawing.text(trace_from_json(verdict.trace)) if verdict.trace else ""
+            width = max(40, min(self.console.width, drawing.TEXT_WIDTH))
+            picture = drawing.text(trace_from_json(verdict.trace), puzzle.title, width, puzzle.goal)
         except Exception:  # no such drawing here, or a run that cannot be drawn: the verdict stands without
             return
+        self.console.print()
         for line in str(picture).splitlines():
             self.console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
 
@@ -154,7 +169,7 @@ class Game:
         from .pages import show_hint
         from .progress import remember_hint
 
-        puzzle = PUZZLES[self.current]
+        puzzle = track_of(self.current).puzzle(self.current)
         number = min(self.hints.get(self.current, 0) + 1, len(puzzle.hints))
         self.hints[self.current] = number
         remember_hint(self.current, number)
@@ -162,29 +177,30 @@ class Game:
 
     def next(self) -> None:
         """The puzzle after the current one; after the last comes the first."""
-        slugs = list(PUZZLES)
+        slugs = list(ALL)
         self.current = slugs[(slugs.index(self.current) + 1) % len(slugs)]
         self._chosen = True
         self.screen()
 
     def list(self) -> None:
-        """All puzzles with their verdicts."""
+        """The puzzles of the current track, and what else the file attempts, with their verdicts."""
         from .report import stars_text
 
-        for slug in PUZZLES:
+        here = track_of(self.current)
+        for slug, track in ALL.items():
             verdict = self.verdicts.get(slug)
-            said = "" if verdict is None or not verdict.attempted else stars_text(self.console, verdict.stars)
-            mark = ">" if slug == self.current else " "
-            self.console.print(f"{mark} {slug:<15} {said} {(verdict.status if verdict else '').replace('_', ' ')}")
+            attempted = verdict is not None and verdict.attempted
+            if track is here or attempted:
+                said = stars_text(self.console, verdict.stars) if verdict is not None and attempted else ""
+                status = verdict.status.replace("_", " ") if verdict is not None else "not attempted"
+                self.console.print(f"{'>' if slug == self.current else ' '} {slug:<15} {said} {status}")
 
     def open(self) -> None:
         """Writes the picture of the current puzzle beside the file, and opens it."""
-        from .page import timeline
+        from .page import pictures
 
         verdict = self.verdicts.get(self.current)
-        drawn = (
-            timeline(trace_from_json(verdict.trace), PUZZLES[self.current].title) if verdict and verdict.trace else ""
-        )
+        drawn = next((picture for picture in pictures(verdict) if picture), "") if verdict is not None else ""
         if not drawn:
             self.console.print(f"There is nothing to draw of {self.current} yet.")
             return
@@ -200,7 +216,7 @@ def plain_line(line: str) -> str:
 
 
 def fingerprints(submission: Submission) -> dict[str, str]:
-    """The source of each puzzle's function, and under '' everything else. Comments and lines do not count."""
+    """The source of each puzzle's function or class, and under '' everything else. Comments and lines do not count."""
     found: dict[str, str] = {"": ""}
     for part in submission.parts:
         try:
@@ -210,5 +226,5 @@ def fingerprints(submission: Submission) -> dict[str, str]:
             continue
         for node in tree.body:
             name = getattr(node, "name", "")
-            found[name if name in PUZZLES else ""] = found.get(name if name in PUZZLES else "", "") + ast.dump(node)
+            found[name if name in ALL else ""] = found.get(name if name in ALL else "", "") + ast.dump(node)
     return found

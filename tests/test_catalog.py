@@ -13,6 +13,7 @@ from puzzles.catalog import PUZZLES, Puzzle, UnknownPuzzle, find
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.reminder import reminder
 from puzzles.starters import size_text, starter_file, untouched
+from puzzles.tracks import SCHEDULES
 
 TABLE = {
     "basic": (Size(2, 4, 1), 17, 2_600_000),
@@ -78,7 +79,7 @@ def test_the_starter_is_a_valid_function_of_the_right_name_with_a_gap(puzzle: Pu
 @every_puzzle
 def test_the_starter_runs_up_to_its_gap_and_is_then_refused_not_crashed(puzzle: Puzzle):
     names: dict = {}
-    exec(starter_file([puzzle], "mine.py"), names)
+    exec(starter_file(SCHEDULES, [puzzle], "mine.py"), names)
     error = run(names[puzzle.slug], *puzzle.goal.size).error
     assert "rank 0, t=0" in str(error)
 
@@ -102,15 +103,17 @@ def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: Puzzle)
 
 
 def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():
-    text = starter_file(list(PUZZLES.values()), "folder/mine.py")
+    text = starter_file(SCHEDULES, list(PUZZLES.values()), "folder/mine.py")
     assert [f.name for f in ast.parse(text).body if hasattr(f, "name") and f.name in PUZZLES] == list(PUZZLES)
     assert all(puzzle.starter in text for puzzle in PUZZLES.values())
     assert "puzzles grade mine.py" in text
     assert all(len(line) <= 110 for line in text.splitlines())
 
 
-def test_a_file_name_cannot_spoil_the_starter_file():
-    ast.parse(starter_file(list(PUZZLES.values()), 'a"""\\n.py'))
+def test_a_file_name_cannot_spoil_the_starter_file(
+    SCHEDULES,
+):
+    ast.parse(starter_file(SCHEDULES, list(PUZZLES.values()), 'a"""\\n.py'))
 
 
 @every_puzzle

@@ -57,7 +57,7 @@ def graded(*arguments: str) -> tuple[int, dict]:
 
 
 def test_list_has_a_row_for_each_puzzle():
-    result = puzzles("list")
+    result = puzzles("list", "schedule")
     rows = [line.split() for line in result.stdout.splitlines()]
     assert result.exit_code == 0
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
@@ -284,7 +284,7 @@ def test_all_eight_puzzles_end_with_applause():
     Path("all.py").write_text("\n".join(map(solution, PUZZLES)))
     result = puzzles("grade", "all.py")
     assert result.exit_code == 0
-    assert "That is every puzzle of the catalog. Well played!" in result.stdout
+    assert "That is every puzzle of the track 'Schedules'. Well played!" in result.stdout
 
 
 def test_over_target_shows_the_figures():

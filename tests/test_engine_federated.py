@@ -17,13 +17,13 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from puzzles.engine_perform import perform
 
 from lib.engine import launch
 from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
 from puzzles.engine_catalog.federated.codes import spiky, unit, walsh_hadamard
 from puzzles.engine_catalog.federated.structured_trials import layers
 from puzzles.engine_catalog.trial import Trial
-from puzzles.engine_perform import perform
 from solutions.engine.compose import Compose
 from solutions.engine.fed_avg import FedAvg
 from solutions.engine.fed_sgd import FedSGD

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -15,10 +16,15 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 from puzzles.cli import main
-from puzzles.engine_catalog import ENGINE_PUZZLES, EnginePuzzle, trials_of
-from puzzles.engine_grade import grade_engine
+from puzzles.engine_catalog import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of
 from puzzles.engine_judge import judge
-from puzzles.engine_pages import engine_starter
+from puzzles.grader import grade_file
+from puzzles.limits import Limits
+from puzzles.line import Line
+from puzzles.sandbox import best
+from puzzles.starters import starter_file
+from puzzles.tracks import track_of
+from puzzles.verdict import Verdict
 from tests.engine_tables import FIGURES, WRONG
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +40,23 @@ REFERENCES = {
 
 def source(slug: str) -> str:
     return REFERENCES[slug].read_text(encoding="utf-8")
+
+
+@cache
+def keeper() -> Line:
+    """One for all: to start it takes longer than to grade."""
+    return Line(best(), Limits())
+
+
+def verdict_on(slug: str, path: Path) -> Verdict:
+    return grade_file(str(path), [ENGINE_PUZZLES[slug]], line=keeper()).verdicts[0]
+
+
+@every_puzzle
+def test_the_reference_passes_with_three_stars(puzzle: EnginePuzzle) -> None:
+    verdict = verdict_on(puzzle.slug, REFERENCES[puzzle.slug])
+    assert (verdict.status, verdict.stars, verdict.message, verdict.notes) == ("passed", 3, "", ())
+    assert verdict.figures == FIGURES[puzzle.slug]
 
 
 @every_puzzle
@@ -60,13 +83,14 @@ def test_the_words_are_all_there(puzzle: EnginePuzzle) -> None:
 @every_puzzle
 def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
-    path.write_text(engine_starter(puzzle))
+    starter = starter_file(track_of(puzzle.slug), [puzzle], "mine.py")
+    path.write_text(starter)
     (cls,) = ast.parse(puzzle.starter).body
     assert isinstance(cls, ast.ClassDef)
     assert {"load_checkpoint", "forward", "backward"} <= {f.name for f in cls.body if isinstance(f, ast.FunctionDef)}
-    assert grade_engine(str(path)) == ()
-    path.write_text(engine_starter(puzzle).replace("raise NotImplementedError", "raise NotImplementedError()"))
-    (verdict,) = grade_engine(str(path))
+    assert verdict_on(puzzle.slug, path).status == "not_attempted"
+    path.write_text(starter.replace("raise NotImplementedError", "raise NotImplementedError()"))
+    verdict = verdict_on(puzzle.slug, path)
     assert (verdict.status, verdict.reason) == ("failed", "crash")
     assert f"raised on device 0 of {puzzle.devices}" in verdict.message
 
@@ -77,8 +101,9 @@ def test_a_wrong_solution_is_told_what_is_wrong(slug: str, mistake: str, tmp_pat
     assert old in source(slug)
     path = tmp_path / "mine.py"
     path.write_text(source(slug).replace(old, new))
-    (verdict,) = grade_engine(str(path))
-    told = verdict.message if wanted.startswith("failed: line ") else re.sub(r"^line \d+: ", "", verdict.message)
+    verdict = verdict_on(slug, path)
+    said = verdict.message or " ".join(verdict.notes)  # a note tells of what is wrong at a size that is not told
+    told = said if wanted.startswith("failed: line ") else re.sub(r"^line \d+: ", "", said)
     beginning = ".*".join(re.escape(part) for part in wanted.split(" ... "))
     assert re.match(beginning, f"{verdict.status}: {told}"), f"{verdict.status}: {told}"
 
@@ -100,28 +125,76 @@ def test_the_commands_know_the_classes(tmp_path: Path, monkeypatch: pytest.Monke
     assert "A shard of a weight is 1,024 B" in command("show", "FSDP", "--about").output
     assert "hint 2 of 3" in command("hint", "ZeRO1", "-n", "2").output
     assert command("start", "OneBucket", "-o", "mine.py").exit_code == 0
-    graded = command("engine", "grade", "mine.py")
+    graded = command("grade", "mine.py")
     assert (graded.exit_code, "Nothing attempted" in graded.output) == (1, True)
 
 
-def test_a_file_may_hold_schedules_and_classes(tmp_path: Path) -> None:
+def test_a_file_may_hold_schedules_classes_and_layouts(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
-    basic = (ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
-    path.write_text(f"{basic}\n\n{source('TensorParallel')}")
+    others = [(ROOT / "solutions" / name).read_text(encoding="utf-8") for name in ("basic.py", "layout/ffn.py")]
+    path.write_text("\n\n".join([*others, source("TensorParallel")]))
     assert "1,536" not in command("grade", str(path), "--puzzle", "basic").output
-    result = command("engine", "grade", str(path))
+    result = command("grade", str(path))
     assert result.exit_code == 0, result.output
-    assert "1,536 of 1,536 bytes sent" in " ".join(result.output.split())
-    told = json.loads(command("engine", "grade", "--json", str(path)).output)
-    assert told["engine"][0]["results"][0]["figures"] == FIGURES["TensorParallel"]
-    only = command("engine", "grade", str(path), "--puzzle", "TensorParallel")
+    page = " ".join(result.output.split())
+    assert "1,536 of 1,536 bytes sent" in page
+    assert "12,288 of 12,288" in page
+    told = json.loads(command("grade", "--json", str(path)).output)["files"][0]["results"]
+    by_name = {one["puzzle"]: one for one in told}
+    assert by_name["TensorParallel"] == {
+        "puzzle": "TensorParallel",
+        "status": "passed",
+        "reason": None,
+        "stars": 3,
+        "track": "engine",
+        "figures": FIGURES["TensorParallel"],
+        "target": dict(ENGINE_PUZZLES["TensorParallel"].targets),
+        "message": "",
+        "notes": [],
+    }
+    assert by_name["ffn"]["figures"] == {"bytes": 12_288, "memory": 39_232}
+    assert len(told) == 8 + 2, "every schedule, and of the others what the file attempts"
+    only = command("grade", str(path), "--puzzle", "TensorParallel")
     assert (only.exit_code, "basic" in only.output) == (0, False)
+    chapter = json.loads(command("grade", "--json", str(path), "--puzzle", "tensors").output)
+    (tensors,) = (part for part in CHAPTERS if part.title == "Split the tensors")
+    assert [one["puzzle"] for one in chapter["files"][0]["results"]] == [puzzle.slug for puzzle in tensors.puzzles]
 
 
 def test_a_class_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("FSDP = 3\n")
-    (verdict,) = grade_engine(str(path))
-    assert verdict.message == "line 1: FSDP is not a class; write 'class FSDP'"
+    assert verdict_on("FSDP", path).message == "line 1: FSDP is not a class; write 'class FSDP'"
     path.write_text("class FSDP(:\n")
-    assert [v.reason for v in grade_engine(str(path))] in ([], ["syntax"])
+    assert verdict_on("FSDP", path).reason == "syntax"
+
+
+def test_meeting_targets_is_worth_two_stars_where_a_better_class_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    roomy = source("RingAllReduce").replace("class RingAllReduce(ShardedEngine):\n", ROOMY)
+    path.write_text(roomy)
+    verdict = verdict_on("RingAllReduce", path)
+    assert (verdict.status, verdict.stars) == ("passed", 2), verdict
+    assert 10_240 < verdict.figures["peak"] <= 16_383
+    page = " ".join(command("grade", str(path)).output.split())
+    assert "For the third star: a class with 10,240 peak bytes is known." in page
+
+
+ROOMY = """class RingAllReduce(ShardedEngine):
+    def __init__(self):
+        self.room = np.zeros(512, np.float32)
+
+"""
+
+
+def test_what_is_right_at_the_shown_size_only_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    by_heart = source("RingAllReduce").replace(
+        "        return x\n", "        x[0] += len(x) != 2048\n        return x\n"
+    )
+    path.write_text(by_heart)
+    verdict = verdict_on("RingAllReduce", path)
+    assert (verdict.status, verdict.stars) == ("passed", 2), verdict
+    assert verdict.notes[0].startswith("works only at the shown size (4 devices); with 3 devices it fails: device 0, ")
+    strict = grade_file(str(path), [ENGINE_PUZZLES["RingAllReduce"]], strict=True).verdicts[0]
+    assert (strict.status, strict.reason, strict.stars) == ("failed", "rule", 0)

@@ -42,6 +42,8 @@ class Trial:
     """What else has to hold; raises `Wrong`."""
     targets: Mapping[str, int] | None = None
     """Limits of this trial, where they are not the puzzle's."""
+    hidden: bool = False
+    """Whether players are not told of it: a class that is wrong only here passes, without its third star."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `launch`."""
     about: str = ""

@@ -1,65 +1,87 @@
-"""The keeper of one submission: reads it once, forks a child for each run, ends what is left, and tells the grader.
+"""The keeper: for each submission it forks a warden, which reads it, forks a child for each run, and ends what is left.
 
-It never runs a player's code. Where a sandbox is used, the keeper is its first process.
+Neither ever runs a player's code. Where a sandbox is used, the keeper is its first process. It lives as long as the
+grader wants, so that Python starts once for many submissions; of one submission nothing is left for the next.
 """
 
 from __future__ import annotations
 
 import asyncio  # noqa: F401  # so that no child has to load it
 import os
-import selectors
 import signal
 import sys
 from contextlib import suppress
 from time import monotonic
-from typing import Any, BinaryIO
-
-from lib import Size
+from typing import Any, BinaryIO, NoReturn
 
 from . import frames, walls
-from .perform import Performance
+from .performance import Performance, stage_of
 from .source import Source
+from .watch import Watch
 
 GRACE = 0.3
 """Seconds after the time limit in which a child may tell by itself where it was."""
 
-LONGEST_RESULT = 1 << 20
-"""Bytes that one run may send back. The largest reference trace has a quarter of that."""
-
-SHOWN = 4096
-"""Bytes of a run's output that are kept to be shown."""
-
-NOT_FOR_PLAYERS = ("solutions", "tests", "notebooks")
-"""Folders beside ours that are no modules for a submission."""
+NOT_FOR_PLAYERS = ("solutions", "tests", "notebooks", "puzzles.engine_catalog")
+"""What stands beside our modules and is none for a submission: answers, and what classes are tried with."""
 
 
 def main() -> None:
-    """Serves one grader, until it closes the line."""
+    """Serves one grader, submission by submission, until it closes the line."""
     control = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1):
         os.dup2(null, fd)
     walls.shelter()
-    given = frames.receive(control)
-    if given is None:
-        return
-    keeper = Keeper(given, control, answers)
-    frames.send(answers, keeper.source.survey())
-    while (request := frames.receive(control)) is not None:
-        frames.send(answers, keeper.run(request))
+    while (given := frames.receive(control)) is not None:
+        _warm_up(given)
+        walls.fresh_folder(os.getcwd())
+        warden = os.fork()
+        if warden == 0:
+            _serve(given, control, answers)
+        _, status = os.waitpid(warden, 0)
+        walls.end_all(warden, given["alone"])
+        frames.send(answers, {"left": os.waitstatus_to_exitcode(status)})
+    os._exit(0)
 
 
-class Keeper:
+def _warm_up(given: dict[str, Any]) -> None:
+    """Imports what the children will need: once, and only where somebody needs it, for numpy is slow to import."""
+    for track in given["tracks"]:
+        if given["packages"] and given["packages"] not in sys.path:
+            sys.path.append(given["packages"])
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads would count as the player's
+        with suppress(ImportError):  # which each child then tells
+            stage_of(track)
+        del os.environ["OPENBLAS_NUM_THREADS"]
+
+
+def _serve(given: dict[str, Any], control: BinaryIO, answers: BinaryIO) -> NoReturn:
+    """What a warden does: it answers until the submission is done, or nobody listens any more."""
+    try:
+        walls.shelter()
+        walls.prctl(walls.PDEATHSIG, signal.SIGKILL)
+        warden = Warden(given, control)
+        frames.send(answers, warden.source.survey())
+        while (request := frames.receive(control)) and not request.get("done"):
+            frames.send(answers, warden.run(request))
+        os._exit(0)
+    finally:
+        os._exit(70)
+
+
+class Warden:
     """Runs what it is asked to run, one after the other."""
 
-    def __init__(self, given: dict[str, Any], control: BinaryIO, answers: BinaryIO) -> None:
+    def __init__(self, given: dict[str, Any], control: BinaryIO) -> None:
         self.limits = given["limits"]
         self.guest = given["guest"]
+        self.alone = given["alone"]
+        self.packages = given["packages"]
         self.control = control
-        self.answers = answers
         walls.cap_memory(self.limits["memory"])
-        self.source = Source(given["name"], given["parts"], given["notebook"], given["starters"])
+        self.source = Source(given["name"], given["parts"], given["notebook"], given["slugs"])
         self.wake, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self.wake, False)
@@ -77,10 +99,12 @@ class Keeper:
             self._child(request, result_end, output_end)
         os.close(result_end)
         os.close(output_end)
-        watch = Watch(pid, result, output, self.limits["output"])
+        watch = Watch(pid, result, output, self.limits["output"], request["longest"])
         ended, code = watch.until_the_end(self.control.fileno(), self.wake, begin + request["left"] + GRACE)
         took = monotonic() - begin
-        walls.end_all(pid)
+        walls.end_all(pid, self.alone)
+        if ended == "hung up":
+            os._exit(0)
         os.close(result)
         os.close(output)
         return {
@@ -101,9 +125,8 @@ class Keeper:
             os.dup2(output, 2)
             os.closerange(4, walls.OPEN_FILES * 4)
             walls.confine(self.limits, self.guest)
-            _furnish(request.get("packages", ""))
-            size = Size(*request["size"])
-            Performance(self.source, request["slug"], size, self.limits["seconds"], request["left"], out).run()
+            furnish(self.packages)
+            Performance(self.source, request, self.limits["seconds"], out).run()
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
         except BaseException as why:
@@ -114,7 +137,7 @@ class Keeper:
             os._exit(0)
 
 
-def _furnish(packages: str) -> None:
+def furnish(packages: str) -> None:
     """The world as a player's code expects it: where modules come from, `exit`, streams that write at once."""
     import _sitebuiltins
     import builtins
@@ -126,77 +149,7 @@ def _furnish(packages: str) -> None:
         stream = open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    if packages:
+    if packages and packages not in sys.path:
         sys.path.append(packages)
     for name in NOT_FOR_PLAYERS:
         sys.modules[name] = None  # type: ignore[assignment]  # which makes an import of it fail
-
-
-class Watch:
-    """Reads what a child sends and prints, with limits, until it ends or has to be ended."""
-
-    def __init__(self, pid: int, result: int, output: int, most_output: int) -> None:
-        self.pid = pid
-        self.result = result
-        self.output = output
-        self.most_output = most_output
-        self.printed = 0
-        self.sent = 0
-        self.kept = {result: b"", output: b""}
-
-    def until_the_end(self, control: int, wake: int, deadline: float) -> tuple[str, int]:
-        """How the child ended: 'exit' or 'signal' with a number, or why it has to be: 'time', 'output', 'result'."""
-        with selectors.DefaultSelector() as selector:
-            for fd in (self.result, self.output):
-                os.set_blocking(fd, False)
-            for fd in (self.result, self.output, control, wake):
-                selector.register(fd, selectors.EVENT_READ)
-            while (left := deadline - monotonic()) > 0:
-                ready = {key.fd for key, _ in selector.select(left)}
-                if control in ready:
-                    walls.end_all(self.pid)
-                    os._exit(0)  # nobody listens any more
-                if wake in ready:
-                    os.read(wake, 4096)
-                    status = self._status()
-                    if status is not None:
-                        while self._take(self.output) or self._take(self.result):
-                            if self._flood():
-                                break
-                        return self._flood() or status
-                for fd in (self.result, self.output):
-                    if fd in ready and not self._take(fd):
-                        selector.unregister(fd)
-                if self._flood():
-                    return self._flood()  # type: ignore[return-value]
-        return "time", 0
-
-    def _status(self) -> tuple[str, int] | None:
-        """How the child has ended, if it has. Orphans that came to us are collected on the way."""
-        while (found := os.waitpid(-1, os.WNOHANG))[0] not in (0, self.pid):
-            pass
-        pid, status = found
-        if pid == 0:
-            return None
-        if os.WIFSIGNALED(status):
-            return "signal", os.WTERMSIG(status)
-        return "exit", os.WEXITSTATUS(status)
-
-    def _flood(self) -> tuple[str, int] | None:
-        if self.sent > LONGEST_RESULT:
-            return "result", LONGEST_RESULT
-        return ("output", self.most_output) if self.printed > self.most_output else None
-
-    def _take(self, fd: int) -> bool:
-        """Reads once; False when there is nothing, or never again."""
-        try:
-            data = os.read(fd, 1 << 16)
-        except BlockingIOError:
-            return False
-        if fd == self.result:
-            self.sent += len(data)
-            self.kept[fd] += data if self.sent <= LONGEST_RESULT else b""
-        else:
-            self.printed += len(data)
-            self.kept[fd] = (self.kept[fd] + data)[:SHOWN]
-        return bool(data)

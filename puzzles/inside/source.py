@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from hashlib import sha256
 from types import CodeType
 from typing import Any
 
 from .failure import Failure, of_source
 
+DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+OURS = ("lib", "lib.engine", "lib.layout")
+"""Packages whose names belong to the game: a star import of them brings no solution."""
+
 
 class Source:
     """The parts of a submission (one for a script, one for each cell of a notebook), each with its first line."""
 
-    def __init__(
-        self, name: str, parts: Iterable[tuple[int, str]], notebook: bool, starters: Mapping[str, str]
-    ) -> None:
+    def __init__(self, name: str, parts: Iterable[tuple[int, str]], notebook: bool, slugs: Iterable[str]) -> None:
+        """`slugs` are the names that somebody will ask for."""
         self.name = name
         self.code: CodeType | None = None
         self.problem: Failure | None = None
@@ -26,18 +31,18 @@ class Source:
         """By puzzle: what is wrong with the cell that seems to define it."""
         self.lines: dict[str, int] = {}
         """The names that the file binds, with their last lines; '*' for a star import."""
-        self.untouched: list[str] = []
-        """Puzzles whose function is still the starter."""
+        self.digests: dict[str, str] = {}
+        """By puzzle, the digest of its definition: by it the grader knows a starter that is still as it was."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                body = self._cells(parts, starters) if notebook else self._script(parts)
+                body = self._cells(parts, slugs) if notebook else self._script(parts)
                 tree = ast.Module(body, [])
                 self.code = compile(tree, name, "exec", dont_inherit=True)
             for bound, line in _bound_by(body):
                 self.lines[bound] = max(line, self.lines.get(bound, 0))
-            functions = {n.name: n for n in body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
-            self.untouched = [slug for slug, starter in starters.items() if _same(functions.get(slug), starter)]
+            definitions = {n.name: n for n in body if isinstance(n, DEFINITION)}
+            self.digests = {slug: digest(definitions[slug]) for slug in slugs if slug in definitions}
         except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
             self.problem = of_source(why)
 
@@ -45,7 +50,7 @@ class Source:
         """What the grader wants to know before any run."""
         broken = {slug: list(failure) for slug, failure in self.broken.items()}
         problem = None if self.problem is None else list(self.problem)
-        return {"problem": problem, "broken": broken, "lines": self.lines, "untouched": self.untouched}
+        return {"problem": problem, "broken": broken, "lines": self.lines, "digests": self.digests}
 
     def _script(self, parts: Iterable[tuple[int, str]]) -> list[ast.stmt]:
         ((_, text),) = parts
@@ -72,8 +77,16 @@ class Source:
 
 def looks_defined(name: str, lines: Iterable[str]) -> bool:
     """Whether a line looks as if it bound the name, in text that is no Python."""
-    starts = [f"{word}{name}{end}" for word in ("def ", "async def ") for end in "( :"]
+    starts = [f"{word}{name}{end}" for word in ("def ", "async def ", "class ") for end in "( :"]
     return any(line.startswith((*starts, f"{name} =")) for line in lines)
+
+
+def digest(definition: ast.AST) -> str:
+    """A number for what a definition says; comments and blank lines do not count."""
+    try:
+        return sha256(ast.dump(definition).encode("utf-8", "surrogatepass")).hexdigest()
+    except RecursionError:
+        return ""  # no starter is as deep as that
 
 
 def _is_definition(node: ast.stmt) -> bool:
@@ -94,7 +107,7 @@ def _without_idle_imports(body: list[ast.stmt]) -> list[ast.stmt]:
     kept: list[ast.stmt] = []
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            lasting = isinstance(node, ast.ImportFrom) and node.module in ("lib", "__future__")
+            lasting = isinstance(node, ast.ImportFrom) and node.module in ("__future__", *OURS)
             node.names = [a for a in node.names if lasting or _bound(a) in used or a.name == "*"]
             if isinstance(node, ast.ImportFrom) and node.module in ("drawing", "chalk") and node.names[:1]:
                 node.names = [a for a in node.names if a.name != "*"]  # pictures have no part in a schedule
@@ -111,7 +124,7 @@ def _bound(alias: ast.alias) -> str:
 def _bound_by(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
     """The names that a module's statements bind, and on which lines; not those bound inside functions.
 
-    A star import binds '*': nobody can tell what.
+    A star import binds '*', for nobody can tell what; those of our own packages bind no puzzle.
     """
     to_visit: list[ast.AST] = list(body)
     while to_visit:
@@ -120,6 +133,8 @@ def _bound_by(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
                 yield node.name, node.lineno
             case ast.Lambda():
                 pass
+            case ast.ImportFrom(module=module, names=[ast.alias(name="*")]) if module in OURS:
+                pass
             case ast.Import() | ast.ImportFrom():
                 for alias in node.names:
                     yield _bound(alias), node.lineno
@@ -127,11 +142,3 @@ def _bound_by(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
                 yield node.id, node.lineno
             case _:
                 to_visit += ast.iter_child_nodes(node)
-
-
-def _same(function: ast.AST | None, starter: str) -> bool:
-    """Whether a function is the starter; comments and blank lines do not count."""
-    try:
-        return function is not None and ast.dump(function) == ast.dump(ast.parse(starter).body[0])
-    except RecursionError:
-        return False  # no starter is as deep as that

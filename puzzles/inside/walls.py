@@ -123,12 +123,12 @@ def _tasks_of(user: int) -> int:
     return max(1, sum(row[1] for row in rows if row and row[0] == user))
 
 
-def end_all(group: int) -> None:
-    """Kills what is left of a run, wherever it went, and collects it."""
+def end_all(group: int, alone: bool) -> None:
+    """Kills what is left of a run, wherever it went, and collects it. `alone`: nothing else is in this sandbox."""
     while True:
-        if os.getpid() == 1:
+        if alone:
             with suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)  # everything in this sandbox but ourselves, in one stroke
+                os.kill(-1, signal.SIGKILL)  # everything but ourselves and the first process, in one stroke
         else:
             for pid in [-group, *_descendants(os.getpid())]:
                 with suppress(ProcessLookupError, PermissionError):

@@ -12,7 +12,7 @@ from typing import Any
 from lib import Outcome, PuzzleError, Size, referee, run_async
 
 from ..catalog import Puzzle
-from ..failure import of_crash, plain
+from ..inside.failure import of_crash, plain
 from ..starters import size_text, untouched
 from .place import Place, file_of, place_of
 from .result import Result

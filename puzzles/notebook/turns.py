@@ -12,7 +12,7 @@ from typing import Any
 
 from lib import Deadlock, Model
 
-from ..timer import Timer, TimeUp
+from ..inside.timer import Timer, TimeUp
 
 SECONDS = 0.8
 """Wall time of one turn, which is what a rank does between two waits; most take less than a thousandth of it."""

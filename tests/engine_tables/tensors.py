@@ -80,8 +80,8 @@ WRONG = {
     ("Matmul2D", "a square mesh taken for granted"): (
         "x_size, y_size = mesh\n",
         "x_size, y_size = mesh[::-1]\n",
-        "failed: line 22: raised on device 0 of 8, in forward; tried with 8 devices, model_dim 12, hidden_dim 16, "
-        "mesh [4, 2]: ValueError",
+        "failed: line 22: tried with 8 devices, model_dim 12, hidden_dim 16, mesh [4, 2]: raised on device 0 of 8, in "
+        "forward: ValueError",
     ),
     ("MegatronLayer", "x added on every device"): (
         "        y = x + self.all_reduce(self.attention(x))\n        return y + self.all_reduce(self.mlp(y))\n",

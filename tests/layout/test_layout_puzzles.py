@@ -13,9 +13,11 @@ from click.testing import CliRunner, Result
 from lib.layout import plan, propagate
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.cli import main
-from puzzles.layout_catalog import LAYOUT_PUZZLES, LayoutPuzzle
-from puzzles.layout_grader import grade_file
-from puzzles.layout_pages import starter_file
+from puzzles.grader import grade_file
+from puzzles.layout_catalog import LAYOUT_PUZZLES
+from puzzles.layout_catalog.layout_puzzle import LayoutPuzzle
+from puzzles.starters import starter_file
+from puzzles.tracks import track_of
 from tests.layout.strategies import assert_same_program
 from tests.test_imports import ROOT
 
@@ -40,9 +42,9 @@ def test_nothing_moves_less_than_the_target_under_the_cap(puzzle: LayoutPuzzle):
 @every_puzzle
 def test_the_reference_solution_passes_and_its_plan_runs(puzzle: LayoutPuzzle):
     (verdict,) = grade_file(str(SOLUTIONS / f"{puzzle.slug}.py"), [puzzle]).verdicts
-    assert (verdict.status, verdict.stars, verdict.bytes_moved, verdict.message) == ("passed", 3, puzzle.target, "")
-    assert verdict.memory is not None
-    assert verdict.memory <= puzzle.memory_cap
+    assert (verdict.status, verdict.stars, verdict.message) == ("passed", 3, "")
+    assert verdict.figures["bytes"] == puzzle.target
+    assert verdict.figures["memory"] <= puzzle.memory_cap
     graph = puzzle.graph()
     getattr(import_module(f"solutions.layout.{puzzle.slug}"), puzzle.slug)(graph)
     if puzzle.slug != "boundary":  # the same operators as in others, and much larger
@@ -65,7 +67,7 @@ def test_the_starter_counts_as_not_attempted(puzzle: LayoutPuzzle, tmp_path: Pat
     (function,) = ast.parse(puzzle.starter).body
     assert isinstance(function, ast.FunctionDef)
     assert (function.name, GAP in puzzle.starter, END_OF_GAP in puzzle.starter) == (puzzle.slug, True, True)
-    source = starter_file([puzzle], "mine.py")
+    source = starter_file(track_of(puzzle.slug), [puzzle], "mine.py")
     assert verdict_on(tmp_path, puzzle.slug, source).status == "not_attempted"
     assert all(len(line) <= 120 for line in source.splitlines())
 
@@ -115,7 +117,7 @@ def test_verdicts_say_what_pays_or_what_went_wrong(tmp_path, slug, source, statu
 
 def test_only_strategies_are_taken_from_the_players_graph(tmp_path):
     tricks = FFN + "graph.itemsize = 0; graph.operators.clear(); graph.strategies['relu'] = ((2, 4),)"
-    assert verdict_on(tmp_path, "ffn", tricks).bytes_moved == 98_304
+    assert verdict_on(tmp_path, "ffn", tricks).figures["bytes"] == 98_304
     loop = FFN + "graph.strategies['nothing'] = ((1, 1),)"
     assert verdict_on(tmp_path, "ffn", loop).reason == "layout"
 
@@ -128,31 +130,31 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def puzzles(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, ["layout", *arguments])
+    result = CliRunner().invoke(main, [*arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
     return result
 
 
 def test_the_commands_are_those_of_the_schedule_track(here: Path):
-    assert "megatron_mlp" in puzzles("list").stdout
+    assert "megatron_mlp" in puzzles("list", "layout").stdout
     assert "matmul2 = matmul(relu, weight2): (64, 64)" in puzzles("show", "ffn").stdout
-    assert "In practice" in puzzles("show", "1", "--about").stdout
-    assert "hint 2 of 3" in puzzles("hint", "ffn", "-n", "2").stdout
+    assert "Behind layout puzzle 1" in puzzles("show", "layout:1", "--about").stdout
+    assert "hint 2 of 3" in puzzles("hint", "layout:ffn", "-n", "2").stdout
     assert puzzles("start", "ffn").stdout.startswith("Wrote my_ffn.py")
     assert "exists already" in puzzles("start", "ffn").stderr
     assert puzzles("grade", "my_ffn.py").exit_code == 1
-    assert puzzles("start").exit_code == 0
-    assert len(ast.parse((here / "my_layouts.py").read_text()).body) == 2 + len(LAYOUT_PUZZLES)
+    assert puzzles("start", "layout").exit_code == 0
+    assert len(ast.parse((here / "my_layout.py").read_text()).body) == 2 + len(LAYOUT_PUZZLES)
     assert "did you mean 'attention'" in puzzles("show", "atention").stderr
     assert "there is no hint 9" in puzzles("hint", "ffn", "-n", "9").stderr
 
 
 def test_grading_the_solutions(here: Path):
-    result = puzzles("grade", "--json", str(SOLUTIONS))
+    result = puzzles("grade", "--json", "--puzzle", "layout", str(SOLUTIONS))
     assert result.exit_code == 0
     results = [one for file in json.loads(result.stdout)["files"] for one in file["results"]]
     assert sum(one["status"] == "passed" for one in results) == 8
-    assert "8 layout puzzles attempted, 8 passed." in puzzles("grade", str(SOLUTIONS)).stdout
+    assert "8 puzzles attempted, 8 passed." in puzzles("grade", str(SOLUTIONS)).stdout
 
 
 def test_drawing_a_plan(here: Path):

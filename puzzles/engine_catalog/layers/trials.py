@@ -24,7 +24,8 @@ def pipeline_inference(devices: int = DEVICES, model_dim: int = MODEL, length: i
     limits = {"messages": length, "collectives": 0, "clock": (length + devices - 1) * product}
     sent = {"sent": length * 2 * model_dim * 4, "weights": model_dim * model_dim * 4}
     stream = (inputs, outputs)
-    return Trial({"model_dim": model_dim}, params, stream=stream, devices=devices, targets=sent | limits)
+    options = {"targets": sent | limits, "hidden": devices != DEVICES}
+    return Trial({"model_dim": model_dim}, params, stream=stream, devices=devices, **options)
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {

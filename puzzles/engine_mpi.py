@@ -1,0 +1,81 @@
+"""A class on a transport: in this process' children as ever, or with every device a process of MPI.
+
+On MPI the class runs in those processes, without a sandbox: it is for your own code.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lib import PuzzleError
+
+from .engine_catalog import ENGINE_PUZZLES, EnginePuzzle, trials_of
+from .inside.failure import Failure, line_in, of_crash, of_refusal, of_source
+from .submission import Submission
+from .tracks import track_of
+from .verdict import Graded, Verdict
+
+
+def grade_on(path: str, puzzle: EnginePuzzle, on: str) -> Verdict:
+    """The verdict on the class of a file.
+
+    Raises:
+        PuzzleError: the processes of MPI could not be started.
+    """
+    if on != "mpi":
+        from .grader import grade_file
+
+        return grade_file(path, [puzzle]).verdicts[0]
+    from lib.engine.mpiexec import by_mpiexec
+
+    verdicts = []
+    for devices in dict.fromkeys(make().devices for make in trials_of(puzzle)):
+        request = {"path": path, "puzzle": puzzle.slug, "devices": devices}
+        told = by_mpiexec(devices, "puzzles.engine_mpi", json.dumps(request))
+        verdicts += Graded.of_row(json.loads(told)).verdicts
+    return next((verdict for verdict in verdicts if verdict.status != "passed"), verdicts[0])
+
+
+def answer(request: str) -> str:
+    """What one of several processes under mpiexec does: it plays the class, and judges what came of it."""
+    asked = json.loads(request)
+    puzzle = ENGINE_PUZZLES[asked["puzzle"]]
+    track = track_of(puzzle.slug)
+    verdict = Verdict(puzzle.slug, track.name, "not_attempted", puzzle.targets)
+    found = _played(puzzle, Path(asked["path"]), asked["devices"])
+    if isinstance(found, Failure):
+        verdict = Verdict(puzzle.slug, track.name, "failed", puzzle.targets, found.reason, message=found.message)
+    elif found is not None:
+        figures, missed = found
+        status, message = ("over_target", f"correct, but {'; and '.join(missed)}") if missed else ("passed", "")
+        verdict = Verdict(puzzle.slug, track.name, status, puzzle.targets, None, 1 if missed else 3, figures, message)
+    return json.dumps(Graded(asked["path"], (verdict,)).row())
+
+
+def _played(puzzle: EnginePuzzle, path: Path, devices: int) -> tuple[dict[str, Any], list[str]] | Failure | None:
+    from .engine_catalog.trial import Wrong
+    from .engine_judge import judge  # here, because numpy is slow to import
+
+    submission = Submission.read(path)
+    if submission.failure is not None:
+        return submission.failure
+    names: dict[str, Any] = {"__name__": "submission", "__file__": str(path)}
+    try:
+        exec(compile("\n".join(submission.lines), str(path), "exec"), names)
+        cls = names.get(puzzle.slug)
+        if cls is None:
+            return None
+        if not isinstance(cls, type):
+            return Failure("crash", f"{puzzle.slug} is not a class; write 'class {puzzle.slug}'")
+        judged = judge(puzzle, cls, "mpi", devices)
+    except Wrong as why:
+        return Failure("rule", str(why))
+    except PuzzleError as why:
+        return of_refusal(why, line_in(why.__traceback__, str(path)))
+    except SyntaxError as why:
+        return of_source(why)
+    except (Exception, SystemExit) as why:
+        return of_crash(why, str(path), "; ".join(getattr(why, "__notes__", [])))
+    return dict(judged.figures), list(judged.missed)

@@ -1,0 +1,51 @@
+"""A class in the child: it is launched on the engine, every call is made, and results and meters are sent back.
+
+Meters count beside the player's code, in the same process. So what crossed between devices is noted a second time,
+out of the way, and the engine and numpy are compared with what they were; that makes lying about figures harder, and
+not impossible. Results need no trust: they are compared by the grader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy.random  # noqa: F401  # before any meter runs: numpy loads it late, and makes arrays then
+
+from ..failure import Failure
+from ..plain_data import pack, unpack
+from .perform import perform
+from .seal import Seal
+from .sharing import arrays_of_all
+from .stage import Place, Told, Unplayable
+from .tally import Tally
+
+SEAL = Seal()
+"""Of the engine, before any player's code."""
+
+
+def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the class is tried with."""
+    trial = unpack(request["trial"])
+    assert isinstance(trial, dict)
+    return trial
+
+
+def play(slug: str, cls: Any, trial: Mapping[str, Any], place: Place) -> Told:
+    """Results, outputs and readings of one launch."""
+    if not isinstance(cls, type):
+        raise Unplayable(f"{slug} is not a class; write 'class {slug}'")
+    broken, before = SEAL.broken(), arrays_of_all(cls)
+    with Tally() as tally:
+        results, outputs, meters = perform(trial, cls)
+    broken = broken or SEAL.broken()
+    if broken:
+        return Told(failure=Failure("rule", f"{broken} is not as it was; leave the engine to the engine", place.line))
+    for name, arrays in arrays_of_all(cls).items():
+        if not arrays <= before.get(name, set()):
+            advice = "devices share no memory: keep in self what a device has, and send what others need"
+            return Told(failure=Failure("rule", f"an array was left in {name}; {advice}", place.line))
+    readings = [[asdict(reading) for reading in step] for step in meters]
+    data = {"results": pack(results), "outputs": pack(outputs), "readings": pack(readings), "wire": tally.told()}
+    return Told(data)

@@ -1,0 +1,30 @@
+"""Launches a class, makes every call of a trial, reads the meters. Nothing is judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lib.engine import launch
+
+
+def perform(trial: Mapping[str, Any], cls: type, on: str = "inprocess") -> tuple[list[Any], list[Any], list[Any]]:
+    """Launches a class and makes every call: the results of each call on each device, the outputs of the stream, and
+    the meters after loading, after each call, and at the end.
+
+    Raises:
+        Exception: what the class raises, and what the engine says of it.
+    """
+    results: list[Any] = []
+    outputs: list[Any] = []
+    with launch(cls, trial["devices"], on=on, **trial["options"], **trial["arguments"]) as run:
+        if trial["params"]:
+            run.load_checkpoint(trial["params"])
+        readings = [run.meters]
+        for method, arguments in trial["calls"]:
+            results.append(run.call(method, arguments))
+            readings.append(run.meters)
+        if trial["stream"] is not None:
+            outputs = list(run.inference_loop(trial["stream"]))
+            readings.append(run.meters)
+    return results, outputs, readings

@@ -1,0 +1,60 @@
+"""Tells whether the engine's modules, and numpy's functions that it counts, are still those that were imported."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from lib.engine.watching import STAND_INS
+
+PACKAGE = "lib.engine"
+
+LATE = ("alone", "local", "streams", "symmetric")
+"""Modules that the engine imports when they are needed."""
+
+STATE = frozenset({"_depth", "_cache"})
+"""Names that change while the engine runs."""
+
+
+class Seal:
+    """Every name of every module, every attribute of their classes, and the code of every function."""
+
+    def __init__(self) -> None:
+        for late in LATE:
+            import_module(f"{PACKAGE}.{late}")
+        self._was = _everything()
+
+    def broken(self) -> str:
+        """The first thing that is another one now; empty if there is none."""
+        now = _everything()
+        return next((name for name, thing in self._was.items() if now.get(name) is not thing), "")
+
+
+def _everything() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, module in list(sys.modules.items()):
+        if name == PACKAGE or name.startswith(f"{PACKAGE}."):
+            for key, value in list(vars(module).items()):
+                if key not in STATE and not key.startswith("__"):
+                    _note(found, f"{name}.{key}", value, name)
+    for key in STAND_INS:
+        found[f"numpy.{key}"] = vars(np).get(key)
+    return found
+
+
+def _note(found: dict[str, Any], name: str, value: Any, module: str) -> None:
+    if isinstance(value, bool | int | float | str):
+        return  # states and constants: what is counted does not hang on them
+    found[name] = value
+    if isinstance(value, FunctionType):
+        found[f"{name}.__code__"] = value.__code__
+    elif isinstance(value, type) and value.__module__ == module:
+        for key, attribute in list(vars(value).items()):
+            if not key.startswith(("__abstract", "_abc_", "__weakref__", "__dict__")):
+                found[f"{name}.{key}"] = attribute
+                if isinstance(attribute, FunctionType):
+                    found[f"{name}.{key}.__code__"] = attribute.__code__

@@ -1,0 +1,95 @@
+"""Classes on real tensors: the child launches the class, and results and figures are judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+from ..engine_catalog import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle
+from ..engine_catalog.figures import FIGURES
+from ..engine_catalog.puzzle import CREDIT
+from ..engine_catalog.records import RECORDS
+from ..inside.failure import Failure
+from .track import Attempt, Judged, Part, Track
+
+# What needs numpy is imported inside the methods that judge: list, show and hint do without.
+
+
+class Engine(Track):
+    """One class that every device runs, with blocking calls and plain numpy."""
+
+    name = "engine"
+    title = "On real tensors"
+    idea = "one class that every device runs, on numpy arrays: what does each device hold, and what does it send?"
+    longest = 16 << 20
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        return _parts()
+
+    def puzzle(self, slug: str) -> EnginePuzzle:
+        return ENGINE_PUZZLES[slug]
+
+    def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
+        return puzzle.targets
+
+    def attempts(self, puzzle: EnginePuzzle) -> Iterator[Attempt]:
+        from ..engine_judge import attempts_of
+
+        for attempt in attempts_of(puzzle):
+            yield replace(attempt, judge=lambda row, judge=attempt.judge: self._stars(puzzle, judge(row)))
+
+    def _stars(self, puzzle: EnginePuzzle, found: Judged | Failure) -> Judged | Failure:
+        """With its stars: three if no record is better in one figure and as good in all."""
+        if isinstance(found, Failure):
+            return found
+        figures = {name: found.figures[name] for name in puzzle.targets if name in found.figures}
+        beaten = any(_is_better(record, figures) for record in RECORDS.get(puzzle.slug, ()))
+        return found._replace(figures=figures, stars=1 if found.missed else 2 if beaten else 3)
+
+    def called(self, puzzle: EnginePuzzle) -> str:
+        return puzzle.slug
+
+    def limits(self, puzzle: EnginePuzzle) -> str:
+        return f"Targets for each device: {puzzle.targets_text()}"
+
+    def figures_text(self, puzzle: EnginePuzzle, figures: Mapping[str, float]) -> str:
+        limits = puzzle.targets.items()
+        return ", ".join(
+            f"{f'{figures[name]:,}' if name in figures else '-'} of {limit:,} {FIGURES[name].words}"
+            for name, limit in limits
+        )
+
+    def starter_head(self, puzzles: Sequence[EnginePuzzle]) -> str:
+        return "import numpy as np\n\nfrom lib.engine import ShardedEngine\n"
+
+    def signature(self, slug: str) -> str:
+        return f"class {slug}(ShardedEngine)"
+
+    def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int) -> str:
+        if stars >= 3:
+            return "Three stars: no class that we know is better."
+        better = next((r for r in RECORDS.get(puzzle.slug, ()) if _is_better(r, figures)), None)
+        if better is None:
+            return "All targets met. See the note for the third star."
+        known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
+        return f"All targets met. For the third star: a class with {known} is known."
+
+    def background(self, puzzle: EnginePuzzle) -> Sequence[tuple[str, str]]:
+        return [("The targets", puzzle.arithmetic)]
+
+    def sources(self, puzzle: EnginePuzzle) -> Sequence[str]:
+        return [*map(str, puzzle.sources), CREDIT]
+
+
+def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:
+    return all(record[name] <= figures[name] for name in figures) and any(record[n] < figures[n] for n in figures)
+
+
+@cache
+def _parts() -> tuple[Part, ...]:
+    return tuple(
+        Part(chapter.package.rpartition(".")[2], chapter.title, chapter.idea, tuple(p.slug for p in chapter.puzzles))
+        for chapter in CHAPTERS
+    )
