@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,8 @@ def call_of(
         raise RuleError(f"there is no reduction {op!r}; there are {', '.join(reference.OPS)}")
     if dtype.hasobject:
         raise RuleError(f"arrays of Python objects cannot be sent; got dtype {dtype}, so convert it with astype first")
+    if dtype.names:
+        raise RuleError(f"an array with named fields ({', '.join(dtype.names)}) cannot travel; bring each by itself")
     if op and dtype.kind not in "biufc":
         raise RuleError(f"arrays of dtype {dtype} cannot be reduced; convert them to numbers first")
     if name in ("all_gather", "reduce_scatter", "all_to_all"):
@@ -70,6 +73,7 @@ def call_of(
 
 
 def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
+    axis = index(axis)
     ndim = len(shape) or (1 if name == "all_gather" else 0)
     if not ndim:
         raise RuleError("a scalar has no axis to cut; reshape it, or use all_reduce")
