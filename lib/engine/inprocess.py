@@ -18,6 +18,7 @@ from .lines import place_in
 from .meter import Meter, current
 from .number import Number
 from .reference import Array
+from .tasks import put_to_rest
 from .transport import Put
 
 
@@ -70,11 +71,8 @@ class World:
         self.over = True
         self.ready.clear()
         for port in self.ports:
-            for _ in range(100):  # a player may catch even this, but not for ever
-                if port.task is None or port.task.dead or not port.task:
-                    break
-                current.meter = port.meter
-                port.task.throw(GreenletExit)
+            current.meter = port.meter
+            put_to_rest(port.task)
         current.meter = None
 
     def unread(self) -> list[tuple[int, int, int]]:

@@ -46,6 +46,8 @@ class MpiPort:
         self.meter = meter
         self.sent = [0] * self.size
         self.received = [0] * self.size
+        self.hub: Any = None
+        """Who runs this device's loop, while a stream is open."""
         self._sending: list[Any] = []
         self._out = zeros(room(self.size), np.uint8)
         self._in = [zeros(room(self.size), np.uint8) for _ in range(self.size)]
@@ -140,6 +142,8 @@ class MpiPort:
 
     def step_aside(self) -> None:
         self.wire.look(None)
+        if self.hub is not None:
+            self.hub.switch()
 
     def close(self) -> list[tuple[int, int, int]]:
         """Ends the connection. Messages that nobody has received: (from, to, how many)."""
