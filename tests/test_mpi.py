@@ -97,10 +97,16 @@ def test_a_script_is_the_same_under_mpiexec_and_without(tmp_path: Path) -> None:
 
 
 def test_a_raise_on_one_device_ends_all_with_its_traceback_once(tmp_path: Path) -> None:
-    path = script(tmp_path, "return self.receive(2) if self.device_id != 2 else 1 // 0")
+    note = f"__import__('pathlib').Path({str(tmp_path)!r}, f'{{__import__(\"os\").getpid()}}.pid').touch(); "
+    path = script(tmp_path, note + "return self.receive(2) if self.device_id != 2 else 1 // 0")
     start = perf_counter()
     ended = under_mpiexec(path)
     assert ended.returncode != 0
+    processes = [int(file.stem) for file in tmp_path.glob("*.pid")]
+    assert len(processes) == 4
+    for process in processes:  # no orphan
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
     assert ended.stderr.count("ZeroDivisionError") == 1, ended.stderr
     assert "raised on device 2 of 4, in forward" in ended.stderr
     assert "return self.receive(2)" in ended.stderr  # the line of the script
