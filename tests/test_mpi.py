@@ -66,7 +66,7 @@ def test_on_two_hosts() -> None:
 
 
 SCRIPT = """
-import sys, time
+import os, pathlib, sys
 import numpy as np
 from lib.engine import ShardedEngine, launch
 
@@ -97,7 +97,7 @@ def test_a_script_is_the_same_under_mpiexec_and_without(tmp_path: Path) -> None:
 
 
 def test_a_raise_on_one_device_ends_all_with_its_traceback_once(tmp_path: Path) -> None:
-    note = f"__import__('pathlib').Path({str(tmp_path)!r}, f'{{__import__(\"os\").getpid()}}.pid').touch(); "
+    note = f"pathlib.Path({str(tmp_path)!r}, f'{{os.getpid()}}.pid').touch()\n        "
     path = script(tmp_path, note + "return self.receive(2) if self.device_id != 2 else 1 // 0")
     start = perf_counter()
     ended = under_mpiexec(path)
