@@ -15,9 +15,12 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="the engine needs greenlet")
 pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
 
+import numpy as np
 from click.testing import CliRunner
 
 from lib import RuleError, run
+from lib.engine.call import Call, call_of
+from lib.engine.letter import Letter, room
 from lib.engine.mpiexec import by_mpiexec, mpiexec
 from lib.engine.replay import replay
 from puzzles.cli import main
@@ -127,6 +130,31 @@ def test_a_deadlock_is_named_after_the_set_time(tmp_path: Path) -> None:
     ended = under_mpiexec(path)
     assert ended.returncode != 0
     assert "device 3 waits in receive(0), line 10 of script.py" in ended.stderr, ended.stderr
+
+
+def test_a_letter_has_room_for_a_thousand_devices() -> None:
+    n = 1000
+    out, into = np.zeros(room(n), np.uint8), [np.zeros(room(n), np.uint8) for _ in range(n)]
+    call = Call("barrier", "", 0, (), "", tuple(range(n)))
+    letter = Letter(call, 7, out, into, np.zeros(n, np.int32))
+    assert len(letter.arrays) == n
+    letter.address()
+    letter.date(5)
+    for other in into:
+        other[:] = out
+    into[3][16:] = 0  # as far as the digest tells, the same call
+    assert letter.read() == 5
+
+
+def test_a_letter_tells_who_calls_what() -> None:
+    sums, most = (call_of("all_reduce", op, 0, (2, 3), np.dtype("float32"), None, 0, 2) for op in ("sum", "max"))
+    boxes = [np.zeros(room(2), np.uint8) for _ in range(2)]
+    mine, other = Letter(sums, 0, boxes[0], boxes, np.ones((2, 3))), Letter(most, 1, boxes[1], boxes, np.ones((2, 3)))
+    for letter in (mine, other):
+        letter.address()
+        letter.date(0)
+    assert mine.read() is None
+    assert mine.calls() == [sums, most]
 
 
 def test_a_wrong_number_of_processes_is_refused(tmp_path: Path) -> None:
