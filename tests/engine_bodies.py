@@ -143,6 +143,15 @@ def groups(on: str) -> None:
     got = on_each(on, lambda me, x: me.all_reduce(x, group=[me.device_id]), xs)
     assert all_equal(got, xs)
 
+    def by_rows_and_columns(me: Any, x: Any) -> Any:
+        row, column = [me.device_id // 2 * 2, me.device_id // 2 * 2 + 1], [me.device_id % 2, me.device_id % 2 + 2]
+        for _ in range(3):
+            x = me.all_reduce(me.all_reduce(x, group=row), group=column)
+        return [x, me.all_reduce(x)]
+
+    total = sum(xs)
+    assert all(all_equal(g, [16 * total, 64 * total]) for g in on_each(on, by_rows_and_columns, xs))
+
 
 def results_are_ones_own(on: str) -> None:
     def does(me: Any, x: Any) -> Any:
@@ -331,6 +340,11 @@ def mismatches(on: str) -> None:
     assert "device 3 calls all_reduce(int32 (2, 4), op='sum')" in text, text
     text = told(lambda me, _: me.all_reduce(ones, "max" if me.device_id == 0 else "min"))
     assert "device 0 calls all_reduce(float32 (2, 4), op='max')" in text, text
+    text = told(lambda me, _: me.all_reduce(ones, group=[0, 1] if me.device_id == 0 else None))
+    assert "device 0 calls all_reduce(float32 (2, 4), op='sum') in group (0, 1)" in text, text
+    assert "in group (0, 1, 2, 3); every device of a group" in text or "in group (0, 1, 2, 3), but device 0" in text, (
+        text
+    )
     text = told(lambda me, _: me.symmetric(3 + me.device_id))
     assert "symmetric" in text, text
     text = told(lambda me, _: me.barrier() if me.device_id else me.all_reduce(ones))
@@ -344,6 +358,9 @@ def deadlocks(on: str) -> None:
     for i in range(N):
         assert f"device {i} waits in receive({(i + 1) % N}), line " in text, text
     assert "engine_bodies.py" in text
+    ring = {i: (i, (i + 1) % N) for i in range(N)}
+    text = refused(on, lambda me, _: me.all_reduce(np.ones(2), group=ring[me.device_id]))
+    assert "device 3 waits in all_reduce(float64 (2,), op='sum') in group (3, 0), line " in text, text
     text = refused(on, lambda me, _: me.barrier() if me.device_id else None)
     assert "device 0 has returned" in text, text
     assert "device 3 waits in barrier()" in text, text

@@ -115,6 +115,11 @@ def _told(call: Call, other: Call) -> str:
     return f"{call} in group {call.group}" if call.group != other.group else str(call)
 
 
+def told_in_group(what: object, size: int) -> str:
+    """What a device waits in, with its group if that is not all devices."""
+    return f"{what} in group {what.group}" if isinstance(what, Call) and len(what.group) < size else str(what)
+
+
 def group_of(group: Sequence[int] | None, device: int, size: int) -> tuple[int, ...]:
     """A group of devices as a tuple, in its own order; None is all of them.
 

@@ -13,7 +13,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..errors import Deadlock
-from .call import Call, agree, perform
+from .call import Call, agree, perform, told_in_group
 from .lines import place_in
 from .meter import Meter, current
 from .number import Number
@@ -90,7 +90,8 @@ class World:
             if port.task.dead:
                 told.append(f"device {port.device} has returned")
             else:
-                told.append(f"device {port.device} waits in {port.waits}{place_in(port.task.gr_frame)}")
+                waits = told_in_group(port.waits, len(self.ports))
+                told.append(f"device {port.device} waits in {waits}{place_in(port.task.gr_frame)}")
         return f"nobody can move: {'; '.join(told)}. Every wait needs a partner: check who calls what, and how often"
 
 
@@ -105,7 +106,7 @@ class InProcessPort:
         self.task: Any = None
         self.work: Callable[[InProcessPort], object] | None = None
         self.waits: object = None
-        """The call it waits in; None if it can run."""
+        """The call it waits in; None if it can run: whoever makes it ready says so."""
         self.result: Any = None
         self.inbox: dict[int, deque[tuple[Array, int]]] = {}
 
@@ -134,6 +135,7 @@ class InProcessPort:
             return perform(call, [brought])[0]
         begun = world.meetings.get(group)
         if begun is None:
+            self._unless_elsewhere(call)
             begun = world.meetings[group] = (call, {})
         first, there = begun
         if call != first:
@@ -145,7 +147,7 @@ class InProcessPort:
             del world.meetings[group]
             ports = [world.ports[member] for member in group]
             for port, result in zip(ports, perform(call, [there[member] for member in group])):
-                port.result = result
+                port.result, port.waits = result, None
                 if port is not self:
                     world.ready.append(port)
             meters = [port.meter for port in ports if port.meter is not None]
@@ -155,6 +157,13 @@ class InProcessPort:
                     meter.clock = latest
         result, self.result = self.result, None
         return result
+
+    def _unless_elsewhere(self, call: Call) -> None:
+        """Refuses to wait for a device that waits for this one, in another group: neither would ever move."""
+        for member in call.group:
+            other = self.world.ports[member].waits
+            if isinstance(other, Call) and self.device in other.group:
+                agree((other, call), (member, self.device))
 
     def send(self, to: int, arr: Array) -> None:
         port = self.world.ports[to]
@@ -192,7 +201,6 @@ class InProcessPort:
         else:
             world.hub.switch()
         current.meter = self.meter
-        self.waits = None
         self._unless_over()
 
     def _unless_over(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from mpi4py import MPI
 
 from ..errors import Deadlock
+from .call import told_in_group
 from .lines import place_here
 
 SPINS = 64
@@ -168,7 +169,7 @@ class Wire:
     def _told(self, what: object) -> str:
         if what == "ended":
             return f"device {self.device} has returned"
-        return f"device {self.device} waits in {what}{place_here()}"
+        return f"device {self.device} waits in {told_in_group(what, self.world.size)}{place_here()}"
 
     def _standstill(self) -> str:
         told = {device: text for device, (text, _) in self._answers.items()}
