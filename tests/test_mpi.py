@@ -15,9 +15,12 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="the engine needs greenlet")
 pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
 
+import numpy as np
 from click.testing import CliRunner
 
 from lib import RuleError, run
+from lib.engine.call import Call, call_of
+from lib.engine.letter import Letter, room
 from lib.engine.mpiexec import by_mpiexec, mpiexec
 from lib.engine.replay import replay
 from puzzles.cli import main
@@ -32,11 +35,12 @@ except RuleError as why:
 
 ROOT = Path(__file__).parent.parent
 LONGEST = 60
+IS_MPICH = "HYDRA" in subprocess.run([*MPIEXEC, "--version"], capture_output=True, text=True, check=False).stdout
 
 
-def under_mpiexec(*words: str, n: int = 4) -> subprocess.CompletedProcess[str]:
+def under_mpiexec(*words: str, n: int = 4, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [*MPIEXEC, "-n", str(n), sys.executable, *words]
+    command = [*MPIEXEC, *options, "-n", str(n), sys.executable, *words]
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST)
 
 
@@ -53,8 +57,19 @@ def test_on_mpi(body: str, passed: Any) -> None:
     assert out.count(f"passed {body}") == 4, err[-3000:]
 
 
+@pytest.mark.skipif(not IS_MPICH, reason="one machine stands for two hosts only under MPICH")
+def test_on_two_hosts() -> None:
+    """Two names of this machine: MPI takes them for two, and carries nothing in shared memory between them."""
+    chosen = "large_arrays groups messages one_sided_puts endless_streams mismatches deadlocks a_raise_ends_all".split()
+    hosts = ("-hosts", "localhost:2,127.0.0.1:2", "-launcher", "fork")
+    ended = under_mpiexec("-m", "tests.engine_bodies", *chosen, options=hosts)
+    assert [body for body in chosen if ended.stdout.count(f"passed {body}") != 4] == [], ended.stderr[-3000:]
+    near = "from mpi4py import MPI; print(f'near {MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED).size}')"
+    assert under_mpiexec("-c", near, options=hosts).stdout.count("near 2") == 4
+
+
 SCRIPT = """
-import sys, time
+import os, pathlib, sys
 import numpy as np
 from lib.engine import ShardedEngine, launch
 
@@ -85,10 +100,16 @@ def test_a_script_is_the_same_under_mpiexec_and_without(tmp_path: Path) -> None:
 
 
 def test_a_raise_on_one_device_ends_all_with_its_traceback_once(tmp_path: Path) -> None:
-    path = script(tmp_path, "return self.receive(2) if self.device_id != 2 else 1 // 0")
+    note = f"pathlib.Path({str(tmp_path)!r}, f'{{os.getpid()}}.pid').touch()\n        "
+    path = script(tmp_path, note + "return self.receive(2) if self.device_id != 2 else 1 // 0")
     start = perf_counter()
     ended = under_mpiexec(path)
     assert ended.returncode != 0
+    processes = [int(file.stem) for file in tmp_path.glob("*.pid")]
+    assert len(processes) == 4
+    for process in processes:  # no orphan
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
     assert ended.stderr.count("ZeroDivisionError") == 1, ended.stderr
     assert "raised on device 2 of 4, in forward" in ended.stderr
     assert "return self.receive(2)" in ended.stderr  # the line of the script
@@ -109,6 +130,31 @@ def test_a_deadlock_is_named_after_the_set_time(tmp_path: Path) -> None:
     ended = under_mpiexec(path)
     assert ended.returncode != 0
     assert "device 3 waits in receive(0), line 10 of script.py" in ended.stderr, ended.stderr
+
+
+def test_a_letter_has_room_for_a_thousand_devices() -> None:
+    n = 1000
+    out, into = np.zeros(room(n), np.uint8), [np.zeros(room(n), np.uint8) for _ in range(n)]
+    call = Call("barrier", "", 0, (), "", tuple(range(n)))
+    letter = Letter(call, 7, out, into, np.zeros(n, np.int32))
+    assert len(letter.arrays) == n
+    letter.address()
+    letter.date(5)
+    for other in into:
+        other[:] = out
+    into[3][16:] = 0  # as far as the digest tells, the same call
+    assert letter.read() == 5
+
+
+def test_a_letter_tells_who_calls_what() -> None:
+    sums, most = (call_of("all_reduce", op, 0, (2, 3), np.dtype("float32"), None, 0, 2) for op in ("sum", "max"))
+    boxes = [np.zeros(room(2), np.uint8) for _ in range(2)]
+    mine, other = Letter(sums, 0, boxes[0], boxes, np.ones((2, 3))), Letter(most, 1, boxes[1], boxes, np.ones((2, 3)))
+    for letter in (mine, other):
+        letter.address()
+        letter.date(0)
+    assert mine.read() is None
+    assert mine.calls() == [sums, most]
 
 
 def test_a_wrong_number_of_processes_is_refused(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..errors import Deadlock
-from .call import Call, agree, perform
+from .call import Call, agree, perform, told_in_group
 from .lines import place_in
 from .meter import Meter, current
 from .number import Number
 from .reference import Array
+from .tasks import put_to_rest
 from .transport import Put
 
 
@@ -27,7 +28,8 @@ class World:
     def __init__(self, size: int, metered: bool = False, late_puts: Collection[int] | None = None) -> None:
         self.ports = [InProcessPort(self, device, size, Meter() if metered else None) for device in range(size)]
         self.ready: deque[InProcessPort] = deque()
-        self.meetings: dict[tuple[int, ...], dict[int, tuple[Call, Any]]] = {}
+        self.meetings: dict[tuple[int, ...], tuple[Call, dict[int, Any]]] = {}
+        """By group: the call that its first member made, and what each that is there has brought."""
         self.hub: Any = None
         self.failure: tuple[int, BaseException] | None = None
         self.over = False
@@ -52,7 +54,7 @@ class World:
         self.hub = getcurrent()
         try:
             while self.ready:
-                self.ready.popleft().resume()
+                self.ready.popleft().task.switch()
                 if self.failure is not None:
                     raise self.failure[1]
                 if until():
@@ -71,11 +73,8 @@ class World:
         self.over = True
         self.ready.clear()
         for port in self.ports:
-            for _ in range(100):  # a player may catch even this, but not for ever
-                if port.task is None or port.task.dead or not port.task:
-                    break
-                current.meter = port.meter
-                port.task.throw(GreenletExit)
+            current.meter = port.meter
+            put_to_rest(port.task)
         current.meter = None
 
     def unread(self) -> list[tuple[int, int, int]]:
@@ -93,7 +92,8 @@ class World:
             if port.task.dead:
                 told.append(f"device {port.device} has returned")
             else:
-                told.append(f"device {port.device} waits in {port.waits}{place_in(port.task.gr_frame)}")
+                waits = told_in_group(port.waits, len(self.ports))
+                told.append(f"device {port.device} waits in {waits}{place_in(port.task.gr_frame)}")
         return f"nobody can move: {'; '.join(told)}. Every wait needs a partner: check who calls what, and how often"
 
 
@@ -108,13 +108,14 @@ class InProcessPort:
         self.task: Any = None
         self.work: Callable[[InProcessPort], object] | None = None
         self.waits: object = None
-        """The call it waits in; None if it can run."""
+        """The call it waits in; None if it can run: whoever makes it ready says so."""
         self.result: Any = None
         self.inbox: dict[int, deque[tuple[Array, int]]] = {}
         self.land: Callable[[Put], None]
 
     def carry_out(self) -> None:
         assert self.work is not None
+        current.meter = self.meter
         try:
             self.work(self)
         except GreenletExit:
@@ -122,10 +123,6 @@ class InProcessPort:
         except BaseException as why:
             if self.world.failure is None:
                 self.world.failure = (self.device, why)
-
-    def resume(self) -> None:
-        current.meter = self.meter
-        self.task.switch()
 
     def collective(self, call: Call, arr: Array) -> Any:
         return self._meet(call, arr, perform)
@@ -143,43 +140,40 @@ class InProcessPort:
         return True
 
     def _meet(self, call: Call, brought: Any, perform: Callable[[Call, Sequence[Any]], Sequence[Any]]) -> Any:
-        world, group, device = self.world, call.group, self.device
-        n = len(group)
-        if n == 1:
+        world, group = self.world, call.group
+        if len(group) == 1:
             return perform(call, [brought])[0]
-        meeting = world.meetings.get(group)
-        if meeting is None:
-            meeting = world.meetings[group] = {}
-        meeting[device] = (call, brought)
-        if len(meeting) < n:
-            if len(meeting) > 1:
-                agree([entry[0] for entry in meeting.values()], list(meeting))
+        begun = world.meetings.get(group)
+        if begun is None:
+            self._unless_elsewhere(call)
+            begun = world.meetings[group] = (call, {})
+        first, there = begun
+        if call != first:
+            agree((first, call), (next(iter(there)), self.device))
+        there[self.device] = brought
+        if len(there) < len(group):
             self._wait(call)
-            result, self.result = self.result, None
-            return result
-        del world.meetings[group]
-        entries = [meeting[member] for member in group]
-        for other, _ in entries:
-            if other != call:
-                agree([entry[0] for entry in entries], group)
-        results = perform(call, [entry[1] for entry in entries])
-        ports, ready = world.ports, world.ready
-        if self.meter is not None:
-            self._same_clock(group)
-        for member, result in zip(group, results):
-            port = ports[member]
-            if port is self:
-                mine = result
-            else:
-                port.result = result
-                ready.append(port)
-        return mine
+        else:
+            del world.meetings[group]
+            ports = [world.ports[member] for member in group]
+            for port, result in zip(ports, perform(call, [there[member] for member in group])):
+                port.result, port.waits = result, None
+                if port is not self:
+                    world.ready.append(port)
+            meters = [port.meter for port in ports if port.meter is not None]
+            if meters:
+                latest = max([meter.clock for meter in meters])
+                for meter in meters:
+                    meter.clock = latest
+        result, self.result = self.result, None
+        return result
 
-    def _same_clock(self, group: Sequence[int]) -> None:
-        meters = [meter for member in group if (meter := self.world.ports[member].meter) is not None]
-        latest = max(meter.clock for meter in meters)
-        for meter in meters:
-            meter.clock = latest
+    def _unless_elsewhere(self, call: Call) -> None:
+        """Refuses to wait for a device that waits for this one, in another group: neither would ever move."""
+        for member in call.group:
+            other = self.world.ports[member].waits
+            if isinstance(other, Call) and self.device in other.group:
+                agree((other, call), (member, self.device))
 
     def send(self, to: int, arr: Array) -> None:
         port = self.world.ports[to]
@@ -207,17 +201,16 @@ class InProcessPort:
 
     def _wait(self, what: object) -> None:
         """Lets others run until this device is made ready."""
+        world = self.world
         self._unless_over()
         self.waits = what
-        world = self.world
         if world.hub is None or self.task is None:
             raise Deadlock(f"device {self.device} waits in {what} for ever; it is alone: run it with launch(...)")
         if world.ready:
-            world.ready.popleft().resume()
+            world.ready.popleft().task.switch()
         else:
             world.hub.switch()
         current.meter = self.meter
-        self.waits = None
         self._unless_over()
 
     def _unless_over(self) -> None:

@@ -45,6 +45,35 @@ def _multiplier(function: Callable[..., Any], count: Any) -> Callable[..., Any]:
     return multiply
 
 
+class Drawing(np.random.Generator):
+    """A generator whose arrays are the device's own, like all that it makes."""
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return _maker(found) if callable(found) and not name.startswith("_") else found
+
+
+def _default_rng(seed: Any = None) -> np.random.Generator:
+    meter, current.meter = current.meter, None  # what seeding needs is not the device's
+    try:
+        generator = _RNG(seed)
+    finally:
+        current.meter = meter
+    return generator if meter is None else Drawing(generator.bit_generator)
+
+
+_RNG = np.random.default_rng
+
+DRAWN = {
+    **{
+        name: (function, _maker(function))
+        for name, function in vars(np.random).items()
+        if getattr(function, "__self__", None).__class__ is np.random.RandomState and not name.endswith("_state")
+    },
+    "default_rng": (_RNG, _default_rng),
+}
+"""The same for numpy.random."""
+
 STAND_INS = {
     **{name: (getattr(np, name), _maker(getattr(np, name))) for name in MAKERS},
     **{f.__name__: (f, _multiplier(f, count)) for f, count in {**flops.FUNCTIONS, **flops.UFUNCS}.items()},
@@ -63,7 +92,7 @@ def watching(cls: type, metered: bool) -> Iterator[None]:
         return
     _depth += 1
     if _depth == 1:
-        _exchange(vars(np), 0, 1)
+        _exchange(0, 1)
     imported = _modules_of(cls)
     for names in imported:
         _exchange_imported(names, 0, 1)
@@ -74,17 +103,18 @@ def watching(cls: type, metered: bool) -> Iterator[None]:
         for names in imported:
             _exchange_imported(names, 1, 0)
         if not _depth:
-            _exchange(vars(np), 1, 0)
+            _exchange(1, 0)
 
 
-def _exchange(names: dict[str, Any], old: int, new: int) -> None:
-    for name, pair in STAND_INS.items():
-        if names.get(name) is pair[old]:
-            names[name] = pair[new]
+def _exchange(old: int, new: int) -> None:
+    for names, stand_ins in ((vars(np), STAND_INS), (vars(np.random), DRAWN)):
+        for name, pair in stand_ins.items():
+            if names.get(name) is pair[old]:
+                names[name] = pair[new]
 
 
 def _exchange_imported(names: dict[str, Any], old: int, new: int) -> None:
-    by_id = {id(pair[old]): pair[new] for pair in STAND_INS.values()}
+    by_id = {id(pair[old]): pair[new] for pair in (*STAND_INS.values(), *DRAWN.values())}
     for name, value in list(names.items()):
         if id(value) in by_id:
             names[name] = by_id[id(value)]
