@@ -65,7 +65,7 @@ def _played(puzzle: EnginePuzzle, path: Path) -> tuple[dict[str, Any], list[str]
         if cls is None:
             return None
         if not isinstance(cls, type):
-            return Failure("crash", f"{puzzle.slug} is not a class; write 'class {puzzle.slug}'")
+            return Failure("crash", f"{puzzle.slug} is not a class; write 'class {puzzle.slug}(ShardedEngine):'")
         judged = judge(puzzle, cls, "mpi")
     except Wrong as why:
         return Failure("rule", str(why))
