@@ -193,7 +193,8 @@ def explain(console: Console, verdict: Verdict) -> None:
     track = track_of(verdict.puzzle)
     console.print()
     figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures)
-    console.print(Text.assemble(_status(verdict), f"  {stars_text(console, verdict.stars)}  {figures}"))
+    told = f"  {stars_text(console, verdict.stars)}  {figures}" if verdict.attempted else ""
+    console.print(Text.assemble(_status(verdict), told))
     _explain(console, verdict, "")
     _show_printed(console, verdict)
     if verdict.status == "passed":

@@ -1,4 +1,4 @@
-"""A class graded by processes of MPI, and on a dask cluster: really started, with the same results as in this process."""
+"""A class graded by processes of MPI, and on a dask cluster: really started, with the same results as here."""
 
 from __future__ import annotations
 
