@@ -143,8 +143,9 @@ def draw(
 @click.option("--on", type=click.Choice(["inprocess", "mpi"]), default="inprocess", show_default=True, help="Where.")
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="How many devices  [default: as many as the puzzle has]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
+@click.option("-o", "output", metavar="FILE.svg", default="", help="Draw foretold above measured time.")
 @click.pass_context
-def run(ctx: click.Context, path: str, puzzle: Any, on: str, ranks: int | None, small: bool) -> None:
+def run(ctx: click.Context, path: str, puzzle: Any, on: str, ranks: int | None, small: bool, output: str) -> None:
     """Run a solution on real tensors, and compare with what the game foretells.
 
     Exits with 0 if the weights, the memory and the bytes are as foretold.
@@ -154,9 +155,24 @@ def run(ctx: click.Context, path: str, puzzle: Any, on: str, ranks: int | None, 
     track = track_of(puzzle.slug).name
     if track == "layout":
         raise click.UsageError(f"{puzzle.slug} is a layout; 'puzzles run' takes schedules and classes")
+    if output:
+        require_picture(output, puzzle)
     if track == "engine":
         ctx.exit(0 if run_class(terminal(), path, puzzle, on, ranks) else 1)
-    ctx.exit(0 if run_solution(terminal(), path, puzzle, on, ranks, small) else 1)
+    ctx.exit(0 if run_solution(terminal(), path, puzzle, on, ranks, small, output) else 1)
+
+
+def require_picture(output: str, puzzle: Any) -> None:
+    """Refuses, before anything runs, a name that no picture can be written to, or a class, which has no timeline."""
+    from drawing import require_ending
+    from lib import PuzzleError
+
+    if track_of(puzzle.slug).name == "engine":
+        raise click.UsageError(f"{puzzle.slug} is a class, and only schedules are drawn; leave out -o")
+    try:
+        require_ending(output, of_a_run=False)
+    except PuzzleError as why:
+        raise click.UsageError(str(why)) from None
 
 
 for command in (grade, watch, status, reset, verify, doctor, notebook):

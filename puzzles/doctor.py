@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import click
 
+from .inside import landlock
 from .sandbox import UnknownTier, best
 
 
@@ -34,7 +35,10 @@ def findings() -> Iterator[tuple[str, str]]:
         yield "sandbox", "bubblewrap works: no network, no other processes, a read-only system, a folder of its own"
     else:
         yield "sandbox", f"none: {tier.why_not}"
-        yield "", "submissions run as processes of their own, which can read and change what their user can;"
+        if landlock.version():
+            yield "", "but the kernel's Landlock keeps runs from files that are not theirs, and from writing elsewhere;"
+        else:
+            yield "", "submissions run as processes of their own, which can read and change what their user can;"
         yield "", "a folder of other people's code is graded only with --trust"
     yield "user", _user()
     yield "limits", _limits()

@@ -68,7 +68,7 @@ def _played(puzzle: EnginePuzzle, path: Path, devices: int) -> tuple[dict[str, A
         if cls is None:
             return None
         if not isinstance(cls, type):
-            return Failure("crash", f"{puzzle.slug} is not a class; write 'class {puzzle.slug}'")
+            return Failure("crash", f"{puzzle.slug} is not a class; write 'class {puzzle.slug}(ShardedEngine):'")
         judged = judge(puzzle, cls, "mpi", devices)
     except Wrong as why:
         return Failure("rule", str(why))

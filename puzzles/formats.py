@@ -106,7 +106,8 @@ def junit(graded: Sequence[Graded]) -> str:
 def gradescope(graded: Sequence[Graded], points: Mapping[str, float], partial: float) -> dict[str, Any]:
     """Gradescope's results of one student: of several files, the best for each puzzle counts."""
     tests = []
-    for slug in dict.fromkeys(v.puzzle for file in graded for v in file.verdicts):
+    asked = {v.puzzle for file in graded for v in file.verdicts}
+    for slug in (slug for slug in ALL if slug in asked):
         found = [v for file in graded for v in file.verdicts if v.puzzle == slug]
         best = max(found, key=lambda v: (share(v, partial), v.stars, v.attempted))
         output = "\n".join(filter(None, (best.message, best.source and f"> {best.source}", *best.notes)))

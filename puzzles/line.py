@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from .inside import frames
 from .limits import Limits
-from .sandbox import PATIENCE, Tier, command, environment
+from .sandbox import PATIENCE, Tier, command, environment, fences
 
 LONGEST_ANSWER = 64 << 20
 """Bytes: a result of the longest size, escaped twice."""
@@ -52,7 +52,8 @@ class Line:
         """
         if self._keeper is None:
             self._start()
-        return self.ask({**given, "guest": self.guest, "alone": self.tier.is_sandbox}, seconds)
+        given = {**given, "guest": self.guest, "alone": self.tier.is_sandbox}
+        return self.ask({**given, **({"readable": [], "hidden": []} if self.tier.is_sandbox else fences())}, seconds)
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """The answer to a question about the submission that is open.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 from lib import Trace, referee, trace_from_json
@@ -10,8 +12,9 @@ from lib import Trace, referee, trace_from_json
 from .afterwards import story
 from .catalog import Puzzle
 from .inside.failure import Failure, plain
+from .report import slugs_of
 from .sandbox import Tier
-from .tracks import ALL, SCHEDULES, track_of
+from .tracks import SCHEDULES, track_of
 from .tracks.schedules import MOST_OPERATIONS
 from .verdict import Graded, Verdict
 
@@ -36,10 +39,9 @@ def page(graded: Sequence[Graded], tier: Tier) -> str:
         }
         for file in graded
     ]
-    asked = {v.puzzle for file in graded for v in file.verdicts}
     return environment.get_template("report.html").render(
         files=files,
-        slugs=[slug for slug in ALL if slug in asked],
+        slugs=slugs_of(graded),
         stars="★★★",
         no_stars="☆☆☆",
         tier=tier,
@@ -65,10 +67,11 @@ def pictures(verdict: Verdict) -> list[str]:
     if not verdict.trace:
         return []
     puzzle = track_of(verdict.puzzle).puzzle(verdict.puzzle)
-    if verdict.track != SCHEDULES.name:
-        return [plan(verdict, puzzle)]
-    trace = trace_from_json(verdict.trace)
-    return [timeline(trace, puzzle.title), pareto(trace, puzzle) if verdict.figures else ""]
+    with redirect_stdout(StringIO()):  # `draw` tells the figures as well, as it always did
+        if verdict.track != SCHEDULES.name:
+            return [plan(verdict, puzzle)]
+        trace = trace_from_json(verdict.trace)
+        return [timeline(trace, puzzle.title), pareto(trace, puzzle) if verdict.figures else ""]
 
 
 def pareto(trace: Trace, puzzle: Puzzle) -> str:

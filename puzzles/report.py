@@ -79,11 +79,17 @@ def standings(console: Console, files: Sequence[Graded]) -> Table:
 
 def columns_of(files: Sequence[Graded]) -> dict[str, tuple[str, ...]]:
     """What the columns of a class are called, with the puzzles in each."""
-    asked = {v.puzzle for graded in files for v in graded.verdicts}
-    slugs = [slug for slug in ALL if slug in asked]
+    slugs = slugs_of(files)
     if len(slugs) <= MOST_COLUMNS:
         return {slug: (slug,) for slug in slugs}
-    return {part.name: part.slugs for part in parts() if asked.intersection(part.slugs)}
+    return {part.name: part.slugs for part in parts() if not set(slugs).isdisjoint(part.slugs)}
+
+
+def slugs_of(files: Sequence[Graded]) -> list[str]:
+    """The puzzles that somebody attempts; all that were asked for, if nobody does."""
+    attempted = {v.puzzle for graded in files for v in graded.attempted}
+    shown = attempted or {v.puzzle for graded in files for v in graded.verdicts}
+    return [slug for slug in ALL if slug in shown]
 
 
 def _cell(console: Console, verdicts: Sequence[Verdict]) -> Text:
@@ -187,7 +193,8 @@ def explain(console: Console, verdict: Verdict) -> None:
     track = track_of(verdict.puzzle)
     console.print()
     figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures)
-    console.print(Text.assemble(_status(verdict), f"  {stars_text(console, verdict.stars)}  {figures}"))
+    told = f"  {stars_text(console, verdict.stars)}  {figures}" if verdict.attempted else ""
+    console.print(Text.assemble(_status(verdict), told))
     _explain(console, verdict, "")
     _show_printed(console, verdict)
     if verdict.status == "passed":

@@ -9,7 +9,7 @@ import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .limits import Limits
 
@@ -18,6 +18,9 @@ HOUSE = Path(__file__).resolve().parent.parent
 
 ROOMS = ("lib", "drawing", "puzzles")
 """What of it a submission may read. Not the solutions."""
+
+SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
+"""What of the machine a submission may read, besides Python's own folders."""
 
 PACKAGES = sysconfig.get_path("purelib")
 FOLDER = "/run-of-a-submission"
@@ -102,8 +105,7 @@ def _bubblewrap(limits: Limits) -> list[str]:
     parents = {parent for place in (sys.base_prefix, PACKAGES, HOUSE / "lib") for parent in Path(place).parents}
     for parent in sorted(parents)[1:]:
         words += ["--perms", "0755", "--dir", str(parent)]  # or the run's user could not pass through them
-    system = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
-    for folder in (*system, sys.base_prefix, PACKAGES):
+    for folder in (*SYSTEM, sys.base_prefix, PACKAGES):
         words += ["--ro-bind-try", folder, folder]
     for room in ROOMS:
         words += ["--ro-bind", str(HOUSE / room), str(HOUSE / room)]
@@ -112,6 +114,23 @@ def _bubblewrap(limits: Limits) -> list[str]:
             words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.files), "--tmpfs", FOLDER, "--chdir", FOLDER]
     return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+def readable() -> tuple[list[str], list[str]]:
+    """What a run may list, and what it may read, where there is no sandbox but a kernel that can forbid the rest."""
+    hidden = hidden_folders()
+    rooms = [HOUSE / room for room in ROOMS]
+    ours = [entry for room in rooms for entry in sorted(room.iterdir()) if entry not in hidden]
+    theirs = [Path(PACKAGES)]
+    if any(folder.is_relative_to(PACKAGES) for folder in hidden):  # installed: what must be hidden lies among packages
+        theirs = [entry for entry in sorted(theirs[0].iterdir()) if entry not in (*hidden, *rooms)]
+    system = (*SYSTEM, "/dev/urandom", "/dev/random", "/proc", sys.base_prefix)
+    return [str(HOUSE), PACKAGES], [*system, *map(str, theirs), *map(str, ours)]  # imports begin with a list of names
+
+
+def fences() -> dict[str, Any]:
+    """What the keeper is told where there is no sandbox: what a run may read, and what it must not."""
+    return {"readable": readable(), "hidden": [os.path.realpath(folder) for folder in hidden_folders()]}
 
 
 def hidden_folders() -> list[Path]:

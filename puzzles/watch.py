@@ -16,7 +16,7 @@ import click
 from lib import trace_from_json
 
 from .arguments import Bytes, Seconds, terminal
-from .inside.failure import plain
+from .inside.failure import Failure, plain
 from .limits import Limits
 from .submission import Submission
 from .tracks import ALL, SCHEDULES, track_of
@@ -149,15 +149,21 @@ class Game:
         self.console.print(KEYS, style="dim")
 
     def _picture(self, verdict: Verdict) -> None:
-        """The picture of a schedule in text, where drawing has one."""
-        if not verdict.trace or verdict.track != SCHEDULES.name:
+        """The picture in text: of a schedule its timeline, of a layout its plan."""
+        if not verdict.trace:
             return
-        puzzle = SCHEDULES.puzzle(verdict.puzzle)
+        puzzle = track_of(verdict.puzzle).puzzle(verdict.puzzle)
         try:
-            import drawing
+            if verdict.track == SCHEDULES.name:
+                import drawing
 
-            width = max(40, min(self.console.width, drawing.TEXT_WIDTH))
-            picture = drawing.text(trace_from_json(verdict.trace), puzzle.title, width, puzzle.goal)
+                width = max(40, min(self.console.width, drawing.TEXT_WIDTH))
+                picture = drawing.text(trace_from_json(verdict.trace), puzzle.title, width, puzzle.goal)
+            else:
+                from .layout_judge import plan_of
+
+                plan = plan_of(puzzle, verdict.trace)
+                picture = "" if isinstance(plan, Failure) else plan.explain()
         except Exception:  # no such drawing here, or a run that cannot be drawn: the verdict stands without
             return
         self.console.print()

@@ -9,9 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from puzzles.engine_perform import perform
+
 from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
 from puzzles.engine_judge import require_right
-from puzzles.engine_perform import perform
 
 SOLUTIONS = Path(__file__).parent.parent / "solutions" / "engine"
 

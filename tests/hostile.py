@@ -128,7 +128,7 @@ BREAKING = {
     "imports_the_solution": ("from solutions.basic import basic as b; b(model)", "crash"),
     "reads_the_solution": (
         "exec(open(os.path.join(os.path.dirname(os.path.dirname(lib.__file__)), 'solutions', 'basic.py')).read(), globals())"
-        "\nbasic(model)", "sandboxed",
+        "\nbasic(model)", "crash",
     ),
     "replays_a_cached_trace": (
         "made(str, 2, 4, 1)", "noted",

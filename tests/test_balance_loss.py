@@ -13,11 +13,11 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from puzzles.engine_perform import perform
 
 from puzzles.engine_catalog import ENGINE_PUZZLES
 from puzzles.engine_catalog.experts import one_device as one
 from puzzles.engine_catalog.experts import trials
-from puzzles.engine_perform import perform
 from solutions.engine.balance_loss import BalanceLoss
 
 N = 4

@@ -110,9 +110,7 @@ def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():
     assert all(len(line) <= 110 for line in text.splitlines())
 
 
-def test_a_file_name_cannot_spoil_the_starter_file(
-    SCHEDULES,
-):
+def test_a_file_name_cannot_spoil_the_starter_file():
     ast.parse(starter_file(SCHEDULES, list(PUZZLES.values()), 'a"""\\n.py'))
 
 

@@ -14,6 +14,7 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 import numpy as np
+from puzzles.engine_perform import perform
 
 from lib.engine import launch
 from puzzles.engine_catalog import ENGINE_PUZZLES, two_layers
@@ -24,7 +25,6 @@ from puzzles.engine_catalog.data.uneven_trials import look_at, trained, uneven_t
 from puzzles.engine_catalog.trial import Wrong
 from puzzles.engine_catalog.two_layers import drawn
 from puzzles.engine_judge import require_right
-from puzzles.engine_perform import perform
 from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2
 from solutions.engine.zero_memory import ZeROMemory, memory

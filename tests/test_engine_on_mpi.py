@@ -11,10 +11,11 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="the engine needs greenlet")
 pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
 
+from puzzles.engine_grade import grade_on
+
 from lib import RuleError
 from lib.engine.mpiexec import by_mpiexec, mpiexec
 from puzzles.engine_catalog import ENGINE_PUZZLES
-from puzzles.engine_grade import grade_on
 from tests.engine_trials import SOLUTIONS, numbers_of_devices, readings
 
 try:

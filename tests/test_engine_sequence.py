@@ -13,15 +13,15 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from puzzles.engine_grade import grade_engine
+from puzzles.engine_perform import perform
 
 from lib.engine import ShardedEngine
 from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
 from puzzles.engine_catalog.figures import FIGURES
 from puzzles.engine_catalog.sequence.trials import causal_ring, ring
 from puzzles.engine_catalog.transformer import attention
-from puzzles.engine_grade import grade_engine
 from puzzles.engine_judge import require_right
-from puzzles.engine_perform import perform
 from solutions.engine.causal_ring_attention import CausalRingAttention, Queries
 from solutions.engine.ring_attention import RingAttention
 from tests.engine_trials import SOLUTIONS, reference

@@ -13,14 +13,14 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from puzzles.engine_grade import grade_engine
+from puzzles.engine_perform import perform
 
 from lib.engine import ShardedEngine, launch
 from puzzles.engine_catalog import ENGINE_PUZZLES, transformer, trials_of
 from puzzles.engine_catalog.figures import FIGURES
 from puzzles.engine_catalog.tensors.trials import matmul_2d, megatron_limits, vocab_limits
-from puzzles.engine_grade import grade_engine
 from puzzles.engine_judge import judge
-from puzzles.engine_perform import perform
 from solutions.engine.megatron_layer import MegatronLayer
 from solutions.engine.vocab_parallel_loss import VocabParallelLoss
 from tests.engine_trials import SOLUTIONS, reference

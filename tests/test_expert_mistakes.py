@@ -13,14 +13,14 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 import numpy as np
+from puzzles.engine_grade import grade_engine
+from puzzles.engine_perform import perform
 
 from lib.engine import ShardedEngine
 from puzzles.engine_catalog import ENGINE_PUZZLES
 from puzzles.engine_catalog.experts import one_device as one
 from puzzles.engine_catalog.trial import Call, Trial, Wrong
-from puzzles.engine_grade import grade_engine
 from puzzles.engine_judge import judge, require_right
-from puzzles.engine_perform import perform
 from solutions.engine.balance_loss import BalanceLoss
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace

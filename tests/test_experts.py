@@ -14,12 +14,12 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from puzzles.engine_perform import perform
 
 from lib.engine import launch
 from puzzles.engine_catalog import ENGINE_PUZZLES
 from puzzles.engine_catalog.experts import one_device as one
 from puzzles.engine_catalog.experts import trials
-from puzzles.engine_perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch

@@ -12,6 +12,9 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 import numpy as np
+from puzzles.engine_grade import grade_engine, grade_on
+from puzzles.engine_pages import engine_starter
+from puzzles.engine_perform import perform
 
 from lib import RuleError
 from lib.engine import launch
@@ -19,10 +22,7 @@ from puzzles.engine_catalog import ENGINE_PUZZLES
 from puzzles.engine_catalog.experts import one_device as one
 from puzzles.engine_catalog.experts import trials
 from puzzles.engine_catalog.trial import Wrong
-from puzzles.engine_grade import grade_engine, grade_on
 from puzzles.engine_judge import require_right
-from puzzles.engine_pages import engine_starter
-from puzzles.engine_perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
 

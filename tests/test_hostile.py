@@ -97,8 +97,6 @@ BODIES = {**hostile.FORGING, **hostile.BREAKING, **hostile.RESOURCES}
 @pytest.mark.parametrize("name", BODIES)
 def test_a_hostile_body(name: str, here: Tier):
     body, *allowed = BODIES[name]
-    if "sandboxed" in allowed:
-        allowed = ["crash"] if here.is_sandbox else [None, "crash"]
     limits = QUICK if "timeout" in allowed else SLOW
     expect(verdict(hostile.basic_with(body), here, limits), tuple(allowed))
 

@@ -12,6 +12,7 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 import numpy as np
+from puzzles.engine_perform import perform
 
 from lib.engine import ShardedEngine, launch
 from puzzles.engine_catalog import ENGINE_PUZZLES
@@ -20,7 +21,6 @@ from puzzles.engine_catalog.layers import split_trials
 from puzzles.engine_catalog.layers.split_trials import gpipe, gpipe_targets, numbered, split_targets, stack
 from puzzles.engine_catalog.trial import Performed, Trial, Wrong
 from puzzles.engine_judge import judge, require_right
-from puzzles.engine_perform import perform
 from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit
 from tests.engine_tables.layers import WRONG

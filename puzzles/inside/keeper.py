@@ -79,6 +79,8 @@ class Warden:
         self.guest = given["guest"]
         self.alone = given["alone"]
         self.packages = given["packages"]
+        self.readable = given["readable"]
+        self.hidden = given["hidden"]
         self.control = control
         walls.cap_memory(self.limits["memory"])
         self.source = Source(given["name"], given["parts"], given["notebook"], given["slugs"])
@@ -124,8 +126,10 @@ class Warden:
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.closerange(4, walls.OPEN_FILES * 4)
-            walls.confine(self.limits, self.guest)
+            shut_in = walls.confine(self.limits, self.guest, self.readable)
             furnish(self.packages)
+            if not (shut_in or self.alone):
+                walls.fence_off(self.hidden)
             Performance(self.source, request, self.limits["seconds"], out).run()
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()

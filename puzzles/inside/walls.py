@@ -7,10 +7,12 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from . import landlock
 
 LINUX = sys.platform == "linux"
 PDEATHSIG, DUMPABLE, KEEPCAPS, NO_NEW_PRIVILEGES, SUBREAPER = 1, 4, 8, 38, 36
@@ -21,6 +23,9 @@ CAPABILITIES_V3 = 0x20080522
 """From linux/capability.h."""
 
 OPEN_FILES = 64
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
+"""Files that everybody may write to."""
 
 
 def prctl(option: int, value: int) -> None:
@@ -52,8 +57,12 @@ def fresh_folder(folder: str) -> None:
             os.unlink(entry.path)
 
 
-def confine(limits: Mapping[str, Any], guest: int) -> None:
-    """Puts this process, and all that it will start, under its limits; for good. Root becomes user `guest`."""
+def confine(limits: Mapping[str, Any], guest: int, readable: Sequence[Sequence[str]] = ()) -> bool:
+    """Puts this process, and all that it will start, under its limits; for good. Root becomes user `guest`.
+
+    With `readable`, folders to list and files and folders to read: nothing else can be read, and nothing written but
+    in the present folder, where the kernel can do that; whether it could.
+    """
     import resource
 
     os.setsid()
@@ -70,6 +79,20 @@ def confine(limits: Mapping[str, Any], guest: int) -> None:
     if LINUX:
         _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
     prctl(NO_NEW_PRIVILEGES, 1)
+    return bool(readable) and landlock.shut_in(*readable, (os.getcwd(), *DEVICES))
+
+
+def fence_off(folders: Sequence[str]) -> None:
+    """Makes Python refuse to open or list what lies there, for where the kernel cannot: a fence, and no wall, for code
+    that calls the system itself gets past it."""
+
+    def refuse(event: str, given: tuple[Any, ...]) -> None:
+        if event in ("open", "os.listdir", "os.scandir") and given and isinstance(given[0], str | bytes):
+            path = os.path.realpath(os.fsdecode(given[0]))
+            if any(path == folder or path.startswith(folder + os.sep) for folder in folders):
+                raise PermissionError(f"{path} is not for submissions")
+
+    sys.addaudithook(refuse)
 
 
 def cap_memory(most: int) -> None:

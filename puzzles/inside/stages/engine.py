@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy.random  # noqa: F401  # before any meter runs: numpy loads it late, and makes arrays then
 
+from lib.engine import ShardedEngine
+
 from ..failure import Failure
 from ..plain_data import pack, unpack
 from .perform import perform
@@ -35,7 +37,9 @@ def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
 def play(slug: str, cls: Any, trial: Mapping[str, Any], place: Place) -> Told:
     """Results, outputs and readings of one launch."""
     if not isinstance(cls, type):
-        raise Unplayable(f"{slug} is not a class; write 'class {slug}'")
+        raise Unplayable(f"{slug} is not a class; write 'class {slug}(ShardedEngine):'")
+    if not issubclass(cls, ShardedEngine):
+        raise Unplayable(f"{slug} has to be an engine; write 'class {slug}(ShardedEngine):'")
     broken, before = SEAL.broken(), arrays_of_all(cls)
     with Tally() as tally:
         results, outputs, meters = perform(trial, cls)
