@@ -1,28 +1,55 @@
-"""Every engine puzzle's trials, performed by its reference: what the meters read, here or in each process of MPI."""
+"""The engine puzzles' references and trials: performed here or in each process of MPI, and graded by one keeper."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import asdict
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from puzzles.engine_perform import perform
-
 from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
-from puzzles.engine_judge import require_right
+from puzzles.engine_catalog.trial import Performed, Trial
+from puzzles.engine_judge import asked, require_right
+from puzzles.grader import grade_file
+from puzzles.inside.stages import perform as stage
+from puzzles.limits import Limits
+from puzzles.line import Line
+from puzzles.sandbox import best
+from puzzles.verdict import Verdict
 
 SOLUTIONS = Path(__file__).parent.parent / "solutions" / "engine"
+
+REFERENCES = {
+    match[1]: path
+    for path in sorted(SOLUTIONS.glob("*.py"))
+    for match in re.finditer(r"^class (\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    if match[1] in ENGINE_PUZZLES
+}
 
 
 def reference(slug: str) -> type:
     """The class that solves a puzzle."""
-    text = re.compile(rf"^class {slug}\(ShardedEngine\)", re.MULTILINE)
-    (path,) = (path for path in SOLUTIONS.glob("*.py") if text.search(path.read_text(encoding="utf-8")))
-    found: type = getattr(import_module(f"solutions.engine.{path.stem}"), slug)
+    found: type = getattr(import_module(f"solutions.engine.{REFERENCES[slug].stem}"), slug)
     return found
+
+
+def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
+    """What comes of a class that is trusted."""
+    return Performed(*stage.perform(asked(trial), cls, on))
+
+
+@cache
+def keeper() -> Line:
+    """One for all: to start it takes longer than to grade."""
+    return Line(best(), Limits())
+
+
+def verdict_on(slug: str, path: Path) -> Verdict:
+    """The grader's, on a player's file."""
+    return grade_file(str(path), [ENGINE_PUZZLES[slug]], line=keeper()).verdicts[0]
 
 
 def numbers_of_devices() -> list[int]:

@@ -13,12 +13,12 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from puzzles.engine_perform import perform
 
 from puzzles.engine_catalog import ENGINE_PUZZLES
 from puzzles.engine_catalog.experts import one_device as one
 from puzzles.engine_catalog.experts import trials
 from solutions.engine.balance_loss import BalanceLoss
+from tests.engine_trials import perform
 
 N = 4
 

@@ -14,7 +14,6 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 import numpy as np
-from puzzles.engine_perform import perform
 
 from lib.engine import launch
 from puzzles.engine_catalog import ENGINE_PUZZLES, two_layers
@@ -29,6 +28,7 @@ from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2
 from solutions.engine.zero_memory import ZeROMemory, memory
 from tests.engine_tables.data import WRONG
+from tests.engine_trials import perform
 
 
 def test_the_shown_targets_are_those_of_the_formulas() -> None:

@@ -17,7 +17,6 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from puzzles.engine_perform import perform
 
 from lib.engine import launch
 from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
@@ -32,6 +31,7 @@ from solutions.engine.quantize import Quantize
 from solutions.engine.random_mask import RandomMask
 from solutions.engine.rotate import Rotate, hadamard
 from solutions.engine.subsample import Subsample
+from tests.engine_trials import perform
 
 SEEDS = 2_000
 CLIENTS = 4

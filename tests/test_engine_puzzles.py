@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,37 +17,17 @@ from puzzles.cli import main
 from puzzles.engine_catalog import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of
 from puzzles.engine_judge import judge
 from puzzles.grader import grade_file
-from puzzles.limits import Limits
-from puzzles.line import Line
-from puzzles.sandbox import best
 from puzzles.starters import starter_file
 from puzzles.tracks import track_of
-from puzzles.verdict import Verdict
 from tests.engine_tables import FIGURES, WRONG
+from tests.engine_trials import REFERENCES, reference, verdict_on
 
 ROOT = Path(__file__).parent.parent
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
 
 
-REFERENCES = {
-    match[1]: path
-    for path in sorted((ROOT / "solutions" / "engine").glob("*.py"))
-    for match in re.finditer(r"^class (\w+)\(ShardedEngine\)", path.read_text(encoding="utf-8"), re.MULTILINE)
-}
-
-
 def source(slug: str) -> str:
     return REFERENCES[slug].read_text(encoding="utf-8")
-
-
-@cache
-def keeper() -> Line:
-    """One for all: to start it takes longer than to grade."""
-    return Line(best(), Limits())
-
-
-def verdict_on(slug: str, path: Path) -> Verdict:
-    return grade_file(str(path), [ENGINE_PUZZLES[slug]], line=keeper()).verdicts[0]
 
 
 @every_puzzle
@@ -61,7 +39,7 @@ def test_the_reference_passes_with_three_stars(puzzle: EnginePuzzle) -> None:
 
 @every_puzzle
 def test_the_reference_is_right_and_measures_what_the_table_says(puzzle: EnginePuzzle) -> None:
-    cls = getattr(import_module(f"solutions.engine.{REFERENCES[puzzle.slug].stem}"), puzzle.slug)
+    cls = reference(puzzle.slug)
     judged = judge(puzzle, cls)
     assert judged.missed == ()
     assert trials_of(puzzle)[0]().devices == puzzle.devices

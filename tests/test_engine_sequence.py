@@ -13,8 +13,6 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from puzzles.engine_grade import grade_engine
-from puzzles.engine_perform import perform
 
 from lib.engine import ShardedEngine
 from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
@@ -24,7 +22,7 @@ from puzzles.engine_catalog.transformer import attention
 from puzzles.engine_judge import require_right
 from solutions.engine.causal_ring_attention import CausalRingAttention, Queries
 from solutions.engine.ring_attention import RingAttention
-from tests.engine_trials import SOLUTIONS, reference
+from tests.engine_trials import SOLUTIONS, perform, reference, verdict_on
 
 
 @pytest.mark.parametrize("slug", ["RingAttention", "CausalRingAttention"])
@@ -128,7 +126,7 @@ def test_scores_that_overflow_are_told_so(mistake: str, tmp_path: Path) -> None:
     assert old in source
     path = tmp_path / "mine.py"
     path.write_text(source.replace(old, new))
-    (verdict,) = grade_engine(str(path))
+    verdict = verdict_on("RingAttention", path)
     assert f"it is {seen} (something was too large for its dtype, or divided by 0) and should be " in verdict.message
 
 

@@ -13,8 +13,6 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from puzzles.engine_grade import grade_engine
-from puzzles.engine_perform import perform
 
 from lib.engine import ShardedEngine, launch
 from puzzles.engine_catalog import ENGINE_PUZZLES, transformer, trials_of
@@ -23,7 +21,7 @@ from puzzles.engine_catalog.tensors.trials import matmul_2d, megatron_limits, vo
 from puzzles.engine_judge import judge
 from solutions.engine.megatron_layer import MegatronLayer
 from solutions.engine.vocab_parallel_loss import VocabParallelLoss
-from tests.engine_trials import SOLUTIONS, reference
+from tests.engine_trials import SOLUTIONS, perform, reference, verdict_on
 
 
 @pytest.mark.parametrize("slug", ["Matmul2D", "MegatronLayer", "VocabParallelLoss"])
@@ -203,5 +201,5 @@ def test_a_loss_that_overflows_is_told_so(mistake: str, tmp_path: Path) -> None:
     assert old in source
     path = tmp_path / "mine.py"
     path.write_text(source.replace(old, new))
-    (verdict,) = grade_engine(str(path))
+    verdict = verdict_on("VocabParallelLoss", path)
     assert "at [0] it is inf (something was too large for its dtype, or divided by 0) and should be " in verdict.message

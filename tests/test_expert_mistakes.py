@@ -13,8 +13,6 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 import numpy as np
-from puzzles.engine_grade import grade_engine
-from puzzles.engine_perform import perform
 
 from lib.engine import ShardedEngine
 from puzzles.engine_catalog import ENGINE_PUZZLES
@@ -27,6 +25,7 @@ from solutions.engine.find_the_race import FindTheRace
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
 from tests.engine_tables.experts import WRONG
+from tests.engine_trials import perform, verdict_on
 
 N = 4
 
@@ -64,7 +63,7 @@ def test_a_common_mistake_is_named(slug: str, mistake: str, tmp_path: Path) -> N
     old, new, _ = WRONG[slug, mistake]
     path = tmp_path / "mine.py"
     path.write_text(SOURCES[slug].replace(old, new))
-    (verdict,) = grade_engine(str(path))
+    verdict = verdict_on(slug, path)
     assert TOLD[slug, mistake] in verdict.message, verdict.message
 
 

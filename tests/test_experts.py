@@ -14,7 +14,6 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from puzzles.engine_perform import perform
 
 from lib.engine import launch
 from puzzles.engine_catalog import ENGINE_PUZZLES
@@ -23,6 +22,7 @@ from puzzles.engine_catalog.experts import trials
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
+from tests.engine_trials import perform
 
 N = 4
 SEEDS = st.integers(0, 10_000)

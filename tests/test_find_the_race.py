@@ -12,9 +12,6 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 import numpy as np
-from puzzles.engine_grade import grade_engine, grade_on
-from puzzles.engine_pages import engine_starter
-from puzzles.engine_perform import perform
 
 from lib import RuleError
 from lib.engine import launch
@@ -23,8 +20,12 @@ from puzzles.engine_catalog.experts import one_device as one
 from puzzles.engine_catalog.experts import trials
 from puzzles.engine_catalog.trial import Wrong
 from puzzles.engine_judge import require_right
+from puzzles.engine_mpi import grade_on
+from puzzles.starters import starter_file
+from puzzles.tracks import track_of
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
+from tests.engine_trials import perform, verdict_on
 
 N = 4
 
@@ -48,7 +49,7 @@ def test_a_right_program_is_the_same_under_every_schedule(cls: type, late: Any) 
 
 def starter(tmp_path: Path) -> Path:
     """FindTheRace as it is handed out, begun."""
-    text = engine_starter(ENGINE_PUZZLES["FindTheRace"])
+    text = starter_file(track_of("FindTheRace"), [ENGINE_PUZZLES["FindTheRace"]], "mine.py")
     path = tmp_path / "mine.py"
     path.write_text(text.replace("        raise NotImplementedError  # take this line out to begin\n", ""))
     assert path.read_text() != text
@@ -83,7 +84,7 @@ def test_one_barrier_mends_it(tmp_path: Path) -> None:
     """The reference is the starter and one line more."""
     path = starter(tmp_path)
     path.write_text(path.read_text().replace("        made =", "        self.barrier()\n        made ="))
-    (verdict,) = grade_engine(str(path))
+    verdict = verdict_on("FindTheRace", path)
     assert (verdict.status, verdict.message) == ("passed", "")
     assert path.read_text().partition("class")[2] == inspect.getsource(FindTheRace).partition("class")[2]
 
@@ -91,7 +92,7 @@ def test_one_barrier_mends_it(tmp_path: Path) -> None:
 def test_the_race_shows_on_mpi_as_well(tmp_path: Path) -> None:
     pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
     try:
-        (verdict,) = grade_on(str(starter(tmp_path)), ENGINE_PUZZLES["FindTheRace"], "mpi")
+        verdict = grade_on(str(starter(tmp_path)), ENGINE_PUZZLES["FindTheRace"], "mpi")
     except RuleError as why:
         if "there is no mpiexec" not in str(why):
             raise

@@ -12,7 +12,6 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 import numpy as np
-from puzzles.engine_perform import perform
 
 from lib.engine import ShardedEngine, launch
 from puzzles.engine_catalog import ENGINE_PUZZLES
@@ -24,6 +23,7 @@ from puzzles.engine_judge import judge, require_right
 from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit
 from tests.engine_tables.layers import WRONG
+from tests.engine_trials import perform
 
 
 def performed(trial: Trial, cls: type) -> Performed:
