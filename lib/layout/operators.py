@@ -79,34 +79,37 @@ class Operator:
         """
         settings = dict(self.settings)
         first = arrays[0]
+        made: Array
         match self.kind:
             case "matmul":
                 a = np.swapaxes(first, -1, -2) if settings["transpose_a"] else first
                 b = np.swapaxes(arrays[1], -1, -2) if settings["transpose_b"] else arrays[1]
-                return np.asarray(a @ b)
+                made = a @ b
             case "add":
-                return np.asarray(first + arrays[1])
+                made = first + arrays[1]
             case "relu":
-                return np.maximum(first, 0)
+                made = np.maximum(first, 0)
             case "gelu":
-                return np.asarray(0.5 * first * (1 + _erf(first / np.sqrt(2.0)))).astype(first.dtype)
+                made = (0.5 * first * (1 + _erf(first / np.sqrt(2.0)))).astype(first.dtype)
             case "softmax":
                 raised = np.exp(first - first.max(axis=settings["axis"], keepdims=True))
-                return np.asarray(raised / raised.sum(axis=settings["axis"], keepdims=True))
+                made = raised / raised.sum(axis=settings["axis"], keepdims=True)
             case "reduce_sum":
-                return np.asarray(first.sum(axis=settings["axis"]))
+                made = first.sum(axis=settings["axis"])
             case "reduce_mean":
                 # over the whole length, so that the summands of a split axis add up to the mean
-                return np.asarray(first.sum(axis=settings["axis"]) / self.input_shapes[0][settings["axis"]])
+                made = first.sum(axis=settings["axis"]) / self.input_shapes[0][settings["axis"]]
             case "reshape":
-                return first.reshape(local_shape)
+                made = first.reshape(local_shape)
             case "transpose":
-                return first.transpose(settings["order"])
+                made = first.transpose(settings["order"])
             case "gather":
                 rows = arrays[1].astype(np.int64) - offset
                 here = (rows >= 0) & (rows < len(first))
-                return np.asarray(np.where(here[..., None], first[np.where(here, rows, 0)], 0)).astype(first.dtype)
-        raise LayoutError(f"there is no operator '{self.kind}'; there are {', '.join(KINDS)}")
+                made = np.where(here[..., None], first[np.where(here, rows, 0)], 0).astype(first.dtype)
+            case _:
+                raise LayoutError(f"there is no operator '{self.kind}'; there are {', '.join(KINDS)}")
+        return made if made.ndim else np.array(made)  # numpy gives a number where an array has no dimension
 
 
 _erf = np.vectorize(erf, otypes=[np.float64])
