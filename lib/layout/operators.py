@@ -15,10 +15,10 @@ import numpy as np
 from .errors import LayoutError
 from .pieces import Array
 
-KINDS = ("matmul", "add", "relu", "gelu", "softmax", "reduce_sum", "reduce_mean", "reshape", "transpose", "gather")
+KINDS = tuple("matmul einsum add relu gelu softmax reduce_sum reduce_mean reshape transpose gather".split())
 
 FLOPS = {"add": 1, "relu": 1, "gelu": 8, "softmax": 5, "reduce_sum": 1, "reduce_mean": 1}
-"""Floating-point operations for each element; a matmul has two for each product; moving data has none."""
+"""Floating-point operations for each element; a product has two for each combination of letters."""
 
 DIMENSION_PRESERVING = ("add", "relu", "gelu", "softmax")
 """Whose output has the dimensions of their first input."""
@@ -65,7 +65,7 @@ class Operator:
 
     def flops(self, parts: dict[str, int]) -> int:
         """Floating-point operations of one device when each letter is in so many parts."""
-        if self.kind == "matmul":
+        if self.kind == "matmul" or (self.kind == "einsum" and len(self.inputs) > 1):
             return 2 * prod(self.sizes(letter)[0] // parts.get(letter, 1) for letter in self.letters)
         shape, letters = self.input_shapes[0], self.input_letters[0]
         if self.kind == "add":
@@ -85,6 +85,8 @@ class Operator:
                 a = np.swapaxes(first, -1, -2) if settings["transpose_a"] else first
                 b = np.swapaxes(arrays[1], -1, -2) if settings["transpose_b"] else arrays[1]
                 made = a @ b
+            case "einsum":
+                made = np.einsum(settings["spec"], *arrays)
             case "add":
                 made = first + arrays[1]
             case "relu":

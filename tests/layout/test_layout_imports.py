@@ -8,8 +8,8 @@ import sys
 from tests.test_imports import ROOT, imports
 
 ORDER = (
-    "errors device_matrix tensor_layout mesh pieces exchange steps named redistribution operators graph distributed "
-    "candidates graph_plan on_engine breadth_first elimination capped exact completion examples __init__"
+    "errors device_matrix tensor_layout mesh pieces exchange steps named redistribution operators letters graph "
+    "distributed candidates graph_plan on_engine breadth_first elimination capped exact completion examples __init__"
 ).split()
 """The modules of lib.layout: each imports only from those before it."""
 

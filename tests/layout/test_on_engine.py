@@ -15,6 +15,7 @@ from lib import RuleError
 from lib.engine import launch
 from lib.engine.mpiexec import mpiexec
 from lib.layout import (
+    Graph,
     GraphPlan,
     LayoutError,
     Redistribution,
@@ -201,6 +202,25 @@ def test_the_same_on_mpi():
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stdout.count("5 plans as foretold\n")) == (0, 4), ended.stderr
+
+
+def test_an_einsum_program_annotated_completed_and_run():
+    """Two annotations in the words of GSPMD; the rest follows, and costs one all-reduce of the result."""
+    graph = Graph(mesh=mesh(data=2, model=4))
+    grid = graph.mesh
+    graph.input("x", (16, 32))
+    graph.parameter("w0", (32, 64))
+    graph.parameter("w1", (64, 32))
+    graph.relu("z", graph.einsum("hidden", "x", "w0", spec="bd,df->bf"))
+    graph.einsum("out", "z", "w1", spec="bf,fd->bd")
+    annotations = {
+        "x": mesh_split(graph.shapes["x"], grid, ("data", -1)),
+        "w0": mesh_split(graph.shapes["w0"], grid, (-1, "model")),
+    }
+    done = complete(graph, annotations)
+    assert done.conflicts == ()
+    assert_runs_as_foretold(done.plan)
+    assert done.plan.bytes == 8 * (2 * 3 * (8 * 32 * 4) // 4)  # 2 (n-1)/n S on each device
 
 
 def test_what_is_missing_is_refused_before_a_device_starts():
