@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .elimination import Elimination, Pairs, Table
+from .elimination import NEVER, Elimination, Pairs, Table
 from .fronts import Fronts
 
 
@@ -50,7 +50,8 @@ def least(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: fl
 
 def _step(tables: Sequence[Table]) -> int:
     """The greatest common divisor of all entries, whole numbers; 1 if all are zero."""
-    return int(np.gcd.reduce([int(np.gcd.reduce(np.unique(table).astype(np.int64))) for table in tables])) or 1
+    numbers = [np.unique(table[table < NEVER]).astype(np.int64) for table in tables]
+    return int(np.gcd.reduce([int(np.gcd.reduce(each)) for each in numbers])) or 1
 
 
 def _priced(
@@ -60,7 +61,8 @@ def _priced(
 
     Walks the lower hull of (memory, cost) between a choice above the cap and one below.
     """
-    under = Elimination([m + c * 1e-9 / (1 + c.max()) for c, m in zip(costs, memory)], {}).best()
+    apart = {pair: np.where(table < NEVER, 0, table) for pair, table in pairs.items() if table.max() >= NEVER}
+    under = Elimination([m + c * 1e-9 / (1 + c.max()) for c, m in zip(costs, memory)], apart).best()
     best, price, lower = under, 0.0, cost
     above, below = (_sum(memory, over), cost), (_sum(memory, under), _cost(costs, pairs, under))
     best_cost = below[1]

@@ -18,6 +18,8 @@ from .errors import LayoutError
 
 Table = NDArray[np.float64]
 Pairs = Mapping[tuple[int, int], Table]
+NEVER = 2.0**50
+"""In a table of pairs: these two values do not go together. Larger than any sum of bytes, and still whole."""
 LARGEST = 60_000_000
 """Entries of a table in between."""
 

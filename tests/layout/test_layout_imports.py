@@ -9,7 +9,8 @@ from tests.test_imports import ROOT, imports
 
 ORDER = (
     "errors device_matrix tensor_layout mesh pieces exchange steps named redistribution operators letters graph "
-    "distributed candidates graph_plan on_engine breadth_first elimination fronts capped exact completion examples __init__"
+    "distributed candidates graph_plan on_engine breadth_first elimination fronts capped exact completion examples "
+    "__init__"
 ).split()
 """The modules of lib.layout: each imports only from those before it."""
 
