@@ -65,6 +65,7 @@ class Problem:
         self.costs: list[Table] = []
         self.memory: list[Table] = []
         self.pairs: dict[tuple[int, int], Table] = {}
+        self._tables: dict[tuple[tuple[int, ...], bytes], Table] = {}
         self._lives: dict[str, tuple[int, list[TensorLayout]]] = {}
         """By tensor: a variable, and what its values stand for."""
         self._computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
@@ -85,9 +86,14 @@ class Problem:
         return GraphPlan(self.graph, operators, {name: placed[name] for name in self.homes})
 
     def _variable(self, moved: Sequence[int], held: Sequence[TensorLayout]) -> int:
-        self.costs.append(np.array(moved, dtype=np.float64) * self.graph.itemsize)
-        self.memory.append(np.array([layout.elements for layout in held], dtype=np.float64) * self.graph.itemsize)
+        self.costs.append(self._one(np.array(moved, dtype=np.float64) * self.graph.itemsize))
+        elements = [layout.elements for layout in held]
+        self.memory.append(self._one(np.array(elements, dtype=np.float64) * self.graph.itemsize))
         return len(self.costs) - 1
+
+    def _one(self, table: Table) -> Table:
+        """The same object for equal tables: then an elimination sees which layers of a network are alike."""
+        return self._tables.setdefault((table.shape, table.tobytes()), table)
 
     def _number(self, name: str, choices: Sequence[DistributedOperator]) -> None:
         """Variables for an operator: one, or if it has fewer ways to compute than choices, one more for its output."""
@@ -104,8 +110,8 @@ class Problem:
             place = row[choice.inputs], column[choice.output]
             table[place] = min(table[place], choice.moved * self.graph.itemsize)
         u, v = self._variable([0] * len(ways), []), self._variable([0] * len(outputs), outputs)
-        self.memory[u] = np.zeros(len(ways))  # it is the output that takes memory
-        self.pairs[u, v] = table
+        self.memory[u] = self.costs[u]  # nothing: it is the output that takes memory
+        self.pairs[u, v] = self._one(table)
         self._computes[name], self._lives[name] = (u, ways), (v, outputs)
 
     def _homes(self, name: str) -> list[TensorLayout]:
@@ -154,7 +160,8 @@ class Problem:
                 between = tuple(layouts), tuple(way[place] for way in ways)
                 if between not in tables:
                     tables[between] = _edge(*between) * self.graph.itemsize
-                self.pairs[u, v] = self.pairs[u, v] + tables[between] if (u, v) in self.pairs else tables[between]
+                both = self.pairs[u, v] + tables[between] if (u, v) in self.pairs else tables[between]
+                self.pairs[u, v] = self._one(both)
 
 
 def _edge(given: tuple[TensorLayout, ...], wanted: tuple[TensorLayout, ...]) -> Table:
