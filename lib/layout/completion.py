@@ -194,6 +194,8 @@ def _checked(graph: Graph, annotations: Mapping[str, TensorLayout]) -> DeviceMat
             near = get_close_matches(name, graph.shapes, n=1)
             advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(graph.shapes)}"
             raise LayoutError(f"the annotation is for a tensor '{name}' that the graph lacks; {advice}")
+        if not isinstance(layout, TensorLayout):
+            raise LayoutError(f"the annotation of '{name}' is a layout, as mesh_split makes it; got {layout!r}")
         if layout.shape != graph.shapes[name]:
             raise LayoutError(f"'{name}' has shape {graph.shapes[name]}; its annotation is for {layout.shape}")
         if layout.devices != graph.devices:

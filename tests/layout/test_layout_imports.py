@@ -8,7 +8,7 @@ import sys
 from tests.test_imports import ROOT, imports
 
 ORDER = (
-    "errors device_matrix tensor_layout mesh pieces exchange steps named redistribution operators letters graph "
+    "errors whole device_matrix tensor_layout mesh pieces exchange steps named redistribution operators letters graph "
     "distributed candidates graph_plan on_engine breadth_first elimination fronts capped exact completion examples "
     "__init__"
 ).split()

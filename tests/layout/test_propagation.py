@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,6 +160,23 @@ def test_the_exact_plan_follows_a_cap_step_by_step():
     assert plan(graph, memory_cap=39_232).bytes == 12_288
 
 
+def test_eight_layers_on_64_devices_under_a_cap_on_all_memory():
+    graph = transformer(8, mesh(data=8, model=8))
+    free = plan(graph)
+    by_weights = plan(graph, tensor_caps={name: int(np.prod(graph.shapes[name])) // 4 for name in weights(graph)})
+    capped = plan(graph, memory_cap=by_weights.memory)
+    assert free.bytes == 0  # rows everywhere, and every weight on every device
+    assert capped.memory <= by_weights.memory < free.memory
+    assert 0 < capped.bytes <= by_weights.bytes
+    with pytest.raises(LayoutError, match="the smallest possible is 685,768,704"):
+        plan(graph, memory_cap=685_768_703)
+    assert plan(graph, memory_cap=685_768_704).memory == 685_768_704
+
+
+def weights(graph: Graph) -> list[str]:
+    return [name for name, role in graph.sources.items() if role == "parameter"]
+
+
 def test_plans_on_a_mesh_run_too():
     graph = transformer(1, mesh(data=2, model=2), batch=4, length=4, heads=4, width=8)
     caps = {name: 8 * 8 // 4 * 2 * 4 for name, role in graph.sources.items() if role == "parameter"}
@@ -275,6 +293,10 @@ REFUSED = [
     (
         lambda: complete(megatron_mlp(), {"up": annotated(x=(-1, -1))["x"]}),
         "'up' has shape (64, 256); its annotation is for (64, 64)",
+    ),
+    (
+        lambda: complete(megatron_mlp(), {"up": ("data", -1)}),
+        "the annotation of 'up' is a layout, as mesh_split makes it; got ('data', -1)",
     ),
     (lambda: complete(megatron_mlp(4), annotated(x=(-1, -1))), "the annotation of 'x' has 8 devices, the graph 4"),
     (
