@@ -62,7 +62,8 @@ def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: in
         raise LayoutError(f"{devices} devices cannot hold {num_partitions} partitions equally often")
     if not 0 <= split_dimension < len(shape):
         raise LayoutError(f"there is no dimension {split_dimension}: the tensor of shape {shape} has {len(shape)}")
-    matrix = DeviceMatrix((num_partitions, devices // num_partitions))
+    copies = devices // num_partitions
+    matrix = DeviceMatrix((num_partitions, copies) if copies > 1 else (num_partitions,))
     return TensorLayout(shape, matrix, tuple((0,) if dim == split_dimension else () for dim in range(len(shape))))
 
 

@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.layout import Graph, GraphPlan, LayoutError, TensorLayout, complete, mesh, mesh_split, plan, propagate
+from lib.layout import (
+    Graph,
+    GraphPlan,
+    LayoutError,
+    TensorLayout,
+    complete,
+    mesh,
+    mesh_split,
+    plan,
+    propagate,
+    replicate,
+    same_placement,
+    split,
+)
 from lib.layout.distributed import strategy_text
 from lib.layout.exact import Problem
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
@@ -258,6 +271,31 @@ def test_whatever_is_annotated_the_program_stays_the_same(data):
     assert_same_program(complete(graph, annotations).plan)
 
 
+def test_the_words_of_gshard_and_gspmd_go_together():
+    """replicate, split and mesh_split make matrices of their own; on 8 devices all are spelled on 2x2x2."""
+    annotations = {
+        "x": split(SHAPES["x"], 0, 2, devices=8),
+        "up": mesh_split(SHAPES["up"], GRID, (-1, "model")),
+        "down": replicate(SHAPES["down"], 8),
+        "residual": split(SHAPES["residual"], 0, 4, devices=8),
+    }
+    completion = complete(megatron_mlp(), annotations)
+    for name, layout in annotations.items():
+        assert same_placement(completion.layouts[name], layout), name
+        assert str(completion.layouts[name].matrix) == "2x2x2"
+    assert_same_program(completion.plan)
+    only = complete(megatron_mlp(), {"x": replicate(SHAPES["x"], 8), "up": split(SHAPES["up"], 1, 8)})
+    assert str(only.layouts["down"]) == "[x, -] on 8"
+    assert only.plan.layout("x").elements == 64 * 64
+
+
+def two_by_three() -> tuple[Graph, dict[str, TensorLayout]]:
+    graph = Graph(6)
+    graph.relu("y", graph.input("x", (6, 6)))
+    one, two = mesh(a=2, b=3), mesh(a=3, b=2)
+    return graph, {"x": mesh_split((6, 6), one, ("a", "b")), "y": mesh_split((6, 6), two, ("a", "b"))}
+
+
 def lonely() -> Graph:
     graph = configured_ffn()
     graph.relu("alone", graph.input("other", (8, 8)))
@@ -304,8 +342,8 @@ REFUSED = [
         "the annotation of 'x' is a partial sum",
     ),
     (
-        lambda: complete(megatron_mlp(), annotated(x=(-1, -1)) | {"up": mesh_split(SHAPES["up"], mesh(a=8), (-1, -1))}),
-        "annotate on one device matrix",
+        lambda: complete(*two_by_three()),
+        "'x' is annotated on 2x3 and 'y' on 3x2, which no device matrix can be cut into both of; annotate on one",
     ),
 ]
 
