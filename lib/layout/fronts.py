@@ -17,7 +17,7 @@ from .device_matrix import Ints
 from .elimination import Elimination, Pairs, Table
 from .errors import LayoutError
 
-MOST = 12_000_000
+MOST = 4_000_000
 """Partial choices weighed at once."""
 
 
