@@ -121,7 +121,8 @@ class GraphPlan:
     def on_engine(self, values: Mapping[str, Array], on: str | None = None) -> Executed:
         """The program on `lib.engine`, where every device holds its own pieces and all else comes by engine calls.
 
-        `on` is as for `lib.engine.launch`: "inprocess", or "mpi" in a program that mpiexec started.
+        `on` is as for `lib.engine.launch`: "inprocess", or "mpi" in a program that mpiexec started. If elements
+        have `graph.itemsize` bytes, the meters read what `sent` foretells.
         """
         from .on_engine import executed  # here, for planning needs no engine
 
