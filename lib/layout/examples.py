@@ -58,14 +58,18 @@ def embedding_and_head(devices: int = 8, batch: int = 8, length: int = 16, words
     return graph
 
 
-def boundary(devices: int = 8, batch: int = 512, width: int = 32, classes: int = 2048) -> Graph:
-    """A narrow front on many rows, a mean over pixels, and a wide tail: two parts that like different axes."""
+def boundary(devices: int = 8, batch: int = 256, width: int = 32, hidden: int = 1024) -> Graph:
+    """Two blocks, each two matmuls with their residual: a narrow one on many pixels, and after a mean a wide one."""
     graph = Graph(devices)
     graph.input("pixels", (batch, 16, width))
-    graph.parameter("front", (width, width))
-    graph.parameter("tail", (width, classes))
-    graph.relu("relu", graph.matmul("matmul1", "pixels", "front"))
-    graph.matmul("matmul2", graph.reduce_mean("mean", "relu", 1), "tail")
+    for name, inner in (("front", 4 * width), ("tail", hidden)):
+        graph.parameter(f"{name}_up", (width, inner))
+        graph.parameter(f"{name}_down", (inner, width))
+    graph.relu("relu1", graph.matmul("matmul1", "pixels", "front_up"))
+    graph.add("front", graph.matmul("matmul2", "relu1", "front_down"), "pixels")
+    graph.reduce_mean("mean", "front", 1)
+    graph.relu("relu2", graph.matmul("matmul3", "mean", "tail_up"))
+    graph.add("tail", graph.matmul("matmul4", "relu2", "tail_down"), "mean")
     return graph
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from inspect import signature
 from math import prod
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy as np
 
 from .device_matrix import DeviceMatrix
 from .errors import LayoutError
+from .letters import in_order, of_einsum, of_reshape
 from .operators import KINDS, Operator
 from .pieces import Array
+from .whole import whole_numbers
 
 Strategy = tuple[tuple[int, ...], ...]
 """A Sharding Strategy: into how many parts each dimension of each input is split."""
@@ -30,8 +33,8 @@ class Graph:
     def __init__(self, devices: int | None = None, mesh: DeviceMatrix | None = None, itemsize: int = 4) -> None:
         if (devices is None) == (mesh is None):
             raise LayoutError("a graph is for a number of devices or for a mesh: give one of the two")
-        if devices is not None and devices < 1:
-            raise LayoutError(f"a graph needs 1 device or more; got {devices}")
+        if devices is not None and (not isinstance(devices, int) or devices < 1):
+            raise LayoutError(f"a graph needs 1 device or more; got {devices!r}")
         self.mesh = mesh
         self.devices = mesh.size if mesh is not None else int(devices or 1)
         self.itemsize = itemsize
@@ -60,8 +63,9 @@ class Graph:
         k2, n = two[-2:][::-1] if transpose_b else two[-2:]
         lead, lead2 = one[:-2], two[:-2]
         if k != k2 or (lead2 and lead != lead2):
+            misfit = f"{k} columns meet {k2} rows" if k != k2 else f"the leading dimensions {lead} and {lead2} differ"
             flags = " transposed" if transpose_a or transpose_b else ""
-            raise LayoutError(f"{name}: the shapes {one} and {two}{flags} do not fit: {_misfit(k, k2, lead, lead2)}")
+            raise LayoutError(f"{name}: the shapes {one} and {two}{flags} do not fit: {misfit}")
         letters = tuple(NAMES[i] for i in range(len(lead)))
         left = letters + (("k", "m") if transpose_a else ("m", "k"))
         right = (letters if lead2 else ()) + (("n", "k") if transpose_b else ("k", "n"))
@@ -74,7 +78,7 @@ class Graph:
         aligned = one[len(one) - len(two) :]
         if len(two) > len(one) or any(m not in (1, n) for n, m in zip(aligned, two)):
             raise LayoutError(f"{name}: the shapes {one} and {two} do not fit: the second is broadcast to the first")
-        letters = _letters(len(one))
+        letters = in_order(len(one))
         right = tuple("1" if m != n else x for x, n, m in zip(letters[len(one) - len(two) :], aligned, two))
         return self._add(name, "add", (a, b), one, (letters, right), letters)
 
@@ -90,7 +94,7 @@ class Graph:
         """Softmax along one axis, which stays whole."""
         shape = self._shape(x)
         dim = self._axis(name, shape, axis)
-        letters = _letters(len(shape))
+        letters = in_order(len(shape))
         free = [letter for i, letter in enumerate(letters) if i != dim]
         return self._add(name, "softmax", (x,), shape, (letters,), letters, free, {"axis": dim})
 
@@ -104,10 +108,10 @@ class Graph:
 
     def transpose(self, name: str, x: str, order: Sequence[int]) -> str:
         """Dimensions in another order."""
-        shape, order = self._shape(x), tuple(order)
+        shape, order = self._shape(x), whole_numbers(order, f"{name}: an order is a tuple of dimensions")
         if sorted(order) != list(range(len(shape))):
             raise LayoutError(f"{name}: {order} is no order of the {len(shape)} dimensions of shape {shape}")
-        letters = _letters(len(shape))
+        letters = in_order(len(shape))
         out = tuple(letters[i] for i in order)
         return self._add(
             name, "transpose", (x,), tuple(shape[i] for i in order), (letters,), out, settings={"order": order}
@@ -115,12 +119,12 @@ class Graph:
 
     def reshape(self, name: str, x: str, shape: Sequence[int]) -> str:
         """The same elements in another shape; of dimensions that are merged or cut, the first may be split."""
-        before, after = self._shape(x), tuple(int(n) for n in shape)
+        before, after = self._shape(x), whole_numbers(shape, f"{name}: a shape is a tuple of whole numbers")
         if prod(before) != prod(after):
             raise LayoutError(
                 f"{name}: shape {before} has {prod(before):,} elements, shape {after} has {prod(after):,}"
             )
-        left, right, free = _reshape_letters(before, after)
+        left, right, free = of_reshape(before, after)
         return self._add(name, "reshape", (x,), after, (left,), right, free)
 
     def gather(self, name: str, table: str, rows: str) -> str:
@@ -128,8 +132,14 @@ class Graph:
         one, two = self._shape(table), self._shape(rows)
         if len(one) != 2:
             raise LayoutError(f"{name}: a gather takes a table of two dimensions; got {one}")
-        letters = _letters(len(two))
+        letters = in_order(len(two))
         return self._add(name, "gather", (table, rows), (*two, one[1]), (("v", "e"), letters), (*letters, "e"))
+
+    def einsum(self, name: str, *inputs: str, spec: str) -> str:
+        """Products and sums as numpy.einsum writes them: einsum("hidden", "x", "w", spec="bd,df->bf")."""
+        shapes = [self._shape(x) for x in inputs]
+        left, right, sizes = of_einsum(name, spec, shapes)
+        return self._add(name, "einsum", inputs, tuple(sizes[x] for x in right), left, right, settings={"spec": spec})
 
     def operator(self, kind: str, name: str, *inputs: str, **settings: Any) -> str:
         """An operator by the name of its kind."""
@@ -137,14 +147,22 @@ class Graph:
             near = get_close_matches(kind, KINDS, n=1)
             advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(KINDS)}"
             raise LayoutError(f"there is no operator '{kind}'; {advice}")
-        return str(getattr(self, kind)(name, *inputs, **settings))
+        method = getattr(self, kind)
+        try:
+            signature(method).bind(name, *inputs, **settings)
+        except TypeError as why:
+            form = ", ".join(signature(method).parameters)
+            raise LayoutError(f"{name}: {kind} is called as {kind}({form}): {why}") from None
+        return str(method(name, *inputs, **settings))
 
     def shard(self, name: str, strategy: Iterable[Iterable[int]]) -> None:
         """Configures an operator with a Sharding Strategy: for each input, into how many parts each dimension."""
         from .distributed import distribute  # here, for it builds on this module
 
         operator = self.operator_named(name)
-        chosen = tuple(tuple(int(n) for n in parts) for parts in strategy)
+        form = f"{name}: a strategy is a tuple of whole numbers for each input, such as ((2, 1), (1, 4))"
+        rows = strategy if isinstance(strategy, Iterable) else (strategy,)
+        chosen = tuple(whole_numbers(parts, form, within=strategy) for parts in rows)
         distribute(operator, chosen, self.devices)  # refuses what cannot be
         self.strategies[name] = chosen
 
@@ -178,20 +196,20 @@ class Graph:
 
     def _source(self, name: str, shape: Sequence[int], role: str) -> str:
         self._new(name)
-        shape = tuple(int(n) for n in shape)
+        shape = whole_numbers(shape, f"{name}: a shape is a tuple of whole numbers")
         if not all(n >= 1 for n in shape):
             raise LayoutError(f"{name}: a tensor has dimensions of 1 or more; got {shape}")
         self.shapes[name], self.sources[name] = shape, role
         return name
 
     def _elementwise(self, name: str, kind: str, x: str) -> str:
-        letters = _letters(len(self._shape(x)))
+        letters = in_order(len(self._shape(x)))
         return self._add(name, kind, (x,), self._shape(x), (letters,), letters)
 
     def _reduce(self, name: str, kind: str, x: str, axis: int) -> str:
         shape = self._shape(x)
         dim = self._axis(name, shape, axis)
-        letters = _letters(len(shape))
+        letters = in_order(len(shape))
         rest = letters[:dim] + letters[dim + 1 :]
         return self._add(name, kind, (x,), shape[:dim] + shape[dim + 1 :], (letters,), rest, settings={"axis": dim})
 
@@ -229,40 +247,6 @@ class Graph:
 
     @staticmethod
     def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
-        if not -len(shape) <= axis < len(shape):
-            raise LayoutError(f"{name}: there is no axis {axis} in shape {shape}")
+        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+            raise LayoutError(f"{name}: there is no axis {axis!r} in shape {shape}")
         return axis % len(shape)
-
-
-def _letters(n: int) -> tuple[str, ...]:
-    return tuple("ijlmnopq"[:n])
-
-
-def _misfit(k: int, k2: int, lead: tuple[int, ...], lead2: tuple[int, ...]) -> str:
-    return f"{k} columns meet {k2} rows" if k != k2 else f"the leading dimensions {lead} and {lead2} differ"
-
-
-def _reshape_letters(
-    before: tuple[int, ...], after: tuple[int, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-    """Walks both shapes in groups of equal products; the first dimensions of a group share a free letter."""
-    left: list[str] = []
-    right: list[str] = []
-    free: list[str] = []
-    i = j = 0
-    while i < len(before) or j < len(after):
-        mine, yours = [i] if i < len(before) else [], [j] if j < len(after) else []
-        a, b = prod(before[x] for x in mine), prod(after[x] for x in yours)
-        while a != b:
-            if a < b:
-                mine.append(i + len(mine))
-                a *= before[mine[-1]]
-            else:
-                yours.append(j + len(yours))
-                b *= after[yours[-1]]
-        shared = f"g{len(free)}"
-        free.append(shared)
-        left += [shared if n == 0 else f"s{x}" for n, x in enumerate(mine)]
-        right += [shared if n == 0 else f"t{x}" for n, x in enumerate(yours)]
-        i, j = i + len(mine), j + len(yours)
-    return tuple(left), tuple(right), free

@@ -2,7 +2,7 @@
 
 from lib.layout.examples import boundary
 
-from .layout_puzzle import PROPAGATION, LayoutPuzzle
+from .layout_puzzle import MEGATRON, PROPAGATION, LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=4,
@@ -10,19 +10,20 @@ PUZZLE = LayoutPuzzle(
     title="Where the parallelism changes",
     build=boundary,
     annotations=2,
-    memory_cap=1_062_000,
-    target=65_536,
+    memory_cap=1_164_000,
+    target=98_304,
     statement="""\
-A narrow front on many rows (`matmul1`, `relu`, a `mean` over 16 pixels) and a wide tail (`matmul2`, with 2,048
-classes), on 8 devices. Rows over all devices would move nothing, but the weight of the tail is too large to stand
-on each of them whole.
+Two blocks on 8 devices. The front (`matmul1`, `relu1`, `matmul2`, and `front` adds its input) is narrow and works
+on 16 pixels of each of 256 rows; a `mean` over the pixels; the tail (`matmul3`, `relu2`, `matmul4`, and `tail` adds
+its input) is wide, with 1,024 columns between its two weights. Rows over all devices would move nothing at all, but
+then the weights of the tail stand whole on each of them, and that is too much.
 
-Configure two operators: one that makes the front what it should be, one at the boundary. The mean shrinks the
-activation sixteen times; choose on which side of it to pay.
+Configure two operators: one that keeps the front what it should be, one on the other side of the boundary. The mean
+shrinks the activation sixteen times; choose on which side of it to pay.
 """,
     starter='''\
 def boundary(graph: Graph) -> None:
-    """Front: matmul1, relu, mean. Tail: matmul2."""
+    """Front: matmul1, relu1, matmul2, front. Then mean. Tail: matmul3, relu2, matmul4, tail."""
     # ----- your code -----
     # graph.shard("...", (...))
     # graph.shard("...", (...))
@@ -31,19 +32,21 @@ def boundary(graph: Graph) -> None:
 ''',
     hints=(
         "Whatever crosses the boundary should be small: that is the output of `mean`.",
-        "One annotation on the tail alone would spread to the front, and split it the same way.",
-        "Rows over 8 in front, rows over 4 and classes over 2 in the tail: "
-        '`graph.shard("relu", ((8, 1, 1),))` and `graph.shard("matmul2", ((4, 1), (1, 2)))`.',
+        "One annotation on the tail alone spreads to the front as well; one on the front alone lets the tail choose, "
+        "edge by edge, and it chooses badly. Annotate the last operator of the front and the first of the tail.",
+        "Rows over 8 in front, rows over 4 and columns over 2 in the tail: "
+        '`graph.shard("front", ((8, 1, 1), (8, 1, 1)))` and `graph.shard("matmul3", ((4, 1), (1, 2)))`.',
     ),
     concept="""\
 Different parts of a network prefer different parallelisms. Two annotations, one on each side, let each part
 follow its own, and the redistribution between them falls on the edge where they meet. Put that edge where the
-tensor is small.
+tensor is small. The wide block splits its columns over pairs of devices and pays one all-reduce, as in
+Megatron-LM (Shoeybi et al. 2019).
 """,
     in_practice="""\
 The documentation of MindSpore (2023) lists this as one of three principles: configure the operators at the
 boundary where the parallelism changes, as in a ResNet whose front is data parallel and whose tail is model
 parallel.
 """,
-    sources=(PROPAGATION,),
+    sources=(PROPAGATION, MEGATRON),
 )

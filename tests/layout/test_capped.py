@@ -9,7 +9,7 @@ import pytest
 
 from lib.layout import LayoutError
 from lib.layout.capped import least
-from lib.layout.elimination import Elimination
+from lib.layout.elimination import NEVER, Elimination
 from tests.layout.strategies import brute_force
 
 
@@ -47,6 +47,21 @@ def test_the_least_cost_under_every_cap(seed: int):
         assert cost(problem, chosen) == brute_force(problem, int(cap))
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_values_that_do_not_go_together_are_never_chosen(seed: int):
+    problem = random_problem(seed)
+    rng = np.random.default_rng(seed)
+    for table in problem.pairs.values():
+        table[rng.random(table.shape) < 0.4] = NEVER
+    high = sum(float(table.max()) for table in problem.memory)
+    for cap in sorted({int(high * part) for part in (0.3, 0.5, 0.7, 1)}):
+        least_of_all = brute_force(problem, cap)
+        if least_of_all is not None and least_of_all < NEVER:
+            chosen = least(problem.costs, problem.memory, problem.pairs, float(cap))
+            assert sum(table[state] for table, state in zip(problem.memory, chosen)) <= cap
+            assert cost(problem, chosen) == least_of_all
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_bound_through_each_value_is_that_of_trying_everything(seed: int):
     problem = random_problem(seed)
@@ -58,7 +73,7 @@ def test_the_bound_through_each_value_is_that_of_trying_everything(seed: int):
 
 
 def test_too_many_partial_plans_are_refused_with_the_numbers(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("lib.layout.capped.MOST", 1)
+    monkeypatch.setattr("lib.layout.fronts.MOST", 1)
 
     def all_of_them() -> None:
         for seed in range(120):  # most are decided by the bounds alone

@@ -47,8 +47,7 @@ def test_the_reference_solution_passes_and_its_plan_runs(puzzle: LayoutPuzzle):
     assert verdict.figures["memory"] <= puzzle.memory_cap
     graph = puzzle.graph()
     getattr(import_module(f"solutions.layout.{puzzle.slug}"), puzzle.slug)(graph)
-    if puzzle.slug != "boundary":  # the same operators as in others, and much larger
-        assert_same_program(propagate(graph))
+    assert_same_program(propagate(graph))
 
 
 @every_puzzle
