@@ -40,8 +40,8 @@ def test_each_module_of_lib_imports_only_from_its_left() -> None:
 
 
 ENGINE = (
-    "reference number call meter transport lines inprocess alone flops counted watching symmetric engine launching "
-    "streams device local world wire mpi mpirun mpiexec launch problem plan actor timeline replay __init__"
+    "reference number call meter transport lines inprocess alone flops counted watching symmetric tiers engine "
+    "launching streams device local world wire mpi mpirun mpiexec launch problem plan actor timeline replay __init__"
 ).split()
 """The modules of lib.engine, likewise. None of lib imports the engine."""
 

@@ -7,7 +7,7 @@ at once and needs no clock. Greenlets, because players write blocking calls in p
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -24,8 +24,9 @@ from .transport import Put
 class World:
     """All devices of one process, and who of them can run."""
 
-    def __init__(self, size: int, metered: bool = False) -> None:
-        self.ports = [InProcessPort(self, device, size, Meter() if metered else None) for device in range(size)]
+    def __init__(self, size: int, metered: bool = False, byte_time: Mapping[str, int] | None = None) -> None:
+        meters = [Meter(byte_time) if metered else None for _ in range(size)]
+        self.ports = [InProcessPort(self, device, size, meter) for device, meter in enumerate(meters)]
         self.ready: deque[InProcessPort] = deque()
         self.meetings: dict[tuple[int, ...], dict[int, tuple[Call, Any]]] = {}
         self.hub: Any = None

@@ -116,6 +116,7 @@ def launch(
     on: str | None = None,
     metered: bool = True,
     patience: float = 10.0,
+    byte_time: Mapping[str, int] | None = None,
     **kwargs: Any,
 ) -> Run:
     """A run of `cls(*args, **kwargs)` on each of `num_devices` devices.
@@ -123,7 +124,8 @@ def launch(
     `on` is "inprocess", or "mpi" in a program that mpiexec started; None chooses MPI there, else in process.
     Metering costs some microseconds for each call of numpy; `metered=False` leaves it out. `patience` is how long
     a device waits on MPI, in seconds, before it asks the others whether this is a deadlock; in process one is seen
-    at once.
+    at once. `byte_time` says how many flops of the clock a byte from or to a slower memory takes, as in
+    {"host": 8, "disk": 64}; without it none.
 
     Raises:
         PuzzleError: Mismatch, Deadlock and others, from the call that they happen in.
@@ -131,6 +133,10 @@ def launch(
     """
     if num_devices < 1:
         raise RuleError(f"num_devices is {num_devices}; a run needs one device at least")
+    byte_time = dict(byte_time or {})
+    for tier, flops in byte_time.items():
+        if tier not in ("host", "disk") or not isinstance(flops, int) or flops < 0:
+            raise RuleError(f"byte_time is {byte_time}; give whole numbers of flops, 0 or more, for 'host' and 'disk'")
     if on is None:
         from .world import started_by_mpiexec
 
@@ -138,10 +144,10 @@ def launch(
     if on == "mpi":
         from .mpirun import MpiRun
 
-        return Run(MpiRun(cls, num_devices, args, kwargs, metered, patience))
+        return Run(MpiRun(cls, num_devices, args, kwargs, metered, patience, byte_time))
     if on != "inprocess":
         raise RuleError(f"there is no transport {on!r}; there are {', '.join(TRANSPORTS)}")
-    return Run(LocalRun(cls, num_devices, args, kwargs, metered))
+    return Run(LocalRun(cls, num_devices, args, kwargs, metered, byte_time))
 
 
 __all__ = ["PuzzleError", "Run", "launch"]

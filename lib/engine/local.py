@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import PuzzleError, RuleError
@@ -16,11 +16,13 @@ from .watching import watching
 class LocalRun:
     """The devices, and the world they live in."""
 
-    def __init__(self, cls: type, size: int, args: Sequence[Any], kwargs: Any, metered: bool) -> None:
+    def __init__(
+        self, cls: type, size: int, args: Sequence[Any], kwargs: Any, metered: bool, byte_time: Mapping[str, int]
+    ) -> None:
         self.cls = cls
         self.size = size
         self.metered = metered
-        self.world = World(size, metered)
+        self.world = World(size, metered, byte_time)
         self.devices = [Device(cls, port) for port in self.world.ports]
         self._run("__init__", lambda port: self.devices[port.device].make(args, kwargs))
 
