@@ -14,6 +14,7 @@ from math import prod
 from .device_matrix import DeviceMatrix
 from .errors import LayoutError
 from .operators import Operator
+from .pieces import Array
 from .steps import Step, reductions
 from .tensor_layout import Axes, TensorLayout
 
@@ -59,6 +60,12 @@ class DistributedOperator:
     def held(self) -> int:
         """Elements that a device needs for it: its pieces of inputs and output."""
         return sum(layout.elements for layout in self.inputs) + self.local.elements
+
+    def compute(self, device: int, arrays: list[Array]) -> Array:
+        """What a device makes of its pieces of the inputs: its piece of `local`."""
+        table = self.operator.kind == "gather"  # of which a device knows only some rows
+        offset = self.inputs[0].box(device)[0].start if table else 0
+        return self.operator.compute(arrays, self.local.local_shape, offset)
 
     def __str__(self) -> str:
         collective = "".join(f" -> {step.name}" for step in self.reduction)

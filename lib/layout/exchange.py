@@ -9,14 +9,14 @@ a piece send equal shares of what is wanted of it; shares are cut to the element
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
 
 from .device_matrix import Ints
 from .errors import LayoutError
-from .pieces import Pieces, check
+from .pieces import Array, Pieces, check
 from .tensor_layout import TensorLayout, parts
 
 REMEMBERED = 4096
@@ -50,27 +50,55 @@ class Exchange:
         """Elements received, by device."""
         return _count(self.receiver, self.hi - self.lo, self.source.devices)
 
+    @cached_property
+    def sends(self) -> list[dict[int, list[int]]]:
+        """For each device, by receiver: the numbers of its messages."""
+        return _by_partner(self.sender, self.receiver, self.source.devices)
+
+    @cached_property
+    def receives(self) -> list[dict[int, list[int]]]:
+        """For each device, by sender: the numbers of the messages to it."""
+        return _by_partner(self.receiver, self.sender, self.source.devices)
+
     def run(self, pieces: Pieces) -> Pieces:
         """The target's pieces, made of the source's."""
         check(pieces, self.source)
-        mine, yours = self.source.local_shape, self.target.local_shape
-        at_source, at_target = parts(self.source) * np.array(mine), parts(self.target) * np.array(yours)
-        result = {d: np.empty(yours, dtype=piece.dtype) for d, piece in pieces.items()}
-        for device, piece in pieces.items():
-            start = np.maximum(at_source[device], at_target[device])
-            stop = np.minimum(at_source[device] + mine, at_target[device] + yours)
-            if (start < stop).all():
-                result[device][_within(start, stop, at_target[device])] = piece[_within(start, stop, at_source[device])]
-        columns = (self.sender, self.receiver, self.cell, self.lo, self.hi)
-        for sender, receiver, cell, lo, hi in zip(*(column.tolist() for column in columns)):
-            start, stop = self.starts[cell], self.stops[cell]
-            taken = pieces[sender][_within(start, stop, at_source[sender])]
-            given = result[receiver][_within(start, stop, at_target[receiver])]
-            if hi - lo == taken.size:
-                given[...] = taken
-            else:
-                given.flat[lo:hi] = taken.ravel()[lo:hi]
+        result = {device: self.kept(device, piece) for device, piece in pieces.items()}
+        for i, (sender, receiver) in enumerate(zip(self.sender.tolist(), self.receiver.tolist())):
+            self.put(i, result[receiver], self.take(i, pieces[sender]))
         return result
+
+    def kept(self, device: int, piece: Array) -> Array:
+        """A device's new piece, in which so far only what it holds already is filled in."""
+        result = np.empty(self.target.local_shape, dtype=piece.dtype)
+        mine, yours = self.origins[0][device], self.origins[1][device]
+        start = np.maximum(mine, yours)
+        stop = np.minimum(mine + self.source.local_shape, yours + self.target.local_shape)
+        if (start < stop).all():
+            result[_within(start, stop, yours)] = piece[_within(start, stop, mine)]
+        return result
+
+    def take(self, i: int, piece: Array) -> Array:
+        """The elements of message i, in a row, out of its sender's piece."""
+        box = _within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[0][self.sender[i]])
+        return piece[box].ravel()[self.lo[i] : self.hi[i]]
+
+    def put(self, i: int, result: Array, elements: Array) -> None:
+        """Writes the elements of message i into its receiver's new piece."""
+        box = _within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[1][self.receiver[i]])
+        given = result[box]
+        if len(elements) == given.size:
+            given[...] = elements.reshape(given.shape)
+        else:
+            given.flat[self.lo[i] : self.hi[i]] = elements
+
+    @cached_property
+    def origins(self) -> tuple[Ints, Ints]:
+        """Where each device's old and new piece begin in the tensor: devices x dimensions, twice."""
+        return (
+            parts(self.source) * np.array(self.source.local_shape, dtype=np.int64),
+            parts(self.target) * np.array(self.target.local_shape, dtype=np.int64),
+        )
 
 
 def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
@@ -176,6 +204,13 @@ def _meetings(size: int, mine: int, yours: int) -> Ints:
     edges = np.union1d(np.arange(mine) * (size // mine), np.arange(yours) * (size // yours)).astype(np.int64)
     stops = np.append(edges[1:], size)
     return np.stack([edges // (size // mine), edges // (size // yours), edges, stops], axis=1)
+
+
+def _by_partner(mine: Ints, other: Ints, devices: int) -> list[dict[int, list[int]]]:
+    found: list[dict[int, list[int]]] = [{} for _ in range(devices)]
+    for i, (here, there) in enumerate(zip(mine.tolist(), other.tolist())):
+        found[here].setdefault(there, []).append(i)
+    return found
 
 
 def _count(place: Ints, amount: Ints, length: int) -> Ints:

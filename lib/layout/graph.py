@@ -11,6 +11,7 @@ import numpy as np
 
 from .device_matrix import DeviceMatrix
 from .errors import LayoutError
+from .letters import in_order, of_einsum, of_reshape
 from .operators import KINDS, Operator
 from .pieces import Array
 
@@ -60,8 +61,9 @@ class Graph:
         k2, n = two[-2:][::-1] if transpose_b else two[-2:]
         lead, lead2 = one[:-2], two[:-2]
         if k != k2 or (lead2 and lead != lead2):
+            misfit = f"{k} columns meet {k2} rows" if k != k2 else f"the leading dimensions {lead} and {lead2} differ"
             flags = " transposed" if transpose_a or transpose_b else ""
-            raise LayoutError(f"{name}: the shapes {one} and {two}{flags} do not fit: {_misfit(k, k2, lead, lead2)}")
+            raise LayoutError(f"{name}: the shapes {one} and {two}{flags} do not fit: {misfit}")
         letters = tuple(NAMES[i] for i in range(len(lead)))
         left = letters + (("k", "m") if transpose_a else ("m", "k"))
         right = (letters if lead2 else ()) + (("n", "k") if transpose_b else ("k", "n"))
@@ -74,7 +76,7 @@ class Graph:
         aligned = one[len(one) - len(two) :]
         if len(two) > len(one) or any(m not in (1, n) for n, m in zip(aligned, two)):
             raise LayoutError(f"{name}: the shapes {one} and {two} do not fit: the second is broadcast to the first")
-        letters = _letters(len(one))
+        letters = in_order(len(one))
         right = tuple("1" if m != n else x for x, n, m in zip(letters[len(one) - len(two) :], aligned, two))
         return self._add(name, "add", (a, b), one, (letters, right), letters)
 
@@ -90,7 +92,7 @@ class Graph:
         """Softmax along one axis, which stays whole."""
         shape = self._shape(x)
         dim = self._axis(name, shape, axis)
-        letters = _letters(len(shape))
+        letters = in_order(len(shape))
         free = [letter for i, letter in enumerate(letters) if i != dim]
         return self._add(name, "softmax", (x,), shape, (letters,), letters, free, {"axis": dim})
 
@@ -107,7 +109,7 @@ class Graph:
         shape, order = self._shape(x), tuple(order)
         if sorted(order) != list(range(len(shape))):
             raise LayoutError(f"{name}: {order} is no order of the {len(shape)} dimensions of shape {shape}")
-        letters = _letters(len(shape))
+        letters = in_order(len(shape))
         out = tuple(letters[i] for i in order)
         return self._add(
             name, "transpose", (x,), tuple(shape[i] for i in order), (letters,), out, settings={"order": order}
@@ -120,7 +122,7 @@ class Graph:
             raise LayoutError(
                 f"{name}: shape {before} has {prod(before):,} elements, shape {after} has {prod(after):,}"
             )
-        left, right, free = _reshape_letters(before, after)
+        left, right, free = of_reshape(before, after)
         return self._add(name, "reshape", (x,), after, (left,), right, free)
 
     def gather(self, name: str, table: str, rows: str) -> str:
@@ -128,8 +130,14 @@ class Graph:
         one, two = self._shape(table), self._shape(rows)
         if len(one) != 2:
             raise LayoutError(f"{name}: a gather takes a table of two dimensions; got {one}")
-        letters = _letters(len(two))
+        letters = in_order(len(two))
         return self._add(name, "gather", (table, rows), (*two, one[1]), (("v", "e"), letters), (*letters, "e"))
+
+    def einsum(self, name: str, *inputs: str, spec: str) -> str:
+        """Products and sums as numpy.einsum writes them: einsum("hidden", "x", "w", spec="bd,df->bf")."""
+        shapes = [self._shape(x) for x in inputs]
+        left, right, sizes = of_einsum(name, spec, shapes)
+        return self._add(name, "einsum", inputs, tuple(sizes[x] for x in right), left, right, settings={"spec": spec})
 
     def operator(self, kind: str, name: str, *inputs: str, **settings: Any) -> str:
         """An operator by the name of its kind."""
@@ -185,13 +193,13 @@ class Graph:
         return name
 
     def _elementwise(self, name: str, kind: str, x: str) -> str:
-        letters = _letters(len(self._shape(x)))
+        letters = in_order(len(self._shape(x)))
         return self._add(name, kind, (x,), self._shape(x), (letters,), letters)
 
     def _reduce(self, name: str, kind: str, x: str, axis: int) -> str:
         shape = self._shape(x)
         dim = self._axis(name, shape, axis)
-        letters = _letters(len(shape))
+        letters = in_order(len(shape))
         rest = letters[:dim] + letters[dim + 1 :]
         return self._add(name, kind, (x,), shape[:dim] + shape[dim + 1 :], (letters,), rest, settings={"axis": dim})
 
@@ -232,37 +240,3 @@ class Graph:
         if not -len(shape) <= axis < len(shape):
             raise LayoutError(f"{name}: there is no axis {axis} in shape {shape}")
         return axis % len(shape)
-
-
-def _letters(n: int) -> tuple[str, ...]:
-    return tuple("ijlmnopq"[:n])
-
-
-def _misfit(k: int, k2: int, lead: tuple[int, ...], lead2: tuple[int, ...]) -> str:
-    return f"{k} columns meet {k2} rows" if k != k2 else f"the leading dimensions {lead} and {lead2} differ"
-
-
-def _reshape_letters(
-    before: tuple[int, ...], after: tuple[int, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-    """Walks both shapes in groups of equal products; the first dimensions of a group share a free letter."""
-    left: list[str] = []
-    right: list[str] = []
-    free: list[str] = []
-    i = j = 0
-    while i < len(before) or j < len(after):
-        mine, yours = [i] if i < len(before) else [], [j] if j < len(after) else []
-        a, b = prod(before[x] for x in mine), prod(after[x] for x in yours)
-        while a != b:
-            if a < b:
-                mine.append(i + len(mine))
-                a *= before[mine[-1]]
-            else:
-                yours.append(j + len(yours))
-                b *= after[yours[-1]]
-        shared = f"g{len(free)}"
-        free.append(shared)
-        left += [shared if n == 0 else f"s{x}" for n, x in enumerate(mine)]
-        right += [shared if n == 0 else f"t{x}" for n, x in enumerate(yours)]
-        i, j = i + len(mine), j + len(yours)
-    return tuple(left), tuple(right), free

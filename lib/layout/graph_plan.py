@@ -1,17 +1,23 @@
-"""A whole graph with every tensor placed: what moves on which edge, what a device holds, and the run on numpy."""
+"""A whole graph with every tensor placed: what moves on which edge, what a device holds, and the run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from .device_matrix import Ints
 from .distributed import DistributedOperator, strategy_text
 from .graph import Graph
 from .pieces import Array, Pieces, cut, join
 from .redistribution import Redistribution, least_bytes, redistribute
 from .tensor_layout import TensorLayout
+
+if TYPE_CHECKING:
+    from .on_engine import Executed
 
 
 class Edge(NamedTuple):
@@ -72,30 +78,55 @@ class GraphPlan:
 
     def redistribution(self, edge: Edge) -> Redistribution:
         """How an edge's tensor moves."""
-        return redistribute(edge.source, edge.target, self.graph.itemsize)
+        return self.moves[edge.operator][edge.place]
+
+    @cached_property
+    def moves(self) -> dict[str, list[Redistribution]]:
+        """By operator: how each of its inputs comes to it."""
+        found: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
+        for edge in self.edges:
+            found[edge.operator].append(redistribute(edge.source, edge.target, self.graph.itemsize))
+        return found
+
+    @cached_property
+    def sent(self) -> Ints:
+        """Bytes that each device sends."""
+        own = [step.sent * self.graph.itemsize for op in self.operators.values() for step in op.reduction]
+        return sum([move.sent for moves in self.moves.values() for move in moves] + own, self._nothing)
+
+    @cached_property
+    def received(self) -> Ints:
+        """Bytes that each device receives."""
+        own = [step.received * self.graph.itemsize for op in self.operators.values() for step in op.reduction]
+        return sum([move.received for moves in self.moves.values() for move in moves] + own, self._nothing)
+
+    @property
+    def _nothing(self) -> Ints:
+        return np.zeros(self.graph.devices, dtype=np.int64)
 
     def run(self, values: Mapping[str, Array]) -> dict[str, Pieces]:
-        """The distributed program on numpy, device by device: every tensor's pieces where it lives.
+        """The distributed program on numpy, all devices side by side: every tensor's pieces where it lives.
 
-        This function is the executor. What it needs of one is `Step.run` and `Operator.compute` for each
-        device; an engine with real transports can take its place.
+        The reference for `on_engine`, where each device has only its own.
         """
         tensors = {name: cut(values[name], self.homes[name]) for name in self.graph.check_values(values)}
-        edges = {(edge.operator, edge.place): edge for edge in self.edges}
-        for name, op in self.graph.operators.items():
-            placed = self.operators[name]
-            inputs = []
-            for place, tensor in enumerate(op.inputs):
-                inputs.append(self.redistribution(edges[name, place]).run(tensors[tensor]))
-            pieces = {}
-            for device in range(self.graph.devices):
-                offset = placed.inputs[0].box(device)[0].start if op.kind == "gather" else 0
-                arrays = [input[device] for input in inputs]
-                pieces[device] = op.compute(arrays, placed.local.local_shape, offset)
-            for step in placed.reduction:
+        for name, op in self.operators.items():
+            inputs = [move.run(tensors[tensor]) for move, tensor in zip(self.moves[name], op.operator.inputs)]
+            pieces = {d: op.compute(d, [each[d] for each in inputs]) for d in range(self.graph.devices)}
+            for step in op.reduction:
                 pieces = step.run(pieces)
             tensors[name] = pieces
         return tensors
+
+    def on_engine(self, values: Mapping[str, Array], on: str | None = None) -> Executed:
+        """The program on `lib.engine`, where every device holds its own pieces and all else comes by engine calls.
+
+        `on` is as for `lib.engine.launch`: "inprocess", or "mpi" in a program that mpiexec started.
+        """
+        from .on_engine import executed  # here, for planning needs no engine
+
+        self.graph.check_values(values)
+        return executed(self, values, on)
 
     def values(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The same run, put together: every tensor whole."""

@@ -15,10 +15,10 @@ import numpy as np
 from .errors import LayoutError
 from .pieces import Array
 
-KINDS = ("matmul", "add", "relu", "gelu", "softmax", "reduce_sum", "reduce_mean", "reshape", "transpose", "gather")
+KINDS = tuple("matmul einsum add relu gelu softmax reduce_sum reduce_mean reshape transpose gather".split())
 
 FLOPS = {"add": 1, "relu": 1, "gelu": 8, "softmax": 5, "reduce_sum": 1, "reduce_mean": 1}
-"""Floating-point operations for each element; a matmul has two for each product; moving data has none."""
+"""Floating-point operations for each element; a product has two for each combination of letters."""
 
 DIMENSION_PRESERVING = ("add", "relu", "gelu", "softmax")
 """Whose output has the dimensions of their first input."""
@@ -65,7 +65,7 @@ class Operator:
 
     def flops(self, parts: dict[str, int]) -> int:
         """Floating-point operations of one device when each letter is in so many parts."""
-        if self.kind == "matmul":
+        if self.kind == "matmul" or (self.kind == "einsum" and len(self.inputs) > 1):
             return 2 * prod(self.sizes(letter)[0] // parts.get(letter, 1) for letter in self.letters)
         shape, letters = self.input_shapes[0], self.input_letters[0]
         if self.kind == "add":
@@ -79,34 +79,39 @@ class Operator:
         """
         settings = dict(self.settings)
         first = arrays[0]
+        made: Array
         match self.kind:
             case "matmul":
                 a = np.swapaxes(first, -1, -2) if settings["transpose_a"] else first
                 b = np.swapaxes(arrays[1], -1, -2) if settings["transpose_b"] else arrays[1]
-                return np.asarray(a @ b)
+                made = a @ b
+            case "einsum":
+                made = np.einsum(settings["spec"], *arrays)
             case "add":
-                return np.asarray(first + arrays[1])
+                made = first + arrays[1]
             case "relu":
-                return np.maximum(first, 0)
+                made = np.maximum(first, 0)
             case "gelu":
-                return np.asarray(0.5 * first * (1 + _erf(first / np.sqrt(2.0)))).astype(first.dtype)
+                made = (0.5 * first * (1 + _erf(first / np.sqrt(2.0)))).astype(first.dtype)
             case "softmax":
                 raised = np.exp(first - first.max(axis=settings["axis"], keepdims=True))
-                return np.asarray(raised / raised.sum(axis=settings["axis"], keepdims=True))
+                made = raised / raised.sum(axis=settings["axis"], keepdims=True)
             case "reduce_sum":
-                return np.asarray(first.sum(axis=settings["axis"]))
+                made = first.sum(axis=settings["axis"])
             case "reduce_mean":
                 # over the whole length, so that the summands of a split axis add up to the mean
-                return np.asarray(first.sum(axis=settings["axis"]) / self.input_shapes[0][settings["axis"]])
+                made = first.sum(axis=settings["axis"]) / self.input_shapes[0][settings["axis"]]
             case "reshape":
-                return first.reshape(local_shape)
+                made = first.reshape(local_shape)
             case "transpose":
-                return first.transpose(settings["order"])
+                made = first.transpose(settings["order"])
             case "gather":
                 rows = arrays[1].astype(np.int64) - offset
                 here = (rows >= 0) & (rows < len(first))
-                return np.asarray(np.where(here[..., None], first[np.where(here, rows, 0)], 0)).astype(first.dtype)
-        raise LayoutError(f"there is no operator '{self.kind}'; there are {', '.join(KINDS)}")
+                made = np.where(here[..., None], first[np.where(here, rows, 0)], 0).astype(first.dtype)
+            case _:
+                raise LayoutError(f"there is no operator '{self.kind}'; there are {', '.join(KINDS)}")
+        return made if made.ndim else np.array(made)  # numpy gives a number where an array has no dimension
 
 
 _erf = np.vectorize(erf, otypes=[np.float64])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from .named import named_path
 from .pieces import Pieces, check
 from .steps import Step, lifted, reductions
 from .tensor_layout import TensorLayout, same_placement
+
+if TYPE_CHECKING:
+    from .on_engine import Executed
 
 
 @dataclass(frozen=True)
@@ -50,17 +54,24 @@ class Redistribution:
             pieces = step.run(pieces)
         return pieces
 
+    def on_engine(self, pieces: Pieces, on: str | None = None) -> Executed:
+        """The same on `lib.engine`, with a device for each piece: the target's pieces, and what the meters read."""
+        from .on_engine import redistributed  # here, for planning needs no engine
+
+        check(pieces, self.source)
+        return redistributed(self, pieces, on)
+
     @cached_property
     def told(self) -> tuple[Step, ...]:
-        """The plan as named collectives if they reach its bytes, otherwise as it is."""
+        """The plan as named collectives if with them every device sends and receives the same, otherwise as it is."""
         if all(step.name != "exchange" for step in self.steps):
             return self.steps
         named = named_path(self.source, self.target)
-        if sum(step.total for step in named) * self.itemsize > self.bytes:
-            return self.steps
         if len(named) == 1:
-            return (Step(named[0].name, self.source, self.target),)
-        return named
+            named = (Step(named[0].name, self.source, self.target),)
+        as_named = Redistribution(self.source, self.target, named, self.itemsize)
+        same = (as_named.sent == self.sent).all() and (as_named.received == self.received).all()
+        return named if same else self.steps
 
     def explain(self) -> str:
         """In words, with bytes: 'all-to-all [x, -] on 8 to [-, x] on 8: 1,536 bytes ...'."""

@@ -17,7 +17,7 @@ import numpy as np
 from .device_matrix import Ints
 from .exchange import Exchange, exchange, least_elements
 from .pieces import Pieces, check
-from .tensor_layout import Axes, TensorLayout, groups
+from .tensor_layout import Axes, TensorLayout, groups, parts
 
 WHOLE = ("slice", "all-gather", "all-to-all", "permute", "exchange")
 """Steps that move values as they are."""
@@ -39,18 +39,36 @@ class Step:
         return tuple(axis for axis in self.source.partial if axis not in self.target.partial)
 
     @cached_property
-    def _exchange(self) -> Exchange:
+    def exchange(self) -> Exchange:
+        """The messages of a step that moves values as they are; summands count as a first dimension."""
         return exchange(lifted(self.source), lifted(self.target))
+
+    def group(self, device: int) -> tuple[int, ...]:
+        """The devices that make this step together with one, in the order in which sums are added up."""
+        if self.name in REDUCING:
+            return self._groups[device]
+        return tuple(sorted({device, *self.exchange.receives[device]}))
+
+    def prepare(self) -> None:
+        """Works out now what devices have to know to take this step, and not when the first one takes it."""
+        if self.name in REDUCING:
+            _ = self._groups, parts(self.source), parts(self.target)
+        else:
+            _ = self.exchange.sends, self.exchange.receives, self.exchange.origins
+
+    @cached_property
+    def _groups(self) -> dict[int, tuple[int, ...]]:
+        return {device: tuple(group) for group in groups(self.source, self.reduced) for device in group}
 
     @cached_property
     def sent(self) -> Ints:
         """Elements that each device sends."""
-        return self._reduction_traffic() if self.name in REDUCING else self._exchange.sent
+        return self._reduction_traffic() if self.name in REDUCING else self.exchange.sent
 
     @cached_property
     def received(self) -> Ints:
         """Elements that each device receives."""
-        return self._reduction_traffic() if self.name in REDUCING else self._exchange.received
+        return self._reduction_traffic() if self.name in REDUCING else self.exchange.received
 
     @property
     def total(self) -> int:
@@ -66,7 +84,7 @@ class Step:
         """Elements that each device (row) sends to each (column); a reduction's as its bytes are counted."""
         table = np.zeros((self.source.devices, self.source.devices), dtype=np.int64)
         if self.name not in REDUCING:
-            moved = self._exchange
+            moved = self.exchange
             np.add.at(table, (moved.sender, moved.receiver), moved.hi - moved.lo)
             return table
         for group, shares in self._shares():
@@ -82,8 +100,8 @@ class Step:
         if self.name in REDUCING:
             return self._reduce(pieces)
         if not self.source.partial:
-            return self._exchange.run(pieces)
-        moved = self._exchange.run({device: piece[None] for device, piece in pieces.items()})
+            return self.exchange.run(pieces)
+        moved = self.exchange.run({device: piece[None] for device, piece in pieces.items()})
         return {device: piece[0] for device, piece in moved.items()}
 
     def _reduction_traffic(self) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from lib.layout import DeviceMatrix, Graph, TensorLayout
+from lib.layout import DeviceMatrix, Graph, Pieces, TensorLayout
 
 steady = settings(deadline=None, derandomize=True, max_examples=60)
 """Property tests draw the same examples on every run, however slow the machine is."""
@@ -46,6 +46,17 @@ def pairs(draw: Any, partial: bool = False) -> tuple[TensorLayout, TensorLayout]
 
 def numbers(shape: tuple[int, ...]) -> np.ndarray:
     return np.arange(prod(shape), dtype=np.int64).reshape(shape) + 1
+
+
+def summands(layout: TensorLayout) -> Pieces:
+    """Random pieces of a layout; copies are equal, and those along partial axes are not."""
+    rng = np.random.default_rng(0)
+    seen: dict[tuple, np.ndarray] = {}
+    pieces = {}
+    for device in range(layout.devices):
+        here = (layout.part(device), tuple(layout.matrix.coordinates(device)[axis] for axis in layout.partial))
+        pieces[device] = seen.setdefault(here, rng.integers(0, 9, layout.local_shape))
+    return pieces
 
 
 def eight_devices(shape: tuple[int, int] = (64, 64)) -> list[TensorLayout]:

@@ -27,6 +27,8 @@ def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
         "matmul, a transposed": lambda: graph.matmul("op", "x", "many", transpose_a=True),
         "matmul, b transposed": lambda: graph.matmul("op", "many", "w", transpose_b=True),
         "matmul, batched": lambda: graph.matmul("op", "x", "many"),
+        "einsum": lambda: graph.einsum("op", "x", "many", spec="bij,bik->kj"),
+        "einsum of one": lambda: graph.einsum("op", "x", spec="bij->jb"),
         "add": lambda: graph.add("op", "x", "x"),
         "add a row": lambda: graph.add("op", "x", "bias"),
         "add a column": lambda: graph.add("op", "x", "column"),
@@ -47,8 +49,8 @@ def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
 
 
 KINDS = (
-    "matmul|matmul, a transposed|matmul, b transposed|matmul, batched|add|add a row|add a column|relu|gelu|softmax|sum|"
-    "mean|transpose|merge|cut|gather"
+    "matmul|matmul, a transposed|matmul, b transposed|matmul, batched|einsum|einsum of one|add|add a row|add a column|"
+    "relu|gelu|softmax|sum|mean|transpose|merge|cut|gather"
 ).split("|")
 
 
@@ -110,12 +112,19 @@ def graph() -> Graph:
 
 REFUSED = [
     (lambda g: g.operator("mathmul", "a", "x", "w"), "there is no operator 'mathmul'; did you mean 'matmul'?"),
-    (lambda g: g.operator("??", "a", "x"), "there is no operator '??'; there are matmul, add, relu"),
+    (lambda g: g.operator("??", "a", "x"), "there is no operator '??'; there are matmul, einsum, add"),
     (lambda g: g.matmul("a", "x", "v"), "there is no tensor named 'v'; there are x, w, matmul"),
     (lambda g: g.relu("a", "matmull"), "there is no tensor named 'matmull'; did you mean 'matmul'?"),
     (lambda g: g.relu("w", "x"), "there is a tensor named 'w' already"),
     (lambda g: g.matmul("a", "x", "x"), "a: the shapes (6, 8) and (6, 8) do not fit: 8 columns meet 6 rows"),
     (lambda g: g.matmul("a", "x", g.input("b", (8,))), "a: a matmul takes a (..., m, k) and"),
+    (lambda g: g.einsum("a", "x", "w", spec="ij,jk"), "a: an einsum is written with a letter for each dimension"),
+    (lambda g: g.einsum("a", "x", "w", spec="i...,jk->ik"), "an einsum is written with a letter for each dimension"),
+    (lambda g: g.einsum("a", "x", "w", spec="ij->i"), "a: 'ij->i' is for 1 inputs; it was given 2"),
+    (lambda g: g.einsum("a", "x", spec="ijk->i"), "a: 'ijk' in 'ijk->i' has 3 letters for an input of shape (6, 8)"),
+    (lambda g: g.einsum("a", "x", "w", spec="ij,ik->k"), "a: 'i' in 'ij,ik->k' is 6 in one input and 8 in another"),
+    (lambda g: g.einsum("a", "x", spec="ij->ii"), "a: 'ii' in 'ij->ii' has 'i' twice; a diagonal cannot be split"),
+    (lambda g: g.einsum("a", "x", spec="ij->ik"), "a: 'k' in the output of 'ij->ik' is in no input"),
     (lambda g: g.add("a", "x", "w"), "a: the shapes (6, 8) and (8, 4) do not fit"),
     (lambda g: g.softmax("a", "x", axis=2), "a: there is no axis 2 in shape (6, 8)"),
     (lambda g: g.transpose("a", "x", (0, 0)), "a: (0, 0) is no order of the 2 dimensions of shape (6, 8)"),

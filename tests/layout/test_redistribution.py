@@ -24,7 +24,7 @@ from lib.layout import (
     replicate,
     same_placement,
 )
-from tests.layout.strategies import eight_devices, numbers, pairs, steady
+from tests.layout.strategies import eight_devices, numbers, pairs, steady, summands
 
 CUBE = eight_devices()
 EVERY_PAIR = [(a, b) for a in CUBE for b in CUBE if a != b]
@@ -111,12 +111,7 @@ def test_named_plans_make_the_target_too_and_move_no_less(two):
 @given(pairs(partial=True))
 def test_partial_sums_are_completed_on_the_way(two):
     a, b = two
-    rng = np.random.default_rng(0)
-    pieces = {device: rng.integers(0, 9, a.local_shape) for device in range(a.devices)}
-    copies = {}
-    for device in range(a.devices):  # copies of a summand are equal
-        here = (a.part(device), tuple(a.matrix.coordinates(device)[axis] for axis in a.partial))
-        pieces[device] = copies.setdefault(here, pieces[device])
+    pieces = summands(a)
     whole = join(pieces, a)
     for plan in (redistribute(a, b), redistribute(a, b, named_only=True)):
         made = plan.run(pieces)

@@ -1,0 +1,242 @@
+"""Plans on the engine: the right numbers, and meters that read what was foretold, device by device."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from lib import RuleError
+from lib.engine import launch
+from lib.engine.mpiexec import mpiexec
+from lib.layout import (
+    Graph,
+    GraphPlan,
+    LayoutError,
+    Redistribution,
+    TensorLayout,
+    complete,
+    cut,
+    mesh,
+    mesh_split,
+    plan,
+    propagate,
+    redistribute,
+)
+from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp, transformer
+from lib.layout.on_engine import MovingDevice, PlannedDevice
+from puzzles.layout_catalog import LAYOUT_PUZZLES
+from tests.layout.strategies import eight_devices, numbers, pairs, steady, summands, values
+from tests.test_imports import ROOT
+
+GRID = mesh(x=2, y=4)
+
+
+def on(*dims, partial=(), shape=(16, 16), grid=GRID) -> TensorLayout:
+    layout = mesh_split(shape, grid, dims)
+    return TensorLayout(shape, grid, layout.tensor_map, tuple(grid.axis(name) for name in partial))
+
+
+class Receiving(MovingDevice):
+    """Counts what arrives, from the arrays themselves: of a ring's collectives as much as is sent."""
+
+    arrived = 0
+
+    def receive(self, src_id):
+        array = super().receive(src_id)
+        self.arrived += array.nbytes
+        return array
+
+    def _collective(self, name, arr, op, axis, group):
+        before = self._port.meter.sent
+        result = super()._collective(name, arr, op, axis, group)
+        self.arrived += self._port.meter.sent - before
+        return result
+
+    def total(self):
+        return self.arrived
+
+
+def assert_moves_as_foretold(moves: Redistribution, pieces) -> None:
+    """Executed device by device: the target's pieces to the bit, and the bytes of every device."""
+    done = moves.on_engine(pieces)
+    for device, piece in moves.run(pieces).items():
+        np.testing.assert_array_equal(done.pieces["tensor"][device], piece)
+    with launch(Receiving, moves.source.devices, moves) as run:
+        run.forward([pieces[device] for device in range(moves.source.devices)])
+        received = run.call("total")
+    if even(moves):
+        assert done.sent == tuple(moves.sent)
+        assert received == list(moves.received)
+    assert abs(done.bytes - moves.bytes) < moves.itemsize * moves.source.devices * max(1, len(moves.told))
+
+
+def even(moves: Redistribution) -> bool:
+    """Whether sums divide among those who add them up: a meter counts the average, a plan whole elements."""
+    return all(step.source.elements % len(step.group(0)) == 0 for step in moves.told if step.reduced)
+
+
+def test_every_kind_of_step_is_the_engines_call_of_that_name():
+    kinds = {
+        "slice": (on("x", -1), on("x", "y"), {}),
+        "all-gather": (on("x", "y"), on("x", -1), {"all_gather": 1}),
+        "all-gather of both": (on("x", "y"), on(-1, -1), {"all_gather": 1}),
+        "all-to-all": (on("y", -1), on(-1, "y"), {"all_to_all": 1}),
+        "permute": (on(("x", "y"), -1), on(("y", "x"), -1), {"receive": 1, "send": 1}),
+        "all-reduce": (on("x", -1, partial="y"), on("x", -1), {"all_reduce": 1}),
+        "reduce-scatter": (on("x", -1, partial="y"), on("x", "y"), {"reduce_scatter": 1}),
+    }
+    for told, (source, target, calls) in kinds.items():
+        moves = redistribute(source, target)
+        assert moves.names == (told.removesuffix(" of both"),)
+        pieces = cut(numbers(source.shape).astype(np.float32), source)
+        assert dict(moves.on_engine(pieces).meters[1].calls) == calls, told
+        assert_moves_as_foretold(moves, pieces)
+
+
+def test_layouts_of_a_cube_in_both_kinds_of_plan():
+    cube = eight_devices((8, 8))
+    for a, b in [(a, b) for a in cube for b in cube if a != b][::11]:
+        pieces = cut(np.arange(64, dtype=np.float32).reshape(8, 8), a)
+        assert_moves_as_foretold(redistribute(a, b), pieces)
+        assert_moves_as_foretold(redistribute(a, b, named_only=True), pieces)
+
+
+@steady
+@given(pairs(partial=True))
+def test_any_redistribution_moves_what_it_foretells(two):
+    source, target = two
+    pieces = {device: piece.astype(np.float32) for device, piece in summands(source).items()}
+    assert_moves_as_foretold(redistribute(source, target), pieces)
+    assert_moves_as_foretold(redistribute(source, target, named_only=True), pieces)
+
+
+def test_a_sum_that_stays_partial_moves_too():
+    source, target = on("x", -1, partial="y"), on(-1, "x", partial="y")
+    pieces = {device: piece.astype(np.float32) for device, piece in summands(source).items()}
+    assert_moves_as_foretold(redistribute(source, target), pieces)
+
+
+def assert_runs_as_foretold(found: GraphPlan) -> None:
+    """Every tensor as the stand-alone program has it, and each device's bytes, flops and memory as planned."""
+    given = {name: value.astype(np.float32) for name, value in values(found.graph).items()}
+    alone, done, side_by_side = found.graph.run(given), found.on_engine(given), found.run(given)
+    for name, tensor in alone.items():
+        np.testing.assert_allclose(done.value(name), tensor, rtol=0, atol=1e-6 * abs(tensor).max(), err_msg=name)
+        for device, piece in side_by_side[name].items():
+            np.testing.assert_array_equal(done.pieces[name][device], piece)
+    assert done.sent == tuple(found.sent)
+    assert (done.bytes, sum(found.received)) == (found.bytes, found.bytes)
+    products = sum(op.flops for op in found.operators.values() if op.operator.kind in ("matmul", "einsum"))
+    assert {reading.flops for reading in done.meters} == {products}
+    # Some operators only look at their input in another way, and share its memory.
+    views = any(op.kind in ("reshape", "transpose") for op in found.graph.operators.values())
+    for reading in done.meters:
+        assert reading.live <= found.memory if views else reading.live == found.memory, found.explain()
+
+
+def configured_ffn():
+    graph = feed_forward()
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    return graph
+
+
+@pytest.mark.parametrize("cap", [None, 8192, 4096, 2048])
+def test_the_network_of_the_documentation_and_its_exact_plans(cap):
+    graph = configured_ffn()
+    assert_runs_as_foretold(plan(graph, tensor_caps={"weight2": cap} if cap else None))
+    assert_runs_as_foretold(plan(graph, tensor_caps={"weight2": cap} if cap else None, scatter=False))
+
+
+def test_the_breadth_first_plan_sends_an_all_reduce_in_groups_of_four():
+    done = propagate(configured_ffn()).on_engine(values(feed_forward()))  # 8 bytes an element
+    assert done.sent == (2 * 12_288,) * 8
+    assert dict(done.meters[0].calls) == {"all_reduce": 1}
+
+
+@pytest.mark.parametrize("slug", LAYOUT_PUZZLES)
+def test_the_reference_plan_of_every_puzzle(slug):
+    graph = LAYOUT_PUZZLES[slug].graph()
+    getattr(import_module(f"solutions.layout.{slug}"), slug)(graph)
+    found = propagate(graph)
+    assert found.bytes == LAYOUT_PUZZLES[slug].target
+    assert_runs_as_foretold(found)
+
+
+@pytest.mark.parametrize("example", [megatron_mlp, attention, embedding_and_head])
+def test_exact_plans_of_the_examples(example):
+    graph = example()
+    first = graph.operators[next(iter(graph.operators))]
+    whole = sum(int(np.prod(shape)) for shape in graph.shapes.values()) * graph.itemsize
+    found = plan(graph, memory_cap=whole // 3)
+    assert first.name in found.operators
+    assert_runs_as_foretold(found)
+
+
+def test_a_block_on_a_mesh_of_two_axes():
+    graph = transformer(1, mesh(data=2, model=2), batch=4, length=4, heads=4, width=8)
+    graph.itemsize = 4
+    assert_runs_as_foretold(plan(graph, memory_cap=6_000))
+
+
+def test_completed_annotations():
+    annotations = {
+        "x": mesh_split((64, 64), mesh(data=2, model=4), ("data", -1)),
+        "residual": mesh_split((64, 64), mesh(data=2, model=4), (-1, "data")),
+    }
+    assert_runs_as_foretold(complete(megatron_mlp(), annotations).plan)
+
+
+def test_the_same_on_mpi():
+    """One process for each device; all of them see the same figures, which `tests/layout/over_mpi.py` compares."""
+    pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
+    try:
+        command = [*mpiexec(), "-n", "4", sys.executable, "-m", "tests.layout.over_mpi"]
+    except RuleError as why:
+        pytest.skip(str(why))
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout.count("5 plans as foretold\n")) == (0, 4), ended.stderr
+
+
+def test_an_einsum_program_annotated_completed_and_run():
+    """Two annotations in the words of GSPMD; the rest follows, and costs one all-reduce of the result."""
+    graph = Graph(mesh=mesh(data=2, model=4))
+    grid = graph.mesh
+    graph.input("x", (16, 32))
+    graph.parameter("w0", (32, 64))
+    graph.parameter("w1", (64, 32))
+    graph.relu("z", graph.einsum("hidden", "x", "w0", spec="bd,df->bf"))
+    graph.einsum("out", "z", "w1", spec="bf,fd->bd")
+    annotations = {
+        "x": mesh_split(graph.shapes["x"], grid, ("data", -1)),
+        "w0": mesh_split(graph.shapes["w0"], grid, (-1, "model")),
+    }
+    done = complete(graph, annotations)
+    assert done.conflicts == ()
+    assert_runs_as_foretold(done.plan)
+    assert done.plan.bytes == 8 * (2 * 3 * (8 * 32 * 4) // 4)  # 2 (n-1)/n S on each device
+
+
+def test_what_is_missing_is_refused_before_a_device_starts():
+    with pytest.raises(LayoutError, match=r"no value was given for parameter 'weight1' of shape \(64, 64\)"):
+        propagate(configured_ffn()).on_engine({"x": np.zeros((64, 64))})
+    with pytest.raises(LayoutError, match="pieces were given for \\[0\\]"):
+        redistribute(on("x", -1), on(-1, "x")).on_engine({0: np.zeros((8, 16))})
+    with (
+        launch(PlannedDevice, 8, propagate(configured_ffn())) as run,
+        pytest.raises(LayoutError, match="a plan runs forward only"),
+    ):
+        run.backward({})
+
+
+def test_planning_loads_no_engine():
+    code = "import sys, lib.layout as l, lib.layout.examples as e; l.plan(e.feed_forward()); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "lib.layout" in loaded
+    assert {"lib.engine", "greenlet"} & set(loaded) == set()
