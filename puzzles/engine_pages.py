@@ -53,7 +53,8 @@ def show_engine_background(console: Console, puzzle: EnginePuzzle) -> None:
 
 def engine_starter(puzzle: EnginePuzzle) -> str:
     """The source of a file to start from."""
-    return f"import numpy as np\n\nfrom lib.engine import ShardedEngine\n\n\n{puzzle.starter}"
+    imports = "\n".join(("from lib.engine import ShardedEngine", *puzzle.imports))
+    return f"import numpy as np\n\n{imports}\n\n\n{puzzle.starter}"
 
 
 def report_engine(console: Console, path: str, verdicts: Sequence[EngineVerdict]) -> None:

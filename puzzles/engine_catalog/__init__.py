@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from . import data, inference, layers, tensors
+from . import annotated, data, inference, layers, tensors
 from .chapter import Chapter
 from .puzzle import EnginePuzzle
 
 if TYPE_CHECKING:
     from .trial import Trial
 
-CHAPTERS: tuple[Chapter, ...] = (data.CHAPTER, tensors.CHAPTER, layers.CHAPTER, inference.CHAPTER)
+CHAPTERS: tuple[Chapter, ...] = (data.CHAPTER, tensors.CHAPTER, layers.CHAPTER, inference.CHAPTER, annotated.CHAPTER)
 
 ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = MappingProxyType(
     {puzzle.slug: puzzle for chapter in CHAPTERS for puzzle in chapter.puzzles}

@@ -28,6 +28,8 @@ class EnginePuzzle:
     concept: str
     in_practice: str
     sources: tuple[Source, ...]
+    imports: tuple[str, ...] = ()
+    """Lines of the starter's file, after those that every engine puzzle has."""
 
     def targets_text(self) -> str:
         """The targets in words: '12,288 bytes sent, 20,480 flops'."""
