@@ -59,7 +59,7 @@ class Spmd:
 
     def forward(self, inputs: Mapping[str, Array]) -> Array:
         """From this device's pieces of the inputs, by name: its piece of the result."""
-        pieces = {**self.parameters, **inputs}
+        pieces = self._sources(inputs)
         left = [tensor for op in self.plan.operators.values() for tensor in op.operator.inputs] + [self.program.output]
         for name, op in self.plan.operators.items():
             taken = op.operator.inputs
@@ -67,8 +67,26 @@ class Spmd:
             del left[: len(taken)]
             for tensor in {*taken}.difference(left):
                 del pieces[tensor]  # nobody needs it any more
-            pieces[name] = moved(self.device, op.reduction, op.compute(self.device.device_id, arrays))
+            made = op.compute(self.device.device_id, arrays)
+            del arrays
+            pieces[name] = moved(self.device, op.reduction, made)
         return pieces[self.program.output]
+
+    def _sources(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """This device's pieces of parameters and inputs, each as large as its layout says."""
+        pieces = {**self.parameters, **inputs}
+        for name, role in self.program.graph.sources.items():
+            wanted = self.plan.homes[name].local_shape
+            if name not in pieces:
+                raise LayoutError(
+                    f"{role} '{name}' is missing; parameters come with load_checkpoint, inputs with forward"
+                )
+            if pieces[name].shape != wanted:
+                raise LayoutError(
+                    f"as the program is annotated, a device has a piece of shape {wanted} of {role} '{name}'; "
+                    f"it was given {pieces[name].shape}"
+                )
+        return pieces
 
     def explain(self) -> str:
         """The plan in words, with bytes, and before it what did not go together."""

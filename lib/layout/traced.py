@@ -102,6 +102,12 @@ class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
             return made
         raise self._unknown(name)
 
+    def __repr__(self) -> str:
+        return f"tensor '{self.name}' of shape {self.shape}"
+
+    def __getitem__(self, index: Any) -> Any:
+        raise LayoutError(f"'{self.name}' is indexed with {index!r}; the planner follows {KNOWN}")
+
     def __bool__(self) -> bool:
         raise LayoutError(f"'{self.name}' has no numbers yet: a program that is planned cannot ask for values")
 
@@ -111,8 +117,9 @@ class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
     def _mine(self, x: Any) -> Tensor:
         if isinstance(x, Tensor) and x.recorder is self.recorder:
             return x
+        what = f"an array of shape {x.shape}" if isinstance(x, np.ndarray) else repr(x)
         raise LayoutError(
-            f"a tensor of the program meets {x!r}; name every array as an input or a parameter of the program"
+            f"'{self.name}' meets {what}, which the planner does not know; make it an input or a parameter"
         )
 
     def _unknown(self, name: str) -> LayoutError:
@@ -152,7 +159,11 @@ def mesh_split(tensor: T, device_mesh: DeviceMatrix, dims_mapping: Sequence[Mapp
     own = tensor.recorder.graph.mesh
     if device_mesh != own:
         raise LayoutError(f"'{tensor.name}' is annotated on a mesh {device_mesh}; the program is planned for {own}")
-    annotated: Any = tensor.recorder.annotate(tensor, layout_of(tensor.shape, device_mesh, dims_mapping))
+    try:
+        layout = layout_of(tensor.shape, device_mesh, dims_mapping)
+    except LayoutError as why:
+        raise why.at(f"'{tensor.name}' of shape {tensor.shape}") from None
+    annotated: Any = tensor.recorder.annotate(tensor, layout)
     return annotated  # type: ignore[no-any-return]
 
 

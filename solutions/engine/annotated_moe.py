@@ -1,4 +1,4 @@
-"""A layer of experts: split by groups, then by experts, then by groups again; the planner makes it two all-to-alls."""
+"""A layer of experts: that what they are sent lives with them is all there is to say; the rest follows."""
 
 import numpy as np
 
@@ -15,12 +15,10 @@ class AnnotatedMoE(ShardedEngine):
 
     def program(self, x, dispatch, combine, wi, wo):
         x, dispatch, combine = split(x, 0, 4), split(dispatch, 0, 4), split(combine, 0, 4)
-        wi, wo = split(wi, 0, 4), split(wo, 0, 4)
         sent = np.einsum("GSEC,GSM->EGCM", dispatch, x)
-        sent = split(sent, 0, 4)  # to the experts
+        sent = split(sent, 0, 4)  # so the experts live in a row as well, and only what they are sent moves
         h = np.maximum(np.einsum("EGCM,EMH->EGCH", sent, wi), 0)
         back = np.einsum("EGCH,EHM->EGCM", h, wo)
-        back = split(split(back, 0, 4), 1, 4)  # and to the groups again
         y = np.einsum("GSEC,EGCM->GSM", combine, back)
         return split(y, 0, 4)
 

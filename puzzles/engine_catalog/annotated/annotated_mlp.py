@@ -19,7 +19,7 @@ PUZZLE = EnginePuzzle(
 64 rows, model_dim 16, hidden_dim 64, on a mesh of 2 x 2. A device has 16 rows, 1,024 B, and a quarter of each weight,
 1,024 B. With h split as (data, model) it needs the rows of two devices, which is 1,024 B to send, and half of each
 weight, 2 x 1,024 B; what comes out is a sum over model, (32, 16), 2,048 B, and to reduce-scatter it is another 1,024 B:
-4,096 B in all. With a weights' half and rows' half each, both grow with the root of the number of devices only.
+4,096 B in all.
 
 Gathering the weights whole is 2 x 3 x 1,024 = 6,144 B (FSDP). Splitting only the hidden dimension is 3 x 1,024 B to
 gather the rows, and 3/4 of 4,096 B to reduce-scatter the sum, 6,144 B too (tensor parallel). Flops are a quarter of

@@ -1,4 +1,4 @@
-"""AnnotatedMoE: a layer of experts, and four annotations."""
+"""AnnotatedMoE: a layer of experts, and one annotation."""
 
 from ...catalog.puzzle import Source
 from ..puzzle import EnginePuzzle
@@ -6,7 +6,7 @@ from .annotated_mlp import GSPMD
 
 PUZZLE = EnginePuzzle(
     slug="AnnotatedMoE",
-    title="A layer of experts, and a few annotations",
+    title="A layer of experts, and one annotation",
     targets={"sent": 768, "flops": 20_480, "weights": 4_096},
     imports=("from lib.layout.spmd import Spmd, replicate, split",),
     arithmetic="""\
@@ -25,13 +25,13 @@ Four devices are in a row. `split(tensor, dimension, 4)` returns the tensor anno
 `replicate(tensor)` says that every device has the whole. A weight's annotation is where it lives after loading. What
 is not annotated, the planner decides.
 
-x, dispatch and combine come split by groups, and so goes the result: these annotations stay. Add your own, so that a
-device holds one expert, and each token that has found a place travels to its expert and back, and nothing else moves.
-`print(self.spmd.explain())` in __init__ tells what the planner has made of it. Other trials have other sizes.
+x, dispatch and combine come split by groups, and so goes the result: these annotations stay. Add your own, so that
+each device holds one expert, and what is in the places of the experts travels to them and back, and nothing else
+moves. `print(self.spmd.explain())` in __init__ tells what the planner has made of it. Other trials have other sizes.
 """,
     starter='''\
 class AnnotatedMoE(ShardedEngine):
-    """A layer of experts, and a few annotations."""
+    """A layer of experts, and one annotation."""
 
     def __init__(self, tokens, experts, capacity, model_dim, hidden_dim):
         mask = (4, tokens, experts, capacity)
@@ -46,8 +46,12 @@ class AnnotatedMoE(ShardedEngine):
         raise NotImplementedError
         # ----- end of your code -----
         sent = np.einsum("GSEC,GSM->EGCM", dispatch, x)
+        # ----- your code -----
+        # ----- end of your code -----
         h = np.maximum(np.einsum("EGCM,EMH->EGCH", sent, wi), 0)
         back = np.einsum("EGCH,EHM->EGCM", h, wo)
+        # ----- your code -----
+        # ----- end of your code -----
         y = np.einsum("GSEC,EGCM->GSM", combine, back)
         return split(y, 0, 4)
 
@@ -65,12 +69,12 @@ class AnnotatedMoE(ShardedEngine):
     hints=(
         "Which tensors have a dimension E that should be split, so that an expert finds its tokens where it lives?",
         (
-            "wi and wo are not enough: groups and experts then meet in one product, both want the same devices, and the "
-            "planner leaves whole what two want. Tell it about the tensors between, before and behind the experts."
+            "With wi and wo alone, groups and experts meet in the tensors between: both want the same devices, and the "
+            "planner leaves whole what two want. Read its plan, and tell it about one tensor more, or one instead."
         ),
         (
-            "`wi, wo = split(wi, 0, 4), split(wo, 0, 4)`; after its line `sent = split(sent, 0, 4)`; and what comes back "
-            "should leave its expert only when it is combined: `back` begins split by experts and ends split by groups."
+            "After its line, `sent = split(sent, 0, 4)`: what is sent to the experts is split as they are. The weights "
+            "follow from it, and the way back from the annotation of y."
         ),
     ),
     concept="""\
