@@ -32,8 +32,8 @@ annotations, and plans what every device computes and what moves; the methods be
 `mesh_split(tensor, self.mesh, dims)` returns the tensor annotated: dims names for each dimension the axis of the mesh
 over which it is split, a tuple of axes, or None. The mesh is 2 x 2, with the axes data and model. `replicate(tensor)`
 says that every device has the whole tensor. A weight's annotation is where it lives after loading; a tensor that is
-annotated again moves. What is not annotated, the planner decides: elements stay as they are, and dimensions are split
-alike wherever they meet.
+annotated again moves. What is not annotated, the planner decides: in a product or a sum, dimensions that meet are split
+alike, and what does not go together stays whole.
 
 x comes, and the result goes, split by rows over all devices: these two annotations stay. Add your own, so that a
 device holds a quarter of the weights and as few bytes as possible are sent. `print(self.spmd.explain())` in __init__
