@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from drawing import Attempt, Picture, draw, draw_compare, draw_group, draw_network, draw_pareto, save, svg
+from drawing.layout_graph import draw_plan
+from drawing.layout_moves import draw_redistribution
+from drawing.layout_tensor import draw_layout
 from lib import Activation, ActivationGrad, Model, OptState, Outcome, Weight, WeightGrad, referee, run
+from lib.layout import distribute, mesh, mesh_split, propagate, redistribute
+from lib.layout.examples import one_matmul
 from puzzles.catalog import PUZZLES
+from puzzles.layout_catalog import LAYOUT_PUZZLES
 
 FOLDER = Path(__file__).parent / "pictures"
 
@@ -106,6 +112,7 @@ def pictures() -> Iterator[tuple[str, Picture]]:
     yield "pareto", pareto()
     yield "values", draw_group(values())
     yield "network", draw_network(solved("fsdp").models[2])
+    yield from layouts()
     for name, (schedule, size, title) in ODD.items():
         yield name, draw(run(schedule, *size), title)
 
@@ -134,6 +141,18 @@ def values() -> dict[str, Any]:
         "weight gradient": WeightGrad(1, 4, {0, 1}, 4),
         "scattered gradient": WeightGrad(1, 4, {0, 1, 2, 3}, 4, {3}, 4),
     }
+
+
+def layouts() -> Iterator[tuple[str, Picture]]:
+    """The layout track: where a tensor lives, how it moves, and what a graph pays, by the rule and solved."""
+    matmul = one_matmul(devices=8).operators["matmul"]
+    yield "layout_tensor", draw_layout(distribute(matmul, ((2, 1), (1, 4)), 8).inputs[1], "The second factor")
+    source, target = (mesh_split((6, 6), mesh(x=n, y=6 // n), ("x", "y")) for n in (2, 3))
+    yield "layout_moves", draw_redistribution(redistribute(source, target), "From 2x3 to 3x2 devices")
+    graph = LAYOUT_PUZZLES["ffn"].graph()
+    yield "layout_propagated", draw_plan(propagate(graph), "The rule: the cheapest edge first")
+    import_module("solutions.layout.ffn").ffn(graph)
+    yield "layout_plan", draw_plan(propagate(graph), LAYOUT_PUZZLES["ffn"].title)
 
 
 def main() -> None:

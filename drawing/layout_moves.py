@@ -11,7 +11,7 @@ from .pen import box, label, look, panel, tip
 from .picture import Picture
 
 CELL = 30.0
-LEFT, HEAD, FOOT = 24.0, 84.0, 40.0
+LEFT, HEAD, FOOT = 24.0, 94.0, 40.0
 MOST = 64
 
 
@@ -24,7 +24,9 @@ def draw_redistribution(plan: Redistribution, title: str = "Redistribution") -> 
     width = LEFT + devices * cell + 90.0
     height = HEAD + devices * cell + FOOT
     words = f"{plan.source} to {plan.target}: {', '.join(plan.names) or 'nothing moves'}, {plan.bytes:,} bytes"
+    how = "Rows send, columns receive" if plan.told else ""
     parts: list[Diagram] = [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, words, 11, SOFT, "start")]
+    parts.append(label(0, 43, how, 11, SOFT, "start"))
     for i, step in enumerate(plan.told):
         parts += _step(step, plan.itemsize, i * width, cell)
     content = panel(max(width * max(len(plan.told), 1), 6.0 * len(words)), height, parts)

@@ -43,7 +43,7 @@ ENGINE = (
     "reference number call meter transport lines inprocess alone flops counted watching symmetric tiers engine "
     "launching streams device local world wire mpi mpirun mpiexec launch problem plan actor timeline replay __init__"
 ).split()
-"""The modules of lib.engine, likewise. None of lib imports the engine."""
+"""The modules of lib.engine, likewise. Of lib only the layout track imports the engine, when a plan runs."""
 
 
 def test_each_module_of_the_engine_imports_only_from_its_left() -> None:

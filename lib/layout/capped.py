@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .elimination import Elimination, Pairs, Table
+from .elimination import NEVER, Elimination, Pairs, Table
 from .fronts import Fronts
 
 
@@ -32,7 +32,7 @@ def least(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: fl
     ceiling = best - step + 1e-9 * max(1.0, best)
     if lower > ceiling:
         return chosen
-    priced = Elimination([c + price * m for c, m in zip(costs, memory)], pairs)
+    priced = Elimination(_weighed(costs, memory, price), pairs)
     through = priced.through()
     gap = max(float(step), (ceiling - lower) / 256)
     while True:
@@ -50,7 +50,8 @@ def least(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: fl
 
 def _step(tables: Sequence[Table]) -> int:
     """The greatest common divisor of all entries, whole numbers; 1 if all are zero."""
-    return int(np.gcd.reduce([int(np.gcd.reduce(np.unique(table).astype(np.int64))) for table in tables])) or 1
+    numbers = [np.unique(table[table < NEVER]).astype(np.int64) for table in tables]
+    return int(np.gcd.reduce([int(np.gcd.reduce(each)) for each in numbers])) or 1
 
 
 def _priced(
@@ -60,7 +61,10 @@ def _priced(
 
     Walks the lower hull of (memory, cost) between a choice above the cap and one below.
     """
-    under = Elimination([m + c * 1e-9 / (1 + c.max()) for c, m in zip(costs, memory)], {}).best()
+    never = {id(table): np.where(table < NEVER, 0, table) for table in pairs.values() if table.max() >= NEVER}
+    apart = {pair: never[id(table)] for pair, table in pairs.items() if id(table) in never}
+    most = max(map(np.max, costs)) + 1
+    under = Elimination(_weighed(memory, costs, 1e-9 / most), apart).best()
     best, price, lower = under, 0.0, cost
     above, below = (_sum(memory, over), cost), (_sum(memory, under), _cost(costs, pairs, under))
     best_cost = below[1]
@@ -70,7 +74,7 @@ def _priced(
         slope = (below[1] - above[1]) / (above[0] - below[0])
         if slope <= 0:
             break
-        solved = Elimination([c + slope * m for c, m in zip(costs, memory)], pairs)
+        solved = Elimination(_weighed(costs, memory, slope), pairs)
         found = solved.best()
         point = (_sum(memory, found), _cost(costs, pairs, found))
         if solved.value - slope * cap > lower:
@@ -84,6 +88,12 @@ def _priced(
         else:
             below = point
     return best, price, lower
+
+
+def _weighed(costs: Sequence[Table], memory: Sequence[Table], price: float) -> list[Table]:
+    """Costs with priced memory; the same object where both are the same."""
+    made: dict[tuple[int, int], Table] = {}
+    return [made.setdefault((id(c), id(m)), c + price * m) for c, m in zip(costs, memory)]
 
 
 def _sum(tables: Sequence[Table], chosen: Sequence[int]) -> float:

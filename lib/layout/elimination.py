@@ -18,12 +18,19 @@ from .errors import LayoutError
 
 Table = NDArray[np.float64]
 Pairs = Mapping[tuple[int, int], Table]
+Factor = tuple[tuple[int, ...], Table]
+"""Variables, and a table with an axis for each."""
+NEVER = 2.0**50
+"""In a table of pairs: these two values do not go together. Larger than any sum of bytes, and still whole."""
 LARGEST = 60_000_000
 """Entries of a table in between."""
 
 
 class Elimination:
-    """The buckets of one elimination: for each variable its table with its later neighbours, itself last."""
+    """The buckets of one elimination: for each variable its table with its later neighbours, itself last.
+
+    What is made of the same tables (the same objects) is made once: layers that are alike cost little more than one.
+    """
 
     def __init__(self, unary: Sequence[Table], pairs: Pairs) -> None:
         self.sizes = [len(table) for table in unary]
@@ -33,11 +40,12 @@ class Elimination:
         self.tables: dict[int, Table] = {}
         self.outside: dict[int, Table] = {}
         """After `through`: for each border, the least sum of everything that is not within it."""
-        tables: list[dict[tuple[int, ...], Table]] = [{(v,): table} for v, table in enumerate(unary)]
+        self._made: dict[Any, tuple[list[Factor], Table, Table]] = {}
+        factors: list[list[Factor]] = [[((v,), table)] for v, table in enumerate(unary)]
         neighbours: list[set[int]] = [set() for _ in unary]
         for (u, v), table in pairs.items():
-            _put(tables[u], (u, v), table)
-            tables[v][u, v] = tables[u][u, v]
+            factors[u].append(((u, v), table))
+            factors[v].append(((u, v), table))
             neighbours[u].add(v)
             neighbours[v].add(u)
 
@@ -51,38 +59,34 @@ class Elimination:
             *_, v = entry = heappop(heap)
             if v in self.scopes or entry != effort(v):
                 continue
-            self._eliminate(v, tuple(sorted(neighbours[v])), tables)
+            self._eliminate(v, tuple(sorted(neighbours[v])), factors)
             for u in neighbours[v]:
                 neighbours[u] |= neighbours[v] - {u}
                 neighbours[u].discard(v)
             for u in neighbours[v]:
                 heappush(heap, effort(u))
 
-    def _eliminate(self, v: int, scope: tuple[int, ...], tables: list[dict[tuple[int, ...], Table]]) -> None:
+    def _eliminate(self, v: int, scope: tuple[int, ...], factors: list[list[Factor]]) -> None:
         shape = [self.sizes[u] for u in scope] + [self.sizes[v]]
         if prod(shape) > LARGEST:
             raise LayoutError(
                 f"this graph is too entangled for an exact plan: {len(scope)} tensors or operators of up to "
                 f"{max(shape)} choices would have to be weighed at once, {prod(shape):,} cases"
             )
-        whole: Table = np.zeros(shape)
-        for names, table in tables[v].items():
-            whole += expand(table, names, scope + (v,))
-            for u in names:
-                if u != v:
-                    del tables[u][names]
-        tables[v] = {}
-        rest = whole.min(axis=-1)
+        mine, clique = factors[v], scope + (v,)
+        same = tuple((tuple(clique.index(u) for u in names), id(table)) for names, table in mine)
+        if same not in self._made:
+            whole: Table = np.zeros(shape)
+            for names, table in mine:
+                whole += expand(table, names, clique)
+            self._made[same] = mine, whole, whole.min(axis=-1)  # with the tables, so that no other gets their ids
+        _, whole, rest = self._made[same]
         self.order.append(v)
         self.scopes[v], self.tables[v] = scope, whole
         if not scope:
             self.value += float(rest)
-            return
-        for i, u in enumerate(scope):
-            if i == 0:
-                _put(tables[u], scope, rest)
-            else:
-                tables[u][scope] = tables[scope[0]][scope]
+        for u in scope:
+            factors[u] = [(names, table) for names, table in factors[u] if v not in names] + [(scope, rest)]
 
     def best(self) -> list[int]:
         """The values that reach the least sum; among equals the first."""
@@ -95,7 +99,6 @@ class Elimination:
     def through(self) -> list[Table]:
         """For each variable and value, the least sum with that value (junction-tree calibration)."""
         rank = {v: i for i, v in enumerate(self.order)}
-        whole: dict[int, Table] = {}
         self.outside = {}
         result: list[Any] = [None] * len(self.sizes)
         for v in reversed(self.order):
@@ -103,13 +106,14 @@ class Elimination:
             if scope:
                 parent = min(scope, key=rank.__getitem__)
                 names = self.scopes[parent] + (parent,)
-                outside = _least_over(whole[parent], names, scope) - table.min(axis=-1)
-                whole[v] = table + outside[..., None]
-                self.outside[v] = outside
-            else:
-                whole[v] = table - table.min() + self.value
-            result[v] = whole[v].min(axis=tuple(range(len(scope))))
+                self.outside[v] = _least_over(self._calibrated(parent), names, scope) - table.min(axis=-1)
+            result[v] = self._calibrated(v).min(axis=tuple(range(len(scope))))
         return result
+
+    def _calibrated(self, v: int) -> Table:
+        """A variable's table with the least of everything else added."""
+        table = self.tables[v]
+        return table + (self.outside[v][..., None] if v in self.outside else self.value - table.min())
 
 
 def expand(table: Table, names: tuple[int, ...], scope: tuple[int, ...]) -> Table:
@@ -119,10 +123,6 @@ def expand(table: Table, names: tuple[int, ...], scope: tuple[int, ...]) -> Tabl
     for i in order:
         shape[scope.index(names[i])] = table.shape[i]
     return table.transpose(order).reshape(shape)
-
-
-def _put(tables: dict[tuple[int, ...], Table], names: tuple[int, ...], table: Table) -> None:
-    tables[names] = tables[names] + table if names in tables else table
 
 
 def _least_over(table: Table, names: tuple[int, ...], kept: tuple[int, ...]) -> Table:

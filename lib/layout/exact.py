@@ -10,9 +10,9 @@ import numpy as np
 from .candidates import candidates, even_layouts
 from .capped import least
 from .distributed import DistributedOperator
-from .elimination import Table
+from .elimination import NEVER, Table
 from .errors import LayoutError
-from .exchange import least_elements
+from .exchange import least_table
 from .graph import Graph
 from .graph_plan import GraphPlan
 from .tensor_layout import TensorLayout
@@ -45,7 +45,11 @@ def plan(
 
 
 class Problem:
-    """The choices of a graph as numbered variables: costs and memory of each value, costs of pairs, in bytes."""
+    """The choices of a graph as numbered variables: costs and memory of each value, costs of pairs, in bytes.
+
+    There is one for where each tensor lives and one for how each operator computes. They are the same where one
+    follows from the other; not where summands can be reduced in several ways.
+    """
 
     def __init__(self, graph: Graph, tensor_caps: Mapping[str, int], scatter: bool) -> None:
         self.graph = graph
@@ -58,22 +62,57 @@ class Problem:
         self.homes = {name: self._homes(name) for name in graph.sources}
         for name, cap in tensor_caps.items():
             self._limit(name, cap)
-        self.names = [*self.homes, *self.operators]
         self.costs: list[Table] = []
         self.memory: list[Table] = []
-        for name in self.names:
-            choices = self.operators.get(name, [])
-            moved = [choice.moved for choice in choices] if choices else [0] * len(self.homes[name])
-            self.costs.append(np.array(moved, dtype=np.float64) * graph.itemsize)
-            held = [layout.elements for layout in self._layouts(name)]
-            self.memory.append(np.array(held, dtype=np.float64) * graph.itemsize)
-        self.pairs = self._pairs()
+        self.pairs: dict[tuple[int, int], Table] = {}
+        self._tables: dict[tuple[tuple[int, ...], bytes], Table] = {}
+        self._lives: dict[str, tuple[int, list[TensorLayout]]] = {}
+        """By tensor: a variable, and what its values stand for."""
+        self._computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
+        """By operator: a variable, and the inputs that its values ask for."""
+        for name, homes in self.homes.items():
+            self._lives[name] = self._variable([0] * len(homes), homes), homes
+        for name, choices in self.operators.items():
+            self._number(name, choices)
+        self._add_edges()
 
     def plan(self, chosen: Sequence[int]) -> GraphPlan:
         """The plan of one value for each variable."""
-        picked = dict(zip(self.names, chosen))
-        operators = {name: choices[picked[name]] for name, choices in self.operators.items()}
-        return GraphPlan(self.graph, operators, {name: homes[picked[name]] for name, homes in self.homes.items()})
+        placed = {name: layouts[chosen[v]] for name, (v, layouts) in self._lives.items()}
+        operators = {}
+        for name, (v, ways) in self._computes.items():
+            fitting = (c for c in self.operators[name] if (c.inputs, c.output) == (ways[chosen[v]], placed[name]))
+            operators[name] = min(fitting, key=lambda choice: choice.moved)
+        return GraphPlan(self.graph, operators, {name: placed[name] for name in self.homes})
+
+    def _variable(self, moved: Sequence[int], held: Sequence[TensorLayout]) -> int:
+        self.costs.append(self._one(np.array(moved, dtype=np.float64) * self.graph.itemsize))
+        elements = [layout.elements for layout in held]
+        self.memory.append(self._one(np.array(elements, dtype=np.float64) * self.graph.itemsize))
+        return len(self.costs) - 1
+
+    def _one(self, table: Table) -> Table:
+        """The same object for equal tables: then an elimination sees which layers of a network are alike."""
+        return self._tables.setdefault((table.shape, table.tobytes()), table)
+
+    def _number(self, name: str, choices: Sequence[DistributedOperator]) -> None:
+        """Variables for an operator: one, or if it has fewer ways to compute than choices, one more for its output."""
+        ways = list(dict.fromkeys(choice.inputs for choice in choices))
+        outputs = [choice.output for choice in choices]
+        if len(ways) == len(choices):
+            v = self._variable([choice.moved for choice in choices], outputs)
+            self._computes[name], self._lives[name] = (v, ways), (v, outputs)
+            return
+        outputs = list(dict.fromkeys(outputs))
+        table = np.full((len(ways), len(outputs)), NEVER)
+        row, column = {way: i for i, way in enumerate(ways)}, {output: i for i, output in enumerate(outputs)}
+        for choice in choices:
+            place = row[choice.inputs], column[choice.output]
+            table[place] = min(table[place], choice.moved * self.graph.itemsize)
+        u, v = self._variable([0] * len(ways), []), self._variable([0] * len(outputs), outputs)
+        self.memory[u] = self.costs[u]  # nothing: it is the output that takes memory
+        self.pairs[u, v] = self._one(table)
+        self._computes[name], self._lives[name] = (u, ways), (v, outputs)
 
     def _homes(self, name: str) -> list[TensorLayout]:
         found = dict.fromkeys(
@@ -112,25 +151,22 @@ class Problem:
                 f"'{name}' does not fit into {cap:,} bytes on each device; the smallest possible is {smallest:,}"
             )
 
-    def _pairs(self) -> dict[tuple[int, int], Table]:
-        number = {name: i for i, name in enumerate(self.names)}
-        pairs: dict[tuple[int, int], Table] = {}
+    def _add_edges(self) -> None:
         tables: dict[tuple[tuple[TensorLayout, ...], tuple[TensorLayout, ...]], Table] = {}
         for op in self.graph.operators.values():
+            v, ways = self._computes[op.name]
             for place, tensor in enumerate(op.inputs):
-                given = tuple(self._layouts(tensor))
-                wanted = tuple(choice.inputs[place] for choice in self.operators[op.name])
-                if (given, wanted) not in tables:
-                    tables[given, wanted] = _edge(given, wanted) * self.graph.itemsize
-                u, v = number[tensor], number[op.name]
-                table = tables[given, wanted]
-                pairs[u, v] = pairs[u, v] + table if (u, v) in pairs else table
-        return pairs
+                u, layouts = self._lives[tensor]
+                between = tuple(layouts), tuple(way[place] for way in ways)
+                if between not in tables:
+                    tables[between] = _edge(*between) * self.graph.itemsize
+                both = self.pairs[u, v] + tables[between] if (u, v) in self.pairs else tables[between]
+                self.pairs[u, v] = self._one(both)
 
 
 def _edge(given: tuple[TensorLayout, ...], wanted: tuple[TensorLayout, ...]) -> Table:
     """Elements moved from each layout to each: given x wanted."""
     rows, columns = list(dict.fromkeys(given)), list(dict.fromkeys(wanted))
-    table = np.array([[least_elements(a, b) for b in columns] for a in rows], dtype=np.float64)
+    table = least_table(rows, columns)
     at_row, at_column = {a: i for i, a in enumerate(rows)}, {b: i for i, b in enumerate(columns)}
     return table[np.ix_([at_row[a] for a in given], [at_column[b] for b in wanted])]

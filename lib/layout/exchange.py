@@ -8,11 +8,13 @@ a piece send equal shares of what is wanted of it; shares are cut to the element
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .device_matrix import Ints
 from .errors import LayoutError
@@ -158,6 +160,19 @@ def bound(source: TensorLayout, target: TensorLayout) -> Ints:
 def least_elements(source: TensorLayout, target: TensorLayout) -> int:
     """The bound, summed over the devices."""
     return 0 if source == target else int(bound(source, target).sum())
+
+
+def least_table(sources: Sequence[TensorLayout], targets: Sequence[TensorLayout]) -> NDArray[np.float64]:
+    """`least_elements` from each layout to each: sources x targets."""
+    shapes = np.array([target.local_shape for target in targets], dtype=np.int64)[:, None]
+    starts = np.stack([parts(target) for target in targets]) * shapes
+    table = np.empty((len(sources), len(targets)))
+    for row, source in enumerate(sources):
+        require_same(source, targets[0])
+        start = parts(source) * np.array(source.local_shape, dtype=np.int64)
+        both = np.minimum(start + source.local_shape, starts + shapes) - np.maximum(start, starts)
+        table[row] = (shapes.prod(axis=-1) - np.maximum(both, 0).prod(axis=-1)).sum(axis=1)
+    return table
 
 
 def require_same(source: TensorLayout, target: TensorLayout) -> None:

@@ -79,7 +79,8 @@ class Fronts:
         self.factors = [self._labels((v,), costs[v][states], memory[v][states]) for v, states in enumerate(keep)]
         for (u, v), table in pairs.items():
             narrowed = table[np.ix_(keep[u], keep[v])]
-            self.factors.append(self._labels((u, v), narrowed, np.zeros_like(narrowed)))
+            labels = self._labels((u, v), narrowed, np.zeros_like(narrowed))
+            self.factors.append(labels.rows(np.flatnonzero(labels.cost <= target)))
 
     def best(self, priced: Elimination) -> list[int] | None:
         """The values of least cost, or None if no choice reaches the target.

@@ -10,10 +10,11 @@ from time import perf_counter
 
 import numpy as np
 
-from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, redistribute
-from lib.layout.examples import transformer
+from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, propagate, redistribute
+from lib.layout.exact import Problem
+from lib.layout.examples import feed_forward, transformer
 from tests.bench import best, show
-from tests.layout.strategies import eight_devices
+from tests.layout.strategies import eight_devices, values
 
 
 def parameters_capped(graph: Graph, parts: int) -> dict[str, int]:
@@ -56,6 +57,25 @@ def timed_plan(layers: int, mesh: DeviceMatrix) -> float:
     return perf_counter() - start
 
 
+def timed_capped_plan(layers: int, mesh: DeviceMatrix, part: float = 0.1) -> float:
+    """Under a cap on all memory, that far between the least that is possible and what the freest plan holds."""
+    graph = transformer(layers, mesh)
+    smallest = sum(int(table.min()) for table in Problem(graph, {}, scatter=True).memory)
+    cap = smallest + int((plan(graph).memory - smallest) * part)
+    start = perf_counter()
+    assert plan(graph, memory_cap=cap).memory <= cap
+    return perf_counter() - start
+
+
+def timed_run(devices: int) -> float:
+    """The feed-forward network on the engine, planned before."""
+    graph = feed_forward(devices=devices, batch=256, width=256, hidden=256)
+    graph.shard("matmul1", ((devices // 4, 1), (1, 4)))
+    found, given = propagate(graph), values(graph)
+    found.on_engine(given)
+    return best(lambda: found.on_engine(given), 5)
+
+
 def main() -> None:
     numbers = np.random.default_rng(0).permutation(1_000_000)
     yardstick = best(lambda: np.sort(numbers), 5)
@@ -70,7 +90,13 @@ def main() -> None:
         tell(f"redistribution among {devices:,} devices", best(lambda n=devices: thousand(n), 2), 1)
     for layers in (6, 12, 24, 48):
         tell(f"exact plan, {layers} layers on 8x8", timed_plan(layers, DeviceMatrix((8, 8))), 10)
-    for shape in ((2, 2), (4, 4), (2, 2, 2)):
+    for layers in (6, 12, 24, 48):
+        mesh = DeviceMatrix((8, 8))
+        tell(f"  all memory capped, {layers} layers", timed_capped_plan(layers, mesh), 10)
+    tell("  all memory capped, 4 layers on 4x4x4", timed_capped_plan(4, DeviceMatrix((4, 4, 4))), 10)
+    for devices in (8, 32, 128):
+        tell(f"a network on the engine, {devices} devices", timed_run(devices), 1)
+    for shape in ((2, 2), (4, 4), (2, 2, 2), (4, 4, 4)):
         tell(f"exact plan, 1 layer on {DeviceMatrix(shape)}", timed_plan(1, DeviceMatrix(shape)), 10)
 
 

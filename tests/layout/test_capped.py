@@ -9,7 +9,7 @@ import pytest
 
 from lib.layout import LayoutError
 from lib.layout.capped import least
-from lib.layout.elimination import Elimination
+from lib.layout.elimination import NEVER, Elimination
 from tests.layout.strategies import brute_force
 
 
@@ -45,6 +45,21 @@ def test_the_least_cost_under_every_cap(seed: int):
         chosen = least(problem.costs, problem.memory, problem.pairs, float(cap))
         assert sum(table[state] for table, state in zip(problem.memory, chosen)) <= cap
         assert cost(problem, chosen) == brute_force(problem, int(cap))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_values_that_do_not_go_together_are_never_chosen(seed: int):
+    problem = random_problem(seed)
+    rng = np.random.default_rng(seed)
+    for table in problem.pairs.values():
+        table[rng.random(table.shape) < 0.4] = NEVER
+    high = sum(float(table.max()) for table in problem.memory)
+    for cap in sorted({int(high * part) for part in (0.3, 0.5, 0.7, 1)}):
+        least_of_all = brute_force(problem, cap)
+        if least_of_all is not None and least_of_all < NEVER:
+            chosen = least(problem.costs, problem.memory, problem.pairs, float(cap))
+            assert sum(table[state] for table, state in zip(problem.memory, chosen)) <= cap
+            assert cost(problem, chosen) == least_of_all
 
 
 @pytest.mark.parametrize("seed", range(20))
