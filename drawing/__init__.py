@@ -8,6 +8,7 @@ from .files import ENDINGS, require_ending, save
 from .group import draw_group, draw_network, draw_value
 from .pareto import Attempt, draw_pareto
 from .picture import Picture, svg
+from .replay import draw_replay
 from .text import TEXT_WIDTH, text
 from .timeline import Timeline, draw
 
@@ -22,6 +23,7 @@ __all__ = [
     "draw_group",
     "draw_network",
     "draw_pareto",
+    "draw_replay",
     "draw_value",
     "require_ending",
     "save",

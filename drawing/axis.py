@@ -27,6 +27,7 @@ class Scale:
 
     end: float
     ranks: int
+    unit: str = "steps"
 
     @property
     def time_width(self) -> float:
@@ -84,7 +85,7 @@ def ticks(scale: Scale) -> list[float]:
 def draw_axis(scale: Scale, y: float) -> list[Diagram]:
     """The numbers on the axis, their line at height `y`."""
     numbers = [label(scale.x(t), y - 8, plain(t), 10, SOFT) for t in ticks(scale)]
-    return [*numbers, label(LEFT - 8, y - 8, "steps", 10, SOFT, "end")]
+    return [*numbers, label(LEFT - 8, y - 8, scale.unit, 10, SOFT, "end")]
 
 
 def draw_grid(scale: Scale, y0: float, y1: float) -> list[Diagram]:

@@ -185,7 +185,7 @@ def read(trace: Trace, goal: Goal | None = None) -> Scene:
         marks = _marks(rank, trace.ranks[rank], report.ranks[rank].memory, number)
         number += len(marks)
         spans = _spans(marks, samples, report.ranks[rank].memory, end)
-        lanes.append(Lane(rank, tuple(marks), tuple(_gaps(marks, end)), tuple(spans)))
+        lanes.append(Lane(rank, tuple(marks), tuple(idle_between(marks, end)), tuple(spans)))
     return Scene(trace, report, tuple(lanes), tuple(_links(lanes)), tuple(_ties(lanes)), end)
 
 
@@ -206,7 +206,7 @@ def _marks(rank: int, ops: Sequence[Op], memory: Sequence[int], number: int) -> 
     return [Mark(rank, op, steps(op.start), steps(op.end), known[n], i, number + n) for n, (i, op) in enumerate(events)]
 
 
-def _gaps(marks: Sequence[Mark], end: float) -> Iterator[Gap]:
+def idle_between(marks: Sequence[Mark], end: float) -> Iterator[Gap]:
     clock = 0.0
     for mark in marks:
         if mark.start > clock:

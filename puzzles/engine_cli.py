@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from lib import PuzzleError
+
 from .arguments import Seconds, Slug, terminal
 from .catalog import Puzzle
 from .engine_catalog import ENGINE_PUZZLES, EnginePuzzle
@@ -57,20 +59,35 @@ def grade(ctx: click.Context, paths: tuple[str, ...], puzzle: str | None, as_jso
     ctx.exit(0 if passed else 1)
 
 
+def require_picture(output: str, puzzle: Puzzle | EnginePuzzle) -> None:
+    """Refuses, before anything runs, a name that no picture can be written to, or a class, which has no timeline."""
+    from drawing import require_ending
+
+    if isinstance(puzzle, EnginePuzzle):
+        raise click.UsageError(f"{puzzle.slug} is a class, and only schedules are drawn; leave out -o")
+    try:
+        require_ending(output, of_a_run=False)
+    except PuzzleError as why:
+        raise click.UsageError(str(why)) from None
+
+
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
 @click.argument("puzzle", metavar="SLUG", type=AnySlug())
 @click.option("--on", type=click.Choice(["inprocess", "mpi"]), default="inprocess", show_default=True, help="Where.")
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="How many devices  [default: as many as the puzzle has]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
+@click.option("-o", "--output", metavar="FILE.svg", default="", help="Draw foretold above measured time.")
 @click.pass_context
-def run(ctx: click.Context, path: str, puzzle: Puzzle, on: str, ranks: int | None, small: bool) -> None:
+def run(ctx: click.Context, path: str, puzzle: Puzzle, on: str, ranks: int | None, small: bool, output: str) -> None:
     """Run a solution on real tensors, and compare with what the game foretells.
 
     Exits with 0 if the weights, the memory and the bytes are as foretold.
     """
     from .run import run_class, run_solution
 
+    if output:
+        require_picture(output, puzzle)
     if isinstance(puzzle, EnginePuzzle):
         ctx.exit(0 if run_class(terminal(), path, puzzle, on, ranks) else 1)
-    ctx.exit(0 if run_solution(terminal(), path, puzzle, on, ranks, small) else 1)
+    ctx.exit(0 if run_solution(terminal(), path, puzzle, on, ranks, small, output) else 1)

@@ -41,9 +41,16 @@ WIDTH = 72
 
 
 def run_solution(
-    console: Console, path: str, puzzle: Puzzle, on: str = "inprocess", ranks: int | None = None, small: bool = False
+    console: Console,
+    path: str,
+    puzzle: Puzzle,
+    on: str = "inprocess",
+    ranks: int | None = None,
+    small: bool = False,
+    output: str = "",
 ) -> bool:
-    """Plays the schedule of one puzzle, as the referee has seen it. Whether all was as foretold."""
+    """Plays the schedule of one puzzle, as the referee has seen it, and draws it to `output` if that is a file's name.
+    Whether all was as foretold."""
     submission = Submission.read(Path(path))
     goal = puzzle.goal if ranks is None else replace(puzzle.goal, size=puzzle.goal.size._replace(ranks=ranks))
     played = play(submission, puzzle.slug, goal.size, Timer(TIME_LIMIT))
@@ -61,6 +68,9 @@ def run_solution(
         console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
         return False
     show(console, puzzle.slug, result)
+    if output:
+        draw(output, puzzle, played.trace, result)
+        console.print(f"Wrote {output}.")
     return result.passed
 
 
@@ -92,10 +102,26 @@ def on_transport(trace: Trace, on: str, small: bool) -> Replay:
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay", request))
 
 
+def draw(output: str, puzzle: Puzzle, trace: Trace, result: Replay) -> None:
+    """The foretold timeline above the measured one, as a file.
+
+    Raises:
+        PuzzleError: it cannot be written.
+    """
+    from drawing import draw_replay, save
+
+    same = sum(rank.same for rank in result.ranks)
+    told = [
+        f"On {len(result.ranks)} devices, {result.on}, {_tensors(result)}.",
+        f"{_weights(result)} Memory, messages and bytes as foretold on {same} of {len(result.ranks)} ranks.",
+    ]
+    times = [[(span.start, span.end) for span in rank] for rank in result.measured]
+    save(draw_replay(trace, times, puzzle.title, told), output)
+
+
 def show(console: Console, slug: str, result: Replay) -> None:
     """The verdict, each rank's figures, and two pictures of the time."""
-    kind = "small tensors of whole numbers" if result.small else "tensors of 512 x 512, float32"
-    console.print(Text(f"{slug} on {len(result.ranks)} devices, {result.on}, {kind}", style="bold"))
+    console.print(Text(f"{slug} on {len(result.ranks)} devices, {result.on}, {_tensors(result)}", style="bold"))
     console.print(_weights(result))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("rank", "peak bytes", "messages", "bytes sent", "as foretold"):
@@ -112,10 +138,14 @@ def _figure(measured: int, foretold: int) -> str:
     return f"{measured:,}" if measured == foretold else f"{measured:,} (foretold {foretold:,})"
 
 
+def _tensors(result: Replay) -> str:
+    return "small tensors of whole numbers" if result.small else "tensors of 512 x 512, float32"
+
+
 def _weights(result: Replay) -> str:
     if not result.same_weights:
         return f"The updated weights DIFFER from those of a single device (by {result.error:.2g} of the largest)."
-    how = "exactly" if result.small else f"within {result.error:.1g} of the largest"
+    how = "exactly" if not result.error else f"within {result.error:.1g} of the largest"
     return f"The updated weights are those of a single device, {how}."
 
 

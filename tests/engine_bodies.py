@@ -45,8 +45,12 @@ PATIENCE = 0.3
 
 def refused(on: str, does: Callable[..., Any], x: Any = 0) -> str:
     """What the run says when it is refused."""
+    return refusal_of(lambda: on_each(on, does, x))
+
+
+def refusal_of(call: Callable[[], Any]) -> str:
     try:
-        on_each(on, does, x)
+        call()
     except PuzzleError as why:
         return f"{type(why).__name__}: {why}"
     raise AssertionError("this was not refused")
@@ -202,16 +206,18 @@ def numbers_answer_when_called(on: str) -> None:
     assert got == [[i, i, N, N] for i in range(N)]
 
 
-def streams(on: str) -> None:
-    def stage(me: Any, x: Any) -> Any:
-        if me.device_id:
-            x = me.receive(me.device_id - 1)
-        x = x * 10 + me.device_id
-        if me.device_id == N - 1:
-            return x
-        me.send(me.device_id + 1, x)
-        return None
+def stage(me: Any, x: Any) -> Any:
+    """Of a pipeline: writes this device's digit behind those of the devices before it."""
+    if me.device_id:
+        x = me.receive(me.device_id - 1)
+    x = x * 10 + me.device_id
+    if me.device_id == N - 1:
+        return x
+    me.send(me.device_id + 1, x)
+    return None
 
+
+def streams(on: str) -> None:
     with launch(Script, N, stage, on=on, metered=False) as run:
         assert [int(y) for y in run.inference_loop(np.array(i) for i in range(1, 7))] == [
             i * 10**4 + 123 for i in range(1, 7)
@@ -219,6 +225,70 @@ def streams(on: str) -> None:
     with launch(Script, N, lambda me, x: x + me.device_id, on=on, metered=False) as run:
         assert [list(map(int, y)) for y in run.inference_loop(iter([np.array(5)]))] == [[5, 6, 7, 8]]
         assert list(run.inference_loop([])) == []
+
+
+def endless_streams(on: str) -> None:
+    """Outputs come while the stream goes on, however it is left; and what was under way disturbs no later run."""
+    pulled: list[int] = []
+
+    def endless() -> Any:
+        while True:
+            pulled.append(len(pulled))
+            yield np.full(5000, len(pulled))
+
+    for taken in (1, 5):
+        pulled.clear()
+        with launch(Script, N, stage, on=on, metered=False) as run:
+            outputs = run.inference_loop(endless())
+            assert [int(next(outputs)[0]) for _ in range(taken)] == [i * 10**4 + 123 for i in range(1, taken + 1)]
+            assert len(pulled) <= taken + 4 * N + 1  # a fast device is at most that far ahead of the others
+            assert "a stream of this run is still open" in refusal_of(lambda run=run: run.forward(0))
+    with launch(Script, N, stage, on=on, metered=False) as run:
+        for y in run.inference_loop(endless()):
+            if y[0] > 3 * 10**4:
+                break
+        del y
+        assert "because its stream was left before the end" in refusal_of(lambda run=run: run.forward(0))
+    assert on_each(on, lambda me, x: me.all_reduce(x), np.ones(1)) == [N] * N
+
+
+def loops_of_ones_own(on: str) -> None:
+    """A loop may write when it likes: here the sum of every three inputs, and the rest at the end."""
+
+    class Threes(Script):
+        def inference_loop(self, input_stream: Any, output_stream: Any) -> None:
+            kept = []
+            for x in input_stream:
+                kept.append(x)
+                if len(kept) == 3:
+                    output_stream.write(self.all_reduce(sum(kept)))
+                    kept.clear()
+            if self.device_id == 1:
+                output_stream.write(np.array(-len(kept)))
+
+    with launch(Threes, N, None, on=on, metered=False) as run:
+        got = list(run.inference_loop(np.array(i) for i in range(7)))
+    assert [list(map(int, y)) for y in got[:2]] == [[12] * N, [48] * N]
+    assert [int(y) for y in got[2:]] == [-1]
+
+
+def a_raise_in_a_stream(on: str) -> None:
+    def does(me: Any, x: Any) -> Any:
+        if me.device_id == 2 and x == 4:
+            raise ZeroDivisionError("in the fourth")
+        return stage(me, x)
+
+    outputs: list[int] = []
+    caught: BaseException | None = None
+    try:
+        with launch(Script, N, does, on=on, metered=False, patience=PATIENCE) as run:
+            for y in run.inference_loop(np.array(i) for i in range(1, 9)):
+                outputs.append(int(y))
+    except ZeroDivisionError as why:
+        caught = why
+    assert "raised on device 2 of 4, in inference_loop" in " ".join(getattr(caught, "__notes__", []))
+    assert outputs == [i * 10**4 + 123 for i in range(1, len(outputs) + 1)]
+    assert len(outputs) <= 3
 
 
 def meters(on: str) -> None:
@@ -358,6 +428,9 @@ BODIES = {
         one_sided_puts,
         numbers_answer_when_called,
         streams,
+        endless_streams,
+        loops_of_ones_own,
+        a_raise_in_a_stream,
         meters,
         slower_memories,
         mismatches,

@@ -7,6 +7,7 @@ from dataclasses import replace as changed
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,9 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 from click.testing import CliRunner
 
+from drawing.reading import read
+from drawing.replay import measured
+from drawing.words import reason
 from lib import Model, PuzzleError, Trace, referee, run
 from lib.engine.replay import replay, replay_from_json, replay_to_json
 from puzzles.cli import main
@@ -195,6 +199,45 @@ def test_the_command_shows_foretold_beside_measured() -> None:
     assert result.output.count("equal") == 4
     assert "foretold, 33.8 steps" in result.output
     assert "measured, " in result.output
+
+
+def test_the_command_draws_foretold_above_measured(tmp_path: Path) -> None:
+    path = tmp_path / "gpipe.svg"
+    words = ["run", "solutions/gpipe.py", "gpipe", "--small", "-o", str(path)]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert (result.exit_code, f"Wrote {path}" in result.output.replace("\n", "")) == (0, True), result.output
+    told = " ".join(ElementTree.fromstring(path.read_text()).itertext())
+    assert told.index("Foretold: 33.8 steps, 42.6% idle") < told.index("Measured: ")
+    assert "The updated weights are those of a single device, exactly." in told
+    assert told.count("waits for rank") > 4
+
+
+@pytest.mark.parametrize(
+    ("path", "slug", "output", "words"),
+    [
+        ("solutions/ddp.py", "ddp", "ddp.html", "only the timeline of one run is written as .html; use .svg"),
+        ("solutions/ddp.py", "ddp", "ddp.gif", "the ending '.gif' is not known; use"),
+        ("solutions/engine/fsdp.py", "FSDP", "fsdp.svg", "FSDP is a class, and only schedules are drawn; leave out -o"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_before_it_runs(path: str, slug: str, output: str, words: str) -> None:
+    result = CliRunner().invoke(main, ["run", path, slug, "-o", output])
+    assert (result.exit_code, words in " ".join(result.output.split())) == (2, True), result.output
+
+
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+def test_a_picture_of_what_was_foretold_waits_as_the_referee_says(classic: Classic) -> None:
+    scene = read(run(classic.solution, *classic.size).trace)
+    again = measured(scene, [[(mark.start, mark.end) for mark in lane.marks] for lane in scene.lanes])
+    assert [lane.marks for lane in again.lanes] == [
+        tuple(mark._replace(memory=None) for mark in lane.marks) for lane in scene.lanes
+    ]
+    assert again.end == scene.end
+    assert again.report.bubble == pytest.approx(scene.report.bubble)
+    assert [rank.busy for rank in again.report.ranks] == pytest.approx([rank.busy for rank in scene.report.ranks])
+    for lane, seen in zip(scene.lanes, again.lanes, strict=True):
+        assert [gap[:2] for gap in seen.gaps] == [gap[:2] for gap in lane.gaps]
+        assert [reason(gap, again) for gap in seen.gaps] == [reason(gap, scene) for gap in lane.gaps]
 
 
 def test_the_command_takes_another_number_of_ranks() -> None:

@@ -132,7 +132,7 @@ class Actor(ShardedEngine):
         return self.joined(cut, brought, wanted)
 
     def joined(self, parts: list[Array], labels: list[Label], wanted: Label) -> Array:
-        result = np.empty((len(wanted), parts[0].shape[1]), parts[0].dtype)
+        result = np.zeros((len(wanted), parts[0].shape[1]), parts[0].dtype)  # what a forced trace never brings is zero
         for part, label in zip(parts, labels):
             result[rows_of(wanted, label)] = part
         return result

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +16,8 @@ from .reference import Array
 
 
 class Call(NamedTuple):
-    """One collective call: all devices of a group must make the same. `dtype` as numpy spells it ('<f4')."""
+    """One collective call: all devices of a group must make the same. `dtype` as numpy spells it ('<f4'); `sent` is
+    the bytes that each device sends for it, as a meter counts them."""
 
     name: str
     op: str
@@ -21,6 +25,7 @@ class Call(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
     group: tuple[int, ...]
+    sent: int = 0
 
     def __str__(self) -> str:
         """As a message tells it: "all_reduce(float32 (2, 3), op='sum')"."""
@@ -30,35 +35,50 @@ class Call(NamedTuple):
         return f"{self.name}({', '.join(what)})"
 
 
-def call_of(name: str, arr: Array, op: str, axis: int, group: tuple[int, ...]) -> Call:
-    """The call, checked as far as one device can tell.
+@lru_cache(maxsize=4096)
+def call_of(
+    name: str,
+    op: str,
+    axis: int,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    members: Sequence[int] | None,
+    device: int,
+    size: int,
+) -> Call:
+    """The call that `device` of `size` makes with an array, in a group with these members (None: all), checked as far
+    as one device can tell. Remembered, for a model makes the same few calls again and again.
 
     Raises:
-        RuleError: no such operation or axis, a length that cannot be cut, or a dtype that cannot travel.
+        RuleError: no such operation, axis or device, a length that cannot be cut, or a dtype that cannot travel.
     """
-    dtype = arr.dtype
+    group = group_of(members, device, size)
     if op and op not in reference.OPS:
         raise RuleError(f"there is no reduction {op!r}; there are {', '.join(reference.OPS)}")
     if dtype.hasobject:
         raise RuleError(f"arrays of Python objects cannot be sent; got dtype {dtype}, so convert it with astype first")
+    if dtype.names:
+        raise RuleError(f"an array with named fields ({', '.join(dtype.names)}) cannot travel; bring each by itself")
     if op and dtype.kind not in "biufc":
         raise RuleError(f"arrays of dtype {dtype} cannot be reduced; convert them to numbers first")
     if name in ("all_gather", "reduce_scatter", "all_to_all"):
-        axis = _axis(name, arr, axis)
-        if name != "all_gather" and arr.shape[axis] % len(group):
+        axis = _axis(name, shape, axis)
+        if name != "all_gather" and shape[axis] % len(group):
             raise RuleError(
-                f"axis {axis} of an array of shape {arr.shape} cannot be cut into {len(group)} equal parts; "
+                f"axis {axis} of an array of shape {shape} cannot be cut into {len(group)} equal parts; "
                 "choose another axis, or pad it"
             )
-    return Call(name, op, axis, arr.shape, dtype.str, group)
+    sent = reference.bytes_sent(name, prod(shape) * dtype.itemsize, len(group))
+    return Call(name, op, axis, shape, dtype.str, group, sent)
 
 
-def _axis(name: str, arr: Array, axis: int) -> int:
-    ndim = arr.ndim or (1 if name == "all_gather" else 0)
+def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
+    axis = index(axis)
+    ndim = len(shape) or (1 if name == "all_gather" else 0)
     if not ndim:
         raise RuleError("a scalar has no axis to cut; reshape it, or use all_reduce")
     if not -ndim <= axis < ndim:
-        raise RuleError(f"there is no axis {axis} in an array of shape {arr.shape}")
+        raise RuleError(f"there is no axis {axis} in an array of shape {shape}")
     return axis % ndim
 
 

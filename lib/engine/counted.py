@@ -27,7 +27,9 @@ class Block:
         self._nbytes = nbytes
         self._charged = charged
         if charged:
-            meter.hold(nbytes)
+            meter.live = live = meter.live + nbytes  # as `hold` does; here, for every array passes here
+            if live > meter.peak:
+                meter.peak = live
 
     def charge(self) -> None:
         if not self._charged:
@@ -36,22 +38,23 @@ class Block:
 
     def __del__(self) -> None:
         if self._charged:
-            self._meter.release(self._nbytes)
+            self._meter.live -= self._nbytes
 
 
 class Counted(ndarray[Any, Any]):
     """An array whose memory and products are counted. Otherwise as any other."""
 
+    __slots__ = ("_block",)
     _block: Block | None
 
     def __array_finalize__(self, source: Any) -> None:
         base = self.base
         # Indexing with a list gives a view of a new plain array: its block is new as well.
-        if self.flags.owndata or (type(base) is ndarray and base is not source and base is not source.base):
+        if base is None or (type(base) is ndarray and base is not source and base is not source.base):
             meter = current.meter
             self._block = None if meter is None else Block(meter, self.nbytes)
         else:
-            self._block = getattr(source, "_block", None)
+            self._block = source._block if type(source) is Counted else None
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out")

@@ -13,7 +13,7 @@ from .counted import Block, lend, own, plain
 from .launching import NOTHING
 from .meter import Meter
 from .reference import Array
-from .streams import Inputs, Outputs
+from .streams import Inputs, Output
 from .transport import Port
 
 
@@ -68,8 +68,8 @@ class Device:
             lent.settle()
         return mapped(self.held, outside)
 
-    def loop(self, source: Inputs, sink: Outputs) -> None:
-        self.player.inference_loop(source.reader(self.port), sink.writer(self.port))
+    def loop(self, source: Inputs, sink: Output) -> None:
+        self.player.inference_loop(source.reader(self.port), sink)
 
 
 def argument_for(x: Any, lent: bool, meter: Meter | None) -> Any:

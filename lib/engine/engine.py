@@ -11,7 +11,7 @@ from numpy import asarray, ndarray  # by name: a metered run counts what players
 from numpy.typing import ArrayLike
 
 from ..errors import PuzzleError, RuleError
-from .call import Call, call_of, group_of
+from .call import Call, call_of
 from .counted import own
 from .number import Number
 from .reference import Array
@@ -146,14 +146,16 @@ class ShardedEngine(ABC):
         port = self._port
         array = arr if type(arr) is ndarray else asarray(arr)
         try:
-            call = call_of(name, array, op, axis, group_of(group, port.device, port.size))
+            members = None if group is None else tuple(group)
+            call = call_of(name, op, axis, array.shape, array.dtype, members, port.device, port.size)
         except PuzzleError as why:
             raise self._told(why, f"{name}()") from None
         meter = port.meter
         if meter is None:
             result: Array = port.collective(call, array)
             return result
-        meter.communicate(name, array.nbytes, len(call.group))
+        meter.calls[name] += 1
+        meter.sent += call.sent
         return own(port.collective(call, array), meter)
 
     # --- Slower memories ------------------------------------------------------------------------------

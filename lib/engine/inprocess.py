@@ -18,6 +18,7 @@ from .lines import place_in
 from .meter import Meter, current
 from .number import Number
 from .reference import Array
+from .tasks import put_to_rest
 from .transport import Put
 
 
@@ -28,7 +29,8 @@ class World:
         meters = [Meter(byte_time) if metered else None for _ in range(size)]
         self.ports = [InProcessPort(self, device, size, meter) for device, meter in enumerate(meters)]
         self.ready: deque[InProcessPort] = deque()
-        self.meetings: dict[tuple[int, ...], dict[int, tuple[Call, Any]]] = {}
+        self.meetings: dict[tuple[int, ...], tuple[Call, dict[int, Any]]] = {}
+        """By group: the call that its first member made, and what each that is there has brought."""
         self.hub: Any = None
         self.failure: tuple[int, BaseException] | None = None
         self.over = False
@@ -51,7 +53,7 @@ class World:
         self.hub = getcurrent()
         try:
             while self.ready:
-                self.ready.popleft().resume()
+                self.ready.popleft().task.switch()
                 if self.failure is not None:
                     raise self.failure[1]
                 if until():
@@ -70,11 +72,8 @@ class World:
         self.over = True
         self.ready.clear()
         for port in self.ports:
-            for _ in range(100):  # a player may catch even this, but not for ever
-                if port.task is None or port.task.dead or not port.task:
-                    break
-                current.meter = port.meter
-                port.task.throw(GreenletExit)
+            current.meter = port.meter
+            put_to_rest(port.task)
         current.meter = None
 
     def unread(self) -> list[tuple[int, int, int]]:
@@ -113,6 +112,7 @@ class InProcessPort:
 
     def carry_out(self) -> None:
         assert self.work is not None
+        current.meter = self.meter
         try:
             self.work(self)
         except GreenletExit:
@@ -120,10 +120,6 @@ class InProcessPort:
         except BaseException as why:
             if self.world.failure is None:
                 self.world.failure = (self.device, why)
-
-    def resume(self) -> None:
-        current.meter = self.meter
-        self.task.switch()
 
     def collective(self, call: Call, arr: Array) -> Any:
         return self._meet(call, arr, perform)
@@ -134,43 +130,32 @@ class InProcessPort:
         return arrived
 
     def _meet(self, call: Call, brought: Any, perform: Callable[[Call, Sequence[Any]], Sequence[Any]]) -> Any:
-        world, group, device = self.world, call.group, self.device
-        n = len(group)
-        if n == 1:
+        world, group = self.world, call.group
+        if len(group) == 1:
             return perform(call, [brought])[0]
-        meeting = world.meetings.get(group)
-        if meeting is None:
-            meeting = world.meetings[group] = {}
-        meeting[device] = (call, brought)
-        if len(meeting) < n:
-            if len(meeting) > 1:
-                agree([entry[0] for entry in meeting.values()], list(meeting))
+        begun = world.meetings.get(group)
+        if begun is None:
+            begun = world.meetings[group] = (call, {})
+        first, there = begun
+        if call != first:
+            agree((first, call), (next(iter(there)), self.device))
+        there[self.device] = brought
+        if len(there) < len(group):
             self._wait(call)
-            result, self.result = self.result, None
-            return result
-        del world.meetings[group]
-        entries = [meeting[member] for member in group]
-        for other, _ in entries:
-            if other != call:
-                agree([entry[0] for entry in entries], group)
-        results = perform(call, [entry[1] for entry in entries])
-        ports, ready = world.ports, world.ready
-        if self.meter is not None:
-            self._same_clock(group)
-        for member, result in zip(group, results):
-            port = ports[member]
-            if port is self:
-                mine = result
-            else:
+        else:
+            del world.meetings[group]
+            ports = [world.ports[member] for member in group]
+            for port, result in zip(ports, perform(call, [there[member] for member in group])):
                 port.result = result
-                ready.append(port)
-        return mine
-
-    def _same_clock(self, group: Sequence[int]) -> None:
-        meters = [meter for member in group if (meter := self.world.ports[member].meter) is not None]
-        latest = max(meter.clock for meter in meters)
-        for meter in meters:
-            meter.clock = latest
+                if port is not self:
+                    world.ready.append(port)
+            meters = [port.meter for port in ports if port.meter is not None]
+            if meters:
+                latest = max([meter.clock for meter in meters])
+                for meter in meters:
+                    meter.clock = latest
+        result, self.result = self.result, None
+        return result
 
     def send(self, to: int, arr: Array) -> None:
         port = self.world.ports[to]
@@ -198,13 +183,13 @@ class InProcessPort:
 
     def _wait(self, what: object) -> None:
         """Lets others run until this device is made ready."""
+        world = self.world
         self._unless_over()
         self.waits = what
-        world = self.world
         if world.hub is None or self.task is None:
             raise Deadlock(f"device {self.device} waits in {what} for ever; it is alone: run it with launch(...)")
         if world.ready:
-            world.ready.popleft().resume()
+            world.ready.popleft().task.switch()
         else:
             world.hub.switch()
         current.meter = self.meter

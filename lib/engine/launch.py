@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from ..errors import PuzzleError, RuleError
@@ -23,7 +23,7 @@ class Runs(Protocol):
         """Calls a method on every device with its argument; the results, in the order of the devices."""
         ...
 
-    def stream(self, inputs: Iterable[Any]) -> Iterator[Any]: ...
+    def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]: ...
     def readings(self) -> tuple[Reading, ...]: ...
     def close(self, failed: bool) -> None: ...
 
@@ -35,6 +35,8 @@ class Run:
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
         self._ended = ""
+        self._failed = False
+        self._stream: Generator[Any, None, None] | None = None
 
     @property
     def num_devices(self) -> int:
@@ -70,14 +72,21 @@ class Run:
         return self._call(method, self._each(argument[0]) if argument else [NOTHING] * self.num_devices)
 
     def inference_loop(self, stream: Iterable[Any]) -> Iterator[Any]:
-        """The outputs for a stream of inputs, in its order, as they come. If one device writes an output, that;
-        if several do, a list with one for each device."""
+        """The outputs for a stream of inputs, in its order, as they come: the stream may be endless. If one device
+        writes an output, that; if several do, a list with one for each device. On MPI every process reads the stream
+        and gets all outputs."""
         self._unless_ended()
+        self._stream = outputs = self._runs.stream(stream)
         try:
-            yield from self._runs.stream(stream)
-        except BaseException as why:
-            self._ended = str(why) or type(why).__name__
+            yield from outputs
+        except GeneratorExit:
+            self._ended = "its stream was left before the end"
             raise
+        except BaseException as why:
+            self._fail(why)
+            raise
+        finally:
+            self._stream = None
 
     def _each(self, x: Any) -> list[Any]:
         if not isinstance(x, (list, tuple)):
@@ -94,19 +103,27 @@ class Run:
         try:
             return self._runs.call(method, arguments, lent)
         except BaseException as why:
-            self._ended = str(why) or type(why).__name__
+            self._fail(why)
             raise
+
+    def _fail(self, why: BaseException) -> None:
+        self._ended = f"of {type(why).__name__}: {why}"
+        self._failed = True
 
     def _unless_ended(self) -> None:
         if self._ended:
-            raise RuleError(f"this run has ended with an error; launch a new one. The error was: {self._ended}")
+            raise RuleError(f"this run has ended; launch a new one. It ended because {self._ended}")
+        if self._stream is not None:
+            raise RuleError("a stream of this run is still open; take all its outputs first")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        ended, self._ended = self._ended, self._ended or "it was closed"
-        self._runs.close(failed=kind is not None or bool(ended))
+        if self._stream is not None:
+            self._stream.close()
+        self._ended = self._ended or "it was closed"
+        self._runs.close(failed=kind is not None or self._failed)
 
 
 def launch(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import PuzzleError, RuleError
@@ -51,15 +52,20 @@ class LocalRun:
         self._run(method, work)
         return results
 
-    def stream(self, inputs: Iterable[Any]) -> Iterator[Any]:
-        source, sink = Inputs(inputs, self.size), Outputs(self.size)
+    def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
+        source, sink = Inputs(inputs, self.size), Outputs([deque() for _ in range(self.size)])
         with watching(self.cls, self.metered):
-            self.world.start(lambda port: self.devices[port.device].loop(source, sink))
+            self.world.start(lambda port: self.devices[port.device].loop(source, sink.writer(port.device)))
         done = False
-        while not done:
-            with watching(self.cls, self.metered):
-                done = self._advance("inference_loop", sink.is_ready)
-            yield from sink.take(all_of_them=done)
+        try:
+            while not done:
+                with watching(self.cls, self.metered):
+                    done = self._advance("inference_loop", sink.is_ready)
+                yield from sink.take(all_of_them=done)
+        except GeneratorExit:
+            self.world.close()
+            self.world.forget_messages()
+            raise
 
     def readings(self) -> tuple[Reading, ...]:
         return tuple(meter.reading() for port in self.world.ports if (meter := port.meter) is not None)

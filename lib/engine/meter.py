@@ -66,9 +66,6 @@ class Meter:
         if self.live > self.peak:
             self.peak = self.live
 
-    def release(self, nbytes: int) -> None:
-        self.live -= nbytes
-
     def compute(self, flops: int) -> None:
         self.flops += flops
         self.clock += flops

@@ -1,33 +1,35 @@
 """Devices as processes of MPI: every call is first agreed upon in a small message, so nobody waits blindly.
 
-A meeting sends each member a message of at most a few hundred bytes that holds the call and, if it fits, the array;
-a small collective needs nothing else. Large arrays follow when all calls agree: from then on MPI cannot get stuck.
+A meeting sends each member a letter of about a kilobyte that holds the call and, if it fits, the array; a small
+collective needs nothing else. Large arrays follow when all calls agree: from then on MPI cannot get stuck.
 Parts are reduced here and not by MPI, in the order of the devices, so that results are those of `reference` to the
 last bit. While a device waits it looks for news of the others (see `wire`), never sleeping and never blocking.
 """
 
 from __future__ import annotations
 
-import pickle
-import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy import ascontiguousarray, concatenate, empty, frombuffer, stack
+from numpy import ascontiguousarray, concatenate, empty, stack, zeros
 
 from . import reference
 from .call import Call, agree
+from .letter import Letter, room
 from .meter import Meter
 from .number import Number
 from .reference import Array
 from .transport import Put
 from .wire import Wire
 
-LIMIT = 1024
-"""Bytes of a meeting's message."""
+KEPT = 1024
+"""How many letters are kept, for the next time that their call is made."""
+
+Startall, Testall = MPI.Prequest.Startall, MPI.Request.Testall
 
 MEET, MESSAGE, PUT = 1, 2, 3
 """Tags."""
@@ -44,60 +46,56 @@ class MpiPort:
         self.meter = meter
         self.sent = [0] * self.size
         self.received = [0] * self.size
+        self.hub: Any = None
+        """Who runs this device's loop, while a stream is open."""
         self._sending: list[Any] = []
-        self._out = memoryview(bytearray(LIMIT))
-        self._in = [memoryview(bytearray(LIMIT)) for _ in range(self.size)]
-        self._heads: dict[Call, bytes] = {}
+        self._out = zeros(room(self.size), np.uint8)
+        self._in = [zeros(room(self.size), np.uint8) for _ in range(self.size)]
+        self._letters: dict[Call, Letter] = {}
+        self._written: Letter | None = None
         self._links: dict[tuple[int, ...], list[Any]] = {}
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.size)): self.data}
 
     def collective(self, call: Call, arr: Array) -> Any:
-        group = call.group
-        if len(group) == 1:
+        if len(call.group) == 1:
             return _mine(call, [arr], 0)
-        index = group.index(self.device)
-        arr = ascontiguousarray(arr).reshape(arr.shape)
-        head = self._head(call)
-        if len(head) + 8 + arr.nbytes > LIMIT:
-            self._meet(call, head, b"")
-            return _LARGE[call.name](self._comm(group), call, arr, index) if call.name in _LARGE else None
-        contents = self._meet(call, head, arr.reshape(-1).view(np.uint8).data if arr.nbytes else b"")
+        letter = self._letters.get(call) or self._letter(call, arr if call.name in _LARGE else None)
+        if letter.arrays:
+            letter.arrays[letter.index][...] = arr
+            self._meet(letter)
+            return _mine(call, letter.arrays, letter.index)
+        self._meet(letter)
         if call.name not in _LARGE:
             return None
-        arrays = [arr if c is None else frombuffer(c, arr.dtype, arr.size).reshape(arr.shape) for c in contents]
-        return _mine(call, arrays, index)
+        whole = ascontiguousarray(arr).reshape(arr.shape)
+        return _LARGE[call.name](self._comm(call.group), call, whole, letter.index)
 
-    def _head(self, call: Call) -> bytes:
-        """The call as bytes with their number before them: equal calls have equal bytes."""
-        head = self._heads.get(call)
-        if head is None:
-            packed = pickle.dumps(tuple(call))
-            head = self._heads[call] = struct.pack("<H", len(packed)) + packed
-        return head
+    def _letter(self, call: Call, content: Array | None) -> Letter:
+        if len(self._letters) >= KEPT:
+            self._letters.clear()
+        letter = self._letters[call] = Letter(call, self.device, self._out, self._in, content)
+        return letter
 
-    def _meet(self, call: Call, head: bytes, content: Any) -> list[Any]:
-        """Meets the group: the content that each member brought, in the group's order; None is this one's own."""
-        k, out = len(head), self._out
-        end = k + 8 + len(content)
-        out[:k] = head
-        out[k : k + 8] = struct.pack("<q", self.meter.clock if self.meter is not None else 0)
-        out[k + 8 : end] = content
+    def _meet(self, letter: Letter) -> None:
+        """Meets the group: afterwards everybody's content is here."""
+        call, meter = letter.call, self.meter
+        if letter is not self._written:
+            letter.address()
+            self._written = letter
+        letter.date(meter.clock if meter is not None else 0)
         requests = self._links.get(call.group) or self._link(call.group)
-        MPI.Prequest.Startall(requests)
+        Startall(requests)
         try:
-            self.wire.wait(lambda: MPI.Request.Testall(requests), call)
+            self.wire.wait(partial(Testall, requests), call)
         except BaseException:
             for request in requests:
                 request.Cancel()
             raise
-        brought = [None if member == self.device else self._in[member] for member in call.group]
-        if any(there is not None and there[:k] != head for there in brought):
-            calls = [call if there is None else _call_in(there) for there in brought]
-            agree(calls, call.group)
-        if self.meter is not None:
-            clocks = [struct.unpack_from("<q", there, k)[0] for there in brought if there is not None]
-            self.meter.clock = max(self.meter.clock, *clocks)
-        return [None if there is None else there[k + 8 : end] for there in brought]
+        latest = letter.read()
+        if latest is None:
+            agree(letter.calls(), call.group)
+        elif meter is not None and latest > meter.clock:
+            meter.clock = latest
 
     def _link(self, group: tuple[int, ...]) -> list[Any]:
         """Requests that are made once and started for each meeting of a group: half the time of new ones."""
@@ -115,14 +113,15 @@ class MpiPort:
     def fence(self, call: Call, puts: Sequence[tuple[int, Put]]) -> list[Put]:
         if self.size == 1:
             return [put for _, put in puts]
-        counts = [sum(to == target for to, _ in puts) for target in range(self.size)]
+        counts = np.array([sum(to == target for to, _ in puts) for target in range(self.size)], np.int32)
         sending = [self.data.isend(tuple(put), to, PUT) for to, put in puts]
-        told = self._meet(call, self._head(call), struct.pack(f"<{self.size}i", *counts))
+        letter = self._letters.get(call) or self._letter(call, counts)
+        letter.arrays[letter.index][...] = counts
+        self._meet(letter)
         arrived = []
-        for source, content in enumerate(told):
-            if content is not None:
-                count = struct.unpack_from("<i", content, 4 * int(self.device))[0]
-                arrived += [Put(*self.data.recv(source=source, tag=PUT)) for _ in range(count)]
+        for source, told in enumerate(letter.arrays):
+            count = told[self.device] if source != self.device else 0
+            arrived += [Put(*self.data.recv(source=source, tag=PUT)) for _ in range(count)]
         MPI.Request.waitall(sending)
         return arrived
 
@@ -143,6 +142,8 @@ class MpiPort:
 
     def step_aside(self) -> None:
         self.wire.look(None)
+        if self.hub is not None:
+            self.hub.switch()
 
     def close(self) -> list[tuple[int, int, int]]:
         """Ends the connection. Messages that nobody has received: (from, to, how many)."""
@@ -161,11 +162,6 @@ class MpiPort:
         for comm in self._groups.values():
             comm.Free()
         return unread
-
-
-def _call_in(message: memoryview) -> Call:
-    (length,) = struct.unpack_from("<H", message)
-    return Call(*pickle.loads(message[2 : 2 + length]))
 
 
 def _mine(call: Call, arrays: Sequence[Array], index: int) -> Array | None:

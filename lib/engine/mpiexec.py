@@ -58,15 +58,16 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
 
 
 def main(module: str, asked: str, answered: str) -> None:
-    """What each process does. The first one writes the answer."""
-    request = Path(asked).read_text(encoding="utf-8")
+    """What each process does. The first one reads the request and writes the answer: the others may be elsewhere."""
+    from mpi4py import MPI
+
+    first = MPI.COMM_WORLD.rank == 0
+    request = MPI.COMM_WORLD.bcast(Path(asked).read_text(encoding="utf-8") if first else None)
     try:
         told = "answer\n" + import_module(module).answer(request)
     except PuzzleError as why:
         told = f"refused\n{why}"
-    from mpi4py import MPI
-
-    if MPI.COMM_WORLD.rank == 0:
+    if first:
         Path(answered).write_text(told, encoding="utf-8")
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pickle
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
+
+from greenlet import getcurrent, greenlet
 
 from ..errors import PuzzleError, RuleError
 from .device import Device, argument_for, unread_text
 from .meter import Meter, Reading, current
-from .streams import Inputs, Outputs
+from .streams import Inputs, Output, Outputs
+from .tasks import put_to_rest
 from .watching import watching
 
 try:
@@ -21,6 +24,9 @@ except ImportError as why:
 
 from .mpi import MpiPort
 from .wire import Stopped, Wire
+
+AHEAD = 4
+"""How many outputs of a stream for each device, one may be ahead of the others: enough to fill a pipeline."""
 
 
 class MpiRun:
@@ -49,31 +55,43 @@ class MpiRun:
         self.port = MpiPort(self.wire, Meter(byte_time) if metered else None)
         self.device = Device(cls, self.port)
         self.outcomes: list[Any] = []
+        self.own: BaseException | None = None
+        """What this device has raised in the last call."""
+        self.loop: Any = None
         self._run("__init__", lambda: self.device.make(args, kwargs))
 
-    def _run(self, method: str, work: Any) -> list[Any]:
+    def _run(self, method: str, work: Callable[[], Any]) -> list[Any]:
         """Does this device's part of a call; the results of all."""
-        meter = self.port.meter
-        own: BaseException | None = None
-        result: Any = None
+        state, told = self._attempt(method, work)
+        return self._settled(self.wire.end(self._outcome(state, told)))
+
+    def _attempt(self, method: str, work: Callable[[], Any]) -> tuple[str, Any]:
+        """How this device's work ended: "returned" with its result, "failed" with its error, or "stopped"."""
         try:
             with watching(self.cls, self.metered):
-                current.meter = meter
-                result = work()
-            state = "returned"
+                current.meter = self.port.meter
+                return "returned", work()
         except Stopped:
-            state = "stopped"
+            return "stopped", None
         except BaseException as why:
-            state, own = "failed", why
             if not isinstance(why, PuzzleError):
                 why.add_note(f"raised on device {self.port.device} of {self.size}, in {method}")
+            return "failed", why
         finally:
             current.meter = None
-        told = _packed(own) if own is not None else result
-        outcomes = self.wire.end((state, (told, meter.reading() if meter is not None else None)))
+
+    def _outcome(self, state: str, told: Any) -> tuple[str, Any]:
+        """The same for all devices to know, with what this one has used."""
+        self.own = told if state == "failed" else None
+        meter = self.port.meter
+        reading = meter.reading() if meter is not None else None
+        return state, (told if self.own is None else _packed(told), reading)
+
+    def _settled(self, outcomes: Sequence[tuple[str, Any]]) -> list[Any]:
+        """The results of all; or the error of one, its own if this device has one."""
         for device, (how, news) in enumerate(outcomes):
             if how == "failed":
-                error: Any = own if device == self.port.device and own is not None else pickle.loads(news[0])
+                error: Any = self.own if device == self.port.device and self.own is not None else pickle.loads(news[0])
                 error._device = device
                 _given_up[0] = self.wire.given_up
                 raise error
@@ -84,16 +102,36 @@ class MpiRun:
         box = [argument_for(arguments[self.port.device], lent, self.port.meter)]
         return self._run(method, lambda: self.device.call(method, box))
 
-    def stream(self, inputs: Iterable[Any]) -> Iterator[Any]:
-        """The outputs come when the stream has ended: every process reads all of it."""
-        sink = Outputs(self.size)
-
-        def work() -> list[Any]:
-            self.device.loop(Inputs(inputs, 1), sink)
-            return sink.written[self.port.device]
-
-        sink.written = self._run("inference_loop", work)
+    def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
+        """Every process reads all inputs. This device's loop runs while somebody wants an output, from one input to
+        the next; the outputs of the others come as news."""
+        wire, sink = self.wire, Outputs(self.wire.stream(self.wire.number))
+        self.loop = greenlet(lambda: self.device.loop(Inputs(inputs, 1), Output(wire.write)))
+        self.port.hub = getcurrent()
+        state, told = "returned", None
+        while state == "returned" and not self.loop.dead:
+            state, told = self._attempt("inference_loop", lambda: self._until_output(sink))
+            yield from sink.take()
+        wire.announce(self._outcome(state, told))
+        while not wire.all_have_ended():
+            wire.wait(lambda: wire.all_have_ended() or sink.is_ready(), "ended")
+            yield from sink.take()
+        self.port.hub = None
+        self._settled(wire.outcomes())
         yield from sink.take(all_of_them=True)
+
+    def _until_output(self, sink: Outputs) -> None:
+        """Lets this device go on until an output is complete, or it has ended, or is far ahead of the others."""
+
+        def comes() -> bool:
+            self.wire.look("inference_loop")
+            return sink.is_ready()
+
+        while not self.loop.dead and not sink.is_ready():
+            if len(sink.written[self.port.device]) < AHEAD * self.size:
+                self.loop.switch()
+            else:
+                self.wire.wait(comes, "inference_loop")
 
     def readings(self) -> tuple[Reading, ...]:
         return tuple(self.outcomes)
@@ -101,8 +139,15 @@ class MpiRun:
     def close(self, failed: bool) -> None:
         if failed:
             return
+        left = self.port.hub is not None
+        if left:
+            put_to_rest(self.loop)
+            if not self.wire.ending:
+                self.wire.announce(("left", None))
+            self.wire.wait(self.wire.all_have_ended, "ended")
+            self.port.hub = None
         unread = self.port.close()
-        if unread:
+        if unread and not left:
             raise RuleError(unread_text(unread))
 
 

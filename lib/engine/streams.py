@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .transport import Port
@@ -50,25 +51,20 @@ class Inputs:
 class Outputs:
     """What the devices write. The n-th things that they write belong together."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.written: list[list[Any]] = [[] for _ in range(size)]
-        self.taken = 0
+    def __init__(self, written: list[deque[Any]]) -> None:
+        self.written = written
+        """By device: what has not been taken yet."""
 
-    def writer(self, port: Port) -> Output:
-        return Output(self.written[port.device])
+    def writer(self, device: int) -> Output:
+        return Output(self.written[device].append)
 
     def is_ready(self) -> bool:
         """Whether every device has written its next."""
-        return all(len(items) > self.taken for items in self.written)
+        return all(self.written)
 
     def take(self, all_of_them: bool = False) -> Iterator[Any]:
-        while self.is_ready() or (all_of_them and any(len(items) > self.taken for items in self.written)):
-            row = [items[self.taken] if len(items) > self.taken else None for items in self.written]
-            for items in self.written:
-                if len(items) > self.taken:
-                    items[self.taken] = None
-            self.taken += 1
+        while self.is_ready() or (all_of_them and any(self.written)):
+            row = [items.popleft() if items else None for items in self.written]
             there = [item for item in row if item is not None]
             if there:
                 yield there[0] if len(there) == 1 else row
@@ -77,10 +73,10 @@ class Outputs:
 class Output:
     """Where one device writes its outputs; None is none, but counts as this device's turn."""
 
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
+    def __init__(self, keep: Callable[[Any], object]) -> None:
+        self.keep = keep
 
     def write(self, item: Any) -> None:
         from .device import mapped, outside
 
-        self.items.append(mapped(item, outside))
+        self.keep(mapped(item, outside))

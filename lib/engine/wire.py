@@ -8,6 +8,7 @@ and nobody has moved in between, that is a deadlock.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -43,8 +44,11 @@ class Wire:
         """Of the call of the run."""
         self.ended: dict[int, dict[int, tuple[str, Any]]] = {}
         """By number of the call: how devices have ended it."""
+        self.written: dict[int, list[deque[Any]]] = {}
+        """By number of the call: the outputs that devices have written to its stream."""
         self.ending = False
         self.given_up = False
+        self._failed_at = 0.0
         self._moves = 0
         self._doing: object = None
         self._question = 0
@@ -83,6 +87,9 @@ class Wire:
             if kind == "ended":
                 number, outcome = news
                 self.ended.setdefault(number, {})[source] = outcome
+            elif kind == "wrote":
+                number, item = news
+                self.stream(number)[source].append(item)
             elif kind == "ask" and what is not None:
                 self._tell(source, ("answer", news[0], self._told(what), self._moves))
             elif kind == "answer" and news[0] == self._question:
@@ -91,26 +98,43 @@ class Wire:
         if not self.ending and any(outcome[0] == "failed" for outcome in now.values()):
             raise Stopped
 
+    def stream(self, number: int) -> list[deque[Any]]:
+        """The outputs of each device in the call of this number."""
+        return self.written.setdefault(number, [deque() for _ in range(self.world.size)])
+
+    def write(self, item: Any) -> None:
+        """An output of this device, for all."""
+        for other in self.others:
+            self._tell(other, ("wrote", self.number, item))
+        self.stream(self.number)[self.device].append(item)
+
     def end(self, outcome: tuple[str, Any]) -> list[tuple[str, Any]]:
         """Tells all how this device has ended a call, and waits for all others: how each has, in order."""
-        number = self.number
+        self.announce(outcome)
+        self.wait(self.all_have_ended, "ended")
+        return self.outcomes()
+
+    def announce(self, outcome: tuple[str, Any]) -> None:
+        """Tells all how this device has ended a call."""
         self.ending = True
+        self._failed_at = 0.0
         for other in self.others:
-            self._tell(other, ("ended", number, outcome))
-        now = self.ended.setdefault(number, {})
-        now[self.device] = outcome
-        failed_at = 0.0
+            self._tell(other, ("ended", self.number, outcome))
+        self.ended.setdefault(self.number, {})[self.device] = outcome
 
-        def all_have() -> bool:
-            nonlocal failed_at
-            self.look("ended")
-            if failed_at or any(known[0] == "failed" for known in now.values()):
-                failed_at = failed_at or perf_counter()
-                self.given_up = perf_counter() - failed_at > GRACE
-            return len(now) > len(self.others) or self.given_up
+    def all_have_ended(self) -> bool:
+        """Whether all have ended the call, or one has failed and the others have had time enough."""
+        self.look("ended")
+        now = self.ended[self.number]
+        if self._failed_at or any(known[0] == "failed" for known in now.values()):
+            self._failed_at = self._failed_at or perf_counter()
+            self.given_up = perf_counter() - self._failed_at > GRACE
+        return len(now) > len(self.others) or self.given_up
 
-        self.wait(all_have, "ended")
-        del self.ended[number]
+    def outcomes(self) -> list[tuple[str, Any]]:
+        """How each device has ended the call; the next can begin."""
+        now = self.ended.pop(self.number)
+        self.written.pop(self.number, None)
         self.number += 1
         self.ending = False
         return [now.get(device, ("lost", None)) for device in range(self.world.size)]
