@@ -12,16 +12,12 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 import numpy as np
 
-from lib import RuleError
 from lib.engine import launch
-from lib.engine.mpiexec import mpiexec
 from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
 from puzzles.engine_catalog.inference.trials import chain
-from puzzles.engine_grade import grade_on
 from solutions.engine.host_cache import HostCache
 from solutions.engine.prefetch import Prefetch
 from solutions.engine.stream import Stream
-from tests.test_engine_puzzles import REFERENCES
 
 
 def elapsed(cls: type, batch: int) -> float:
@@ -98,16 +94,3 @@ def test_sums_are_exact_in_every_trial(slug: str) -> None:
                 assert np.abs(x).max() < 2**20
             assert np.array_equal(x, np.concatenate(call.wanted))
             assert np.count_nonzero(x) > x.size // 8
-
-
-@pytest.mark.parametrize("slug", ["Stream", "Prefetch", "HostCache"])
-def test_the_figures_are_the_same_on_mpi(slug: str) -> None:
-    pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
-    try:
-        mpiexec()
-    except RuleError as why:
-        pytest.skip(str(why))
-    puzzle, path = ENGINE_PUZZLES[slug], str(REFERENCES[slug])
-    there, here = grade_on(path, puzzle, "mpi"), grade_on(path, puzzle, "inprocess")
-    assert [verdict.status for verdict in there] == ["passed"]
-    assert there == here
