@@ -21,6 +21,7 @@ from .graph import Graph
 from .graph_plan import GraphPlan
 from .operators import DIMENSION_PRESERVING, Operator
 from .redistribution import redistribute
+from .refine import common_shape, respelled
 from .tensor_layout import Axes, TensorLayout, same_placement
 
 
@@ -48,10 +49,12 @@ def complete(graph: Graph, annotations: Mapping[str, TensorLayout]) -> Completio
     """Spreads annotations over a graph. An annotated tensor keeps its layout; open dimensions end up whole.
 
     Raises:
-        LayoutError: no annotation, one for a missing tensor or of another shape, more than one device matrix,
-            another number of devices than the graph's, or a partial layout.
+        LayoutError: no annotation, one for a missing tensor or of another shape, on device matrices that do not
+            go together, with another number of devices than the graph's, or a partial layout.
     """
-    matrix = _checked(graph, annotations)
+    _check(graph, annotations)
+    annotations = on_one_matrix(annotations)
+    matrix = next(iter(annotations.values())).matrix
     spread = _Spread(graph, matrix, annotations)
     layouts = spread.layouts()
     operators = {name: spread.distribute(op, layouts) for name, op in graph.operators.items()}
@@ -202,7 +205,7 @@ def _tensors(op: Operator, output_first: bool = False) -> list[tuple[str, tuple[
     return output + inputs if output_first else inputs + output
 
 
-def _checked(graph: Graph, annotations: Mapping[str, TensorLayout]) -> DeviceMatrix:
+def _check(graph: Graph, annotations: Mapping[str, TensorLayout]) -> None:
     if not annotations:
         raise LayoutError("nothing is annotated; give a layout to one tensor at least")
     for name, layout in annotations.items():
@@ -210,14 +213,32 @@ def _checked(graph: Graph, annotations: Mapping[str, TensorLayout]) -> DeviceMat
             near = get_close_matches(name, graph.shapes, n=1)
             advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(graph.shapes)}"
             raise LayoutError(f"the annotation is for a tensor '{name}' that the graph lacks; {advice}")
+        if not isinstance(layout, TensorLayout):
+            raise LayoutError(f"the annotation of '{name}' is a layout, as mesh_split makes it; got {layout!r}")
         if layout.shape != graph.shapes[name]:
             raise LayoutError(f"'{name}' has shape {graph.shapes[name]}; its annotation is for {layout.shape}")
         if layout.devices != graph.devices:
             raise LayoutError(f"the annotation of '{name}' has {layout.devices} devices, the graph {graph.devices}")
         if layout.partial:
             raise LayoutError(f"the annotation of '{name}' is a partial sum; annotate what it adds up to")
-    matrices = {layout.matrix: name for name, layout in annotations.items()}
-    if len(matrices) > 1:
+
+
+def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLayout]:
+    """The same layouts on one device matrix: the coarsest that all can be spelled on.
+
+    Raises:
+        LayoutError: there is none.
+    """
+    split = {name: layout for name, layout in annotations.items() if any(layout.tensor_map)} or dict(annotations)
+    matrices = {layout.matrix: name for name, layout in split.items()}
+    shape = common_shape(matrices)
+    if shape is None:
         (one, a), (two, b), *_ = matrices.items()
-        raise LayoutError(f"'{a}' is annotated on {one} and '{b}' on {two}; annotate on one device matrix")
-    return next(iter(matrices))
+        raise LayoutError(
+            f"'{a}' is annotated on {one} and '{b}' on {two}, which no device matrix can be cut into both of; "
+            "annotate on one device matrix"
+        )
+    named = next((matrix for matrix in matrices if len(matrices) == 1 or matrix.shape == shape), None)
+    matrix = named or DeviceMatrix(shape, next(iter(matrices)).devices)
+    whole = {name: TensorLayout(a.shape, matrix, ((),) * len(a.shape)) for name, a in annotations.items()}
+    return {name: respelled(a, matrix) if name in split else whole[name] for name, a in annotations.items()}

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import LayoutError
+from .whole import whole_numbers
 
 Ints = NDArray[np.int64]
 
+AXES = "a device matrix has positive whole numbers for axes"
 AXIS_NAMES = "xyzuvwabcdefghijklmnopqrst"
 
 
@@ -36,11 +38,11 @@ class DeviceMatrix:
     names: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        shape = tuple(self.shape)
-        if not all(isinstance(n, int | np.integer) and n >= 1 for n in shape):
-            raise LayoutError(f"a device matrix has positive whole numbers for axes; got {shape}")
-        object.__setattr__(self, "shape", tuple(int(n) for n in shape))
-        devices = tuple(int(device) for device in self.devices)
+        shape = whole_numbers(self.shape, AXES)
+        if not all(n >= 1 for n in shape):
+            raise LayoutError(f"{AXES}; got {shape}")
+        object.__setattr__(self, "shape", shape)
+        devices = whole_numbers(self.devices, "the devices of a device matrix go by their numbers")
         if devices and sorted(devices) != list(range(self.size)):
             raise LayoutError(
                 f"the device matrix {self.shape} has places for devices 0-{self.size - 1}, each once; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from inspect import signature
 from math import prod
 from typing import Any
 
@@ -14,6 +15,7 @@ from .errors import LayoutError
 from .letters import in_order, of_einsum, of_reshape
 from .operators import KINDS, Operator
 from .pieces import Array
+from .whole import whole_numbers
 
 Strategy = tuple[tuple[int, ...], ...]
 """A Sharding Strategy: into how many parts each dimension of each input is split."""
@@ -31,8 +33,8 @@ class Graph:
     def __init__(self, devices: int | None = None, mesh: DeviceMatrix | None = None, itemsize: int = 4) -> None:
         if (devices is None) == (mesh is None):
             raise LayoutError("a graph is for a number of devices or for a mesh: give one of the two")
-        if devices is not None and devices < 1:
-            raise LayoutError(f"a graph needs 1 device or more; got {devices}")
+        if devices is not None and (not isinstance(devices, int) or devices < 1):
+            raise LayoutError(f"a graph needs 1 device or more; got {devices!r}")
         self.mesh = mesh
         self.devices = mesh.size if mesh is not None else int(devices or 1)
         self.itemsize = itemsize
@@ -106,7 +108,7 @@ class Graph:
 
     def transpose(self, name: str, x: str, order: Sequence[int]) -> str:
         """Dimensions in another order."""
-        shape, order = self._shape(x), tuple(order)
+        shape, order = self._shape(x), whole_numbers(order, f"{name}: an order is a tuple of dimensions")
         if sorted(order) != list(range(len(shape))):
             raise LayoutError(f"{name}: {order} is no order of the {len(shape)} dimensions of shape {shape}")
         letters = in_order(len(shape))
@@ -117,7 +119,7 @@ class Graph:
 
     def reshape(self, name: str, x: str, shape: Sequence[int]) -> str:
         """The same elements in another shape; of dimensions that are merged or cut, the first may be split."""
-        before, after = self._shape(x), tuple(int(n) for n in shape)
+        before, after = self._shape(x), whole_numbers(shape, f"{name}: a shape is a tuple of whole numbers")
         if prod(before) != prod(after):
             raise LayoutError(
                 f"{name}: shape {before} has {prod(before):,} elements, shape {after} has {prod(after):,}"
@@ -145,14 +147,22 @@ class Graph:
             near = get_close_matches(kind, KINDS, n=1)
             advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(KINDS)}"
             raise LayoutError(f"there is no operator '{kind}'; {advice}")
-        return str(getattr(self, kind)(name, *inputs, **settings))
+        method = getattr(self, kind)
+        try:
+            signature(method).bind(name, *inputs, **settings)
+        except TypeError as why:
+            form = ", ".join(signature(method).parameters)
+            raise LayoutError(f"{name}: {kind} is called as {kind}({form}): {why}") from None
+        return str(method(name, *inputs, **settings))
 
     def shard(self, name: str, strategy: Iterable[Iterable[int]]) -> None:
         """Configures an operator with a Sharding Strategy: for each input, into how many parts each dimension."""
         from .distributed import distribute  # here, for it builds on this module
 
         operator = self.operator_named(name)
-        chosen = tuple(tuple(int(n) for n in parts) for parts in strategy)
+        form = f"{name}: a strategy is a tuple of whole numbers for each input, such as ((2, 1), (1, 4))"
+        rows = strategy if isinstance(strategy, Iterable) else (strategy,)
+        chosen = tuple(whole_numbers(parts, form, within=strategy) for parts in rows)
         distribute(operator, chosen, self.devices)  # refuses what cannot be
         self.strategies[name] = chosen
 
@@ -186,7 +196,7 @@ class Graph:
 
     def _source(self, name: str, shape: Sequence[int], role: str) -> str:
         self._new(name)
-        shape = tuple(int(n) for n in shape)
+        shape = whole_numbers(shape, f"{name}: a shape is a tuple of whole numbers")
         if not all(n >= 1 for n in shape):
             raise LayoutError(f"{name}: a tensor has dimensions of 1 or more; got {shape}")
         self.shapes[name], self.sources[name] = shape, role
@@ -237,6 +247,6 @@ class Graph:
 
     @staticmethod
     def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
-        if not -len(shape) <= axis < len(shape):
-            raise LayoutError(f"{name}: there is no axis {axis} in shape {shape}")
+        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+            raise LayoutError(f"{name}: there is no axis {axis!r} in shape {shape}")
         return axis % len(shape)

@@ -47,7 +47,7 @@ def of_einsum(
     Raises:
         LayoutError: the text has another form, or does not fit the shapes.
     """
-    terms, arrow, output = spec.replace(" ", "").partition("->")
+    terms, arrow, output = str(spec).replace(" ", "").partition("->")
     inputs = terms.split(",")
     if not arrow or not all(term.isalpha() for term in (*inputs, output) if term):
         raise LayoutError(f"{name}: an einsum is written with a letter for each dimension, 'bd,df->bf'; got {spec!r}")

@@ -14,6 +14,7 @@ import numpy as np
 from .device_matrix import DeviceMatrix
 from .errors import LayoutError
 from .tensor_layout import TensorLayout
+from .whole import whole_numbers
 
 Shaped = Any
 """A shape, or anything that has one."""
@@ -33,6 +34,8 @@ def mesh_split(
     Axes go by number or by name. A mapping from dimensions to axes may leave dimensions out.
     """
     shape = _shape(tensor)
+    if not isinstance(device_mesh, DeviceMatrix):
+        raise LayoutError(f"mesh_split takes a mesh, as mesh(data=2, model=4) makes it; got {device_mesh!r}")
     if isinstance(dims_mapping, Mapping):
         for dim in dims_mapping:
             if not 0 <= dim < len(shape):
@@ -59,7 +62,8 @@ def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: in
         raise LayoutError(f"{devices} devices cannot hold {num_partitions} partitions equally often")
     if not 0 <= split_dimension < len(shape):
         raise LayoutError(f"there is no dimension {split_dimension}: the tensor of shape {shape} has {len(shape)}")
-    matrix = DeviceMatrix((num_partitions, devices // num_partitions))
+    copies = devices // num_partitions
+    matrix = DeviceMatrix((num_partitions, copies) if copies > 1 else (num_partitions,))
     return TensorLayout(shape, matrix, tuple((0,) if dim == split_dimension else () for dim in range(len(shape))))
 
 
@@ -79,7 +83,8 @@ def shard(tensor: Shaped, device_assignment: Any) -> TensorLayout:
 
 
 def _shape(tensor: Shaped) -> tuple[int, ...]:
-    return tuple(int(n) for n in getattr(tensor, "shape", tensor) or ())
+    shape = getattr(tensor, "shape", tensor)
+    return whole_numbers(() if shape is None else shape, "a layout is for a tensor, or for its shape")
 
 
 def _numbers(matrix: DeviceMatrix, entry: Mapped) -> tuple[int, ...]:
@@ -87,4 +92,8 @@ def _numbers(matrix: DeviceMatrix, entry: Mapped) -> tuple[int, ...]:
         return ()
     if isinstance(entry, int | str):
         return (matrix.axis(entry),)
+    if not isinstance(entry, Sequence) or not all(isinstance(axis, int | str) for axis in entry):
+        raise LayoutError(
+            f"a dimension is mapped to a mesh axis by name or number, to several, or to -1; got {entry!r}"
+        )
     return tuple(matrix.axis(axis) for axis in entry)

@@ -19,6 +19,7 @@ from itertools import combinations, count, pairwise, permutations
 from math import prod
 
 from .device_matrix import DeviceMatrix
+from .refine import refined
 from .steps import Step
 from .tensor_layout import Axes, TensorLayout, parts, same_placement
 
@@ -66,37 +67,6 @@ def named_path(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
             path.append(Step(name, before, here))
         here = before
     return tuple(reversed(path))
-
-
-def refined(layout: TensorLayout, other: DeviceMatrix) -> TensorLayout:
-    """The same placement on a device matrix of prime axes, the same one for both matrices if there is one."""
-    matrix = layout.matrix
-    marks = set(_marks(matrix.shape))
-    if matrix.devices == other.devices:
-        both = sorted(marks | set(_marks(other.shape)))
-        if all(b % a == 0 for a, b in pairwise(both)):
-            marks = set(both)
-    chain = sorted(marks, reverse=True)
-    sizes: list[int] = []
-    owner: list[tuple[int, ...]] = []
-    for axis, size in enumerate(matrix.shape):
-        inside = prod(matrix.shape[axis + 1 :])
-        steps = [mark for mark in chain if inside <= mark <= inside * size]
-        fine = [p for a, b in pairwise(steps) for p in _primes(a // b)]
-        owner.append(tuple(range(len(sizes), len(sizes) + len(fine))))
-        sizes += fine
-    names = [
-        matrix.names[axis] + (str(i) if len(fine) > 1 else "")
-        for axis, fine in enumerate(owner)
-        for i in range(len(fine))
-    ]
-    plain = tuple(names) if len(set(names)) == len(names) else ()
-    fine_matrix = DeviceMatrix(tuple(sizes), matrix.devices, plain)
-
-    def cut(axes: Axes) -> Axes:
-        return tuple(part for axis in axes for part in owner[axis])
-
-    return TensorLayout(layout.shape, fine_matrix, tuple(map(cut, layout.tensor_map)), cut(layout.partial))
 
 
 def moves(here: TensorLayout, goal: TensorLayout) -> Iterator[Move]:
@@ -209,18 +179,3 @@ def _by_way_of_everything(start: TensorLayout, goal: TensorLayout) -> tuple[Step
         if not same_placement(a, b):
             steps.append(Step(name, a, b))
     return tuple(steps)
-
-
-def _marks(shape: tuple[int, ...]) -> Iterator[int]:
-    """How many devices stand within the axes from each axis on: 1, and then each product from the right."""
-    return (prod(shape[i:]) for i in range(len(shape) + 1))
-
-
-def _primes(n: int) -> list[int]:
-    factors, p = [], 2
-    while n > 1:
-        while n % p == 0:
-            factors.append(p)
-            n //= p
-        p += 1
-    return factors

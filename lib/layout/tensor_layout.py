@@ -11,6 +11,7 @@ import numpy as np
 
 from .device_matrix import DeviceMatrix, Ints, coordinates
 from .errors import LayoutError
+from .whole import whole_numbers
 
 Axes = tuple[int, ...]
 
@@ -35,7 +36,7 @@ class TensorLayout:
     partial: Axes = ()
 
     def __post_init__(self) -> None:
-        shape = tuple(int(n) for n in self.shape)
+        shape = whole_numbers(self.shape, "the shape of a tensor is a tuple of whole numbers")
         if not all(n >= 1 for n in shape):
             raise LayoutError(f"a tensor has dimensions of 1 or more; got {shape}")
         entries = tuple(self.tensor_map)
@@ -124,7 +125,7 @@ def _axes(entry: int | Iterable[int] | None) -> Axes:
         return ()
     if isinstance(entry, int | np.integer):
         return () if entry == -1 else (int(entry),)
-    return tuple(entry)
+    return whole_numbers(entry, "an entry of a tensor map is an axis by its number, several in a tuple, or -1 for none")
 
 
 def same_placement(a: TensorLayout, b: TensorLayout) -> bool:

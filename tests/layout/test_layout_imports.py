@@ -8,9 +8,9 @@ import sys
 from tests.test_imports import ROOT, imports
 
 ORDER = (
-    "errors device_matrix tensor_layout mesh pieces exchange steps named redistribution operators letters graph "
-    "distributed candidates graph_plan on_engine breadth_first elimination fronts capped exact completion traced spmd "
-    "examples __init__"
+    "errors whole device_matrix tensor_layout mesh pieces exchange steps refine named redistribution operators letters "
+    "graph distributed candidates graph_plan on_engine breadth_first elimination fronts capped exact completion "
+    "traced spmd examples __init__"
 ).split()
 """The modules of lib.layout: each imports only from those before it."""
 

@@ -96,7 +96,15 @@ REFUSED = [
     (lambda: cut(np.zeros(3), replicate((2,), 2)), r"the tensor has shape \(3,\), the layout is for \(2,\)"),
     (lambda: join({0: np.zeros(2)}, replicate((2,), 2)), r"has devices 0-1; pieces were given for \[0\]"),
     (lambda: join({0: np.zeros(2), 1: np.zeros(1)}, replicate((2,), 2)), r"device 1 holds a piece of shape \(1,\)"),
+    (lambda: TensorLayout(8, GRID, (0,)), "the shape of a tensor is a tuple of whole numbers; got 8"),
+    (lambda: TensorLayout((8,), GRID, ("x",)), "an entry of a tensor map is an axis by its number, .*; got 'x'"),
+    (lambda: TensorLayout((8,), GRID, (0.5,)), "an entry of a tensor map is an axis by its number, .*; got 0.5"),
+    (lambda: DeviceMatrix(8), "positive whole numbers for axes; got 8"),
+    (lambda: mesh_split((8,), (2, 4), (0,)), r"takes a mesh, as mesh\(data=2, model=4\) makes it; got \(2, 4\)"),
+    (lambda: mesh_split((8,), mesh(a=2), (0.5,)), "mapped to a mesh axis by name or number, .*; got 0.5"),
+    (lambda: mesh_split(8, mesh(a=2), ()), "a layout is for a tensor, or for its shape; got 8"),
     (lambda: Graph(), "give one of the two"),
+    (lambda: Graph(2.5), "1 device or more; got 2.5"),
     (lambda: Graph(devices=0), "1 device or more; got 0"),
 ]
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.layout import Graph, GraphPlan, LayoutError, TensorLayout, complete, mesh, mesh_split, plan, propagate
+from lib.layout import (
+    Graph,
+    GraphPlan,
+    LayoutError,
+    TensorLayout,
+    complete,
+    mesh,
+    mesh_split,
+    plan,
+    propagate,
+    replicate,
+    same_placement,
+    split,
+)
 from lib.layout.distributed import strategy_text
 from lib.layout.exact import Problem
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
@@ -159,6 +173,23 @@ def test_the_exact_plan_follows_a_cap_step_by_step():
     assert plan(graph, memory_cap=39_232).bytes == 12_288
 
 
+def test_eight_layers_on_64_devices_under_a_cap_on_all_memory():
+    graph = transformer(8, mesh(data=8, model=8))
+    free = plan(graph)
+    by_weights = plan(graph, tensor_caps={name: int(np.prod(graph.shapes[name])) // 4 for name in weights(graph)})
+    capped = plan(graph, memory_cap=by_weights.memory)
+    assert free.bytes == 0  # rows everywhere, and every weight on every device
+    assert capped.memory <= by_weights.memory < free.memory
+    assert 0 < capped.bytes <= by_weights.bytes
+    with pytest.raises(LayoutError, match="the smallest possible is 685,768,704"):
+        plan(graph, memory_cap=685_768_703)
+    assert plan(graph, memory_cap=685_768_704).memory == 685_768_704
+
+
+def weights(graph: Graph) -> list[str]:
+    return [name for name, role in graph.sources.items() if role == "parameter"]
+
+
 def test_plans_on_a_mesh_run_too():
     graph = transformer(1, mesh(data=2, model=2), batch=4, length=4, heads=4, width=8)
     caps = {name: 8 * 8 // 4 * 2 * 4 for name, role in graph.sources.items() if role == "parameter"}
@@ -255,6 +286,31 @@ def test_whatever_is_annotated_the_program_stays_the_same(data):
     assert_same_program(complete(graph, annotations).plan)
 
 
+def test_the_words_of_gshard_and_gspmd_go_together():
+    """replicate, split and mesh_split make matrices of their own; on 8 devices all are spelled on 2x2x2."""
+    annotations = {
+        "x": split(SHAPES["x"], 0, 2, devices=8),
+        "up": mesh_split(SHAPES["up"], GRID, (-1, "model")),
+        "down": replicate(SHAPES["down"], 8),
+        "residual": split(SHAPES["residual"], 0, 4, devices=8),
+    }
+    completion = complete(megatron_mlp(), annotations)
+    for name, layout in annotations.items():
+        assert same_placement(completion.layouts[name], layout), name
+        assert str(completion.layouts[name].matrix) == "2x2x2"
+    assert_same_program(completion.plan)
+    only = complete(megatron_mlp(), {"x": replicate(SHAPES["x"], 8), "up": split(SHAPES["up"], 1, 8)})
+    assert str(only.layouts["down"]) == "[x, -] on 8"
+    assert only.plan.layout("x").elements == 64 * 64
+
+
+def two_by_three() -> tuple[Graph, dict[str, TensorLayout]]:
+    graph = Graph(6)
+    graph.relu("y", graph.input("x", (6, 6)))
+    one, two = mesh(a=2, b=3), mesh(a=3, b=2)
+    return graph, {"x": mesh_split((6, 6), one, ("a", "b")), "y": mesh_split((6, 6), two, ("a", "b"))}
+
+
 def lonely() -> Graph:
     graph = configured_ffn()
     graph.relu("alone", graph.input("other", (8, 8)))
@@ -291,14 +347,18 @@ REFUSED = [
         lambda: complete(megatron_mlp(), {"up": annotated(x=(-1, -1))["x"]}),
         "'up' has shape (64, 256); its annotation is for (64, 64)",
     ),
+    (
+        lambda: complete(megatron_mlp(), {"up": ("data", -1)}),
+        "the annotation of 'up' is a layout, as mesh_split makes it; got ('data', -1)",
+    ),
     (lambda: complete(megatron_mlp(4), annotated(x=(-1, -1))), "the annotation of 'x' has 8 devices, the graph 4"),
     (
         lambda: complete(megatron_mlp(), {"x": TensorLayout((64, 64), GRID, ((), ()), (0,))}),
         "the annotation of 'x' is a partial sum",
     ),
     (
-        lambda: complete(megatron_mlp(), annotated(x=(-1, -1)) | {"up": mesh_split(SHAPES["up"], mesh(a=8), (-1, -1))}),
-        "annotate on one device matrix",
+        lambda: complete(*two_by_three()),
+        "'x' is annotated on 2x3 and 'y' on 3x2, which no device matrix can be cut into both of; annotate on one",
     ),
 ]
 

@@ -1,0 +1,72 @@
+"""One placement on a finer Device Matrix: what makes layouts on different matrices comparable axis by axis.
+
+The axes of a matrix end where blocks of so many consecutive places begin: a 2x4 matrix has blocks of 8, 4 and 1.
+Matrices whose blocks all divide each other have a common refinement (2x4 and 4x2 have 2x2x2; 2x3 and 3x2 have none).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from math import prod
+
+from .device_matrix import DeviceMatrix
+from .tensor_layout import Axes, TensorLayout
+
+
+def common_shape(matrices: Iterable[DeviceMatrix]) -> tuple[int, ...] | None:
+    """The shape of the coarsest matrix that all of these can be spelled on; None if there is none."""
+    matrices = list(matrices)
+    blocks = sorted({block for matrix in matrices for block in _blocks(matrix.shape)}, reverse=True)
+    one_order = len({matrix.devices for matrix in matrices}) == 1
+    return _steps(blocks) if one_order and all(a % b == 0 for a, b in pairwise(blocks)) else None
+
+
+def respelled(layout: TensorLayout, matrix: DeviceMatrix) -> TensorLayout:
+    """The same placement on a refinement of its matrix."""
+    fine = _parts(layout.matrix, matrix.shape)
+
+    def cut(axes: Axes) -> Axes:
+        return tuple(part for axis in axes for part in fine[axis])
+
+    return TensorLayout(layout.shape, matrix, tuple(map(cut, layout.tensor_map)), cut(layout.partial))
+
+
+def refined(layout: TensorLayout, other: DeviceMatrix) -> TensorLayout:
+    """The same placement on a matrix of prime axes, the same one for both matrices if there is one."""
+    matrix = layout.matrix
+    shape = tuple(p for size in common_shape([matrix, other]) or matrix.shape for p in _primes(size))
+    names = []
+    for axis, fine in enumerate(_parts(matrix, shape)):
+        names += [matrix.names[axis] + (str(i) if len(fine) > 1 else "") for i in range(len(fine))]
+    plain = tuple(names) if len(set(names)) == len(names) == len(shape) else ()
+    return respelled(layout, DeviceMatrix(shape, matrix.devices, plain))
+
+
+def _parts(matrix: DeviceMatrix, shape: tuple[int, ...]) -> list[Axes]:
+    """For each axis of the matrix, the axes of a finer shape that it falls into."""
+    blocks = list(_blocks(shape))
+    fine = []
+    for axis, size in enumerate(matrix.shape):
+        inside = prod(matrix.shape[axis + 1 :])
+        fine.append(tuple(i for i in range(len(shape)) if inside <= blocks[i + 1] and blocks[i] <= inside * size))
+    return fine
+
+
+def _blocks(shape: tuple[int, ...]) -> list[int]:
+    """How many consecutive places stand within the axes from each axis on: all of them, and so on down to 1."""
+    return [prod(shape[i:]) for i in range(len(shape) + 1)]
+
+
+def _steps(blocks: list[int]) -> tuple[int, ...]:
+    return tuple(a // b for a, b in pairwise(blocks))
+
+
+def _primes(n: int) -> list[int]:
+    factors, p = [], 2
+    while n > 1:
+        while n % p == 0:
+            factors.append(p)
+            n //= p
+        p += 1
+    return factors
