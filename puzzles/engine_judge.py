@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.engine.meter import Reading
+from lib.engine.meter import Reading, no_bytes
 from lib.engine.reference import bytes_sent
 
 from .engine_catalog import trials_of
@@ -135,13 +135,23 @@ def _readings(given: Any, devices: int) -> list[Reading]:
 
 
 def _reading(given: Any) -> Reading:
-    calls = given.get("calls") if isinstance(given, dict) else None
-    if not isinstance(calls, dict) or not all(isinstance(name, str) for name in calls):
+    if not isinstance(given, dict):
         raise ValueError("a meter cannot be read")
-    figures = {field.name: given.get(field.name) for field in fields(Reading) if field.name != "calls"}
-    if not all(type(n) is int and 0 <= n < MOST for n in (*figures.values(), *calls.values())):
+    tables = {name: _table(given.get(name)) for name in ("calls", "host", "disk")}
+    if any(set(tables[tier]) != set(no_bytes()) for tier in ("host", "disk")):
+        raise ValueError("a meter cannot be read")
+    figures = {field.name: given.get(field.name) for field in fields(Reading) if field.name not in tables}
+    if not all(type(n) is int and 0 <= n < MOST for n in figures.values()):
         raise ValueError("a meter shows what is no number of bytes, calls or flops")
-    return Reading(calls=calls, **figures)
+    return Reading(**figures, **tables)
+
+
+def _table(given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+        raise ValueError("a meter cannot be read")
+    if not all(type(n) is int and 0 <= n < MOST for n in given.values()):
+        raise ValueError("a meter shows what is no number of bytes, calls or flops")
+    return given
 
 
 def _require_consistent(meters: Sequence[Sequence[Reading]], wire: Any) -> None:

@@ -5,6 +5,6 @@ from lib.engine import ShardedEngine, launch
 
 from .engine import Future, ShardedEngine
 from .launch import Run, launch
-from .meter import Reading
+from .meter import Reading, unmetered
 
-__all__ = ["Future", "Reading", "Run", "ShardedEngine", "launch"]
+__all__ = ["Future", "Reading", "Run", "ShardedEngine", "launch", "unmetered"]

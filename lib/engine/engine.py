@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, Protocol, Self
 
 from numpy import asarray, ndarray  # by name: a metered run counts what players make with np.asarray
@@ -15,6 +16,7 @@ from .counted import own
 from .number import Number
 from .reference import Array
 from .symmetric import Symmetric
+from .tiers import Files, Tier
 from .transport import Port
 
 Group = Sequence[int] | None
@@ -157,6 +159,18 @@ class ShardedEngine(ABC):
         meter.calls[name] += 1
         meter.sent += call.sent
         return own(port.collective(call, array), meter)
+
+    # --- Slower memories ------------------------------------------------------------------------------
+
+    @cached_property
+    def host(self) -> Tier:
+        """The memory of this device's host: `put`, `fetch`, `fetch_async`, `drop` arrays by name."""
+        return Tier(self._port, "host", {})
+
+    @cached_property
+    def disk(self) -> Tier:
+        """A disk of this device's own, the same way; arrays are files, mapped into memory."""
+        return Tier(self._port, "disk", Files())
 
     # --- The life of a model --------------------------------------------------------------------------
 

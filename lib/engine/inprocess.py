@@ -7,7 +7,7 @@ at once and needs no clock. Greenlets, because players write blocking calls in p
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -25,8 +25,15 @@ from .transport import Put
 class World:
     """All devices of one process, and who of them can run."""
 
-    def __init__(self, size: int, metered: bool = False, late_puts: Collection[int] | None = None) -> None:
-        self.ports = [InProcessPort(self, device, size, Meter() if metered else None) for device in range(size)]
+    def __init__(
+        self,
+        size: int,
+        metered: bool = False,
+        late_puts: Collection[int] | None = None,
+        byte_time: Mapping[str, int] | None = None,
+    ) -> None:
+        meters = [Meter(byte_time) if metered else None for _ in range(size)]
+        self.ports = [InProcessPort(self, device, size, meter) for device, meter in enumerate(meters)]
         self.ready: deque[InProcessPort] = deque()
         self.meetings: dict[tuple[int, ...], tuple[Call, dict[int, Any]]] = {}
         """By group: the call that its first member made, and what each that is there has brought."""

@@ -134,6 +134,7 @@ def launch(
     metered: bool = True,
     patience: float = 10.0,
     late_puts: Collection[int] | None = None,
+    byte_time: Mapping[str, int] | None = None,
     **kwargs: Any,
 ) -> Run:
     """A run of `cls(*args, **kwargs)` on each of `num_devices` devices.
@@ -141,9 +142,12 @@ def launch(
     `on` is "inprocess", or "mpi" in a program that mpiexec started; None chooses MPI there, else in process.
     Metering costs some microseconds for each call of numpy; `metered=False` leaves it out. `patience` is how long
     a device waits on MPI, in seconds, before it asks the others whether this is a deadlock; in process one is seen
-    at once. `late_puts` is a schedule for tests: what these devices put lands at the barrier, as everything does
-    otherwise, and what all others put lands at once. A program that looks at a place only after the barrier cannot
-    tell. Schedules are for runs in process; on MPI everything lands at the barrier.
+    at once. `byte_time` says how many flops of the clock a byte from or to a slower memory takes, as in
+    {"host": 8, "disk": 64}; without it none.
+
+    `late_puts` is a schedule for tests: what these devices put lands at the barrier, as everything does otherwise,
+    and what all others put lands at once. A program that looks at a place only after the barrier cannot tell.
+    Schedules are for runs in process; on MPI everything lands at the barrier.
 
     Raises:
         PuzzleError: Mismatch, Deadlock and others, from the call that they happen in.
@@ -154,6 +158,10 @@ def launch(
     strangers = [device for device in late_puts or () if not 0 <= device < num_devices]
     if strangers:
         raise RuleError(f"late_puts names device {strangers[0]}; there are {num_devices}, 0 to {num_devices - 1}")
+    byte_time = dict(byte_time or {})
+    for tier, flops in byte_time.items():
+        if tier not in ("host", "disk") or not isinstance(flops, int) or flops < 0:
+            raise RuleError(f"byte_time is {byte_time}; give whole numbers of flops, 0 or more, for 'host' and 'disk'")
     if on is None:
         from .world import started_by_mpiexec
 
@@ -161,10 +169,10 @@ def launch(
     if on == "mpi":
         from .mpirun import MpiRun
 
-        return Run(MpiRun(cls, num_devices, args, kwargs, metered, patience))
+        return Run(MpiRun(cls, num_devices, args, kwargs, metered, patience, byte_time))
     if on != "inprocess":
         raise RuleError(f"there is no transport {on!r}; there are {', '.join(TRANSPORTS)}")
-    return Run(LocalRun(cls, num_devices, args, kwargs, metered, late_puts))
+    return Run(LocalRun(cls, num_devices, args, kwargs, metered, late_puts, byte_time))
 
 
 __all__ = ["PuzzleError", "Run", "launch"]

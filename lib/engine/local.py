@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import PuzzleError, RuleError
@@ -25,11 +25,12 @@ class LocalRun:
         kwargs: Any,
         metered: bool,
         late_puts: Collection[int] | None = None,
+        byte_time: Mapping[str, int] | None = None,
     ) -> None:
         self.cls = cls
         self.size = size
         self.metered = metered
-        self.world = World(size, metered, late_puts)
+        self.world = World(size, metered, late_puts, byte_time)
         self.devices = [Device(cls, port) for port in self.world.ports]
         self._run("__init__", lambda port: self.devices[port.device].make(args, kwargs))
 

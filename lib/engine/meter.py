@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from .reference import bytes_sent
+
+
+def no_bytes() -> dict[str, int]:
+    """The figures of a slower memory that nobody has used."""
+    return dict.fromkeys(("read", "written", "live", "peak"), 0)
 
 
 @dataclass(frozen=True)
 class Reading:
     """A meter's figures. `sent` in bytes (ring-optimal), `calls` by kind, `flops` of matrix products (two for each
     multiply-add), `live` and `peak` in bytes of arrays, `stored` the most that was live while this device waited in
-    a receive, without what came; `clock` in flops: when this device would be done if flops
-    were all that takes time and nobody could receive what is not yet sent."""
+    a receive, without what came; `clock` in flops: when this device would be done if flops and the links to slower
+    memories were all that takes time and nobody could receive what is not yet sent. `host` and `disk`: bytes "read"
+    from this memory and "written" to it, bytes that it holds, "live", and held at most, "peak"."""
 
     sent: int
     calls: Mapping[str, int]
@@ -23,6 +30,8 @@ class Reading:
     peak: int
     stored: int
     clock: int
+    host: Mapping[str, int] = field(default_factory=no_bytes)
+    disk: Mapping[str, int] = field(default_factory=no_bytes)
 
     @property
     def collectives(self) -> int:
@@ -38,11 +47,11 @@ COLLECTIVES = frozenset(("all_reduce", "all_gather", "reduce_scatter", "all_to_a
 
 
 class Meter:
-    """The running figures of one device; as in `Reading`."""
+    """The running figures of one device; as in `Reading`. `byte_time`: the flops that a byte of a memory takes."""
 
-    __slots__ = ("calls", "clock", "flops", "live", "peak", "sent", "stored")
+    __slots__ = ("byte_time", "calls", "clock", "disk", "flops", "host", "live", "peak", "sent", "stored")
 
-    def __init__(self) -> None:
+    def __init__(self, byte_time: Mapping[str, int] | None = None) -> None:
         self.sent = 0
         self.calls: Counter[str] = Counter()
         self.flops = 0
@@ -50,6 +59,9 @@ class Meter:
         self.peak = 0
         self.stored = 0
         self.clock = 0
+        self.host = no_bytes()
+        self.disk = no_bytes()
+        self.byte_time = byte_time or {}
 
     def hold(self, nbytes: int) -> None:
         self.live += nbytes
@@ -72,7 +84,8 @@ class Meter:
 
     def reading(self) -> Reading:
         calls = dict(sorted(self.calls.items()))
-        return Reading(self.sent, calls, self.flops, self.live, self.peak, self.stored, self.clock)
+        slower = dict(self.host), dict(self.disk)
+        return Reading(self.sent, calls, self.flops, self.live, self.peak, self.stored, self.clock, *slower)
 
 
 class Current:
@@ -85,3 +98,13 @@ class Current:
 
 
 current = Current()
+
+
+@contextmanager
+def unmetered() -> Iterator[None]:
+    """Within: what runs is no device's work, and is charged to nobody."""
+    before, current.meter = current.meter, None
+    try:
+        yield
+    finally:
+        current.meter = before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import traceback
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from greenlet import getcurrent, greenlet
@@ -32,7 +32,16 @@ AHEAD = 4
 class MpiRun:
     """This process's device, and what it knows of the others."""
 
-    def __init__(self, cls: type, size: int, args: Sequence[Any], kwargs: Any, metered: bool, patience: float) -> None:
+    def __init__(
+        self,
+        cls: type,
+        size: int,
+        args: Sequence[Any],
+        kwargs: Any,
+        metered: bool,
+        patience: float,
+        byte_time: Mapping[str, int],
+    ) -> None:
         if size != MPI.COMM_WORLD.size:
             raise RuleError(
                 f"there are {MPI.COMM_WORLD.size} processes for {size} devices; start the program with "
@@ -43,7 +52,7 @@ class MpiRun:
         self.size = size
         self.metered = metered
         self.wire = Wire(patience)
-        self.port = MpiPort(self.wire, Meter() if metered else None)
+        self.port = MpiPort(self.wire, Meter(byte_time) if metered else None)
         self.device = Device(cls, self.port)
         self.outcomes: list[Any] = []
         self.own: BaseException | None = None

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from .device_matrix import DeviceMatrix
 from .distributed import DistributedOperator, arrange
 from .errors import LayoutError
+from .exchange import least_elements
 from .graph import Graph
 from .graph_plan import GraphPlan
 from .operators import DIMENSION_PRESERVING, Operator
@@ -84,9 +85,24 @@ class _Spread:
         }
 
     def distribute(self, operator: Operator, layouts: Mapping[str, TensorLayout]) -> DistributedOperator:
-        """The operator with each letter split as its output has it, otherwise as its first input that splits it."""
+        """The operator with each letter split as its output has it, otherwise as its first input that splits it; or
+        the other way round, its inputs first, if that moves fewer bytes."""
+
+        def moved(arranged: tuple[DistributedOperator, list[Conflict]]) -> int:
+            fetched = zip(operator.inputs, arranged[0].inputs)
+            return arranged[0].moved + sum(least_elements(layouts[x], wanted) for x, wanted in fetched)
+
+        way, conflicts = min((self._arranged(operator, layouts, first) for first in (True, False)), key=moved)
+        for conflict in conflicts:
+            self._note(conflict)
+        return way
+
+    def _arranged(
+        self, operator: Operator, layouts: Mapping[str, TensorLayout], output_first: bool
+    ) -> tuple[DistributedOperator, list[Conflict]]:
         split: dict[str, Axes] = {}
-        for tensor, letters in _tensors(operator, output_first=True):
+        conflicts = []
+        for tensor, letters in _tensors(operator, output_first):
             for letter, axes in zip(letters, layouts[tensor].tensor_map):
                 parts = prod(self.matrix.shape[axis] for axis in axes)
                 taken = {axis for mine in split.values() for axis in mine}
@@ -94,22 +110,22 @@ class _Spread:
                     continue
                 if not taken & set(axes) and operator.divides(letter, parts):
                     split[letter] = axes
-                else:
+                elif tensor != operator.name or output_first:
                     why = (
                         "is taken by another dimension"
                         if taken & set(axes)
                         else f"cannot split a {operator.kind} there"
                     )
                     said = (f"'{tensor}' splits '{letter}' over {self._names(axes)}", f"that {why}")
-                    self._note(Conflict(operator.name, said, f"'{tensor}' is redistributed"))
+                    conflicts.append(Conflict(operator.name, said, f"'{tensor}' is redistributed"))
         wanted = layouts[operator.name]
         ways = arrange(operator, self.matrix, split)
         way = next((way for way in ways if same_placement(way.output, wanted)), ways[-1])
         if same_placement(way.output, wanted):
-            return way
+            return way, conflicts
         # The annotation asks for something else than comes out: complete the output to it at once.
-        steps = redistribute(way.local, wanted).steps
-        return DistributedOperator(operator, way.inputs, way.local, steps)
+        steps = redistribute(way.local, wanted).told
+        return DistributedOperator(operator, way.inputs, way.local, steps), conflicts
 
     def _round(self, operators: list[Operator]) -> bool:
         """Gathers what all operators say before changing anything, so that their order does not matter."""

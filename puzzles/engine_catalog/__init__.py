@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from . import data, experts, federated, layers, sequence, tensors
+from . import annotated, data, experts, federated, inference, layers, sequence, tensors
 from .chapter import Chapter
 from .puzzle import EnginePuzzle
 
@@ -19,7 +19,9 @@ CHAPTERS: tuple[Chapter, ...] = (
     sequence.CHAPTER,
     layers.CHAPTER,
     experts.CHAPTER,
+    inference.CHAPTER,
     federated.CHAPTER,
+    annotated.CHAPTER,
 )
 
 ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = MappingProxyType(

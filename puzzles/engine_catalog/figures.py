@@ -35,6 +35,15 @@ def _uplink(performed: Performed) -> int:
     return sum(meter.sent for meter in performed.readings[-1][1:])
 
 
+def _tier(kind: str, name: str, reading: int = -1) -> Callable[[Performed], int]:
+    return lambda performed: max(getattr(meter, kind)[name] for meter in performed.readings[reading])
+
+
+def _elapsed(performed: Performed) -> int:
+    loaded, ended = (max(meter.clock for meter in performed.readings[reading]) for reading in (0, -1))
+    return ended - loaded
+
+
 FIGURES: Mapping[str, Figure] = {
     "sent": Figure("bytes sent", _most("sent")),
     "uplink": Figure("bytes sent by all clients together", _uplink),
@@ -48,4 +57,9 @@ FIGURES: Mapping[str, Figure] = {
     "kept": Figure("bytes kept at the end", _most("live")),
     "stored": Figure("bytes stored while it waits for a message", _stored),
     "clock": Figure("flops until the last output", _most("clock")),
+    "elapsed": Figure("flops of time after loading", _elapsed),
+    "host_read": Figure("bytes read from the host", _tier("host", "read")),
+    "host_loaded": Figure("bytes on the host after loading", _tier("host", "live", 0)),
+    "host_peak": Figure("bytes on the host at most", _tier("host", "peak")),
+    "disk_read": Figure("bytes read from the disk", _tier("disk", "read")),
 }

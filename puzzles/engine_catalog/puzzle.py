@@ -29,6 +29,8 @@ class EnginePuzzle:
     in_practice: str
     sources: tuple[Source, ...]
     devices: int = 4
+    imports: tuple[str, ...] = ()
+    """Lines of the starter's file, after those that every engine puzzle has."""
 
     def targets_text(self) -> str:
         """The targets in words: '12,288 bytes sent, 20,480 flops'."""

@@ -18,6 +18,11 @@ def drawn(seed: int, *shape: int, most: int = 2) -> Any:
     return np.random.default_rng(seed).integers(-most, most + 1, shape).astype(np.float32)
 
 
+def rows(array: Any, devices: int = DEVICES) -> list[Any]:
+    """Each device's part of the rows."""
+    return list(np.split(array, devices))
+
+
 class TwoLayers(NamedTuple):
     """Sizes of the model, its batch and its devices; these divide batch, model_dim and hidden_dim."""
 
@@ -38,8 +43,7 @@ class TwoLayers(NamedTuple):
         return params, drawn(3, self.batch, dim, most=most), drawn(4, self.batch, dim, most=most)
 
     def rows(self, array: Any) -> list[Any]:
-        """Each device's part of the rows."""
-        return list(np.split(array, self.devices))
+        return rows(array, self.devices)
 
     def columns(self, array: Any) -> list[Any]:
         """Each device's part of the columns."""

@@ -62,7 +62,8 @@ class Engine(Track):
         )
 
     def starter_head(self, puzzles: Sequence[EnginePuzzle]) -> str:
-        return "import numpy as np\n\nfrom lib.engine import ShardedEngine\n"
+        needed = dict.fromkeys(line for puzzle in puzzles for line in puzzle.imports)
+        return "\n".join(("import numpy as np\n\nfrom lib.engine import ShardedEngine", *needed, ""))
 
     def signature(self, slug: str) -> str:
         return f"class {slug}(ShardedEngine)"

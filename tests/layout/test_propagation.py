@@ -253,6 +253,21 @@ def test_an_annotation_that_the_operator_does_not_yield_is_reached_by_redistribu
     assert_same_program(completion.plan)
 
 
+def test_an_operator_is_computed_where_its_inputs_are_if_moving_its_output_is_cheaper():
+    """Tokens to experts: masks and tokens live by groups, what is sent to the experts by experts. To compute it there
+    every device would gather all tokens, 3 x 512 bytes, and its part of the masks; to send it is 384 bytes."""
+    graph = Graph(mesh=mesh(devices=4))
+    graph.input("mask", (4, 8, 4, 2))
+    graph.input("tokens", (4, 8, 16))
+    graph.einsum("sent", "mask", "tokens", spec="gsec,gsm->egcm")
+    annotations = {name: mesh_split(graph.shapes[name], graph.mesh, {0: 0}) for name in graph.shapes}
+    completion = complete(graph, annotations)
+    (step,) = completion.plan.operators["sent"].reduction
+    assert (step.name, completion.plan.bytes) == ("all-to-all", 4 * 384)
+    assert [str(conflict) for conflict in completion.conflicts] == []
+    assert_same_program(completion.plan)
+
+
 @steady
 @given(st.data())
 def test_whatever_is_annotated_the_program_stays_the_same(data):

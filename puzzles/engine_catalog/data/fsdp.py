@@ -11,7 +11,9 @@ PUZZLE = EnginePuzzle(
 A shard of a weight is 1,024 B. Gathering sends 3 x 1,024 B; both weights twice: 12,288 B. Reduce-scatter
 sends 3/4 x 4,096 B, twice: 6,144 B. Together 18,432 B. Peak, when the last gradient is reduced: shards
 2,048, the whole gradient 4,096, two shards of gradients 2,048, dz 512, and x, dx and the output 128 each:
-9,088 B. With everything replicated: 8,192 + 8,192, z, h and dz 1,536, x, grads and output 384: 18,304 B.
+9,088 B. With everything replicated: 8,192 + 8,192, z, h and dz 1,536, x, grads and output 384: 18,304 B. (The
+DataParallel solution measures 25,984 B: what its all-reduces return, 8,192 B, stands beside what they were
+given, and h is gone by then.)
 """,
     statement="""\
 Now the weights themselves are in shards: device i keeps the i-th quarter of the rows of each weight. A

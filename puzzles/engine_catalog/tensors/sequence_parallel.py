@@ -11,7 +11,8 @@ PUZZLE = EnginePuzzle(
 Gathering 2 rows of 64 B sends 3 x 128 = 384 B, reduce-scatter of 512 B sends 3/4 x 512 = 384 B; forward and
 backward each do one of both: 1,536 B, as in TensorParallel. Peak at the
 last reduce-scatter: weights and gradients 4,096, x, z, dz, grads and the partial dx of the whole batch 512
-each, two results of 128: 6,912 B. The target leaves room for one more activation of 512 B.
+each, two results of 128: 6,912 B. The target, 7,552 B, leaves room for one more activation of 512 B and for the
+128 B of rows that came in.
 """,
     statement="""\
 As TensorParallel, the weights are cut by columns and rows. But between the layers no device should hold the

@@ -1,0 +1,97 @@
+"""One program for many devices: a function of numpy with a few annotations, planned, and run by every device.
+
+The annotations are completed to a plan (`completion`), and the plan is lowered to engine calls (`on_engine`). This is
+what GSPMD does within a compiler (Xu et al. 2021, "GSPMD: General and Scalable Parallelization for ML Computation
+Graphs"). The planning itself is no device's work: it is not metered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..engine import ShardedEngine, unmetered
+from .completion import complete
+from .device_matrix import DeviceMatrix
+from .errors import LayoutError
+from .mesh import mesh
+from .on_engine import moved, prepare
+from .pieces import Array
+from .traced import follow, mesh_split, replicate, split
+
+
+class Spmd:
+    """A program on one device of many. `inputs` and `parameters`: the shapes of the function's arguments, by name.
+
+    Without a `device_mesh` the devices are in a row. `plan` says who computes what.
+
+    Raises:
+        LayoutError: the mesh has another number of devices, the program does something that cannot be planned, or
+            nothing in it is annotated.
+    """
+
+    def __init__(
+        self,
+        device: ShardedEngine,
+        function: Callable[..., Any],
+        inputs: Mapping[str, Sequence[int]],
+        parameters: Mapping[str, Sequence[int]],
+        device_mesh: DeviceMatrix | None = None,
+    ) -> None:
+        device_mesh = device_mesh or mesh(devices=int(device.num_devices))
+        if device_mesh.size != device.num_devices:
+            raise LayoutError(f"the mesh {device_mesh} has {device_mesh.size} devices; there are {device.num_devices}")
+        self.device = device
+        with unmetered():
+            self.program = follow(function, inputs, parameters, device_mesh)
+            completion = complete(self.program.graph, self.program.annotations)
+            self.plan = completion.plan
+            prepare(self.plan)
+        self.conflicts = [c for c in completion.conflicts if c.place not in self.program.copies]
+        """What annotations ask for that does not go together."""
+        self.parameters: dict[str, Array] = {}
+
+    def load_checkpoint(self, params: Mapping[str, Any]) -> None:
+        """Copies this device's pieces of the parameters, whole arrays by name."""
+        for name, role in self.program.graph.sources.items():
+            if role == "parameter":
+                self.parameters[name] = params[name][self.plan.homes[name].box(self.device.device_id)].copy()
+
+    def forward(self, inputs: Mapping[str, Array]) -> Array:
+        """From this device's pieces of the inputs, by name: its piece of the result."""
+        pieces = self._sources(inputs)
+        left = [tensor for op in self.plan.operators.values() for tensor in op.operator.inputs] + [self.program.output]
+        for name, op in self.plan.operators.items():
+            taken = op.operator.inputs
+            arrays = [moved(self.device, move.told, pieces[x]) for move, x in zip(self.plan.moves[name], taken)]
+            del left[: len(taken)]
+            for tensor in {*taken}.difference(left):
+                del pieces[tensor]  # nobody needs it any more
+            made = op.compute(self.device.device_id, arrays)
+            del arrays
+            pieces[name] = moved(self.device, op.reduction, made)
+        return pieces[self.program.output]
+
+    def _sources(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """This device's pieces of parameters and inputs, each as large as its layout says."""
+        pieces = {**self.parameters, **inputs}
+        for name, role in self.program.graph.sources.items():
+            wanted = self.plan.homes[name].local_shape
+            if name not in pieces:
+                raise LayoutError(
+                    f"{role} '{name}' is missing; parameters come with load_checkpoint, inputs with forward"
+                )
+            if pieces[name].shape != wanted:
+                raise LayoutError(
+                    f"as the program is annotated, a device has a piece of shape {wanted} of {role} '{name}'; "
+                    f"it was given {pieces[name].shape}"
+                )
+        return pieces
+
+    def explain(self) -> str:
+        """The plan in words, with bytes, and before it what did not go together."""
+        with unmetered():
+            return "\n".join([*map(str, self.conflicts), self.plan.explain()])
+
+
+__all__ = ["Spmd", "mesh", "mesh_split", "replicate", "split"]
