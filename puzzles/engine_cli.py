@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-from lib import PuzzleError
-
 from .arguments import Seconds, Slug, terminal
 from .catalog import Puzzle
 from .engine_catalog import ENGINE_PUZZLES, EnginePuzzle
@@ -59,18 +57,6 @@ def grade(ctx: click.Context, paths: tuple[str, ...], puzzle: str | None, as_jso
     ctx.exit(0 if passed else 1)
 
 
-def require_picture(output: str, puzzle: Puzzle | EnginePuzzle) -> None:
-    """Refuses, before anything runs, a name that no picture can be written to, or a class, which has no timeline."""
-    from drawing import require_ending
-
-    if isinstance(puzzle, EnginePuzzle):
-        raise click.UsageError(f"{puzzle.slug} is a class, and only schedules are drawn; leave out -o")
-    try:
-        require_ending(output, of_a_run=False)
-    except PuzzleError as why:
-        raise click.UsageError(str(why)) from None
-
-
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
 @click.argument("puzzle", metavar="SLUG", type=AnySlug())
@@ -84,10 +70,9 @@ def run(ctx: click.Context, path: str, puzzle: Puzzle, on: str, ranks: int | Non
 
     Exits with 0 if the weights, the memory and the bytes are as foretold.
     """
-    from .run import run_class, run_solution
+    from .run import require_picture, run_class, run_solution
 
-    if output:
-        require_picture(output, puzzle)
+    require_picture(output, puzzle)
     if isinstance(puzzle, EnginePuzzle):
         ctx.exit(0 if run_class(terminal(), path, puzzle, on, ranks) else 1)
     ctx.exit(0 if run_solution(terminal(), path, puzzle, on, ranks, small, output) else 1)
