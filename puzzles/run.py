@@ -70,7 +70,10 @@ def run_solution(
         return False
     show(console, puzzle.slug, result)
     if output:
-        draw(output, puzzle, played.trace, result)
+        try:
+            draw(output, puzzle, played.trace, result)
+        except PuzzleError as why:
+            raise click.UsageError(str(why)) from None
         console.print(f"Wrote {output}.")
     return result.passed
 
