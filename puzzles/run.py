@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -69,7 +70,10 @@ def run_solution(
         return False
     show(console, puzzle.slug, result)
     if output:
-        draw(output, puzzle, played.trace, result)
+        try:
+            draw(output, puzzle, played.trace, result)
+        except PuzzleError as why:
+            raise click.UsageError(str(why)) from None
         console.print(f"Wrote {output}.")
     return result.passed
 
@@ -100,6 +104,20 @@ def on_transport(trace: Trace, on: str, small: bool) -> Replay:
 
     request = json.dumps({"trace": trace_to_json(trace), "small": small})
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay", request))
+
+
+def require_picture(output: str, puzzle: Puzzle | EnginePuzzle) -> None:
+    """Refuses, before anything runs, a name that no picture can be written to, or a class, which has no timeline."""
+    if not output:
+        return
+    if isinstance(puzzle, EnginePuzzle):
+        raise click.UsageError(f"{puzzle.slug} is a class, and only schedules are drawn; leave out -o")
+    from drawing import require_ending
+
+    try:
+        require_ending(output, of_a_run=False)
+    except PuzzleError as why:
+        raise click.UsageError(str(why)) from None
 
 
 def draw(output: str, puzzle: Puzzle, trace: Trace, result: Replay) -> None:

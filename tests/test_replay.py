@@ -225,6 +225,12 @@ def test_what_cannot_be_drawn_is_refused_before_it_runs(path: str, slug: str, ou
     assert (result.exit_code, words in " ".join(result.output.split())) == (2, True), result.output
 
 
+def test_a_picture_that_cannot_be_written_is_an_error_of_the_call(tmp_path: Path) -> None:
+    words = ["run", "solutions/basic.py", "basic", "--small", "-o", str(tmp_path / "none" / "basic.svg")]
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, "no such file or directory" in " ".join(result.output.split())) == (2, True)
+
+
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_a_picture_of_what_was_foretold_waits_as_the_referee_says(classic: Classic) -> None:
     scene = read(run(classic.solution, *classic.size).trace)

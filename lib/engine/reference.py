@@ -31,14 +31,16 @@ def all_reduce(arrays: Sequence[Array], op: str = "sum") -> list[Array]:
     return [total, *(total.copy() for _ in arrays[1:])]
 
 
-def reduced(arrays: Sequence[Array], op: str) -> Array:
-    """The reduction, once, in a new array. It keeps the dtype, but the average of whole numbers is float64."""
+def reduced(arrays: Sequence[Array], op: str, out: Array | None = None) -> Array:
+    """The reduction, once: in `out`, of the right shape and dtype, or in a new array. It keeps the dtype, but the
+    average of whole numbers is float64."""
     if op == "avg":
-        return np.asarray(reduced(arrays, "sum") / _scalar(len(arrays), arrays[0].dtype))
+        return np.asarray(np.divide(reduced(arrays, "sum"), _scalar(len(arrays), arrays[0].dtype), out=out))
     function = _FUNCTIONS[op]
+    total = empty(arrays[0].shape, arrays[0].dtype) if out is None else out
     if len(arrays) == 1:
-        return arrays[0].copy()
-    total = empty(arrays[0].shape, arrays[0].dtype)
+        total[...] = arrays[0]
+        return total
     function(arrays[0], arrays[1], out=total)
     for array in arrays[2:]:
         function(total, array, out=total)

@@ -110,7 +110,6 @@ WRONG = {
     ("HostCache", "only for the shown host"): (
         "self.fits = host_bytes // (model_dim * model_dim * 4 // self.num_devices)",
         "self.fits = 4",
-        "over_target: correct, but tried with layers 5, host_bytes 256: bytes on the host at most 1,024, and the target is "
-        "256",
+        "over_target: correct, but tried with layers 5, host_bytes 256: bytes on the host at most 1,024, ",
     ),
 }
