@@ -155,6 +155,7 @@ MEMORY = {
     "in place": (lambda x: x.__iadd__(x), 32, 0),
     "temporaries": (lambda x: np.sum(x * x + x), 0, 64),
     "asarray": (lambda x: [np.asarray(x), np.asanyarray(x)], 32, 0),
+    "asarray of what was made": (lambda x: [np.asarray(x + x), np.asarray(a=x + x), np.require((x + x)[:1])], 96, 96),
     "joined": (lambda x: [np.concatenate([x, x]), np.stack([x, x])], 128, 128),
     "split": (lambda x: np.split(x, 2), 32, 0),
     "into": (lambda x: np.add(x, x, out=x), 32, 0),

@@ -124,6 +124,22 @@ def own(array: Array, meter: Meter) -> Array:
     return counted
 
 
+def is_view(result: Any, given: Any) -> bool:
+    """Whether a plain array is the memory of one of the device's own: `asarray` strips it of what it knows."""
+    return (
+        isinstance(given, Counted)
+        and type(result) is ndarray
+        and any(result.base is one for one in (given, given.base) if one is not None)
+    )
+
+
+def same_memory(result: Array, given: Counted) -> Array:
+    """A plain array as the device's own again."""
+    counted = result.view(Counted)
+    counted._block = given._block
+    return counted
+
+
 def lend(array: Array, meter: Meter) -> tuple[Array, Block]:
     """A view of an array that is not the device's, and its block, which is not charged unless someone does."""
     block = Block(meter, array.nbytes, charged=False)

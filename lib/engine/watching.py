@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import flops
-from .counted import charged, product
+from .counted import charged, is_view, product, same_memory
 from .meter import current
 
 MAKERS = (
@@ -30,7 +30,8 @@ def _maker(function: Callable[..., Any]) -> Callable[..., Any]:
         result = function(*args, **kwargs)
         if current.meter is None or any(result is arg for arg in args):
             return result
-        return charged(result)
+        given = args[0] if args else kwargs.get("a")
+        return same_memory(result, given) if is_view(result, given) else charged(result)
 
     return make
 
