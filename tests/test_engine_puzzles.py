@@ -178,7 +178,7 @@ ROOMY = """class RingAllReduce(ShardedEngine):
 
 def test_what_is_right_in_the_first_trial_only_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second trial with other data, for a class that knows the first one by heart."""
-    from puzzles import engine_judge
+    from puzzles import engine_row
     from puzzles.engine_catalog import trials_of
     from puzzles.engine_catalog.trial import Call, Trial
 
@@ -189,13 +189,13 @@ def test_what_is_right_in_the_first_trial_only_is_noted(tmp_path: Path, monkeypa
         return Trial(calls=(Call(call.method, [2 * array for array in call.arguments], wanted),))
 
     both = (*trials_of(ENGINE_PUZZLES["RingAllReduce"]), doubled)
-    monkeypatch.setattr(engine_judge, "trials_of", lambda puzzle: both)
+    monkeypatch.setattr(engine_row, "trials_of", lambda puzzle: both)
     assert verdict_on("RingAllReduce", REFERENCES["RingAllReduce"]).stars == 3
     by_heart = source("RingAllReduce").replace("        return x\n", "        x[0] += x.max() > 8\n        return x\n")
     path = tmp_path / "mine.py"
     path.write_text(by_heart)
     verdict = verdict_on("RingAllReduce", path)
     assert (verdict.status, verdict.stars) == ("passed", 2), verdict
-    assert verdict.notes[0].startswith("works only at the shown size (the first trial, 4 devices); with trial 2, 4 dev")
+    assert verdict.notes[0].startswith("works only at the shown size (4 devices); with other data, 4 devices it fails")
     strict = grade_file(str(path), [ENGINE_PUZZLES["RingAllReduce"]], strict=True).verdicts[0]
     assert (strict.status, strict.reason, strict.stars) == ("failed", "rule", 0)

@@ -79,7 +79,7 @@ def test_what_a_class_is_asked_holds_nothing_of_what_is_expected() -> None:
     import json
 
     from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
-    from puzzles.engine_judge import attempts_of
+    from puzzles.engine_row import attempts_of
     from puzzles.inside.plain_data import pack
 
     for puzzle in ENGINE_PUZZLES.values():

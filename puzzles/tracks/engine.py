@@ -34,12 +34,12 @@ class Engine(Track):
         return puzzle.targets
 
     def attempts(self, puzzle: EnginePuzzle) -> Iterator[Attempt]:
-        from ..engine_judge import attempts_of
+        from ..engine_row import attempts_of
 
         for size, request, judged in attempts_of(puzzle):
-            yield Attempt(size, request, lambda row, judged=judged: self._stars(puzzle, judged(row)))
+            yield Attempt(size, request, lambda row, judged=judged: self.starred(puzzle, judged(row)))
 
-    def _stars(self, puzzle: EnginePuzzle, found: Judged | Failure) -> Judged | Failure:
+    def starred(self, puzzle: EnginePuzzle, found: Judged | Failure) -> Judged | Failure:
         """With its stars: three if no record is better in one figure and as good in all."""
         if isinstance(found, Failure):
             return found
