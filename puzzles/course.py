@@ -21,6 +21,7 @@ from .journal import Journal
 from .limits import Limits
 from .line import Line
 from .sandbox import Tier, best
+from .session import line_of
 from .submission import LARGEST, Submission
 from .tracks import SCHEDULES, track_of
 from .verdict import Graded, Verdict
@@ -53,7 +54,7 @@ class Job(NamedTuple):
         key = repr((self.tier, self.limits))
         if key not in lines:
             lines.clear()
-            lines[key] = Line(self.tier, self.limits)
+            lines[key] = line_of(self.tier, self.limits)
         return self(path, source, lines[key])
 
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import click
 
 from .inside import landlock
-from .sandbox import UnknownTier, best
+from .sandbox import Tier, best
 
 
 @click.command()
@@ -26,11 +26,7 @@ def findings() -> Iterator[tuple[str, str]]:
     from .course import cores
 
     yield "system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {cores()} cores"
-    try:
-        tier = best()
-    except UnknownTier as why:
-        yield "sandbox", f"nothing can be graded here: {why}"
-        return
+    tier = best()
     if tier.is_sandbox:
         yield "sandbox", "bubblewrap works: no network, no other processes, a read-only system, a folder of its own"
     else:
@@ -41,27 +37,33 @@ def findings() -> Iterator[tuple[str, str]]:
             yield "", "submissions run as processes of their own, which can read and change what their user can;"
         yield "", "a folder of other people's code is graded only with --trust"
     yield "user", _user()
-    yield "limits", _limits()
-    yield "leftovers", _leftovers(tier.is_sandbox)
+    yield "limits", _limits(tier)
+    yield "leftovers", _leftovers(tier)
     for extra, package in (("dask", "distributed"), ("mpi", "mpi4py")):
         have = "installed" if find_spec(package) else f"not installed; pip install 'training-puzzles[{extra}]'"
         yield f"--{extra}", have
 
 
 def _user() -> str:
+    if not hasattr(os, "getuid"):
+        return "runs are under your own user"
     if os.getuid() == 0:
         return "you are root; each run is under a user that owns nothing"
     return f"runs are under your own user, number {os.getuid()}"
 
 
-def _limits() -> str:
+def _limits(tier: Tier) -> str:
+    if not tier.forks:
+        return "time, output; memory, files and processes are not limited on this system"
     if sys.platform == "linux":
         return "time, memory, output, files, processes"
     return "time, output, files; memory and processes are not limited on this system"
 
 
-def _leftovers(sandboxed: bool) -> str:
-    if sandboxed:
+def _leftovers(tier: Tier) -> str:
+    if not tier.forks:
+        return "are ended as far as they are still children of their run"
+    if tier.is_sandbox:
         return "end together with the sandbox"
     if sys.platform == "linux":
         return "are found and ended, also when they left their process group"

@@ -63,9 +63,9 @@ class Line:
         """
         answer = self._exchange(request, seconds)
         if answer is None:
-            raise Lost(_how(self.close()))
+            raise Lost(how(self.close()))
         if "left" in answer:  # the warden of this submission has ended; the keeper can take the next
-            raise Lost(_how(int(answer["left"])))
+            raise Lost(how(int(answer["left"])))
         return answer
 
     def done(self) -> None:
@@ -137,7 +137,8 @@ def _wait(wait: Callable[..., int], seconds: float) -> int | None:
         return None
 
 
-def _how(code: int) -> str:
+def how(code: int) -> str:
+    """How a process has ended, in words."""
     if code < 0:
         try:
             return f"ended by {signal.Signals(-code).name}"

@@ -129,11 +129,11 @@ def draw_layout(path: str, puzzle: Any, target: str, dark: bool, seconds: float)
     from .limits import Limits
     from .ran import run_in
     from .session import Session
-    from .tracks import TRACKS
+    from .tracks import LAYOUTS
 
     if not target.lower().endswith(".svg"):
         raise click.UsageError(f"pictures are written as SVG; '{target}' should end in .svg")
-    track, slug = TRACKS["layout"], puzzle.slug
+    track, slug = LAYOUTS, puzzle.slug
     submission = Submission.read(Path(path))
     failure = submission.failure
     if failure is None:

@@ -18,7 +18,7 @@ from lib.engine.replay import Replay, replay, replay_from_json
 
 from .catalog import Puzzle
 from .engine_catalog import EnginePuzzle, trials_of
-from .engine_mpi import grade_on
+from .engine_grade import grade_on
 from .inside.failure import Failure, of_refusal
 from .inside.timer import TIME_LIMIT, Timer
 from .report import report_on
@@ -85,15 +85,15 @@ def run_class(console: Console, path: str, puzzle: EnginePuzzle, on: str, device
         console.print(f"{puzzle.slug} is tried on {needed} devices; leave out -n, or say -n {needed}")
         return False
     try:
-        verdict = grade_on(path, puzzle, on)
+        verdicts = grade_on(path, puzzle, on)
     except PuzzleError as why:
         console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
         return False
-    if not verdict.attempted:
+    if not verdicts:
         console.print(Text(f"{path} has no class {puzzle.slug} yet; see 'puzzles start {puzzle.slug}'"), soft_wrap=True)
         return False
-    report_on(console, f"{path}, {on}", verdict)
-    return verdict.status == "passed"
+    report_on(console, f"{path}, {on}", verdicts[0])
+    return all(verdict.status == "passed" for verdict in verdicts)
 
 
 def on_transport(trace: Trace, on: str, small: bool) -> Replay:

@@ -38,6 +38,8 @@ class Tier(NamedTuple):
 
     name: str
     why_not: str = ""
+    forks: bool = True
+    """Whether this system can fork; else a process is started for each run."""
 
     @property
     def is_sandbox(self) -> bool:
@@ -53,18 +55,17 @@ def best(wanted: str = "auto") -> Tier:
     """The strictest tier that works here, or the one that is wanted.
 
     Raises:
-        UnknownTier: bubblewrap is wanted and does not work, or nothing works here; the text says why.
+        UnknownTier: bubblewrap is wanted and does not work; the text says why.
     """
-    if not hasattr(os, "fork"):
-        raise UnknownTier(f"{sys.platform} cannot fork a process for each run; on Windows, grade inside WSL")
+    forks = hasattr(os, "fork")
     if wanted == "process":
-        return Tier("process", "it was asked for")
+        return Tier("process", "it was asked for", forks)
     why_not = _why_no_bubblewrap()
     if not why_not:
         return Tier("bubblewrap")
     if wanted == "bubblewrap":
         raise UnknownTier(f"bubblewrap does not work here: {why_not}")
-    return Tier("process", why_not)
+    return Tier("process", why_not, forks)
 
 
 @cache
@@ -82,6 +83,9 @@ def _why_no_bubblewrap() -> str:
 
 
 KEEPER = "from puzzles.inside.keeper import main; main()"
+
+
+SINGLE = "from puzzles.inside.single import main; main()"
 
 
 def command(tier: Tier, limits: Limits, program: str = KEEPER) -> list[str]:
@@ -130,7 +134,12 @@ def readable() -> tuple[list[str], list[str]]:
 
 def fences() -> dict[str, Any]:
     """What the keeper is told where there is no sandbox: what a run may read, and what it must not."""
-    return {"readable": readable(), "hidden": [os.path.realpath(folder) for folder in hidden_folders()]}
+    return {"readable": readable(), "hidden": hidden()}
+
+
+def hidden() -> list[str]:
+    """Where the hidden folders really are."""
+    return [os.path.realpath(folder) for folder in hidden_folders()]
 
 
 def hidden_folders() -> list[Path]:

@@ -14,6 +14,15 @@ from .tracks import TRACKS
 __all__ = ["MARK", "Lost", "Session"]
 
 
+def line_of(tier: Tier, limits: Limits) -> Line:
+    """A line to a keeper; where the system cannot fork, what does the same without one."""
+    if tier.forks:
+        return Line(tier, limits)
+    from .single_line import SingleLine
+
+    return SingleLine(tier, limits)  # type: ignore[return-value]  # the same four methods
+
+
 class Session:
     """A submission that can be surveyed and run. To be used with `with`.
 
@@ -31,7 +40,7 @@ class Session:
         self.limits = limits
         self.tier = tier or best()
         self.survey: dict[str, Any] | None = None
-        self._line = line or Line(self.tier, limits)
+        self._line = line or line_of(self.tier, limits)
         self._lent = line is not None
         self._is_open = False
 

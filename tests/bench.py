@@ -120,11 +120,16 @@ def main() -> None:
     empty = shell("-c", "pass")
     show("import lib, beyond an empty interpreter", (shell("-c", "import lib") - empty) * 1e3, "ms", 60)
     drawings()
-    show("puzzles grade solutions, from the shell", shell("-m", "puzzles", "grade", "solutions"), "s", 1.5)
+    from puzzles.files import submissions
     from tests.bench_grader import class_of
 
     eight = [f"solutions/{classic.slug}.py" for classic in CLASSICS]
     show("puzzles grade, the eight solutions, isolated", shell("-m", "puzzles", "grade", *eight), "s", 2.5)
+    known = shell("-m", "puzzles", "grade", *eight, "solutions/records")
+    show("  with their records", known, "s", 1.5)
+    files = len(submissions(["solutions"]))
+    everything = shell("-m", "puzzles", "grade", "solutions")
+    show(f"  and classes and layouts, {files} files: for each file", everything / files * 1e3, "ms", 80)
     seconds, small = class_of(8)
     seconds, large = class_of(24)
     show("a class of 24, core seconds for each puzzle", seconds, "s", 1 / 8)

@@ -1,7 +1,9 @@
-"""No test touches the progress of whoever runs the tests."""
+"""No test touches the progress of whoever runs the tests, and no module leaves a keeper to the next."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,3 +16,11 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv(HOME, str(home))
     return home
+
+
+@pytest.fixture(scope="module", autouse=True)
+def keeper_of_its_own() -> Iterator[None]:
+    yield
+    trials = sys.modules.get("tests.engine_trials")
+    if trials is not None:
+        trials.keeper().close()

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
-from puzzles.engine_catalog.trial import Performed, Trial
-from puzzles.engine_judge import asked, require_right
+from puzzles.engine_judge import require_right
+from puzzles.engine_perform import perform
 from puzzles.grader import grade_file
-from puzzles.inside.stages import perform as stage
 from puzzles.limits import Limits
 from puzzles.line import Line
 from puzzles.sandbox import best
@@ -34,11 +33,6 @@ def reference(slug: str) -> type:
     """The class that solves a puzzle."""
     found: type = getattr(import_module(f"solutions.engine.{REFERENCES[slug].stem}"), slug)
     return found
-
-
-def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
-    """What comes of a class that is trusted."""
-    return Performed(*stage.perform(asked(trial), cls, on))
 
 
 @cache

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from puzzles.engine_catalog import ENGINE_PUZZLES
 from puzzles.engine_catalog.experts import one_device as one
 from puzzles.engine_catalog.experts import trials
+from puzzles.engine_perform import perform
 from solutions.engine.balance_loss import BalanceLoss
-from tests.engine_trials import perform
 
 N = 4
 

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import types
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -316,16 +317,62 @@ def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
     assert "memory and processes are not limited" in puzzles("doctor").stdout
 
 
-def test_where_no_process_can_be_forked_doctor_and_grade_say_so(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+# --- Systems that cannot fork ---
+
+
+@pytest.fixture
+def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """As on Windows, as far as that can be simulated: no fork, no bubblewrap. Killing a tree of processes is not."""
     best.cache_clear()
+    monkeypatch.setattr(sandbox, "_why_no_bubblewrap", lambda: "it is for Linux, and this is win32")
     monkeypatch.delattr("puzzles.sandbox.os.fork")
-    try:
-        assert "nothing can be graded here: linux cannot fork" in puzzles("doctor").stdout
-        refused = puzzles("grade", "class/anna.py")
-        assert refused.exit_code == 2
-        assert "on Windows, grade inside WSL" in " ".join(refused.stderr.split())
-    finally:
-        best.cache_clear()
+    yield a_class
+    best.cache_clear()
+
+
+def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
+    assert not best().forks
+    text = solution("basic") + solution("ddp")
+    text += (SOLUTIONS / "engine" / "fsdp.py").read_text() + (SOLUTIONS / "layout" / "ffn.py").read_text()
+    (without_fork / "anna.py").write_text(text)
+    result = puzzles("grade", "--json", "class/anna.py")
+    found = {one["puzzle"]: one["status"] for one in json.loads(result.stdout)["files"][0]["results"]}
+    assert {slug for slug, status in found.items() if status == "passed"} == {"basic", "ddp", "FSDP", "ffn"}
+    assert "this is win32" in " ".join(puzzles("grade", "class/anna.py", "--puzzle", "basic").stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "words"),
+    [
+        ("while True: pass", "timeout", "time was up after 1 s"),
+        ("while True: print('x' * 9999)", "crash", "it printed more than 65,536 bytes"),
+        ("import os; os._exit(3)", "crash", "the process ended by itself, with code 3"),
+        ("1 / 0", "crash", "line 2: rank 0, t=0: ZeroDivisionError"),
+        (f"open({str(SOLUTIONS / 'basic.py')!r})", "crash", "is not for submissions"),
+    ],
+)
+def test_without_fork_harm_has_its_verdict_too(without_fork: Path, body: str, reason: str, words: str):
+    (without_fork / "dora.py").write_text(f"def basic(model):\n    {body}\n")
+    limits = ("--time-limit", "1", "--output-limit", "64k")
+    told = json.loads(puzzles("grade", "--json", "class/dora.py", "--puzzle", "basic", *limits).stdout)
+    (verdict,) = told["files"][0]["results"]
+    assert (verdict["reason"], words in verdict["message"]) == (reason, True), verdict
+
+
+def test_without_fork_a_source_that_breaks_python_is_told(without_fork: Path):
+    (without_fork / "dora.py").write_text("def basic(model): return " + "-" * 200_000 + "1")
+    (verdict,) = grade_all(["class/dora.py"], job()._replace(tier=best()))[0].verdicts
+    assert (verdict.status, verdict.reason) == ("failed", "syntax")
+
+
+def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puzzles.doctor.best", best)
+    monkeypatch.setattr("puzzles.doctor.landlock", types.SimpleNamespace(version=lambda: 0))
+    monkeypatch.delattr("puzzles.doctor.os.getuid")
+    told = puzzles("doctor").stdout
+    assert "none: it is for Linux, and this is win32" in told
+    assert "memory, files and processes are not limited on this system" in told
+    assert "nothing can be graded" not in told
 
 
 # --- Strict ---

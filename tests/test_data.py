@@ -24,11 +24,11 @@ from puzzles.engine_catalog.data.uneven_trials import look_at, trained, uneven_t
 from puzzles.engine_catalog.trial import Wrong
 from puzzles.engine_catalog.two_layers import drawn
 from puzzles.engine_judge import require_right
+from puzzles.engine_perform import perform
 from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2
 from solutions.engine.zero_memory import ZeROMemory, memory
 from tests.engine_tables.data import WRONG
-from tests.engine_trials import perform
 
 
 def test_the_shown_targets_are_those_of_the_formulas() -> None:

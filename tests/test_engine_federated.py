@@ -23,6 +23,7 @@ from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
 from puzzles.engine_catalog.federated.codes import spiky, unit, walsh_hadamard
 from puzzles.engine_catalog.federated.structured_trials import layers
 from puzzles.engine_catalog.trial import Trial
+from puzzles.engine_perform import perform
 from solutions.engine.compose import Compose
 from solutions.engine.fed_avg import FedAvg
 from solutions.engine.fed_sgd import FedSGD
@@ -31,7 +32,6 @@ from solutions.engine.quantize import Quantize
 from solutions.engine.random_mask import RandomMask
 from solutions.engine.rotate import Rotate, hadamard
 from solutions.engine.subsample import Subsample
-from tests.engine_trials import perform
 
 SEEDS = 2_000
 CLIENTS = 4

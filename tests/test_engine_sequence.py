@@ -20,9 +20,10 @@ from puzzles.engine_catalog.figures import FIGURES
 from puzzles.engine_catalog.sequence.trials import causal_ring, ring
 from puzzles.engine_catalog.transformer import attention
 from puzzles.engine_judge import require_right
+from puzzles.engine_perform import perform
 from solutions.engine.causal_ring_attention import CausalRingAttention, Queries
 from solutions.engine.ring_attention import RingAttention
-from tests.engine_trials import SOLUTIONS, perform, reference, verdict_on
+from tests.engine_trials import SOLUTIONS, reference, verdict_on
 
 
 @pytest.mark.parametrize("slug", ["RingAttention", "CausalRingAttention"])

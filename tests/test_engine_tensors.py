@@ -19,9 +19,10 @@ from puzzles.engine_catalog import ENGINE_PUZZLES, transformer, trials_of
 from puzzles.engine_catalog.figures import FIGURES
 from puzzles.engine_catalog.tensors.trials import matmul_2d, megatron_limits, vocab_limits
 from puzzles.engine_judge import judge
+from puzzles.engine_perform import perform
 from solutions.engine.megatron_layer import MegatronLayer
 from solutions.engine.vocab_parallel_loss import VocabParallelLoss
-from tests.engine_trials import SOLUTIONS, perform, reference, verdict_on
+from tests.engine_trials import SOLUTIONS, reference, verdict_on
 
 
 @pytest.mark.parametrize("slug", ["Matmul2D", "MegatronLayer", "VocabParallelLoss"])

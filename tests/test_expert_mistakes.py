@@ -19,13 +19,14 @@ from puzzles.engine_catalog import ENGINE_PUZZLES
 from puzzles.engine_catalog.experts import one_device as one
 from puzzles.engine_catalog.trial import Call, Trial, Wrong
 from puzzles.engine_judge import judge, require_right
+from puzzles.engine_perform import perform
 from solutions.engine.balance_loss import BalanceLoss
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
 from tests.engine_tables.experts import WRONG
-from tests.engine_trials import perform, verdict_on
+from tests.engine_trials import verdict_on
 
 N = 4
 

@@ -19,10 +19,10 @@ from lib.engine import launch
 from puzzles.engine_catalog import ENGINE_PUZZLES
 from puzzles.engine_catalog.experts import one_device as one
 from puzzles.engine_catalog.experts import trials
+from puzzles.engine_perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
-from tests.engine_trials import perform
 
 N = 4
 SEEDS = st.integers(0, 10_000)

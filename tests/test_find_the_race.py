@@ -19,13 +19,14 @@ from puzzles.engine_catalog import ENGINE_PUZZLES
 from puzzles.engine_catalog.experts import one_device as one
 from puzzles.engine_catalog.experts import trials
 from puzzles.engine_catalog.trial import Wrong
+from puzzles.engine_grade import grade_on
 from puzzles.engine_judge import require_right
-from puzzles.engine_mpi import grade_on
+from puzzles.engine_perform import perform
 from puzzles.starters import starter_file
 from puzzles.tracks import track_of
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
-from tests.engine_trials import perform, verdict_on
+from tests.engine_trials import verdict_on
 
 N = 4
 
@@ -92,7 +93,7 @@ def test_one_barrier_mends_it(tmp_path: Path) -> None:
 def test_the_race_shows_on_mpi_as_well(tmp_path: Path) -> None:
     pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
     try:
-        verdict = grade_on(str(starter(tmp_path)), ENGINE_PUZZLES["FindTheRace"], "mpi")
+        (verdict,) = grade_on(str(starter(tmp_path)), ENGINE_PUZZLES["FindTheRace"], "mpi")
     except RuleError as why:
         if "there is no mpiexec" not in str(why):
             raise

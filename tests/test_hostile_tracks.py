@@ -79,12 +79,12 @@ def test_what_a_class_is_asked_holds_nothing_of_what_is_expected() -> None:
     import json
 
     from puzzles.engine_catalog import ENGINE_PUZZLES, trials_of
-    from puzzles.engine_judge import attempts_of
+    from puzzles.engine_row import attempts_of
     from puzzles.inside.plain_data import pack
 
     for puzzle in ENGINE_PUZZLES.values():
-        for make, (_, request, _) in zip(trials_of(puzzle), attempts_of(puzzle)):
-            trial, sent = make(), json.dumps(request)
+        for make, attempt in zip(trials_of(puzzle), attempts_of(puzzle), strict=True):
+            trial, sent = make(), json.dumps(attempt.request)
             inputs = json.dumps(
                 pack([trial.params, [c.arguments for c in trial.calls], trial.stream and trial.stream[0]])
             )

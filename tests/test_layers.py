@@ -20,10 +20,10 @@ from puzzles.engine_catalog.layers import split_trials
 from puzzles.engine_catalog.layers.split_trials import gpipe, gpipe_targets, numbered, split_targets, stack
 from puzzles.engine_catalog.trial import Performed, Trial, Wrong
 from puzzles.engine_judge import judge, require_right
+from puzzles.engine_perform import perform
 from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit
 from tests.engine_tables.layers import WRONG
-from tests.engine_trials import perform
 
 
 def performed(trial: Trial, cls: type) -> Performed:

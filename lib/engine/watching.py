@@ -30,7 +30,7 @@ def _maker(function: Callable[..., Any]) -> Callable[..., Any]:
         result = function(*args, **kwargs)
         if current.meter is None or any(result is arg for arg in args):
             return result
-        given = args[0] if args else kwargs.get("a")
+        given: Any = args[0] if args else kwargs.get("a")
         return same_memory(result, given) if is_view(result, given) else charged(result)
 
     return make

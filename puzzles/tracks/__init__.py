@@ -13,9 +13,9 @@ from .layouts import Layouts
 from .schedules import Schedules
 from .track import Part, Track
 
-SCHEDULES = Schedules()
+SCHEDULES, ENGINE, LAYOUTS = Schedules(), Engine(), Layouts()
 
-TRACKS: Mapping[str, Track] = MappingProxyType({track.name: track for track in (SCHEDULES, Engine(), Layouts())})
+TRACKS: Mapping[str, Track] = MappingProxyType({track.name: track for track in (SCHEDULES, ENGINE, LAYOUTS)})
 
 ALL: Mapping[str, Track] = MappingProxyType({slug: track for track in TRACKS.values() for slug in track.slugs})
 """Every slug in the order of play, with its track. No two are alike; some differ in case only."""
@@ -86,4 +86,17 @@ def _advice(wanted: str, slugs: Mapping[str, Track]) -> str:
     return "'puzzles list' names them all" if len(slugs) > 10 else f"there are {', '.join(slugs)}"
 
 
-__all__ = ["ALL", "SCHEDULES", "TRACKS", "Part", "Track", "find", "find_part", "find_several", "parts", "track_of"]
+__all__ = [
+    "ALL",
+    "ENGINE",
+    "LAYOUTS",
+    "SCHEDULES",
+    "TRACKS",
+    "Part",
+    "Track",
+    "find",
+    "find_part",
+    "find_several",
+    "parts",
+    "track_of",
+]

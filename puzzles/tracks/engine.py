@@ -35,12 +35,12 @@ class Engine(Track):
         return puzzle.targets
 
     def attempts(self, puzzle: EnginePuzzle) -> Iterator[Attempt]:
-        from ..engine_judge import attempts_of
+        from ..engine_row import attempts_of
 
         for attempt in attempts_of(puzzle):
-            yield replace(attempt, judge=lambda row, judge=attempt.judge: self._stars(puzzle, judge(row)))
+            yield replace(attempt, judge=lambda row, judge=attempt.judge: self.starred(puzzle, judge(row)))
 
-    def _stars(self, puzzle: EnginePuzzle, found: Judged | Failure) -> Judged | Failure:
+    def starred(self, puzzle: EnginePuzzle, found: Judged | Failure) -> Judged | Failure:
         """With its stars: three if no record is better in one figure and as good in all."""
         if isinstance(found, Failure):
             return found

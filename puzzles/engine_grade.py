@@ -1,11 +1,12 @@
-"""A class on a transport: in this process' children as ever, or with every device a process of MPI.
+"""Classes on a transport: isolated as ever, or with every device a process of MPI.
 
-On MPI the class runs in those processes, without a sandbox: it is for your own code.
+On MPI a class runs in those processes, without a sandbox: it is for your own code.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +15,56 @@ from lib import PuzzleError
 from .engine_catalog import ENGINE_PUZZLES, EnginePuzzle, trials_of
 from .inside.failure import Failure, line_in, of_crash, of_refusal, of_source
 from .submission import Submission
-from .tracks import track_of
+from .tracks import ENGINE
+from .tracks.track import Judged
 from .verdict import Graded, Verdict
 
 
-def grade_on(path: str, puzzle: EnginePuzzle, on: str) -> Verdict:
-    """The verdict on the class of a file.
+def grade_engine(path: str, puzzles: Iterable[EnginePuzzle] = ENGINE_PUZZLES.values()) -> tuple[Verdict, ...]:
+    """The verdicts on the classes that a file attempts."""
+    from .grader import grade_file
+
+    return grade_file(path, puzzles).attempted
+
+
+def grade_on(path: str, puzzle: EnginePuzzle, on: str) -> tuple[Verdict, ...]:
+    """The same of one puzzle, here or on MPI: started once for each number of devices that it is tried on.
 
     Raises:
         PuzzleError: the processes of MPI could not be started.
     """
     if on != "mpi":
-        from .grader import grade_file
-
-        return grade_file(path, [puzzle]).verdicts[0]
+        return grade_engine(path, [puzzle])
     from lib.engine.mpiexec import by_mpiexec
 
-    verdicts = []
+    verdicts: list[Verdict] = []
     for devices in dict.fromkeys(make().devices for make in trials_of(puzzle)):
         request = {"path": path, "puzzle": puzzle.slug, "devices": devices}
-        told = by_mpiexec(devices, "puzzles.engine_mpi", json.dumps(request))
-        verdicts += Graded.of_row(json.loads(told)).verdicts
-    return next((verdict for verdict in verdicts if verdict.status != "passed"), verdicts[0])
+        verdicts += Graded.of_row(
+            json.loads(by_mpiexec(devices, "puzzles.engine_grade", json.dumps(request)))
+        ).attempted
+    worse = (verdict for verdict in verdicts if verdict.status != "passed")
+    return (next(worse, verdicts[0]),) if verdicts else ()
 
 
 def answer(request: str) -> str:
     """What one of several processes under mpiexec does: it plays the class, and judges what came of it."""
     asked = json.loads(request)
     puzzle = ENGINE_PUZZLES[asked["puzzle"]]
-    track = track_of(puzzle.slug)
-    verdict = Verdict(puzzle.slug, track.name, "not_attempted", puzzle.targets)
+    verdict = Verdict(puzzle.slug, "engine", "not_attempted", puzzle.targets)
     found = _played(puzzle, Path(asked["path"]), asked["devices"])
     if isinstance(found, Failure):
-        verdict = Verdict(puzzle.slug, track.name, "failed", puzzle.targets, found.reason, message=found.message)
+        verdict = Verdict(puzzle.slug, "engine", "failed", puzzle.targets, found.reason, message=found.message)
     elif found is not None:
-        figures, missed = found
-        status, message = ("over_target", f"correct, but {'; and '.join(missed)}") if missed else ("passed", "")
-        verdict = Verdict(puzzle.slug, track.name, status, puzzle.targets, None, 1 if missed else 3, figures, message)
+        status, message = "passed", ""
+        if found.missed:
+            status, message = "over_target", f"correct, but {'; and '.join(found.missed)}"
+        stars, figures = found.stars, found.figures
+        verdict = Verdict(puzzle.slug, "engine", status, puzzle.targets, None, stars, figures, message)
     return json.dumps(Graded(asked["path"], (verdict,)).row())
 
 
-def _played(puzzle: EnginePuzzle, path: Path, devices: int) -> tuple[dict[str, Any], list[str]] | Failure | None:
+def _played(puzzle: EnginePuzzle, path: Path, devices: int) -> Judged | Failure | None:
     from .engine_catalog.trial import Wrong
     from .engine_judge import judge  # here, because numpy is slow to import
 
@@ -78,4 +88,4 @@ def _played(puzzle: EnginePuzzle, path: Path, devices: int) -> tuple[dict[str, A
         return of_source(why)
     except (Exception, SystemExit) as why:
         return of_crash(why, str(path), "; ".join(getattr(why, "__notes__", [])))
-    return dict(judged.figures), list(judged.missed)
+    return ENGINE.starred(puzzle, judged)
