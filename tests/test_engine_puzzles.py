@@ -81,7 +81,7 @@ def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle,
     path.write_text(starter.replace("raise NotImplementedError", "raise NotImplementedError()"))
     verdict = verdict_on(puzzle.slug, path)
     assert (verdict.status, verdict.reason) == ("failed", "crash")
-    assert "raised on device 0 of 4" in verdict.message
+    assert "raised on device 0 of " in verdict.message
 
 
 @pytest.mark.parametrize(("slug", "mistake"), WRONG)
