@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,16 +41,16 @@ class Job(NamedTuple):
     keep: bool = False
 
     def __call__(self, path: str, source: bytes | None, line: Line | None = None) -> Graded:
-        """Grades the file with this content; `None` if it could not be read."""
+        """Grades the file with this content; `None` if it could not be read. On another machine than the one that
+        asks, that one's tier has to work as well."""
+        if self.tier.is_sandbox:
+            best(self.tier.name)
         submission = Submission(Path(path), source) if source is not None else Submission.read(Path(path))
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
         return grade_file(path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, line)
 
     def beside_others(self, path: str, source: bytes | None) -> Graded:
-        """The same in a worker, whose keeper serves file after file. On another machine, which may have no sandbox,
-        with what that one offers."""
-        if self.tier.is_sandbox:
-            best(self.tier.name)
+        """The same in a worker of our own, whose keeper serves file after file and ends with it."""
         lines = vars(_kept)
         key = repr((self.tier, self.limits))
         if key not in lines:
@@ -78,7 +79,9 @@ def grade_all(
         done = {path: graded for path in paths if (graded := journal.known(path, _content(path))) is not None}
         to_do = [path for path in paths if path not in done]
         try:
-            for graded in _shown(_spread(to_do, job, lambda: _executor(workers, dask, mpi), workers), len(to_do)):
+            grade = job if dask or mpi else job.beside_others  # what runs elsewhere leaves nothing behind there
+            start = partial(_executor, workers, dask, mpi)
+            for graded in _shown(_spread(to_do, job, start, workers, grade), len(to_do)):
                 done[graded.path] = graded
                 journal.note(graded, _content(graded.path))
         except KeyboardInterrupt:
@@ -127,7 +130,13 @@ def pool(workers: int) -> Executor:
     return ProcessPoolExecutor(workers, context, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
 
 
-def _spread(paths: Iterable[str], job: Job, start: Callable[[], Executor], workers: int) -> Iterator[Graded]:
+def _spread(
+    paths: Iterable[str],
+    job: Job,
+    start: Callable[[], Executor],
+    workers: int,
+    grade: Callable[[str, bytes | None], Graded] | None = None,
+) -> Iterator[Graded]:
     """The verdicts as they come. A worker that breaks costs no file but the one that broke it."""
     left = iter(paths)
     suspects: list[str] = []
@@ -137,7 +146,7 @@ def _spread(paths: Iterable[str], job: Job, start: Callable[[], Executor], worke
         while True:
             while len(under_way) < workers * AHEAD and (path := next(left, None)) is not None:
                 executor = executor or start()
-                under_way[executor.submit(job.beside_others, path, _content(path))] = path
+                under_way[executor.submit(grade or job, path, _content(path))] = path
             if not under_way:
                 break
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,8 +19,13 @@ from puzzles.engine_catalog import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trial
 from puzzles.engine_catalog.records import RECORDS
 from puzzles.engine_judge import judge
 from puzzles.grader import grade_file
+from puzzles.inside.plain_data import pack, unpack
+from puzzles.inside.stages.perform import perform
+from puzzles.ran import run_in
+from puzzles.session import Session
 from puzzles.starters import starter_file
-from puzzles.tracks import track_of
+from puzzles.submission import Submission
+from puzzles.tracks import ENGINE, track_of
 from tests.engine_tables import FIGURES, WRONG
 from tests.engine_trials import REFERENCES, reference, verdict_on
 
@@ -188,3 +194,33 @@ def test_what_is_right_at_the_shown_size_only_is_noted(tmp_path: Path) -> None:
     assert verdict.notes[0].startswith("works only at the shown size (4 devices); with 3 devices it fails: device 0, ")
     strict = grade_file(str(path), [ENGINE_PUZZLES["RingAllReduce"]], strict=True).verdicts[0]
     assert (strict.status, strict.reason, strict.stars) == ("failed", "rule", 0)
+
+
+DRAWS = """
+from lib.engine import ShardedEngine
+import numpy as np
+
+class Draws(ShardedEngine):
+    def load_checkpoint(self, params):
+        pass
+
+    def forward(self, x):
+        return np.random.default_rng(1).integers(0, 9, 4).astype(np.float32)
+
+    def backward(self, grads):
+        pass
+"""
+
+
+def test_a_child_measures_what_this_process_measures() -> None:
+    """Also where numpy leaves something behind at its first use in a process."""
+    trial = {"arguments": {}, "params": {}, "calls": [("forward", [0, 0])], "stream": None, "devices": 2, "options": {}}
+    names: dict[str, Any] = {"__name__": "draws"}
+    exec(DRAWS, names)
+    perform(trial, names["Draws"])
+    _, _, here = perform(trial, names["Draws"])
+    with Session(Submission(Path("mine.py"), DRAWS.encode())) as session:
+        ran = run_in(session, ENGINE, "Draws", {"trial": pack(trial)}, 10)
+    assert ran.row is not None, ran.failure
+    there = unpack(ran.row["readings"])
+    assert [[one["peak"] for one in step] for step in there] == [[one.peak for one in step] for step in here]

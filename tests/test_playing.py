@@ -118,6 +118,22 @@ def test_keys_give_hints_the_list_and_the_end():
     assert watched.game.handle("q") is False
 
 
+def test_classes_and_layouts_are_watched_like_schedules():
+    watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + (SOLUTIONS / "engine" / "fsdp.py").read_text())
+    assert watched.game.current == "DataParallel", "the first that is open, of the tracks that the file is in"
+    assert "FSDP ★★★ passed" in watched.press("l")
+    assert "ffn ★★★ passed" in watched.press("l")
+    watched.game.current = "mesh_2x3"
+    assert watched.press("o") == "There is nothing to draw of mesh_2x3 yet."
+    watched.game.current = "ffn"
+    assert watched.press("o") == "Wrote ffn.svg."
+    watched.path.write_text(watched.path.read_text() + "\n\nclass Helper:\n    pass\n")
+    page = watched.press("saved")
+    assert "12,288 of 12,288 bytes moved" in page
+    assert "matmul2: matmul ((8,1),(1,1))" in page
+    assert "In practice: " in page
+
+
 def test_the_picture_is_written_and_opened():
     watched = Watched(solution("basic"))
     assert watched.press("o") == "There is nothing to draw of grad_accum yet."

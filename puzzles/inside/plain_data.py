@@ -80,4 +80,4 @@ def _array(dtype: str, shape: list[Any], text: str) -> Any:
     raw = base64.b64decode(text, validate=True)
     if kind.kind not in KINDS or not sizes or len(shape) > MOST_DIMENSIONS or prod(shape) * kind.itemsize != len(raw):
         raise ValueError("an array is not as long as it says")
-    return np.frombuffer(raw, kind).reshape(shape).copy()
+    return np.frombuffer(raw, kind).reshape(shape).copy()  # one that owns its memory, as what it was packed from
