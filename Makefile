@@ -29,8 +29,9 @@ check: $(VENV)/.check  ## format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.play  ## draw the pictures of the README and of docs/pictures.md again
+docs: $(VENV)/.play  ## draw the pictures of the README and of docs/pictures.md again, and list the papers
 	PYTHONPATH=. $(BIN)/python docs/gallery.py
+	PYTHONPATH=. $(BIN)/python docs/papers.py
 
 notebooks: $(VENV)/.test  ## make the notebooks from their sources, for players and, in solved/, for teachers; and the wheel for Colab
 	$(BIN)/puzzles notebook notebooks --force

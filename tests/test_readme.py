@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from docs import gallery
+from docs import gallery, papers
 from drawing import svg
 from lib import PuzzleError, run
 from puzzles.catalog import PUZZLES
 from puzzles.cli import main
+from puzzles.tracks import TRACKS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -78,6 +79,15 @@ def test_the_pictures_are_what_is_drawn_today() -> None:
     shown = {path.name: path.read_text(encoding="utf-8") for path in gallery.FOLDER.iterdir()}
     assert sorted(shown) == sorted(drawn), "a picture is missing or left over: make docs"
     assert [name for name in drawn if shown[name] != drawn[name]] == [], "out of date: make docs"
+
+
+def test_every_paper_that_a_puzzle_names_is_listed() -> None:
+    assert papers.FILE.read_text(encoding="utf-8") == papers.page(), "out of date: make docs"
+
+
+def test_the_tracks_have_as_many_puzzles_as_is_said() -> None:
+    said = re.findall(r"^\| .*?, (\d+) puzzles \|", README, re.MULTILINE)
+    assert list(map(int, said)) == [len(track.slugs) for track in TRACKS.values()]
 
 
 def test_every_picture_is_shown() -> None:
