@@ -12,10 +12,10 @@ from typing import Any
 from .inside.failure import Failure, plain
 from .inside.source import digest
 from .limits import Limits
-from .line import Line
+from .line import Line, Lost
 from .ran import Ran, run_in
 from .sandbox import Tier
-from .session import Lost, Session
+from .session import Session
 from .submission import Submission
 from .tracks import ALL, SCHEDULES, track_of
 from .tracks.track import Attempt, Judged, Track, tried_with

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from .inside.failure import Failure, plain
 from .inside.performance import too_slow
 from .limits import Limits
-from .session import Lost, Session
+from .line import Lost
+from .session import Session
 from .tracks.track import Track
 
 REASONS = ("rule", "deadlock", "mismatch", "incomplete", "layout", "crash", "syntax", "timeout", "memory")

@@ -6,12 +6,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from .limits import Limits
-from .line import MARK, Line, Lost
+from .line import Line, Lost
 from .sandbox import PACKAGES, PATIENCE, Tier, best
 from .submission import Submission
 from .tracks import TRACKS
-
-__all__ = ["MARK", "Lost", "Session"]
 
 
 def line_of(tier: Tier, limits: Limits) -> Line:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -16,8 +18,12 @@ from puzzles.grader import grade as grade_in
 from puzzles.grader import grade_file
 from puzzles.inside import timer
 from puzzles.limits import Limits
+from puzzles.line import Line
+from puzzles.ran import run_in
+from puzzles.sandbox import Tier
 from puzzles.session import Session
 from puzzles.submission import Submission
+from puzzles.tracks import SCHEDULES
 from puzzles.verdict import Verdict, all_passed
 
 SOLUTIONS = Path(__file__).parent.parent / "solutions"
@@ -524,3 +530,40 @@ def test_a_folder_stands_for_the_python_files_below_it(tmp_path: Path):
 def test_a_file_named_by_itself_is_taken_whatever_its_name(tmp_path: Path):
     (tmp_path / "_draft.txt").write_text(solution("basic"))
     assert submissions([str(tmp_path / "_draft.txt")]) == [str(tmp_path / "_draft.txt")]
+
+
+# --- What becomes of the keeper ---
+
+BASIC = {"size": [2, 4, 1]}
+
+
+def test_a_keeper_that_is_lost_costs_one_run():
+    with Session(submit(solution("basic"))) as session:
+        session.read()
+        assert session._line._keeper is not None
+        session._line._keeper.kill()
+        session._line._keeper.wait()
+        lost = run_in(session, SCHEDULES, "basic", BASIC, 10)
+        assert lost.failure is not None
+        assert lost.failure.sentence == "the process that ran this was ended by SIGKILL; leave other processes alone"
+        assert run_in(session, SCHEDULES, "basic", BASIC, 10).failure is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the warden in /proc")
+def test_a_warden_that_is_lost_costs_one_run_and_the_keeper_goes_on():
+    line = Line(Tier("process"), Limits())
+    with Session(submit(solution("basic")), line=line) as session:
+        session.read()
+        assert line._keeper is not None
+        keeper = line._keeper.pid
+        (warden,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+        os.kill(int(warden), signal.SIGKILL)
+        lost = run_in(session, SCHEDULES, "basic", BASIC, 10)
+        assert lost.failure is not None
+        assert "was ended by SIGKILL" in lost.failure.sentence
+        assert run_in(session, SCHEDULES, "basic", BASIC, 10).failure is None
+        assert line._keeper.pid == keeper
+    with Session(submit(solution("ddp")), line=line) as session:
+        assert run_in(session, SCHEDULES, "ddp", {"size": [2, 4, 4]}, 10).failure is None
+        assert line._keeper.pid == keeper, "one keeper serves submission after submission"
+    assert line.close() == 0

@@ -16,8 +16,9 @@ import pytest
 from puzzles.catalog import PUZZLES
 from puzzles.grader import grade
 from puzzles.limits import MIB, Limits
+from puzzles.line import MARK
 from puzzles.sandbox import Tier, UnknownTier, best
-from puzzles.session import MARK, Session
+from puzzles.session import Session
 from puzzles.submission import Submission
 from puzzles.verdict import Verdict
 from tests import hostile

@@ -35,6 +35,8 @@ def main() -> None:
         os.dup2(null, fd)
     walls.shelter()
     while (given := frames.receive(control)) is not None:
+        if "parts" not in given:
+            continue  # asked of a warden that has just ended, which the grader is told already
         _warm_up(given)
         walls.fresh_folder(os.getcwd())
         warden = os.fork()
