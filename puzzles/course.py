@@ -165,7 +165,7 @@ def _spread(
         if executor is not None:
             for future in under_way:
                 future.cancel()
-            executor.shutdown(wait=False)
+            executor.shutdown()  # without waiting, the interpreter's own end may come upon closed pipes
     for path in suspects:
         yield _alone(path, job)
 
