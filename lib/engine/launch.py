@@ -46,7 +46,7 @@ class Run:
 
     @property
     def meters(self) -> tuple[Reading, ...]:
-        """What each device has used so far.
+        """What each device has used so far; on MPI, up to the last call that has returned.
 
         Raises:
             RuleError: the run is not metered.
