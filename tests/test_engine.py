@@ -1,4 +1,4 @@
-"""The engine, in process: collectives, messages, meters, and everything that it refuses."""
+"""The engine, in process: collectives, messages, meters, and how runs end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 from lib import Deadlock, RuleError  # noqa: E402
 from lib.engine import ShardedEngine, launch  # noqa: E402
-from tests.engine_bodies import BODIES, Script, on_each, refused  # noqa: E402
+from tests.engine_bodies import BODIES, Script, on_each  # noqa: E402
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -184,80 +184,6 @@ def test_without_meters_arrays_are_plain_and_numpy_is_untouched() -> None:
     with launch(Script, 1, lambda me, x: np.zeros is zeros) as run:
         assert run.forward(np.ones(2)) == [False]
     assert (np.zeros, np.random.default_rng) == (zeros, rng)
-
-
-REFUSALS = {
-    "a device that is not there": (
-        lambda me, x: me.send(4, x),
-        "device 0 of 4, send(4): there is no device 4; there are 4",
-    ),
-    "oneself": (
-        lambda me, x: me.receive(me.device_id),
-        "receive(0): a device cannot send to or receive from itself; keep",
-    ),
-    "objects": (lambda me, x: me.all_reduce(np.array([None])), "all_reduce(): arrays of Python objects cannot be sent"),
-    "a sent object": (lambda me, x: me.send(1, np.array([{}])), "send(1): arrays of Python objects"),
-    "text": (lambda me, x: me.all_reduce(np.array(["a"])), "arrays of dtype <U1 cannot be reduced; convert"),
-    "an operation": (
-        lambda me, x: me.all_reduce(x, "mean"),
-        "there is no reduction 'mean'; there are sum, avg, max, min, prod",
-    ),
-    "an axis": (lambda me, x: me.all_gather(x, 2), "there is no axis 2 in an array of shape (4,)"),
-    "a cut": (
-        lambda me, x: me.reduce_scatter(x[:3]),
-        "axis 0 of an array of shape (3,) cannot be cut into 4 equal parts; choose",
-    ),
-    "a scalar's axis": (
-        lambda me, x: me.all_to_all(x[0]),
-        "a scalar has no axis to cut; reshape it, or use all_reduce",
-    ),
-    "not a member": (lambda me, x: me.all_reduce(x, group=[1, 2]), "device 0 is not in group (1, 2); only its members"),
-    "twice a member": (
-        lambda me, x: me.all_reduce(x, group=[0, 0]),
-        "group (0, 0) names a device twice; name each once",
-    ),
-    "a far member": (lambda me, x: me.all_reduce(x, group=[0, 9]), "there is no device 9; there are 4 devices, 0 to 3"),
-    "not symmetric": (
-        lambda me, x: me.send_async(x, x, 1),
-        "dst is not a view of a symmetric buffer; get one from self.symm",
-    ),
-    "a put that does not fit": (
-        lambda me, x: me.send_async(x, me.symmetric(3), 1),
-        "it puts float64 (4,) into float32 (3,); let both have the same shape and dtype",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", REFUSALS)
-def test_is_refused_with_who_what_and_what_to_do(what: str) -> None:
-    does, words = REFUSALS[what]
-    text = refused("inprocess", does, np.ones(4))
-    assert text.startswith("RuleError: device "), text
-    assert words in text
-
-
-def test_launch_refuses_what_it_cannot_start() -> None:
-    with pytest.raises(RuleError, match="num_devices is 0; a run needs one"):
-        launch(Script, 0)
-    with pytest.raises(RuleError, match="there is no transport 'udp'; there are inprocess, mpi"):
-        launch(Script, 2, None, on="udp")
-    refused = pytest.raises(RuleError, match="there are 3 inputs for 2 devices; give a list with one for each")
-    with launch(Script, 2, lambda me, x: x) as run, refused:
-        run.forward([1, 2, 3])
-
-
-def test_a_run_that_failed_or_was_closed_says_so() -> None:
-    with launch(Script, 2, lambda me, x: 1 // 0) as run:
-        with pytest.raises(ZeroDivisionError):
-            run.forward(0)
-        with pytest.raises(
-            RuleError, match=r"has ended; launch a new one\. It ended because of ZeroDivisionError: integer"
-        ):
-            run.forward(0)
-    with launch(Script, 2, lambda me, x: x) as run:
-        pass
-    with pytest.raises(RuleError, match="it was closed"):
-        run.forward(0)
 
 
 def test_a_device_alone_cannot_wait() -> None:

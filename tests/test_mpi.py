@@ -84,9 +84,9 @@ with launch(Device, num_devices=4, patience=0.3) as run:
 """
 
 
-def script(tmp_path: Path, body: str) -> str:
+def script(tmp_path: Path, body: str, then: str = "") -> str:
     path = tmp_path / "script.py"
-    path.write_text(SCRIPT.replace("{body}", body))
+    path.write_text(SCRIPT.replace("{body}", body) + then)
     return str(path)
 
 
@@ -130,6 +130,33 @@ def test_a_deadlock_is_named_after_the_set_time(tmp_path: Path) -> None:
     ended = under_mpiexec(path)
     assert ended.returncode != 0
     assert "device 3 waits in receive(0), line 10 of script.py" in ended.stderr, ended.stderr
+
+
+ONE_MORE = """
+    from mpi4py import MPI
+    if MPI.COMM_WORLD.rank == 2:
+        run.forward(np.ones(3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return x", "RuleError: device 2 calls this run, and device 0 closes it; every process must make the same"),
+        ("return self.all_reduce(x)", "device 0 has returned; device 1 has returned; device 2 waits in all_reduce("),
+    ],
+    ids=["that meets nobody", "that meets the others"],
+)
+def test_a_call_of_one_process_only_is_told_once(tmp_path: Path, body: str, words: str) -> None:
+    ended = under_mpiexec(script(tmp_path, body, ONE_MORE))
+    assert ended.returncode != 0
+    assert ended.stderr.count(words) == 1, ended.stderr
+
+
+def test_unread_messages_are_told_once(tmp_path: Path) -> None:
+    ended = under_mpiexec(script(tmp_path, "self.send((self.device_id + 1) % 4, x)\n        return x"))
+    assert ended.returncode != 0
+    assert ended.stderr.count("messages were sent and never received: 1 from device 0 to device 1") == 1, ended.stderr
 
 
 def test_a_letter_has_room_for_a_thousand_devices() -> None:

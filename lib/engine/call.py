@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from operator import index
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,14 +54,12 @@ def call_of(
         RuleError: no such operation, axis or device, a length that cannot be cut, or a dtype that cannot travel.
     """
     group = group_of(members, device, size)
-    if op and op not in reference.OPS:
-        raise RuleError(f"there is no reduction {op!r}; there are {', '.join(reference.OPS)}")
-    if dtype.hasobject:
-        raise RuleError(f"arrays of Python objects cannot be sent; got dtype {dtype}, so convert it with astype first")
-    if dtype.names:
-        raise RuleError(f"an array with named fields ({', '.join(dtype.names)}) cannot travel; bring each by itself")
-    if op and dtype.kind not in "biufc":
-        raise RuleError(f"arrays of dtype {dtype} cannot be reduced; convert them to numbers first")
+    require_plain(shape, dtype)
+    if name in ("all_reduce", "reduce_scatter"):
+        if op not in reference.OPS:
+            raise RuleError(f"there is no reduction {op!r}; there are {', '.join(reference.OPS)}")
+        if dtype.kind not in "biufc":
+            raise RuleError(f"arrays of dtype {dtype} cannot be reduced; convert them to numbers first")
     if name in ("all_gather", "reduce_scatter", "all_to_all"):
         axis = _axis(name, shape, axis)
         if name != "all_gather" and shape[axis] % len(group):
@@ -72,8 +71,54 @@ def call_of(
     return Call(name, op, axis, shape, dtype.str, group, sent)
 
 
+EMPTY = 1 << 16
+"""How large an empty array's other axes may be together, times the bytes of an element."""
+
+
+def require_plain(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuses what cannot travel, or would say more than the bytes that a meter counts: in names, or in its shape.
+
+    Raises:
+        RuleError: Python objects, named fields, notes on the dtype, or an empty array with a long axis.
+    """
+    if dtype.hasobject:
+        raise RuleError(f"arrays of Python objects cannot be sent; got dtype {dtype}, so convert it with astype first")
+    if dtype.names:
+        raise RuleError(f"an array with named fields ({', '.join(dtype.names)}) cannot travel; bring each by itself")
+    if dtype.metadata:
+        raise RuleError("a dtype with metadata cannot travel; convert the array with astype to one without")
+    if 0 in shape and prod(n for n in shape if n) * dtype.itemsize > EMPTY:
+        raise RuleError(
+            f"an array of {dtype} {shape} is empty, so only its shape would be sent, which no meter counts; "
+            "send numbers as the elements of an array"
+        )
+
+
+def whole(given: Any, what: str) -> int:
+    """A whole number that is one of Python or of numpy.
+
+    Raises:
+        RuleError: it is none.
+    """
+    try:
+        return index(given)
+    except TypeError:
+        raise RuleError(f"{what} is a whole number; got {short(given)}") from None
+
+
+def members_of(group: Any) -> tuple[int, ...]:
+    """The devices that a player names.
+
+    Raises:
+        RuleError: it is no list of whole numbers.
+    """
+    try:
+        return tuple([index(member) for member in group])
+    except TypeError:
+        raise RuleError(f"devices are named in a list, as in [0, 1]; got {short(group)}") from None
+
+
 def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
-    axis = index(axis)
     ndim = len(shape) or (1 if name == "all_gather" else 0)
     if not ndim:
         raise RuleError("a scalar has no axis to cut; reshape it, or use all_reduce")
@@ -128,7 +173,7 @@ def group_of(group: Sequence[int] | None, device: int, size: int) -> tuple[int, 
     """
     if group is None:
         return tuple(range(size))
-    chosen = tuple(int(member) for member in group)
+    chosen = tuple(group)
     for member in chosen:
         if not 0 <= member < size:
             raise RuleError(f"there is no device {member}; there are {size} devices, 0 to {size - 1}")

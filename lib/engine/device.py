@@ -10,8 +10,8 @@ import numpy as np
 from numpy import array as new_array
 
 from .counted import Block, lend, own, plain
-from .launching import NOTHING
 from .meter import Meter
+from .nothing import NOTHING
 from .reference import Array
 from .streams import Inputs, Output
 from .transport import Port

@@ -11,7 +11,7 @@ from numpy import asarray, ndarray  # by name: a metered run counts what players
 from numpy.typing import ArrayLike
 
 from ..errors import PuzzleError, RuleError
-from .call import Call, call_of
+from .call import Call, call_of, members_of, require_plain, whole
 from .counted import own
 from .number import Number
 from .reference import Array
@@ -79,11 +79,10 @@ class ShardedEngine(ABC):
         array = asarray(arr)
         port = self._port
         try:
-            self._partner(dest_id)
-            if array.dtype.hasobject:
-                raise RuleError("arrays of Python objects cannot be sent; convert them to numbers with astype first")
+            dest_id = self._partner(dest_id)
+            require_plain(array.shape, array.dtype)
         except PuzzleError as why:
-            raise self._told(why, f"send({dest_id})") from None
+            raise self._told(why, "send", dest_id) from None
         if port.meter is not None:
             port.meter.communicate("send", array.nbytes, 2)
         port.send(dest_id, array)
@@ -92,9 +91,9 @@ class ShardedEngine(ABC):
         """Waits for the next array that device `src_id` sends to this one: its shape and dtype. Sends nothing."""
         port = self._port
         try:
-            self._partner(src_id)
+            src_id = self._partner(src_id)
         except PuzzleError as why:
-            raise self._told(why, f"receive({src_id})") from None
+            raise self._told(why, "receive", src_id) from None
         array = port.receive(src_id)
         if port.meter is not None:
             port.meter.communicate("receive", 0, 2)
@@ -111,8 +110,7 @@ class ShardedEngine(ABC):
         """Puts `src` into the symmetric buffer of another device, at the place that `dst`, a view of this device's
         own buffer, has in it. The target sees it after the next `barrier()`; what it finds there before that may be
         old or new. Sends S bytes."""
-        array = asarray(src)
-        return self._symmetric().put(array, dst, target_device_id)
+        return self._symmetric().put(asarray(src), asarray(dst), target_device_id)
 
     def barrier(self) -> None:
         """Waits until all devices are here, and what was put has arrived. Sends nothing."""
@@ -148,10 +146,13 @@ class ShardedEngine(ABC):
         port = self._port
         array = arr if type(arr) is ndarray else asarray(arr)
         try:
-            members = None if group is None else tuple(group)
-            call = call_of(name, op, axis, array.shape, array.dtype, members, port.device, port.size)
+            members = None if group is None else members_of(group)
+            axis = whole(axis, "an axis")
+            if array.dtype.metadata:  # such a dtype equals the bare one, so what is remembered cannot tell them apart
+                require_plain(array.shape, array.dtype)
+            call = call_of(name, str(op), axis, array.shape, array.dtype, members, port.device, port.size)
         except PuzzleError as why:
-            raise self._told(why, f"{name}()") from None
+            raise self._told(why, name) from None
         meter = port.meter
         if meter is None:
             result: Array = port.collective(call, array)
@@ -194,15 +195,17 @@ class ShardedEngine(ABC):
 
     # --- Within ---------------------------------------------------------------------------------------
 
-    def _partner(self, other: int) -> None:
-        size = self._port.size
+    def _partner(self, other: int) -> int:
+        size, other = self._port.size, whole(other, "a device")
         if not 0 <= other < size:
             raise RuleError(f"there is no device {other}; there are {size} devices, 0 to {size - 1}")
         if other == self._port.device:
             raise RuleError("a device cannot send to or receive from itself; keep the array in a variable")
+        return other
 
-    def _told(self, why: PuzzleError, call: str) -> PuzzleError:
-        return why.at(f"device {self._port.device} of {self._port.size}, {call}")
+    def _told(self, why: PuzzleError, name: str, other: object = "") -> PuzzleError:
+        partner = other if isinstance(other, int) else ""  # an array, say, where a device was meant
+        return why.at(f"device {self._port.device} of {self._port.size}, {name}({partner})")
 
     def _symmetric(self) -> Symmetric:
         try:

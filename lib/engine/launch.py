@@ -6,9 +6,11 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from typing import Any, Protocol, Self
 
 from ..errors import PuzzleError, RuleError
-from .launching import NOTHING
+from .call import members_of, whole
+from .engine import ShardedEngine
 from .local import LocalRun
 from .meter import Reading
+from .nothing import NOTHING
 
 TRANSPORTS = ("inprocess", "mpi")
 
@@ -44,7 +46,7 @@ class Run:
 
     @property
     def meters(self) -> tuple[Reading, ...]:
-        """What each device has used so far.
+        """What each device has used so far; on MPI, up to the last call that has returned.
 
         Raises:
             RuleError: the run is not metered.
@@ -153,8 +155,12 @@ def launch(
         PuzzleError: Mismatch, Deadlock and others, from the call that they happen in.
         Exception: what a device has raised, with a note that says which.
     """
+    if not (isinstance(cls, type) and issubclass(cls, ShardedEngine)):
+        raise RuleError(f"launch runs a subclass of ShardedEngine; got {cls!r}")
+    num_devices = whole(num_devices, "num_devices")
     if num_devices < 1:
         raise RuleError(f"num_devices is {num_devices}; a run needs one device at least")
+    late_puts = None if late_puts is None else members_of(late_puts)
     strangers = [device for device in late_puts or () if not 0 <= device < num_devices]
     if strangers:
         raise RuleError(f"late_puts names device {strangers[0]}; there are {num_devices}, 0 to {num_devices - 1}")

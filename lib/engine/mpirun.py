@@ -28,6 +28,9 @@ from .wire import Stopped, Wire
 AHEAD = 4
 """How many outputs of a stream for each device, one may be ahead of the others: enough to fill a pipeline."""
 
+CLOSED = "closed"
+"""How a device ends the call that closes a run: a call like others, or who still makes one would wait for ever."""
+
 
 class MpiRun:
     """This process's device, and what it knows of the others."""
@@ -95,7 +98,16 @@ class MpiRun:
                 error._device = device
                 _given_up[0] = self.wire.given_up
                 raise error
-        self.outcomes = [news[1] for _, news in outcomes]
+        closed = [how == CLOSED for how, _ in outcomes]
+        if not any(closed):
+            self.outcomes = [news[1] for _, news in outcomes]
+        elif not all(closed):
+            raise _of_all(
+                RuleError(
+                    f"device {closed.index(False)} calls this run, and device {closed.index(True)} closes it; "
+                    "every process must make the same calls of a run"
+                )
+            )
         return [news[0] for _, news in outcomes]
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
@@ -146,9 +158,17 @@ class MpiRun:
                 self.wire.announce(("left", None))
             self.wire.wait(self.wire.all_have_ended, "ended")
             self.port.hub = None
+        else:
+            self._settled(self.wire.end((CLOSED, (None, None))))
         unread = self.port.close()
         if unread and not left:
-            raise RuleError(unread_text(unread))
+            raise _of_all(RuleError(unread_text(unread)))
+
+
+def _of_all(error: Any) -> Any:
+    """An error that every process has found; the first one prints it."""
+    error._device = 0
+    return error
 
 
 _given_up = [False]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy import zeros
 
 from ..errors import RuleError
-from .call import Call
+from .call import Call, require_plain
 from .counted import own
 from .reference import Array
 from .transport import Put
@@ -28,6 +28,10 @@ class Symmetric:
 
     def allocate(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         buffer = zeros(shape, dtype)
+        try:
+            require_plain(buffer.shape, buffer.dtype)
+        except RuleError as why:
+            raise self.engine._told(why, "symmetric") from None
         self.buffers.append(buffer)  # before the meeting: whoever leaves it first may put into this one
         port = self.engine._port
         # A meeting, only so that buffers that differ are told here and not where a put would go astray.
@@ -39,15 +43,15 @@ class Symmetric:
 
         port = self.engine._port
         try:
-            self.engine._partner(target)
+            target = self.engine._partner(target)
+            buffer, offset = self._find(dst)
             if dst.shape != src.shape or dst.dtype != src.dtype:
                 raise RuleError(
                     f"it puts {src.dtype} {src.shape} into {dst.dtype} {dst.shape}; "
                     "let both have the same shape and dtype"
                 )
-            buffer, offset = self._find(dst)
         except RuleError as why:
-            raise self.engine._told(why, f"send_async(target_device_id={target})") from None
+            raise self.engine._told(why, "send_async", target) from None
         if port.meter is not None:
             port.meter.communicate("send_async", src.nbytes, 2)
         put = Put(buffer, offset, dst.strides, src.copy())
