@@ -197,6 +197,10 @@ REFUSALS = {
     ),
     "objects": (lambda me, x: me.all_reduce(np.array([None])), "all_reduce(): arrays of Python objects cannot be sent"),
     "a sent object": (lambda me, x: me.send(1, np.array([{}])), "send(1): arrays of Python objects"),
+    "named fields": (
+        lambda me, x: me.send(1, np.zeros(2, [("hello", "u1")])),
+        "send(1): an array with named fields (hello) cannot be sent; send each",
+    ),
     "text": (lambda me, x: me.all_reduce(np.array(["a"])), "arrays of dtype <U1 cannot be reduced; convert"),
     "an operation": (
         lambda me, x: me.all_reduce(x, "mean"),
@@ -234,6 +238,15 @@ def test_is_refused_with_who_what_and_what_to_do(what: str) -> None:
     text = refused("inprocess", does, np.ones(4))
     assert text.startswith("RuleError: device "), text
     assert words in text
+
+
+def test_an_empty_array_costs_its_shape_because_that_arrives() -> None:
+    def tells(me: Any, x: Any) -> Any:
+        return me.send(1, np.zeros((0, 12345))) if me.device_id == 0 else me.receive(0).shape[1]
+
+    with launch(Script, 2, tells) as run:
+        assert run.forward(0) == [None, 12345]
+        assert [m.sent for m in run.meters] == [2 * 8, 0]
 
 
 def test_launch_refuses_what_it_cannot_start() -> None:
