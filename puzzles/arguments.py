@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .catalog import UnknownPuzzle
-from .tracks import ALL, find, find_part, find_several
+from .tracks import ALL, find, find_part, find_several, near_part
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,7 +66,13 @@ class PartOrSlug(Slug):
     """A track or a chapter by its name, or a puzzle."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return (find_part(value) if isinstance(value, str) else value) or super().convert(value, param, ctx)
+        found = find_part(value) if isinstance(value, str) else value
+        if not found and near_part(value):
+            try:
+                return find(value)
+            except UnknownPuzzle:
+                self.fail(f"there is no chapter '{value}'; did you mean '{near_part(value)}'?", param, ctx)
+        return found or super().convert(value, param, ctx)
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # as above

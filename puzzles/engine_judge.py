@@ -51,6 +51,8 @@ def judged(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Judged:
     require_right(trial, performed)
     targets = puzzle.targets if trial.targets is None else trial.targets
     figures = {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *targets)}
+    if targets.get("flops") and not figures["flops"]:
+        raise Wrong("no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot")
     return Judged(figures, tuple(_missed(figures, targets)))
 
 

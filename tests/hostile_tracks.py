@@ -76,6 +76,12 @@ SOLVED = {
     "talks_through_the_module": (
         "grads):", "grads):\n        globals().setdefault('SEEN', []).append(np.array(grads))", "rule",
     ),
+    "talks_in_lists": (
+        "grads):", "grads):\n        globals().setdefault('SEEN', []).append(grads.tolist())", "rule",
+    ),
+    "keeps_its_weights_in_lists": ("self.w1[...] = ", "self.hidden = params['layer_1/weights'].tolist()\n        self.w1[...] = ", "rule"),
+    "keeps_its_weights_as_text": ("self.w1[...] = ", "self.hidden = {'w': params['layer_1/weights'].tobytes()}\n        self.w1[...] = ", "rule"),
+    "keeps_a_few_numbers": ("self.w1[...] = ", "self.rows = list(range(16))\n        self.w1[...] = ", None),
     "noisy": ("grads):", "grads):\n        print('x' * 9999, self)", None),
 }  # fmt: skip
 """By name: the text of the solution, what stands there instead, and the reasons allowed; None where it may pass."""

@@ -364,6 +364,8 @@ USAGE = [
     (["fsdp"], "there is no command 'fsdp'; did you mean 'puzzles show fsdp'?"),
     (["zzz"], "there is no command 'zzz'; there are "),
     (["show", "fsdb"], "there is no puzzle 'fsdb'; did you mean 'fsdp'?"),
+    (["list", "expert"], "there is no chapter 'expert'; did you mean 'experts'?"),
+    (["list", "FSPD"], "there is no puzzle 'FSPD'; did you mean 'fsdp'?"),
     (["hint", "grad"], "there is no puzzle 'grad'; did you mean 'grad_accum'?"),
     (["start", "pipelin"], "there is no puzzle 'pipelin'; did you mean 'pipeline'?"),
     (["grade", ".", "--puzzle", "gpip"], "there is no puzzle 'gpip'; did you mean 'gpipe'?"),

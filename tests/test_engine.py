@@ -186,6 +186,15 @@ def test_without_meters_arrays_are_plain_and_numpy_is_untouched() -> None:
     assert (np.zeros, np.random.default_rng) == (zeros, rng)
 
 
+def test_an_empty_array_costs_its_shape_because_that_arrives() -> None:
+    def tells(me: Any, x: Any) -> Any:
+        return me.send(1, np.zeros((0, 123))) if me.device_id == 0 else me.receive(0).shape[1]
+
+    with launch(Script, 2, tells) as run:
+        assert run.forward(0) == [None, 123]
+        assert [m.sent for m in run.meters] == [2 * 8, 0]
+
+
 def test_a_device_alone_cannot_wait() -> None:
     with pytest.raises(RuleError, match="there is no device 1"):
         Script(None).receive(1)  # type: ignore[arg-type]

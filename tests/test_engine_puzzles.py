@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from click.testing import CliRunner, Result
 pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
+from lib.engine import ShardedEngine
+from lib.engine.meter import COLLECTIVES
 from puzzles.cli import main
 from puzzles.engine_catalog import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of
 from puzzles.engine_catalog.records import RECORDS
@@ -26,6 +29,7 @@ from puzzles.session import Session
 from puzzles.starters import starter_file
 from puzzles.submission import Submission
 from puzzles.tracks import ENGINE, track_of
+from puzzles.tracks.engine import CALLS
 from tests.engine_tables import FIGURES, WRONG
 from tests.engine_trials import REFERENCES, reference, verdict_on
 
@@ -121,6 +125,20 @@ def test_the_commands_know_the_classes(tmp_path: Path, monkeypatch: pytest.Monke
     assert command("start", "OneBucket", "-o", "mine.py").exit_code == 0
     graded = command("grade", "mine.py")
     assert (graded.exit_code, "Nothing attempted" in graded.output) == (1, True)
+
+
+def test_the_calls_on_a_page_are_those_of_the_engine() -> None:
+    assert "self.all_reduce(arr, op='sum')" in command("show", "DataParallel").output
+    assert "self.all_reduce" not in command("show", "AnnotatedMLP").output
+    calls = [re.fullmatch(r"self\.(\w+)\((.+)\)", line) for line, _ in CALLS]
+    named = {call[1]: call[2] for call in calls if call}
+    assert named.keys() > COLLECTIVES
+    for name, written in named.items():
+        has = [
+            str(p.replace(annotation=Parameter.empty))
+            for p in signature(getattr(ShardedEngine, name)).parameters.values()
+        ]
+        assert written == ", ".join(word for word in has if word not in ("self", "group=None"))
 
 
 def test_a_file_may_hold_schedules_classes_and_layouts(tmp_path: Path) -> None:

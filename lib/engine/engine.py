@@ -14,7 +14,7 @@ from ..errors import PuzzleError, RuleError
 from .call import Call, call_of, members_of, require_plain, whole
 from .counted import own
 from .number import Number
-from .reference import Array
+from .reference import Array, bytes_brought
 from .symmetric import Symmetric
 from .tiers import Files, Tier
 from .transport import Port
@@ -75,7 +75,8 @@ class ShardedEngine(ABC):
     # --- Point to point -------------------------------------------------------------------------------
 
     def send(self, dest_id: int, arr: ArrayLike) -> None:
-        """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes."""
+        """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes; of an empty array
+        its shape, 8 for each dimension."""
         array = asarray(arr)
         port = self._port
         try:
@@ -84,7 +85,7 @@ class ShardedEngine(ABC):
         except PuzzleError as why:
             raise self._told(why, "send", dest_id) from None
         if port.meter is not None:
-            port.meter.communicate("send", array.nbytes, 2)
+            port.meter.communicate("send", bytes_brought(array), 2)
         port.send(dest_id, array)
 
     def receive(self, src_id: int) -> Array:

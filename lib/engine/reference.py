@@ -73,6 +73,11 @@ def all_to_all(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
     return [concatenate([parts[i] for parts in pieces], axis) for i in range(len(arrays))]
 
 
+def bytes_brought(array: Array) -> int:
+    """Bytes of an array that is sent by itself. Of an empty one its shape, which arrives too: 8 for each dimension."""
+    return array.nbytes or 8 * array.ndim
+
+
 def bytes_sent(name: str, nbytes: int, n: int) -> int:
     """Bytes that one of `n` devices sends when it brings `nbytes` to the operation `name`."""
     match name:

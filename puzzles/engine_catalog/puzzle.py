@@ -34,4 +34,5 @@ class EnginePuzzle:
 
     def targets_text(self) -> str:
         """The targets in words: '12,288 bytes sent, 20,480 flops'."""
-        return ", ".join(f"{limit:,} {FIGURES[name].words}" for name, limit in self.targets.items())
+        told = [(limit, FIGURES[name].words) for name, limit in self.targets.items()]
+        return ", ".join(f"{limit:,} {words.removesuffix('s') if limit == 1 else words}" for limit, words in told)

@@ -69,6 +69,12 @@ def find_part(name: str) -> Part | None:
     return next((part for part in parts() if part.name == wanted), None)
 
 
+def near_part(name: str) -> str:
+    """The track or chapter that is written almost so; empty if there is none."""
+    names = [*TRACKS, *(part.name for part in parts())]
+    return next(iter(get_close_matches(name.strip().lower(), names, n=1, cutoff=0.7)), "")
+
+
 def parts() -> Iterator[Part]:
     """The chapters of all tracks."""
     for track in TRACKS.values():
@@ -97,6 +103,7 @@ __all__ = [
     "find",
     "find_part",
     "find_several",
+    "near_part",
     "parts",
     "track_of",
 ]

@@ -11,9 +11,20 @@ from ..engine_catalog.figures import FIGURES
 from ..engine_catalog.puzzle import CREDIT
 from ..engine_catalog.records import RECORDS
 from ..inside.failure import Failure
-from .track import Attempt, Judged, Part, Track
+from .track import Attempt, Judged, Part, Section, Track
 
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
+
+CALLS = (
+    ("self.device_id, self.num_devices", "This device's number, from 0 on; n, how many there are."),
+    ("self.send(dest_id, arr)", "An array of S bytes to one device; does not wait."),
+    ("self.receive(src_id)", "The next array that a device has sent to this one; waits for it."),
+    ("self.all_reduce(arr, op='sum')", "All devices' arrays added up (or avg, max, min, prod); sends 2(n-1)/n S."),
+    ("self.reduce_scatter(arr, op='sum', axis=0)", "Your n-th of the same; sends (n-1)/n S."),
+    ("self.all_gather(arr, axis=0)", "All devices' arrays, joined in their order; sends (n-1) S."),
+    ("self.all_to_all(arr, axis=0)", "Your n-th of everybody's array, joined; sends (n-1)/n S."),
+    ("help(ShardedEngine)", "Everything: groups, barriers, other devices' buffers, slower memories."),
+)
 
 
 class Engine(Track):
@@ -76,6 +87,9 @@ class Engine(Track):
             return "All targets met. See the note for the third star."
         known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
         return f"All targets met. For the third star: a class with {known} is known."
+
+    def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
+        return [] if puzzle.imports else [Section("Calls", CALLS)]  # with imports, others make the calls
 
     def background(self, puzzle: EnginePuzzle) -> Sequence[tuple[str, str]]:
         return [("The targets", puzzle.arithmetic)]

@@ -206,7 +206,8 @@ WRONG = {
         "    def put(self, rows, place, device):\n"
         "        self.send((self.device_id + 1) % 4, rows[:0])\n"
         "        self.receive((self.device_id - 1) % 4)\n",
-        "over_target: correct, but messages sent 12, and the target is 4; and messages received 8, and the target is 0",
+        "over_target: correct, but bytes sent 1,072, and the target is 944; and messages sent 12, and the target is 4; "
+        "and messages received 8, and the target is 0",
     ),
     ("ExactDispatch", "all padding multiplied"): (
         "self.inbox[: counts[:, me].sum()]",

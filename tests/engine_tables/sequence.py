@@ -34,6 +34,19 @@ WRONG = {
         "            x.setdefault('seen', []).append(kv)\n            k, v = kv\n",
         "over_target: correct, but peak bytes 7,296, and the target is 5,248",
     ),
+    ("RingAttention", "products that nobody counts"): (
+        "            scores = q @ k.T * q.shape[1] ** -0.5\n"
+        "            before, highest = highest, np.maximum(highest, scores.max(axis=1, keepdims=True))\n"
+        "            powers, shrunk = np.exp(scores - highest), np.exp(before - highest)\n"
+        "            total = total * shrunk + powers.sum(axis=1, keepdims=True)\n"
+        "            mixed = mixed * shrunk + powers @ v\n",
+        "            scores = (q[:, None] * k).sum(axis=2) * q.shape[1] ** -0.5\n"
+        "            before, highest = highest, np.maximum(highest, scores.max(axis=1, keepdims=True))\n"
+        "            powers, shrunk = np.exp(scores - highest), np.exp(before - highest)\n"
+        "            total = total * shrunk + powers.sum(axis=1, keepdims=True)\n"
+        "            mixed = mixed * shrunk + (powers[:, :, None] * v).sum(axis=1)\n",
+        "failed: no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot",
+    ),
     ("RingAttention", "everybody waits"): (
         "self.send((me + 1) % n, kv)",
         "self.receive((me - 1) % n)",

@@ -31,7 +31,7 @@ A layer takes 2 x 2 x 16 x 16 = 1,024 flops for a microbatch, so a stage F = 4,0
 4 x 3F = 49,152 in all. Once more forward makes it 4 x 4F = 65,536, 4/3. (The last layer's output is not
 needed again: leaving it out makes 61,440, 5/4, and is better than the target.)
 
-Clock: the last device has its last input after 3F, and is done forward after 3F + 4F = 7F. Then it makes
+Clock: the last device has its first input after 3F, and is done forward after 3F + 4F = 7F. Then it makes
 each microbatch again and takes it back, 4 x 3F: 19F. The other three devices have made theirs again by the
 time the gradient comes, and add 2F each: 25F = 102,400. If they wait first and make it then, they add 3F
 each: 28F = 114,688. With everything stored it would be 7F + 4 x 2F + 3 x 2F = 21F = 86,016.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lib.engine import launch
+from lib.engine.launch import Run
 
 
-def perform(trial: Mapping[str, Any], cls: type, on: str = "inprocess") -> tuple[list[Any], list[Any], list[Any]]:
+def perform(
+    trial: Mapping[str, Any], cls: type, on: str = "inprocess", look: Callable[[Run], None] = lambda run: None
+) -> tuple[list[Any], list[Any], list[Any]]:
     """Launches a class and makes every call: the results of each call on each device, the outputs of the stream, and
-    the meters after loading, after each call, and at the end.
+    the meters after loading, after each call, and at the end. `look` sees the run whenever the meters are read.
 
     Raises:
         Exception: what the class raises, and what the engine says of it.
@@ -21,9 +24,11 @@ def perform(trial: Mapping[str, Any], cls: type, on: str = "inprocess") -> tuple
         if trial["params"]:
             run.load_checkpoint(trial["params"])
         readings = [run.meters]
+        look(run)
         for method, arguments in trial["calls"]:
             results.append(run.call(method, arguments))
             readings.append(run.meters)
+            look(run)
         if trial["stream"] is not None:
             outputs = list(run.inference_loop(trial["stream"]))
             readings.append(run.meters)

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from lib.engine.inprocess import InProcessPort
+from lib.engine.reference import bytes_brought
 
 
 class Tally:
@@ -25,7 +26,7 @@ class Tally:
             return collective(port, call, arr)
 
         def watched_send(port: InProcessPort, to: int, arr: Any) -> None:
-            rows[int(port.device), "send", int(arr.nbytes), 2] += 1
+            rows[int(port.device), "send", int(bytes_brought(arr)), 2] += 1
             send(port, to, arr)
 
         InProcessPort.collective = watched_collective  # type: ignore[method-assign]
