@@ -19,6 +19,18 @@ WRONG = {
         '            w = self.all_gather(self.host.fetch(f"layer_{layer}/weights"))\n            x = relu(x @ w)\n',
         "over_target: correct, but peak bytes 2,432, and the target is 1,664",
     ),
+    ("Stream", "weights where no meter looks"): (
+        "            self.host.put(name, np.split(params[name], self.num_devices)[self.device_id])\n\n"
+        "    def forward(self, x):\n",
+        "            self.host.put(name, np.split(params[name], self.num_devices)[self.device_id])\n"
+        "        kept = [w.tolist() for w in params.values()]\n"
+        "        self.layer = lambda i: np.array(kept[i], np.float32)\n\n"
+        "    def forward(self, x):\n"
+        "        for layer in range(self.layers):\n"
+        "            x = relu(x @ self.layer(layer))\n"
+        "        return x\n",
+        "failed: the weights have 8,192 B, but only 0 B of them were kept in arrays or read from hosts and disks; what",
+    ),
     ("Stream", "whole layers on every host"): (
         "np.split(params[name], self.num_devices)[self.device_id])",
         "params[name])\n        self.all_gather = np.asarray",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from ..trial import Call, Trial
+from ..trial import Call, Performed, Trial, Wrong
 from ..two_layers import DEVICES, drawn, rows
 
 LAYERS, DIM = 8, 16
@@ -16,12 +17,12 @@ HOST, DISK = 8, 64
 
 def chain(
     layers: int = LAYERS, dim: int = DIM, batch: int = 2, passes: int = 1, seed: int = 0
-) -> tuple[dict[str, object], tuple[Call, ...]]:
+) -> tuple[dict[str, Any], tuple[Call, ...]]:
     """Parameters, and for each pass a forward of new rows, `batch` for each device: x = relu(x @ w) in every layer."""
     draw = np.random.default_rng(seed)
     # Few ones in each column: whole numbers stay small, so that float32 adds them exactly.
     weights = [(draw.integers(-1, 2, (dim, dim)) * draw.integers(0, 2, (dim, dim))) for _ in range(layers)]
-    params: dict[str, object] = {f"layer_{i}/weights": w.astype(np.float32) for i, w in enumerate(weights)}
+    params: dict[str, Any] = {f"layer_{i}/weights": w.astype(np.float32) for i, w in enumerate(weights)}
     calls = []
     for number in range(passes):
         x = given = drawn(seed + 100 + number, DEVICES * batch, dim)
@@ -29,6 +30,22 @@ def chain(
             x = np.maximum(x @ weight, 0)
         calls.append(Call("forward", rows(given), rows(x)))
     return params, tuple(calls)
+
+
+def somewhere(params: Mapping[str, Any]) -> Callable[[Performed], None]:
+    """A check that every byte of the weights was on a device after loading, or came from a slower memory."""
+    whole = sum(weight.nbytes for weight in params.values())
+
+    def check(performed: Performed) -> None:
+        loaded, ended = performed.readings[0], performed.readings[-1]
+        seen = sum(m.live for m in loaded) + sum(m.host["read"] + m.disk["read"] for m in ended)
+        if seen < whole:
+            raise Wrong(
+                f"the weights have {whole:,} B, but only {seen:,} B of them were kept in arrays or read from hosts and "
+                "disks; what keeps the others, no meter counts: put them on the host or the disk"
+            )
+
+    return check
 
 
 def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
@@ -43,7 +60,7 @@ def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
             "weights": 0,
             "peak": layer + shard + 3 * batch * row,
         }
-        return Trial({"layers": layers, "model_dim": dim}, params, calls, targets=targets)
+        return Trial({"layers": layers, "model_dim": dim}, params, calls, targets=targets, check=somewhere(params))
 
     return make
 
@@ -64,7 +81,14 @@ def prefetch(
             "peak": 2 * layer + 3 * batch * row,
         }
         options = {"byte_time": {"host": byte_time, "disk": byte_time * DISK // HOST}}
-        return Trial({"layers": layers, "model_dim": dim}, params, calls, targets=targets, options=options)
+        return Trial(
+            {"layers": layers, "model_dim": dim},
+            params,
+            calls,
+            targets=targets,
+            options=options,
+            check=somewhere(params),
+        )
 
     return make
 
@@ -85,7 +109,7 @@ def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3,
             "peak": layer + shard + 6 * row,
         }
         arguments = {"layers": layers, "model_dim": dim, "host_bytes": fits * shard}
-        return Trial(arguments, params, calls, targets=targets)
+        return Trial(arguments, params, calls, targets=targets, check=somewhere(params))
 
     return make
 
