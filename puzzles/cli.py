@@ -169,9 +169,11 @@ def require_picture(output: str, puzzle: Any) -> None:
     from drawing import require_ending
     from lib import PuzzleError
 
-    what = {"engine": "a class", "layout": "a layout"}.get(track_of(puzzle.slug).name)
-    if what is not None:
-        raise click.UsageError(f"{puzzle.slug} is {what}, and only schedules are drawn; leave out -o")
+    track = track_of(puzzle.slug).name
+    if track == "engine":
+        raise click.UsageError(f"{puzzle.slug} is a class, and only schedules are drawn; leave out -o")
+    if track == "layout":
+        raise click.UsageError(f"{puzzle.slug} is a layout, of which 'puzzles draw' makes a picture; leave out -o")
     try:
         require_ending(output, of_a_run=False)
     except PuzzleError as why:

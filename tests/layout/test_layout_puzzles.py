@@ -162,5 +162,10 @@ def test_drawing_a_plan(here: Path):
     assert "12,288 bytes" in (here / "ffn.svg").read_text()
     assert "should end in .svg" in puzzles("draw", "mine.py", "ffn", "-o", "a.png").stderr
     assert "there is no function matmul in mine.py" in puzzles("draw", "mine.py", "matmul").stderr
-    (here / "mine.py").write_text(FFN + "1 / 0")
-    assert puzzles("draw", "mine.py", "ffn").exit_code == 1
+    assert "cannot write no/ffn.svg: no such file" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.svg").stderr
+    assert puzzles("draw", "mine.py", "ffn", "--dark", "-o", "dark.svg").exit_code == 0
+    assert (here / "dark.svg").read_text() != (here / "ffn.svg").read_text()
+    for wrong in ("1 / 0", "graph.strategies['relu'] = 5"):
+        (here / "mine.py").write_text(FFN + wrong)
+        result = puzzles("draw", "mine.py", "ffn")
+        assert (result.exit_code, result.stderr.startswith("ffn failed: ")) == (1, True)
