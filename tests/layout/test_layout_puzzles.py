@@ -141,7 +141,9 @@ def test_the_commands_are_those_of_the_schedule_track(here: Path):
     assert "hint 2 of 3" in puzzles("hint", "layout:ffn", "-n", "2").stdout
     assert puzzles("start", "ffn").stdout.startswith("Wrote my_ffn.py")
     assert "exists already" in puzzles("start", "ffn").stderr
-    assert puzzles("grade", "my_ffn.py").exit_code == 1
+    fresh = puzzles("grade", "my_ffn.py")
+    assert (fresh.exit_code, "basic" in fresh.stdout) == (1, False), "a starter is told of, and no other puzzle"
+    assert "Read one with 'puzzles show ffn'" in " ".join(fresh.stdout.split())
     assert puzzles("start", "layout").exit_code == 0
     assert len(ast.parse((here / "my_layout.py").read_text()).body) == 2 + len(LAYOUT_PUZZLES)
     assert "did you mean 'attention'" in puzzles("show", "atention").stderr
