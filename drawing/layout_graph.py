@@ -14,7 +14,7 @@ WIDTH, LINE, PAD = 250.0, 14.0, 7.0
 ACROSS, DOWN, HEAD, LANE = 34.0, 44.0, 48.0, 26.0
 
 
-def draw_plan(plan: GraphPlan, title: str = "Where tensors live") -> Picture:
+def draw_plan(plan: GraphPlan, title: str = "Where tensors live", dark: bool = False) -> Picture:
     """Operators from top to bottom by their distance from the sources; what pays is red, and says how much."""
     rows = _rows(plan)
     texts = {name: _lines(plan, name) for name in plan.operators}
@@ -42,7 +42,7 @@ def draw_plan(plan: GraphPlan, title: str = "Where tensors live") -> Picture:
     words = f"{plan.bytes:,} bytes moved, {plan.memory:,} bytes on each of {plan.graph.devices} devices"
     parts += [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, words, 11, SOFT, "start")]
     width = max(right + lanes * LANE + 60, 6.0 * len(words))
-    return Picture(panel(width, y - DOWN + 10, parts), title, words)
+    return Picture(panel(width, y - DOWN + 10, parts), title, words, dark)
 
 
 def _rows(plan: GraphPlan) -> list[list[str]]:

@@ -148,27 +148,32 @@ def draw(
 def run(ctx: click.Context, path: str, puzzle: Any, on: str, ranks: int | None, small: bool, output: str) -> None:
     """Run a solution on real tensors, and compare with what the game foretells.
 
-    Exits with 0 if the weights, the memory and the bytes are as foretold.
+    Exits with 0 if the weights, the memory and the bytes are as foretold; of a layout, every tensor and the bytes.
     """
     from .run import run_class, run_solution
 
     track = track_of(puzzle.slug).name
-    if track == "layout":
-        raise click.UsageError(f"{puzzle.slug} is a layout; 'puzzles run' takes schedules and classes")
     if output:
         require_picture(output, puzzle)
+    if track == "layout":
+        from .run_layout import run_layout
+
+        ctx.exit(0 if run_layout(terminal(), path, puzzle, on, ranks) else 1)
     if track == "engine":
         ctx.exit(0 if run_class(terminal(), path, puzzle, on, ranks) else 1)
     ctx.exit(0 if run_solution(terminal(), path, puzzle, on, ranks, small, output) else 1)
 
 
 def require_picture(output: str, puzzle: Any) -> None:
-    """Refuses, before anything runs, a name that no picture can be written to, or a class, which has no timeline."""
+    """Refuses, before anything runs, a name that no picture can be written to, or what has no timeline."""
     from drawing import require_ending
     from lib import PuzzleError
 
-    if track_of(puzzle.slug).name == "engine":
+    track = track_of(puzzle.slug).name
+    if track == "engine":
         raise click.UsageError(f"{puzzle.slug} is a class, and only schedules are drawn; leave out -o")
+    if track == "layout":
+        raise click.UsageError(f"{puzzle.slug} is a layout, of which 'puzzles draw' makes a picture; leave out -o")
     try:
         require_ending(output, of_a_run=False)
     except PuzzleError as why:

@@ -34,13 +34,18 @@ def grade_file(
 ) -> Graded:
     """The verdicts on one file; each run has a process of its own, so that none can spoil another's.
 
-    Without `puzzles`: on every schedule, and on those classes and layouts that the file attempts.
+    Without `puzzles`: on every schedule, and on those classes and layouts that the file attempts; of one that
+    attempts nothing, on what it has the beginnings of.
     """
     with Session(submission or Submission.read(Path(path)), limits, tier, line) as session:
         wanted = _all(session) if puzzles is None else puzzles
         verdicts = [grade(puzzle, session, strict, keep) for puzzle in wanted]
     if puzzles is None:
-        verdicts = [verdict for verdict in verdicts if verdict.attempted or verdict.track == SCHEDULES.name]
+        begun = [verdict for verdict in verdicts if session.submission.looks_defined(verdict.puzzle)]
+        if not begun or any(verdict.attempted for verdict in verdicts):
+            verdicts = [verdict for verdict in verdicts if verdict.attempted or verdict.track == SCHEDULES.name]
+        else:
+            verdicts = begun
     return Graded(path, tuple(verdicts))
 
 

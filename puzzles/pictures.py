@@ -123,34 +123,22 @@ def _pareto(wish: Wish, drawing: ModuleType) -> int:
 
 def draw_layout(path: str, puzzle: Any, target: str, dark: bool, seconds: float) -> int:
     """The completed plan of a layout: operators with their strategies, edges with what they pay; 1 if there is none."""
-    from drawing.layout_graph import draw_plan
-
-    from .layout_judge import plan_of
-    from .limits import Limits
-    from .ran import run_in
-    from .session import Session
-    from .tracks import LAYOUTS
+    from .layout_plan import plan_in
 
     if not target.lower().endswith(".svg"):
         raise click.UsageError(f"pictures are written as SVG; '{target}' should end in .svg")
-    track, slug = LAYOUTS, puzzle.slug
-    submission = Submission.read(Path(path))
-    failure = submission.failure
-    if failure is None:
-        with Session(submission, Limits(seconds=seconds)) as session:
-            ran = run_in(session, track, slug, {}, seconds)
-        if ran.row is None and ran.failure is None:
-            raise click.UsageError(f"there is no function {slug} in {path}; write '{track.signature(slug)}:'")
-        failure = ran.failure
-        if failure is None:
-            plan = plan_of(puzzle, track.kept(ran.row or {}))
-            if not isinstance(plan, Failure):
-                drawing = _drawing()
-                drawing.save(draw_plan(plan, puzzle.title), target)
-                click.echo(f"Wrote {target}.")
-                return 0
-            failure = plan
-    return _told(puzzle, failure)
+    drawing = _drawing()
+    from drawing.layout_graph import draw_plan
+
+    try:
+        plan = plan_in(path, puzzle, seconds)
+        if isinstance(plan, Failure):
+            return _told(puzzle, plan)
+        drawing.save(draw_plan(plan, puzzle.title, dark), target)
+    except PuzzleError as why:
+        raise click.UsageError(str(why)) from None
+    click.echo(f"Wrote {target}.")
+    return 0
 
 
 def _solving(path: str, slug: str) -> Iterator[Path]:

@@ -106,20 +106,6 @@ def on_transport(trace: Trace, on: str, small: bool) -> Replay:
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay", request))
 
 
-def require_picture(output: str, puzzle: Puzzle | EnginePuzzle) -> None:
-    """Refuses, before anything runs, a name that no picture can be written to, or a class, which has no timeline."""
-    if not output:
-        return
-    if isinstance(puzzle, EnginePuzzle):
-        raise click.UsageError(f"{puzzle.slug} is a class, and only schedules are drawn; leave out -o")
-    from drawing import require_ending
-
-    try:
-        require_ending(output, of_a_run=False)
-    except PuzzleError as why:
-        raise click.UsageError(str(why)) from None
-
-
 def draw(output: str, puzzle: Puzzle, trace: Trace, result: Replay) -> None:
     """The foretold timeline above the measured one, as a file.
 

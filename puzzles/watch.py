@@ -122,10 +122,12 @@ class Game:
         self.screen()
 
     def _left_off(self) -> str:
-        """The first puzzle that is not passed, of a track that the file attempts."""
+        """The first puzzle that is not passed: of those in the file, else of a track that it attempts."""
         tracks = {v.track for v in self.verdicts.values() if v.attempted} or {SCHEDULES.name}
         passed = {slug for slug, v in self.verdicts.items() if v.status == "passed"}
-        return next((s for s, track in ALL.items() if track.name in tracks and s not in passed), self.current)
+        to_do = [slug for slug in ALL if slug not in passed]
+        here = (slug for slug in to_do if slug in (self._seen or {}))
+        return next(here, next((slug for slug in to_do if ALL[slug].name in tracks), self.current))
 
     def _changed(self, submission: Submission) -> list[str] | None:
         """The puzzles whose definitions are others than at the last save; None: whatever there is."""

@@ -17,7 +17,8 @@ from puzzles.catalog import PUZZLES
 from puzzles.cli import main
 from puzzles.grader import grade_file
 from puzzles.limits import Limits
-from puzzles.tracks import ALL
+from puzzles.starters import starter_file
+from puzzles.tracks import ALL, track_of
 from puzzles.watch import Game
 from tests.support import CLASSICS
 
@@ -100,6 +101,12 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     for _ in ALL:
         watched.press("n")
     assert watched.game.current == "ddp"
+
+
+@pytest.mark.parametrize("slug", ["gpipe", "FSDP", "mesh_2x3"])
+def test_a_starter_of_one_puzzle_is_watched_at_that_puzzle(slug: str):
+    track = track_of(slug)
+    assert Watched(starter_file(track, [track.puzzle(slug)], "mine.py")).game.current == slug
 
 
 def test_keys_give_hints_the_list_and_the_end():

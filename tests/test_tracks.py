@@ -109,12 +109,15 @@ def test_a_puzzle_is_no_list() -> None:
     assert (result.exit_code, "'puzzles show fsdp' tells it" in " ".join(result.stderr.split())) == (2, True)
 
 
-def test_a_class_has_no_picture_and_a_layout_no_run() -> None:
+def test_a_class_has_no_picture_and_a_layout_only_one() -> None:
     Path("mine.py").write_text("")
     for words, told in (
         (("draw", "mine.py", "FSDP"), "FSDP is a class, of which there is no picture"),
         (("draw", "mine.py", "ffn", "--text"), "ffn is a layout; of it there is only the picture of its plan"),
-        (("run", "mine.py", "ffn"), "ffn is a layout; 'puzzles run' takes schedules and classes"),
+        (
+            ("run", "mine.py", "ffn", "-o", "ffn.svg"),
+            "ffn is a layout, of which 'puzzles draw' makes a picture; leave out -o",
+        ),
         (("verify", "mine.py", "--puzzle", "ZeRO1"), "there is no schedule puzzle 'ZeRO1'"),
     ):
         result = puzzles(*words)

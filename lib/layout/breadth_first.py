@@ -10,7 +10,7 @@ from collections import deque
 from .candidates import candidates
 from .distributed import DistributedOperator
 from .errors import LayoutError
-from .graph import Graph
+from .graph import Graph, require_graph
 from .graph_plan import GraphPlan
 from .redistribution import least_bytes
 from .tensor_layout import TensorLayout
@@ -26,6 +26,7 @@ def propagate(graph: Graph) -> GraphPlan:
     Raises:
         LayoutError: no operator is configured, or some operator is not connected to one that is.
     """
+    require_graph(graph)
     if not graph.strategies:
         raise LayoutError("no operator is configured; give one a strategy with graph.shard(name, strategy)")
     settled: dict[str, DistributedOperator] = {}

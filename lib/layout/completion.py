@@ -17,7 +17,7 @@ from .device_matrix import DeviceMatrix
 from .distributed import DistributedOperator, arrange
 from .errors import LayoutError
 from .exchange import least_elements
-from .graph import Graph
+from .graph import Graph, require_graph
 from .graph_plan import GraphPlan
 from .operators import DIMENSION_PRESERVING, Operator
 from .redistribution import redistribute
@@ -52,6 +52,7 @@ def complete(graph: Graph, annotations: Mapping[str, TensorLayout]) -> Completio
         LayoutError: no annotation, one for a missing tensor or of another shape, on device matrices that do not
             go together, with another number of devices than the graph's, or a partial layout.
     """
+    require_graph(graph)
     _check(graph, annotations)
     annotations = on_one_matrix(annotations)
     matrix = next(iter(annotations.values())).matrix
@@ -208,9 +209,11 @@ def _tensors(op: Operator, output_first: bool = False) -> list[tuple[str, tuple[
 def _check(graph: Graph, annotations: Mapping[str, TensorLayout]) -> None:
     if not annotations:
         raise LayoutError("nothing is annotated; give a layout to one tensor at least")
+    if not isinstance(annotations, Mapping):
+        raise LayoutError(f"annotations are layouts by the names of tensors; got {annotations!r}")
     for name, layout in annotations.items():
         if name not in graph.shapes:
-            near = get_close_matches(name, graph.shapes, n=1)
+            near = get_close_matches(str(name), graph.shapes, n=1)
             advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(graph.shapes)}"
             raise LayoutError(f"the annotation is for a tensor '{name}' that the graph lacks; {advice}")
         if not isinstance(layout, TensorLayout):

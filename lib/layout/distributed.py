@@ -6,10 +6,11 @@ Layout, documentation of MindSpore 2.1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Any
 
 from .device_matrix import DeviceMatrix
 from .errors import LayoutError
@@ -17,6 +18,7 @@ from .operators import Operator
 from .pieces import Array
 from .steps import Step, reductions
 from .tensor_layout import Axes, TensorLayout
+from .whole import whole_number, whole_numbers
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,10 @@ def distribute(operator: Operator, strategy: tuple[tuple[int, ...], ...], device
         LayoutError: the strategy has the wrong form, does not divide a dimension or the devices, splits what
             must stay whole, or splits one letter differently in two inputs.
     """
-    parts = letters_of(operator, strategy)
+    devices = whole_number(devices, "devices are counted in whole numbers")
+    parts = letters_of(operator, strategy_of(operator.name, strategy))
     used = prod(parts.values())
-    if devices % used:
+    if devices < 1 or devices % used:
         raise LayoutError(
             f"{operator.name}: the strategy {strategy_text(strategy)} makes {used} parts, "
             f"which does not divide {devices} devices"
@@ -108,6 +111,13 @@ def arrange(operator: Operator, matrix: DeviceMatrix, split: Mapping[str, Axes])
     local = TensorLayout(operator.output_shape, matrix, output_map, summed)
     ways = reductions(local, local.partial) if local.partial else [()]
     return [DistributedOperator(operator, inputs, local, way) for way in ways]
+
+
+def strategy_of(name: str, given: Any) -> tuple[tuple[int, ...], ...]:
+    """What is given as a strategy for an operator, as tuples of int."""
+    form = f"{name}: a strategy is a tuple of whole numbers for each input, such as ((2, 1), (1, 4))"
+    rows = given if isinstance(given, Iterable) else (given,)
+    return tuple(whole_numbers(parts, form, within=given) for parts in rows)
 
 
 def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dict[str, int]:

@@ -13,9 +13,10 @@ from .distributed import DistributedOperator
 from .elimination import NEVER, Table
 from .errors import LayoutError
 from .exchange import least_table
-from .graph import Graph
+from .graph import Graph, require_graph
 from .graph_plan import GraphPlan
 from .tensor_layout import TensorLayout
+from .whole import whole_number
 
 
 def plan(
@@ -35,6 +36,9 @@ def plan(
         LayoutError: a cap names no tensor or cannot be met (with the least that can), or the graph is too
             entangled for an exact plan.
     """
+    require_graph(graph)
+    if memory_cap is not None:
+        memory_cap = whole_number(memory_cap, "a memory cap is a whole number of bytes on each device, such as 40_000")
     problem = Problem(graph, tensor_caps or {}, scatter)
     smallest = sum(int(table.min()) for table in problem.memory)
     if memory_cap is not None and memory_cap < smallest:
@@ -53,9 +57,12 @@ class Problem:
 
     def __init__(self, graph: Graph, tensor_caps: Mapping[str, int], scatter: bool) -> None:
         self.graph = graph
-        for name in tensor_caps:
+        if not isinstance(tensor_caps, Mapping):
+            raise LayoutError(f"caps on tensors are bytes by name, such as {{'weight2': 4096}}; got {tensor_caps!r}")
+        for name, cap in tensor_caps.items():
+            whole_number(cap, f"the cap of '{name}' is a whole number of bytes, such as 4096")
             if name not in graph.shapes:
-                near = get_close_matches(name, graph.shapes, n=1)
+                near = get_close_matches(str(name), graph.shapes, n=1)
                 advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(graph.shapes)}"
                 raise LayoutError(f"the cap is for a tensor '{name}' that the graph lacks; {advice}")
         self.operators = {op.name: candidates(graph, op, scatter) for op in graph.operators.values()}

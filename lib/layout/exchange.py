@@ -176,7 +176,10 @@ def least_table(sources: Sequence[TensorLayout], targets: Sequence[TensorLayout]
 
 
 def require_same(source: TensorLayout, target: TensorLayout) -> None:
-    """Refuses layouts of different tensors or different devices."""
+    """Refuses what are no layouts, and layouts of different tensors or different devices."""
+    for what, layout in (("source", source), ("target", target)):
+        if not isinstance(layout, TensorLayout):
+            raise LayoutError(f"the {what} of a redistribution is a layout, as mesh_split makes it; got {layout!r}")
     if source.shape != target.shape:
         raise LayoutError(f"the source layout is for shape {source.shape}, the target layout for {target.shape}")
     if source.devices != target.devices:

@@ -15,12 +15,13 @@ from .errors import LayoutError
 from .letters import in_order, of_einsum, of_reshape
 from .operators import KINDS, Operator
 from .pieces import Array
-from .whole import whole_numbers
+from .whole import whole_number, whole_numbers
 
 Strategy = tuple[tuple[int, ...], ...]
 """A Sharding Strategy: into how many parts each dimension of each input is split."""
 
 NAMES = "bcdefgh"
+BYTES = "an element of a tensor has a whole number of bytes, 1 or more"
 
 
 class Graph:
@@ -35,6 +36,10 @@ class Graph:
             raise LayoutError("a graph is for a number of devices or for a mesh: give one of the two")
         if devices is not None and (not isinstance(devices, int) or devices < 1):
             raise LayoutError(f"a graph needs 1 device or more; got {devices!r}")
+        if mesh is not None and not isinstance(mesh, DeviceMatrix):
+            raise LayoutError(f"a graph takes a mesh, as mesh(data=2, model=4) makes it; got {mesh!r}")
+        if whole_number(itemsize, BYTES) < 1:
+            raise LayoutError(f"{BYTES}; got {itemsize}")
         self.mesh = mesh
         self.devices = mesh.size if mesh is not None else int(devices or 1)
         self.itemsize = itemsize
@@ -143,8 +148,8 @@ class Graph:
 
     def operator(self, kind: str, name: str, *inputs: str, **settings: Any) -> str:
         """An operator by the name of its kind."""
-        if kind not in KINDS:
-            near = get_close_matches(kind, KINDS, n=1)
+        if kind not in tuple(KINDS):
+            near = get_close_matches(str(kind), KINDS, n=1)
             advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(KINDS)}"
             raise LayoutError(f"there is no operator '{kind}'; {advice}")
         method = getattr(self, kind)
@@ -157,20 +162,18 @@ class Graph:
 
     def shard(self, name: str, strategy: Iterable[Iterable[int]]) -> None:
         """Configures an operator with a Sharding Strategy: for each input, into how many parts each dimension."""
-        from .distributed import distribute  # here, for it builds on this module
+        from .distributed import distribute, strategy_of  # here, for they build on this module
 
         operator = self.operator_named(name)
-        form = f"{name}: a strategy is a tuple of whole numbers for each input, such as ((2, 1), (1, 4))"
-        rows = strategy if isinstance(strategy, Iterable) else (strategy,)
-        chosen = tuple(whole_numbers(parts, form, within=strategy) for parts in rows)
+        chosen = strategy_of(name, strategy)
         distribute(operator, chosen, self.devices)  # refuses what cannot be
         self.strategies[name] = chosen
 
     def operator_named(self, name: str) -> Operator:
         """The operator of this name, or a refusal that names the nearest one."""
-        if name in self.operators:
+        if isinstance(name, str) and name in self.operators:
             return self.operators[name]
-        near = get_close_matches(name, self.operators, n=1)
+        near = get_close_matches(str(name), self.operators, n=1)
         advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(self.operators) or 'none'}"
         raise LayoutError(f"there is no operator named '{name}' in this graph; {advice}")
 
@@ -187,8 +190,10 @@ class Graph:
 
     def check_values(self, values: Mapping[str, Array]) -> list[str]:
         """The names of the sources, all of them given and of the right shape."""
+        if not isinstance(values, Mapping):
+            raise LayoutError(f"values are arrays by the names of inputs and parameters; got {type(values).__name__}")
         for name in self.sources:
-            if name not in values:
+            if values.get(name) is None:
                 raise LayoutError(f"no value was given for {self.sources[name]} '{name}' of shape {self.shapes[name]}")
             if np.shape(values[name]) != self.shapes[name]:
                 raise LayoutError(f"'{name}' has shape {self.shapes[name]}; the value given {np.shape(values[name])}")
@@ -235,11 +240,13 @@ class Graph:
         return name
 
     def _new(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise LayoutError(f"a tensor is named by a text; got {name!r}")
         if name in self.shapes:
             raise LayoutError(f"there is a tensor named '{name}' already")
 
     def _shape(self, name: str) -> tuple[int, ...]:
-        if name not in self.shapes:
+        if not isinstance(name, str) or name not in self.shapes:
             near = get_close_matches(str(name), self.shapes, n=1)
             advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(self.shapes) or 'none'}"
             raise LayoutError(f"there is no tensor named '{name}'; {advice}")
@@ -250,3 +257,9 @@ class Graph:
         if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
             raise LayoutError(f"{name}: there is no axis {axis!r} in shape {shape}")
         return axis % len(shape)
+
+
+def require_graph(graph: Any) -> None:
+    """Refuses to plan what is no graph."""
+    if not isinstance(graph, Graph):
+        raise LayoutError(f"what is planned is a Graph, with operators and tensors; got {graph!r}")

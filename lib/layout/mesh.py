@@ -14,7 +14,9 @@ import numpy as np
 from .device_matrix import DeviceMatrix
 from .errors import LayoutError
 from .tensor_layout import TensorLayout
-from .whole import whole_numbers
+from .whole import whole_number, whole_numbers
+
+DEVICES = "devices are counted in whole numbers"
 
 Shaped = Any
 """A shape, or anything that has one."""
@@ -41,15 +43,17 @@ def mesh_split(
             if not 0 <= dim < len(shape):
                 raise LayoutError(f"there is no dimension {dim}: the tensor of shape {shape} has {len(shape)}")
         entries: list[Mapped] = [dims_mapping.get(dim) for dim in range(len(shape))]
-    else:
+    elif isinstance(dims_mapping, Sequence):
         entries = list(dims_mapping)
+    else:
+        raise LayoutError(f"a mapping has a mesh axis for each dimension, such as ('data', -1); got {dims_mapping!r}")
     return TensorLayout(shape, device_mesh, tuple(_numbers(device_mesh, entry) for entry in entries))
 
 
 def replicate(tensor: Shaped, devices: int) -> TensorLayout:
     """The whole tensor on every device."""
     shape = _shape(tensor)
-    return TensorLayout(shape, DeviceMatrix((devices,)), ((),) * len(shape))
+    return TensorLayout(shape, DeviceMatrix((whole_number(devices, DEVICES),)), ((),) * len(shape))
 
 
 def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: int | None = None) -> TensorLayout:
@@ -57,7 +61,10 @@ def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: in
 
     With more devices than partitions, consecutive devices hold the same part.
     """
-    shape, devices = _shape(tensor), num_partitions if devices is None else devices
+    shape = _shape(tensor)
+    split_dimension = whole_number(split_dimension, "a split is along one dimension, by its number")
+    num_partitions = whole_number(num_partitions, "a split is into a whole number of partitions")
+    devices = num_partitions if devices is None else whole_number(devices, DEVICES)
     if num_partitions < 1 or devices % num_partitions:
         raise LayoutError(f"{devices} devices cannot hold {num_partitions} partitions equally often")
     if not 0 <= split_dimension < len(shape):
@@ -84,7 +91,7 @@ def shard(tensor: Shaped, device_assignment: Any) -> TensorLayout:
 
 def _shape(tensor: Shaped) -> tuple[int, ...]:
     shape = getattr(tensor, "shape", tensor)
-    return whole_numbers(() if shape is None else shape, "a layout is for a tensor, or for its shape")
+    return whole_numbers(shape, "a layout is for a tensor, or for its shape")
 
 
 def _numbers(matrix: DeviceMatrix, entry: Mapped) -> tuple[int, ...]:

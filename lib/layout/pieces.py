@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ Pieces = dict[int, Array]
 
 def cut(tensor: Array, layout: TensorLayout) -> Pieces:
     """The pieces of a tensor. Under a partial layout the first summand is the tensor, the others are zeros."""
+    tensor = np.asarray(tensor)
     if tensor.shape != layout.shape:
         raise LayoutError(f"the tensor has shape {tensor.shape}, the layout is for {layout.shape}")
     first = {group[0] for group in groups(layout, layout.partial)}
@@ -44,6 +46,8 @@ def join(pieces: Pieces, layout: TensorLayout) -> Array:
 
 def check(pieces: Pieces, layout: TensorLayout) -> None:
     """Refuses pieces that are not what the layout says."""
+    if not isinstance(pieces, Mapping):
+        raise LayoutError(f"pieces are arrays by the numbers of their devices; got {type(pieces).__name__}")
     if sorted(pieces) != list(range(layout.devices)):
         raise LayoutError(f"the layout has devices 0-{layout.devices - 1}; pieces were given for {sorted(pieces)}")
     for device, piece in pieces.items():

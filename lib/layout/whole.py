@@ -8,6 +8,17 @@ from typing import Any
 from .errors import LayoutError
 
 
+def whole_number(given: Any, what: str) -> int:
+    """One number as an int; `what` says what it should be.
+
+    Raises:
+        LayoutError: it is none.
+    """
+    if not isinstance(given, Integral):
+        raise LayoutError(f"{what}; got {given!r}")
+    return int(given)
+
+
 def whole_numbers(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
     """The numbers as a tuple of int.
 

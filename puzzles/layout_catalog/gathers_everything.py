@@ -18,7 +18,7 @@ PUZZLE = LayoutPuzzle(
 Somebody has configured three operators of a feed-forward network with a hidden width of 256, on 8 devices, and
 wonders why it is slow: it moves 557,056 bytes, and most of them on one edge.
 
-Change one annotation. `puzzles layout grade` tells which edges pay, so it is fair to grade before you think.
+Change one annotation. `puzzles grade` tells which edges pay, so it is fair to grade before you think.
 """,
     starter='''\
 def gathers_everything(graph: Graph) -> None:

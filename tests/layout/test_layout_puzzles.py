@@ -141,7 +141,9 @@ def test_the_commands_are_those_of_the_schedule_track(here: Path):
     assert "hint 2 of 3" in puzzles("hint", "layout:ffn", "-n", "2").stdout
     assert puzzles("start", "ffn").stdout.startswith("Wrote my_ffn.py")
     assert "exists already" in puzzles("start", "ffn").stderr
-    assert puzzles("grade", "my_ffn.py").exit_code == 1
+    fresh = puzzles("grade", "my_ffn.py")
+    assert (fresh.exit_code, "basic" in fresh.stdout) == (1, False), "a starter is told of, and no other puzzle"
+    assert "Read one with 'puzzles show ffn'" in " ".join(fresh.stdout.split())
     assert puzzles("start", "layout").exit_code == 0
     assert len(ast.parse((here / "my_layout.py").read_text()).body) == 2 + len(LAYOUT_PUZZLES)
     assert "did you mean 'attention'" in puzzles("show", "atention").stderr
@@ -162,5 +164,10 @@ def test_drawing_a_plan(here: Path):
     assert "12,288 bytes" in (here / "ffn.svg").read_text()
     assert "should end in .svg" in puzzles("draw", "mine.py", "ffn", "-o", "a.png").stderr
     assert "there is no function matmul in mine.py" in puzzles("draw", "mine.py", "matmul").stderr
-    (here / "mine.py").write_text(FFN + "1 / 0")
-    assert puzzles("draw", "mine.py", "ffn").exit_code == 1
+    assert "cannot write no/ffn.svg: no such file" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.svg").stderr
+    assert puzzles("draw", "mine.py", "ffn", "--dark", "-o", "dark.svg").exit_code == 0
+    assert (here / "dark.svg").read_text() != (here / "ffn.svg").read_text()
+    for wrong in ("1 / 0", "graph.strategies['relu'] = 5"):
+        (here / "mine.py").write_text(FFN + wrong)
+        result = puzzles("draw", "mine.py", "ffn")
+        assert (result.exit_code, result.stderr.startswith("ffn failed: ")) == (1, True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.layout import DeviceMatrix, Graph, GraphPlan, LayoutError, candidates, mesh
+from lib.layout import DeviceMatrix, Graph, GraphPlan, LayoutError, candidates, distribute, mesh
 from lib.layout.breadth_first import homes
 from tests.layout.strategies import assert_same_program, steady
 
@@ -113,6 +113,8 @@ def graph() -> Graph:
 REFUSED = [
     (lambda g: g.operator("mathmul", "a", "x", "w"), "there is no operator 'mathmul'; did you mean 'matmul'?"),
     (lambda g: g.operator("??", "a", "x"), "there is no operator '??'; there are matmul, einsum, add"),
+    (lambda g: g.operator(None, "a", "x"), "there is no operator 'None'; there are matmul, einsum, add"),
+    (lambda g: g.matmul("a", "x", None), "there is no tensor named 'None'; there are x, w, matmul"),
     (lambda g: g.matmul("a", "x", "v"), "there is no tensor named 'v'; there are x, w, matmul"),
     (lambda g: g.relu("a", "matmull"), "there is no tensor named 'matmull'; did you mean 'matmul'?"),
     (lambda g: g.relu("w", "x"), "there is a tensor named 'w' already"),
@@ -131,8 +133,14 @@ REFUSED = [
     (lambda g: g.reshape("a", "x", (7, 7)), "a: shape (6, 8) has 48 elements, shape (7, 7) has 49"),
     (lambda g: g.gather("a", g.input("t", (8,)), "x"), "a: a gather takes a table of two dimensions; got (8,)"),
     (lambda g: g.input("a", (0,)), "a: a tensor has dimensions of 1 or more; got (0,)"),
+    (lambda g: g.run(None), "values are arrays by the names of inputs and parameters; got NoneType"),
+    (lambda g: g.run({"x": None}), "no value was given for input 'x' of shape (6, 8)"),
     (lambda g: g.run({}), "no value was given for input 'x' of shape (6, 8)"),
     (lambda g: g.run({"x": np.zeros(3), "w": 0}), "'x' has shape (6, 8); the value given (3,)"),
+    (lambda g: g.shard(["matmul"], ((1, 1), (1, 1))), "there is no operator named '['matmul']' in this graph;"),
+    (lambda g: distribute(g.operators["matmul"], None, 8), "such as ((2, 1), (1, 4)); got None"),
+    (lambda g: distribute(g.operators["matmul"], ((1, 1), (1, 1)), "8"), "counted in whole numbers; got '8'"),
+    (lambda g: distribute(g.operators["matmul"], ((1, 1), (1, 1)), 0), "1 parts, which does not divide 0 devices"),
     (
         lambda g: g.shard("matmull", ((1, 1), (1, 1))),
         "no operator named 'matmull' in this graph; did you mean 'matmul'?",

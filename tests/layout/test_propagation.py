@@ -321,6 +321,21 @@ def lonely() -> Graph:
 SHAPES = megatron_mlp().shapes
 
 REFUSED = [
+    (lambda: propagate(None), "what is planned is a Graph, with operators and tensors; got None"),
+    (lambda: plan("ffn"), "what is planned is a Graph, with operators and tensors; got 'ffn'"),
+    (
+        lambda: plan(configured_ffn(), memory_cap="40000"),
+        "a memory cap is a whole number of bytes on each device, such as 40_000; got '40000'",
+    ),
+    (lambda: plan(configured_ffn(), memory_cap=4e4), "a memory cap is a whole number of bytes"),
+    (lambda: plan(configured_ffn(), memory_cap=float("nan")), "on each device, such as 40_000; got nan"),
+    (
+        lambda: plan(configured_ffn(), tensor_caps={"weight2": None}),
+        "the cap of 'weight2' is a whole number of bytes, such as 4096; got None",
+    ),
+    (lambda: plan(configured_ffn(), tensor_caps=["weight2"]), "by name, such as {'weight2': 4096}; got ['weight2']"),
+    (lambda: complete(None, {}), "what is planned is a Graph"),
+    (lambda: complete(megatron_mlp(), ["up"]), "annotations are layouts by the names of tensors; got ['up']"),
     (lambda: propagate(feed_forward()), "no operator is configured; give one a strategy with graph.shard"),
     (lambda: propagate(lonely()), "'alone' is connected to no configured operator"),
     (

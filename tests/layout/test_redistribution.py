@@ -181,6 +181,11 @@ def test_a_thousand_devices():
 
 
 REFUSED = [
+    (
+        lambda: redistribute(None, on(-1, -1)),
+        "the source of a redistribution is a layout, as mesh_split makes it; got N",
+    ),
+    (lambda: redistribute(on(-1, -1), (8, 8)), r"the target of a redistribution is a layout, .*; got \(8, 8\)"),
     (lambda: redistribute(on(-1, -1), on(-1, -1, shape=(8, 8))), r"is for shape \(64, 64\), the target layout for"),
     (lambda: redistribute(on(-1, -1), replicate((64, 64), 4)), "has 8 devices, the target layout 4"),
     (lambda: redistribute(on(-1, -1), on(-1, -1, partial="x")), "the target is a sum of 2 pieces, the source of 1"),
