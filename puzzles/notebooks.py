@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,7 +44,9 @@ def read_cells(path: Path, text: str) -> list[Part]:
 def _of_ipynb(text: str) -> list[tuple[int, str, int]]:
     import nbformat  # here, because most submissions are scripts
 
-    notebook = nbformat.reads(text, as_version=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # older notebooks lack what newer ones have; nothing here needs it
+        notebook = nbformat.reads(text, as_version=4)
     first, cells = 1, []
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type == "code":

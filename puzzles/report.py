@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import commonpath, dirname, relpath, sep
 
 from rich.box import SIMPLE_HEAD
@@ -17,12 +18,17 @@ from .verdict import Graded, Verdict
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
 WIDEST = 100
+WIDE = 10_000
+"""Columns of a terminal on which every table fits."""
 
 MOST_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
 
 MOST_COLUMNS = 10
 """Puzzles beside each other in the table of a class; of more, chapters are shown."""
+
+BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
+"""Where a heading may be broken: 'grad accum', 'Data Parallel'."""
 
 
 def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
@@ -62,25 +68,35 @@ def report_on(console: Console, title: str, verdict: Verdict) -> None:
 
 def standings(console: Console, files: Sequence[Graded]) -> Table:
     """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure; of many
-    puzzles, a column for each chapter, with how many were solved."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    puzzles, or on a narrow terminal, a column for each chapter, with how many were solved."""
+    for most, gap in ((MOST_COLUMNS, 1), (MOST_COLUMNS, 0), (0, 1)):
+        table = _standings(console, files, columns_of(files, most), console.width // 3, gap)
+        if console.measure(table, options=console.options.update(max_width=WIDE)).minimum <= console.width:
+            return table
+    return _standings(console, files, columns_of(files, 0), 0, 0)
+
+
+def _standings(
+    console: Console, files: Sequence[Graded], columns: Mapping[str, tuple[str, ...]], name_width: int, gap: int
+) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
     shared = commonpath([dirname(graded.path) for graded in files])
-    table.add_column(Text(f"in {plain(shared)}/" if shared else "submission"), overflow="fold")
-    columns = columns_of(files)
-    for name in columns:
-        table.add_column(name.replace("_", " "))
+    names = [plain(relpath(graded.path, shared) if shared else graded.path) for graded in files]
+    widest = min(max(map(len, names)), name_width)
+    table.add_column(Text(f"in {plain(shared)}/" if shared else "submission"), overflow="fold", min_width=widest)
+    for heading in columns:
+        table.add_column(BETWEEN_WORDS.sub(" ", heading))
     table.add_column("stars", justify="right", no_wrap=True)
-    for graded in files:
-        name = plain(relpath(graded.path, shared) if shared else graded.path)
-        cells = [_cell(console, [v for v in graded.verdicts if v.puzzle in slugs]) for slugs in columns.values()]
+    for name, graded in zip(names, files):
+        cells = [_cell(console, slugs, [v for v in graded.verdicts if v.puzzle in slugs]) for slugs in columns.values()]
         table.add_row(Text(name), *cells, str(sum(v.stars for v in graded.verdicts)))
     return table
 
 
-def columns_of(files: Sequence[Graded]) -> dict[str, tuple[str, ...]]:
-    """What the columns of a class are called, with the puzzles in each."""
+def columns_of(files: Sequence[Graded], most: int = MOST_COLUMNS) -> dict[str, tuple[str, ...]]:
+    """What the columns of a class are called, with the puzzles in each; of more than `most`, chapters."""
     slugs = slugs_of(files)
-    if len(slugs) <= MOST_COLUMNS:
+    if len(slugs) <= most:
         return {slug: (slug,) for slug in slugs}
     return {part.name: part.slugs for part in parts() if not set(slugs).isdisjoint(part.slugs)}
 
@@ -92,9 +108,9 @@ def slugs_of(files: Sequence[Graded]) -> list[str]:
     return [slug for slug in ALL if slug in shown]
 
 
-def _cell(console: Console, verdicts: Sequence[Verdict]) -> Text:
+def _cell(console: Console, slugs: Sequence[str], verdicts: Sequence[Verdict]) -> Text:
     attempted = [v for v in verdicts if v.attempted]
-    if len(verdicts) == 1:
+    if len(slugs) == len(verdicts) == 1:
         v = verdicts[0]
         return Text(stars_text(console, v.stars) if v.stars else v.reason or "", style=COLOURS[v.status])
     passed = sum(v.status == "passed" for v in attempted)
@@ -178,7 +194,8 @@ def _status(verdict: Verdict) -> Text:
 
 def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
     """Those with something to say. What a file that cannot be read says of every puzzle is said once."""
-    said = set()
+    verdicts = list(verdicts)
+    said = {(verdict.message, verdict.notes) for verdict in verdicts if verdict.attempted}
     for verdict in verdicts:
         words = (verdict.message, verdict.notes)
         if (verdict.message or verdict.notes) and (verdict.attempted or words not in said):

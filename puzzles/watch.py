@@ -122,12 +122,14 @@ class Game:
         self.screen()
 
     def _left_off(self) -> str:
-        """The first puzzle that is not passed: of those in the file, else of a track that it attempts."""
-        tracks = {v.track for v in self.verdicts.values() if v.attempted} or {SCHEDULES.name}
-        passed = {slug for slug, v in self.verdicts.items() if v.status == "passed"}
-        to_do = [slug for slug in ALL if slug not in passed]
-        here = (slug for slug in to_do if slug in (self._seen or {}))
-        return next(here, next((slug for slug in to_do if ALL[slug].name in tracks), self.current))
+        """The first puzzle that the file has begun and not passed; if it has passed all, the one after the last."""
+        slugs, passed = list(ALL), {slug for slug, v in self.verdicts.items() if v.status == "passed"}
+        begun = [slug for slug in slugs if slug in (self._seen or {}) or self._is_attempted(slug)]
+        after = slugs[slugs.index(begun[-1]) + 1 :] if begun else []
+        return next((slug for slug in (*begun, *after, *slugs) if slug not in passed), self.current)
+
+    def _is_attempted(self, slug: str) -> bool:
+        return slug in self.verdicts and self.verdicts[slug].attempted
 
     def _changed(self, submission: Submission) -> list[str] | None:
         """The puzzles whose definitions are others than at the last save; None: whatever there is."""

@@ -14,6 +14,11 @@ import numpy as np
 import lib.engine
 from lib.engine import ShardedEngine, launch
 
+def seen_by_all(owner):
+    if not hasattr(owner, "seen"):
+        owner.seen = []
+    return owner.seen
+
 def tell(**row):
     os.write(3, (json.dumps({"defined": True, "failure": None, **row}) + "\\n").encode())
     os._exit(0)
@@ -34,6 +39,9 @@ class DataParallel(ShardedEngine):
         return {{}}
 """
 """A class that computes nothing; what it tries instead comes while it is made."""
+
+SHARED = "[(seen := {}).append(w1_grad.tolist()), self.barrier(), np.sum(np.array(seen, np.float32), axis=0)][-1]"
+"""A sum without a message, through a list that all devices would have to see."""
 
 SOLVED = {
     "resets_its_meter": (
@@ -70,15 +78,24 @@ SOLVED = {
         "import lib.engine.meter as m\nm.bytes_sent = lambda *a: 0\nclass DataParallel",
         "rule",
     ),
-    "talks_through_the_class": (
-        "grads):", "grads):\n        DataParallel.seen = np.array(grads)", "rule",
+    "talks_through_the_class": ("self.all_reduce(w1_grad)", SHARED.format("seen_by_all(DataParallel)"), "rule"),
+    "talks_through_the_module": ("self.all_reduce(w1_grad)", SHARED.format("globals().setdefault('seen', [])"), "rule"),
+    "talks_through_the_module_by_name": (
+        "self.all_reduce(w1_grad)", SHARED.format("seen_by_all(sys.modules[__name__])"), "rule",
     ),
-    "talks_through_the_module": (
-        "grads):", "grads):\n        globals().setdefault('SEEN', []).append(np.array(grads))", "rule",
+    "talks_through_the_engine": ("self.all_reduce(w1_grad)", SHARED.format("seen_by_all(ShardedEngine)"), "rule"),
+    "talks_through_the_engine_module": ("self.all_reduce(w1_grad)", SHARED.format("seen_by_all(lib.engine)"), "rule"),
+    "computes_unmetered": ("grads):", "grads):\n        with lib.engine.unmetered(): grads @ grads.T", "rule"),
+    "launches_devices": ("grads):", "grads):\n        launch(DataParallel, 1, 16, 64)", "rule"),
+    "keeps_something_in_its_class": ("grads):", "grads):\n        DataParallel.seen = np.array(grads)", None),
+    "tries_itself_out": (
+        "class DataParallel",
+        "class Sum(ShardedEngine):\n    load_checkpoint = backward = lambda self, x: None\n"
+        "    def forward(self, x): return self.all_reduce(x)\n"
+        "with launch(Sum, 2) as run: print(run.forward(np.ones(9)))\nclass DataParallel",
+        None,
     ),
-    "talks_in_lists": (
-        "grads):", "grads):\n        globals().setdefault('SEEN', []).append(grads.tolist())", "rule",
-    ),
+    "keeps_its_weights_in_lists_of_the_module": ("self.w1[...] = ", "globals()['HIDDEN'] = params['layer_1/weights'].tolist()\n        self.w1[...] = ", "rule"),
     "keeps_its_weights_in_lists": ("self.w1[...] = ", "self.hidden = params['layer_1/weights'].tolist()\n        self.w1[...] = ", "rule"),
     "keeps_its_weights_as_text": ("self.w1[...] = ", "self.hidden = {'w': params['layer_1/weights'].tobytes()}\n        self.w1[...] = ", "rule"),
     "keeps_a_few_numbers": ("self.w1[...] = ", "self.rows = list(range(16))\n        self.w1[...] = ", None),

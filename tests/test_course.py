@@ -386,3 +386,25 @@ def test_strict_fails_what_works_only_at_the_shown_size(a_class: Path):
     assert (passed["status"], passed["stars"]) == ("passed", 2)
     assert (failed["status"], failed["reason"], failed["stars"], failed["timesteps"]) == ("failed", "rule", 0, None)
     assert failed["message"] == passed["notes"][0]
+
+
+@pytest.mark.parametrize(("width", "told"), [(100, "Data Parallel"), (80, "Parallel"), (60, "schedule")])
+def test_the_table_of_a_class_keeps_its_columns_whole_or_shows_chapters(width: int, told: str) -> None:
+    from rich.console import Console
+
+    from puzzles.report import standings
+    from puzzles.verdict import Verdict
+
+    slugs = ("basic", "ddp", "fsdp", "gpipe", "DataParallel", "FSDP", "matmul", "ffn")
+    verdicts = tuple(Verdict(slug, "", "failed", {}, "rule") for slug in slugs)
+    screen = Console(width=width, file=io.StringIO())
+    screen.print(standings(screen, [Graded(f"class/{name}.py", verdicts) for name in ("anna", "ben")]))
+    page = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert told in page
+    assert "stars" in page
+    assert "…" not in page
+
+
+def test_what_a_broken_file_says_is_said_once(a_class: Path) -> None:
+    Path("broken.py").write_text("async def ddp(model:\n")
+    assert puzzles("grade", "broken.py").stdout.count("is not valid Python") == 1

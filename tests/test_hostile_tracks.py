@@ -74,6 +74,14 @@ def test_a_layout(name: str, here: Tier) -> None:
     expect(found, tuple(allowed))
 
 
+def test_arrays_of_the_module_are_charged_to_every_device(here: Tier) -> None:
+    source = (hostile_tracks.SOLUTIONS / "engine" / "tensor_parallel.py").read_text(encoding="utf-8")
+    spare = source.replace("def relu", "SPARE = np.zeros(1000)\n\n\ndef relu", 1)
+    plain, found = (verdict(text, here, "TensorParallel", ()) for text in (source, spare))
+    assert found.figures["weights"] == plain.figures["weights"] + 8000
+    assert found.status == "over_target"
+
+
 def test_what_a_class_is_asked_holds_nothing_of_what_is_expected() -> None:
     """Every number that the child gets is one of the inputs."""
     import json

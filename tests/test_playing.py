@@ -109,6 +109,13 @@ def test_a_starter_of_one_puzzle_is_watched_at_that_puzzle(slug: str):
     assert Watched(starter_file(track, [track.puzzle(slug)], "mine.py")).game.current == slug
 
 
+@pytest.mark.parametrize("text", ["async def fsdp(model):\n    model.storage()\n", PUZZLES["fsdp"].starter])
+def test_the_screen_shows_what_the_file_has_begun(text: str):
+    watched = Watched(solution("ddp") + "\n\n" + text)
+    assert watched.game.current == "fsdp"
+    assert Watched(solution("ddp")).game.current == "wsdp"
+
+
 def test_keys_give_hints_the_list_and_the_end():
     watched = Watched(solution("basic"))
     hints = PUZZLES["grad_accum"].hints
@@ -127,7 +134,7 @@ def test_keys_give_hints_the_list_and_the_end():
 
 def test_classes_and_layouts_are_watched_like_schedules():
     watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + (SOLUTIONS / "engine" / "fsdp.py").read_text())
-    assert watched.game.current == "DataParallel", "the first that is open, of the tracks that the file is in"
+    assert watched.game.current == list(ALL)[list(ALL).index("ffn") + 1], "all that is begun is passed: the next one"
     assert "FSDP ★★★ passed" in watched.press("l")
     assert "ffn ★★★ passed" in watched.press("l")
     watched.game.current = "mesh_2x3"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import nbformat
@@ -160,3 +161,11 @@ def test_messages_inside_a_message_name_cells_too(tmp_path: Path):
     body = "async def ddp(model):\n    await model.receive()"
     (found,) = verdicts(notebook(tmp_path, "x = 1\ny = 2", body), "ddp")
     assert "wait in receive() on cell 3, line 2 for a message" in found.message
+
+
+def test_a_notebook_whose_cells_have_no_ids_is_read_without_a_word(tmp_path: Path) -> None:
+    """The tests make warnings errors: one would be told as a notebook that cannot be read."""
+    cell = {"cell_type": "code", "metadata": {}, "source": solution("ddp"), "outputs": [], "execution_count": None}
+    path = tmp_path / "mine.ipynb"
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}))
+    assert [verdict.status for verdict in verdicts(path, "ddp")] == ["passed"]

@@ -66,6 +66,8 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
     text = plain(f"{name}: {text}" if text else name)
     if isinstance(error, ModuleNotFoundError):
         text += "; the file is run alone: put what it needs into it"
+    if isinstance(error, BlockingIOError) or "can't start new thread" in text:
+        text += "; a run may have few processes and threads at once, and needs none: see --process-limit"
     return Failure("crash", where + (text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."), line)
 
 

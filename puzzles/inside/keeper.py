@@ -44,8 +44,18 @@ def main() -> None:
             _serve(given, control, answers)
         _, status = os.waitpid(warden, 0)
         walls.end_all(warden, given["alone"])
+        if status != 0:
+            _drain(control)
         frames.send(answers, {"left": os.waitstatus_to_exitcode(status)})
     os._exit(0)
+
+
+def _drain(control: BinaryIO) -> None:
+    """Throws away what is left of a question that a warden has begun to read when it was ended."""
+    os.set_blocking(control.fileno(), False)
+    while control.read(1 << 16):
+        pass
+    os.set_blocking(control.fileno(), True)
 
 
 def _warm_up(given: dict[str, Any]) -> None:

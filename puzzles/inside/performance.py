@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -42,9 +43,7 @@ class Performance:
 
     def run(self) -> None:
         """Loads the file and plays the definition; tells the result."""
-        module = ModuleType(MODULE)
-        module.__file__ = self.source.name
-        sys.modules[MODULE] = module
+        module = self._module(MODULE)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             failure = self._load(module.__dict__)
@@ -56,6 +55,21 @@ class Performance:
                 told = self._play(module.__dict__[self.slug])
         forgotten = [str(w.message) for w in warned if str(w.message).endswith("was never awaited")]
         self._tell(told, forgotten[0] if forgotten else "")
+
+    def _module(self, name: str) -> ModuleType:
+        """An empty one for the file, to be found under its name."""
+        module = sys.modules[name] = ModuleType(name)
+        module.__file__ = self.source.name
+        return module
+
+    def _again(self, number: int) -> Any:
+        """The definition of the file loaded once more, as a module of its own; what that prints was printed before."""
+        assert self.source.code is not None
+        sys.modules.pop(MODULE, None)
+        module = self._module(f"{MODULE}_{number}")
+        with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+            exec(self.source.code, module.__dict__)
+        return module.__dict__[self.slug]
 
     def _tell(self, told: Told, forgotten: str = "", defined: bool = True) -> None:
         failure = None if told.failure is None else list(told.failure)
@@ -78,7 +92,7 @@ class Performance:
         return None
 
     def _play(self, definition: Any) -> Told:
-        place = Place(self.source.name, self.start)
+        place = Place(self.source.name, self.start, self._again)
         try:
             return self.timer.run(lambda: self.stage.play(self.slug, definition, self.prepared, place))  # type: ignore[no-any-return]
         except TimeUp:

@@ -17,10 +17,10 @@ from lib.engine import ShardedEngine
 
 from ..failure import Failure
 from ..plain_data import pack, unpack
+from .apart import each_its_own
 from .lists import require_arrays
 from .perform import perform
 from .seal import Seal
-from .sharing import NOTHING, shared_by_all
 from .stage import Place, Told, Unplayable
 from .tally import Tally
 
@@ -43,17 +43,12 @@ def play(slug: str, cls: Any, trial: Mapping[str, Any], place: Place) -> Told:
         raise Unplayable(f"{slug} is not a class; write 'class {slug}(ShardedEngine):'")
     if not issubclass(cls, ShardedEngine):
         raise Unplayable(f"{slug} has to be an engine; write 'class {slug}(ShardedEngine):'")
-    broken, before = SEAL.broken(), shared_by_all(cls)
+    broken = SEAL.broken()
     with Tally() as tally:
-        results, outputs, meters = perform(trial, cls, look=require_arrays)
+        results, outputs, meters = perform(trial, each_its_own(place.again), look=require_arrays)
     broken = broken or SEAL.broken()
     if broken:
         return Told(failure=Failure("rule", f"{broken} is not as it was; leave the engine to the engine", place.line))
-    for name, shared in shared_by_all(cls).items():
-        left = shared.left(before.get(name, NOTHING))
-        if left:
-            advice = "devices share no memory: keep in self what a device has, and send what others need"
-            return Told(failure=Failure("rule", f"{left} left in {name}; {advice}", place.line))
     readings = [[asdict(reading) for reading in step] for step in meters]
     data = {"results": pack(results), "outputs": pack(outputs), "readings": pack(readings), "wire": tally.told()}
     return Told(data)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Iterator
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -16,19 +18,28 @@ MOST = 128
 
 
 def require_arrays(run: Run) -> None:
-    """Nothing, if what devices in this process keep in self is in arrays, but for a few numbers.
+    """Nothing, if what devices in this process keep in self, their class and its module is in arrays, but for a few
+    numbers.
 
     Raises:
-        RuleError: naming the device and the attribute.
+        RuleError: naming the device and where.
     """
     for number, device in enumerate(getattr(run._runs, "devices", ())):
-        for name, value in list(vars(device.player).items()):
+        for name, value in kept(device.player):
             found = numbers_in(value)
             if found > MOST:
                 raise RuleError(
-                    f"device {number} keeps {found:,} numbers in self.{name} that are in no array, and no meter counts "
+                    f"device {number} keeps {found:,} numbers in {name} that are in no array, and no meter counts "
                     "them; keep them in numpy's arrays"
                 )
+
+
+def kept(player: Any) -> Iterator[tuple[str, Any]]:
+    """What a device of the player's has names for: its attributes, its class's, and those of the module."""
+    cls = type(player)
+    module = next((f.__globals__ for f in vars(cls).values() if isinstance(f, FunctionType)), {})
+    for where, names in (("self.", vars(player)), (f"{cls.__name__}.", vars(cls)), ("", module)):
+        yield from ((where + name, value) for name, value in list(names.items()) if not name.startswith("__"))
 
 
 def numbers_in(value: Any) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from importlib import import_module
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,27 +21,30 @@ STATE = frozenset({"_depth", "_cache"})
 """Names that change while the engine runs."""
 
 
+MISSING = object()
+
+
 class Seal:
     """Every name of every module, every attribute of their classes, and the code of every function."""
 
     def __init__(self) -> None:
         for late in LATE:
             import_module(f"{PACKAGE}.{late}")
-        self._was = _everything()
+        self._modules = [name for name in sys.modules if name == PACKAGE or name.startswith(f"{PACKAGE}.")]
+        self._was = _everything(self._modules)
 
     def broken(self) -> str:
-        """The first thing that is another one now; empty if there is none."""
-        now = _everything()
-        return next((name for name, thing in self._was.items() if now.get(name) is not thing), "")
+        """The first thing that is another one now, or was not there; empty if there is none."""
+        now = _everything(self._modules)
+        return next((name for name in {**self._was, **now} if self._was.get(name, MISSING) is not now.get(name)), "")
 
 
-def _everything() -> dict[str, Any]:
+def _everything(modules: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, module in list(sys.modules.items()):
-        if name == PACKAGE or name.startswith(f"{PACKAGE}."):
-            for key, value in list(vars(module).items()):
-                if key not in STATE and not key.startswith("__"):
-                    _note(found, f"{name}.{key}", value, name)
+    for name in modules:
+        for key, value in list(vars(sys.modules[name]).items()):
+            if key not in STATE and not key.startswith("__") and not isinstance(value, ModuleType):
+                _note(found, f"{name}.{key}", value, name)
     for key in STAND_INS:
         found[f"numpy.{key}"] = vars(np).get(key)
     return found

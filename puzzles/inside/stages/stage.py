@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ class Place(NamedTuple):
 
     file: str
     line: int
+    again: Callable[[int], Any]
+    """The definition in a module of its own, for which the file is loaded once more; each has a number."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any, Self
 from lib.engine.inprocess import InProcessPort
 from lib.engine.reference import bytes_brought
 
+from .apart import is_loading
+
 
 class Tally:
     """While it is on: how often there was (device, call, bytes brought, devices in the group). No object of the engine
@@ -22,11 +24,13 @@ class Tally:
         rows, (collective, send) = self._rows, self._were
 
         def watched_collective(port: InProcessPort, call: Any, arr: Any) -> Any:
-            rows[int(port.device), str(call.name), int(arr.nbytes), len(call.group)] += 1
+            if not is_loading():
+                rows[int(port.device), str(call.name), int(arr.nbytes), len(call.group)] += 1
             return collective(port, call, arr)
 
         def watched_send(port: InProcessPort, to: int, arr: Any) -> None:
-            rows[int(port.device), "send", int(bytes_brought(arr)), 2] += 1
+            if not is_loading():
+                rows[int(port.device), "send", int(bytes_brought(arr)), 2] += 1
             send(port, to, arr)
 
         InProcessPort.collective = watched_collective  # type: ignore[method-assign]
