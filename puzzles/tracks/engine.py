@@ -81,7 +81,7 @@ class Engine(Track):
 
     def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int) -> str:
         if stars >= 3:
-            return "Three stars: no class that we know is better."
+            return "Three stars: none of the classes that we keep is better."
         better = next((r for r in RECORDS.get(puzzle.slug, ()) if _is_better(r, figures)), None)
         if better is None:
             return "All targets met. See the note for the third star."
