@@ -6,7 +6,6 @@ On MPI a class runs in those processes, without a sandbox: it is for your own co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,17 @@ from .tracks.track import Judged
 from .verdict import Graded, Verdict
 
 
-def grade_engine(path: str, puzzles: Iterable[EnginePuzzle] = ENGINE_PUZZLES.values()) -> tuple[Verdict, ...]:
-    """The verdicts on the classes that a file attempts."""
-    from .grader import grade_file
-
-    return grade_file(path, puzzles).attempted
-
-
 def grade_on(path: str, puzzle: EnginePuzzle, on: str) -> tuple[Verdict, ...]:
-    """The same of one puzzle, here or on MPI: started once for each number of devices that it is tried on.
+    """The verdict on the class of a file, if it attempts it: here, or on MPI, which is started once for each number of
+    devices that it is tried on.
 
     Raises:
         PuzzleError: the processes of MPI could not be started.
     """
     if on != "mpi":
-        return grade_engine(path, [puzzle])
+        from .grader import grade_file
+
+        return grade_file(path, [puzzle]).attempted
     from lib.engine.mpiexec import by_mpiexec
 
     verdicts: list[Verdict] = []

@@ -27,10 +27,12 @@ Judge = Callable[[Mapping[str, Any]], Judged | Failure]
 
 def attempts_of(puzzle: EnginePuzzle) -> Iterator[Attempt]:
     """For each trial its size in words, what the child is asked for (nothing of what is expected), and how the row
-    that it sends is judged."""
-    trials = [make() for make in trials_of(puzzle)]
-    for trial in trials:
-        size, request = size_of(trial, trials[0]), {"trial": pack(asked(trial))}
+    that it sends is judged. A trial is made when it is its turn: after a failure none is needed."""
+    shown = None
+    for make in trials_of(puzzle):
+        trial = make()
+        shown = shown or trial
+        size, request = size_of(trial, shown), {"trial": pack(asked(trial))}
         yield Attempt(size, request, _judge(puzzle, trial), trial.hidden)
 
 

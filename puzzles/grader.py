@@ -77,7 +77,8 @@ def grade(puzzle: Any, session: Session, strict: bool = False, keep: bool = Fals
     ):
         return nothing
     runs = Runs(track, slug, session)
-    shown, *others = track.attempts(puzzle)
+    attempts = track.attempts(puzzle)
+    shown = next(attempts)
     ran = runs.run(shown)
     if ran.row is None and ran.failure is None:
         return nothing
@@ -90,7 +91,7 @@ def grade(puzzle: Any, session: Session, strict: bool = False, keep: bool = Fals
         return _failed(nothing, judged, session.submission, defined or ran.failure is None)
     missed, notes = list(judged.missed), [session.submission.placed(note) for note in judged.notes]
     stars, special = judged.stars, ""
-    elsewhere = runs.elsewhere(shown, [other for other in others if not (missed and other.hidden)])
+    elsewhere = runs.elsewhere(shown, (other for other in attempts if not (missed and other.hidden)))
     if isinstance(elsewhere, Failure):
         return _failed(nothing, elsewhere, session.submission, True)
     if not missed:
@@ -160,7 +161,7 @@ class Runs:
             if ran.row is None and ran.failure is None:
                 found = Failure("incomplete", f"there is no {self.slug} then")
             if isinstance(found, Judged):
-                if not missed and self.track is not SCHEDULES:  # whose targets are those of the shown size
+                if not missed:
                     missed = [tried_with(attempt.size) + words for words in found.missed]
             elif not attempt.hidden:
                 return found._replace(sentence=tried_with(attempt.size) + found.sentence)

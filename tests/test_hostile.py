@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,21 @@ def tier(name: str) -> Tier:
         pytest.skip(str(why))
 
 
-@pytest.fixture(params=["bubblewrap", "process"])
-def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
-    """A tier; afterwards no file of the game has changed, and nothing is left running."""
-    found = tier(request.param)
+@contextmanager
+def nothing_is_left() -> Iterator[None]:
+    """Afterwards no file of the game has changed, and nothing is left running."""
     before = fingerprint()
-    yield found
+    yield
     assert fingerprint() == before
     assert still_running() == []
+
+
+@pytest.fixture(params=["bubblewrap", "process"])
+def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
+    """A tier, with nothing left behind."""
+    found = tier(request.param)
+    with nothing_is_left():
+        yield found
 
 
 def fingerprint() -> str:

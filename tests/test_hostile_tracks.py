@@ -22,7 +22,7 @@ from puzzles.submission import Submission
 from puzzles.tracks import track_of
 from puzzles.verdict import Verdict
 from tests import hostile_tracks
-from tests.test_hostile import expect, fingerprint, still_running, tier
+from tests.test_hostile import expect, nothing_is_left, tier
 
 QUICK = Limits(seconds=0.5, memory=1024 * MIB, output=MIB, files=MIB)
 SLOW = QUICK._replace(seconds=10)
@@ -30,12 +30,10 @@ SLOW = QUICK._replace(seconds=10)
 
 @pytest.fixture(params=["bubblewrap", "process"])
 def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
-    """A tier; afterwards no file of the game has changed, and nothing is left running."""
+    """A tier, with nothing left behind."""
     found = tier(request.param)
-    before = fingerprint()
-    yield found
-    assert fingerprint() == before
-    assert still_running() == []
+    with nothing_is_left():
+        yield found
 
 
 def verdict(source: str, where: Tier, slug: str, allowed: tuple[str | None, ...]) -> Verdict:

@@ -5,10 +5,12 @@ Batch 8, model_dim 16, hidden_dim 64, float32, on 4 devices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from .trial import Call, Trial
 
 DEVICES, BATCH, MODEL, HIDDEN = 4, 8, 16, 64
 W0, W1 = "layer_0/weights", "layer_1/weights"
@@ -41,6 +43,13 @@ class TwoLayers(NamedTuple):
         dim, hidden = self.model_dim, self.hidden_dim
         params = {W0: drawn(1, dim, hidden, most=most), W1: drawn(2, hidden, dim, most=most)}
         return params, drawn(3, self.batch, dim, most=most), drawn(4, self.batch, dim, most=most)
+
+    def trial(self, params: Mapping[str, Any], calls: Sequence[Call], **arguments: Any) -> Trial:
+        """A class of these sizes. Where they are not the shown ones, players are not told of it, and only what is right
+        counts."""
+        shown = self == SHOWN
+        options: dict[str, Any] = {"targets": None if shown else {}, "hidden": not shown}
+        return Trial({**self.sizes, **arguments}, params, calls, devices=self.devices, **options)
 
     def rows(self, array: Any) -> list[Any]:
         return rows(array, self.devices)

@@ -101,7 +101,7 @@ def read(row: Mapping[str, Any]) -> Trace | Failure:
 def judge(trace: Trace, puzzle: Puzzle, size: Size) -> Report | Failure:
     """The referee's report. A trace that breaks even the referee is a failure of the trace."""
     longest = max(map(len, trace.ranks), default=0)
-    if longest > MOST_OPERATIONS:  # checked before judging, which may take the square of it
+    if longest > MOST_OPERATIONS:  # checked before judging, so that nobody's noise takes its time
         advice = f"a schedule of this size needs far fewer than {MOST_OPERATIONS:,}"
         return Failure("rule", f"a rank recorded {longest:,} operations; {advice}")
     try:
@@ -111,7 +111,7 @@ def judge(trace: Trace, puzzle: Puzzle, size: Size) -> Report | Failure:
 
 
 def judged(trace: Trace | Failure, puzzle: Puzzle, size: Size) -> Judged | Failure:
-    """The same as a verdict needs it."""
+    """The same as a verdict needs it. Targets are those of the shown size, and are missed there only."""
     report = trace if isinstance(trace, Failure) else judge(trace, puzzle, size)
     if isinstance(report, Failure):
         return report
@@ -119,7 +119,8 @@ def judged(trace: Trace | Failure, puzzle: Puzzle, size: Size) -> Judged | Failu
         return of_refusal(report.error)
     figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
     notes = tuple(plain(note.text) for note in report.notes)
-    return Judged(figures, tuple(_missed(report, puzzle)), report.stars, notes)
+    missed = tuple(_missed(report, puzzle)) if size == puzzle.goal.size else ()
+    return Judged(figures, missed, report.stars, notes)
 
 
 def _missed(report: Report, puzzle: Puzzle) -> Iterator[str]:

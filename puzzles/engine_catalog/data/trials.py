@@ -22,12 +22,7 @@ def data_parallel(at: TwoLayers = SHOWN) -> Trial:
     out, grads = single(params, x, g)
     whole = {W0: grads[W0], W1: grads[W1]}
     calls = (Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), [whole] * at.devices))
-    return Trial(at.sizes, params, calls, devices=at.devices, targets=limits_at(at), hidden=at != SHOWN)
-
-
-def limits_at(at: TwoLayers) -> dict[str, int] | None:
-    """The puzzle's own where its sizes are; elsewhere only what is right counts."""
-    return None if at == SHOWN else {}
+    return at.trial(params, calls)
 
 
 def ring_all_reduce(devices: int = DEVICES, size: int = 2048) -> Trial:
@@ -51,8 +46,7 @@ def zero1(at: TwoLayers = SHOWN) -> Trial:
         out, grads = single(params, x, g)
         params, state = stepped(params, state, grads, RATE)
         calls += [Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), [params] * at.devices)]
-    arguments = {**at.sizes, "rate": RATE, "momentum": MOMENTUM}
-    return Trial(arguments, start, calls, devices=at.devices, targets=limits_at(at), hidden=at != SHOWN)
+    return at.trial(start, calls, rate=RATE, momentum=MOMENTUM)
 
 
 def zero2() -> Trial:
@@ -98,7 +92,7 @@ def fsdp(at: TwoLayers = SHOWN, with_dx: bool = True) -> Trial:
     shards = zip(at.rows(grads[W0]), at.rows(grads[W1]), at.rows(grads["x"]))
     wanted = [{W0: a, W1: b, **({"x": c} if with_dx else {})} for a, b, c in shards]
     calls = (Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), wanted))
-    return Trial(at.sizes, params, calls, devices=at.devices, targets=limits_at(at), hidden=at != SHOWN)
+    return at.trial(params, calls)
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {

@@ -25,7 +25,7 @@ def tensor_parallel(at: TwoLayers = SHOWN) -> Trial:
     wanted = [{W0: a, W1: b, "x": grads["x"]} for a, b in zip(at.columns(grads[W0]), at.rows(grads[W1]))]
     n = at.devices
     calls = (Call("forward", [x] * n, [out] * n), Call("backward", [g] * n, wanted))
-    return Trial(at.sizes, params, calls, devices=n, targets=None if at == SHOWN else {}, hidden=at != SHOWN)
+    return at.trial(params, calls)
 
 
 def sequence_parallel(at: TwoLayers = SHOWN) -> Trial:
@@ -34,7 +34,7 @@ def sequence_parallel(at: TwoLayers = SHOWN) -> Trial:
     parts = zip(at.columns(grads[W0]), at.rows(grads[W1]), at.rows(grads["x"]))
     wanted = [{W0: a, W1: b, "x": c} for a, b, c in parts]
     calls = (Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), wanted))
-    return Trial(at.sizes, params, calls, devices=at.devices, targets=None if at == SHOWN else {}, hidden=at != SHOWN)
+    return at.trial(params, calls)
 
 
 def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim: int = 16, hidden: int = 32) -> Trial:
