@@ -21,8 +21,8 @@ test: $(VENV)/.test  ## run the tests
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/.test  ## print the speed of the runtime, as ratios within one run
-	$(BIN)/python -m tests.bench
-	$(BIN)/python -m tests.layout.bench
+	$(BIN)/python -m tests.bench.runtime
+	$(BIN)/python -m tests.bench.layout
 
 check: $(VENV)/.check  ## format, lint and types
 	$(BIN)/ruff format --check .
@@ -40,14 +40,14 @@ notebooks: $(VENV)/.test  ## make the notebooks from their sources, for players 
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir notebooks .
 
 colab: notebooks  ## run the solved notebooks where nothing but Jupyter is installed, as in Colab: from the wheel
-	$(BIN)/python -m tests.fresh_jupyter notebooks
+	$(BIN)/python -m tests.support.fresh_jupyter notebooks
 
 lab: $(VENV)/.browser  ## open fresh copies of the notebooks in JupyterLab; copies that are there already are kept
 	@test -e my_notebooks || $(BIN)/puzzles notebook my_notebooks
 	$(BIN)/jupyter lab my_notebooks
 
 browser: $(VENV)/.browser  ## pictures, pages and JupyterLab in a real browser: needs chromium and chromedriver
-	$(BIN)/python -m pytest -rs tests/test_browser.py tests/test_browser_lab.py
+	$(BIN)/python -m pytest -rs tests/browser/test_pages.py tests/browser/test_lab.py
 
 clean:
 	rm -rf $(VENV) pictures build notebooks/*.ipynb notebooks/*.whl notebooks/solved *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

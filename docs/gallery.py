@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from drawing import Attempt, Picture, draw, draw_compare, draw_group, draw_network, draw_pareto, save, svg
-from drawing.layout_graph import draw_plan
-from drawing.layout_moves import draw_redistribution
-from drawing.layout_tensor import draw_layout
+from drawing.layouts.graph import draw_plan
+from drawing.layouts.moves import draw_redistribution
+from drawing.layouts.tensor import draw_layout
 from lib import Activation, ActivationGrad, Model, OptState, Outcome, Weight, WeightGrad, referee, run
 from lib.layout import distribute, mesh, mesh_split, propagate, redistribute
 from lib.layout.examples import one_matmul
-from puzzles.catalog import PUZZLES
-from puzzles.layout_catalog import LAYOUT_PUZZLES
+from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.catalog.schedule import PUZZLES
 
 FOLDER = Path(__file__).parent / "pictures"
 

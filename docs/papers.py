@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from puzzles.catalog import PUZZLES
-from puzzles.catalog.puzzle import ORIGINAL
-from puzzles.engine_catalog import ENGINE_PUZZLES
-from puzzles.engine_catalog.puzzle import CREDIT
-from puzzles.layout_catalog import LAYOUT_PUZZLES
+from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.catalog.engine.puzzle import CREDIT
+from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule.puzzle import ORIGINAL
 
 FILE = Path(__file__).parent / "papers.md"
 HEAD = f"""\

@@ -12,9 +12,9 @@ from chalk.types import Diagram
 
 from lib import PuzzleError
 
-from .compact import compact_svg
 from .palette import EDGE, PAPER
 from .pen import box, box_envelope, look
+from .svg_writer import compact_svg
 
 MARGIN = 12.0
 CHALK_HEIGHT = 200

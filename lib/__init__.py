@@ -3,19 +3,20 @@
 from lib import Dist, Model
 """
 
+from lib.judging.ledger import Sample, Share, memory_by_kind
+from lib.judging.referee import Report, referee
+from lib.runtime.dist import Dist
+from lib.runtime.model import Model, trace_of
+from lib.runtime.runner import Outcome, run, run_async
+from lib.values.base import Value
+from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
+
 from .costs import HIDDEN, LENGTH, Costs
-from .dist import Dist
-from .errors import Deadlock, Incomplete, Mismatch, PuzzleError, RuleError, TraceError
+from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
 from .goal import Goal, Record
-from .ledger import Sample, Share, memory_by_kind
-from .model import Model, trace_of
 from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
-from .referee import Report, referee
 from .rules import Size
-from .runner import Outcome, run, run_async
 from .trace import TIMED, Event, Op, Trace
-from .value import Value
-from .values import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 __all__ = [
     "HIDDEN",
@@ -24,12 +25,12 @@ __all__ = [
     "Activation",
     "ActivationGrad",
     "Costs",
-    "Deadlock",
+    "DeadlockError",
     "Dist",
     "Event",
     "Goal",
-    "Incomplete",
-    "Mismatch",
+    "IncompleteError",
+    "MismatchError",
     "Model",
     "Op",
     "OptState",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .algebra import named
+from lib.values.algebra import named
 
 
 class Standstill(NamedTuple):

@@ -47,19 +47,19 @@ class RuleError(PuzzleError):
     """An operation that the mathematics of training does not allow."""
 
 
-class Deadlock(PuzzleError):
+class DeadlockError(PuzzleError):
     """Ranks wait, and nobody can move any more."""
 
     reason = "deadlock"
 
 
-class Mismatch(PuzzleError):
+class MismatchError(PuzzleError):
     """Ranks met in one collective with different operations or layers."""
 
     reason = "mismatch"
 
 
-class Incomplete(PuzzleError):
+class IncompleteError(PuzzleError):
     """The run ended, but some layer's updated weight does not exist."""
 
     reason = "incomplete"

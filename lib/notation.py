@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
+from lib.values.base import Value
+from lib.values.kinds import KINDS
+
 from .costs import COSTS, TICKS_PER_STEP, steps_text
 from .errors import PuzzleError, TraceError
 from .rules import Size
 from .trace import FORMS, Op, Trace
-from .value import Value
-from .values import KINDS
 
 FORMAT = "training-puzzles trace"
 VERSION = 1

@@ -21,10 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from . import algebra
-from .algebra import missing_text, set_text
-from .errors import Incomplete, Mismatch, RuleError
-from .value import (
+from lib.values.algebra import missing_text, set_text
+from lib.values.base import (
     Sharded,
     Value,
     batches_text,
@@ -36,7 +34,10 @@ from .value import (
     shards_text,
     with_shards,
 )
-from .values import Activation, ActivationGrad, OptState, Weight, WeightGrad, add
+from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad, add
+
+from .errors import IncompleteError, MismatchError, RuleError
+from .values import algebra
 
 BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward"))
 """Operations on batches: those of the first value that they make."""
@@ -249,7 +250,7 @@ def agree(calls: Sequence[tuple[str, int] | None], told: Callable[[int], str]) -
     present = [rank for rank, call in enumerate(calls) if call is not None]
     for rank in present[1:]:
         if calls[rank] != calls[present[0]]:
-            raise Mismatch(
+            raise MismatchError(
                 f"{told(present[0])}, but {told(rank)}; "
                 "every rank must make the same collective calls, on the same layers, in the same order"
             )
@@ -259,19 +260,19 @@ def complete(size: Size, final: Iterable[Weight]) -> None:
     """At the end each layer's updated weight exists whole, in shards of one count.
 
     Raises:
-        Incomplete: naming the first layer that is missing, or the shards of it that are.
+        IncompleteError: naming the first layer that is missing, or the shards of it that are.
     """
     held: dict[int, dict[int, set[int]]] = {layer: {} for layer in range(size.layers)}
     for weight in final:
         held[weight.layer].setdefault(weight.total, set()).update(weight.shards)
     for layer, by_total in held.items():
         if not by_total:
-            raise Incomplete(
+            raise IncompleteError(
                 f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)"
             )
         if not any(len(shards) == total for total, shards in by_total.items()):
             total, shards = max(by_total.items(), key=lambda item: len(item[1]) / item[0])
-            raise Incomplete(
+            raise IncompleteError(
                 f"the final weight of layer {layer} lacks shards {missing_text(shards, total)} of {total}; "
                 "every shard must be updated and set as final by some rank"
             )

@@ -11,7 +11,7 @@ __all__ = ["play"]
 def __getattr__(name: str) -> Any:
     """`play` is loaded when it is asked for, so that importing one module of the package loads only that."""
     if name == "play":
-        from .notebook.playing import play
+        from puzzles.notebook.play import play
 
         return play
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

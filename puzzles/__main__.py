@@ -1,6 +1,6 @@
 """`python -m puzzles` is the command `puzzles`."""
 
-from .cli import main
+from puzzles.commands.main import main
 
 if __name__ == "__main__":
     main()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.progress import HOME
+from puzzles.grading.progress import HOME
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +21,6 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
 @pytest.fixture(scope="module", autouse=True)
 def keeper_of_its_own() -> Iterator[None]:
     yield
-    trials = sys.modules.get("tests.engine_trials")
+    trials = sys.modules.get("tests.support.engine_trials")
     if trials is not None:
         trials.keeper().close()

@@ -3,8 +3,9 @@
 from lib.engine import ShardedEngine, launch
 """
 
+from lib.engine.metering.meter import Reading, unmetered
+
 from .engine import Future, ShardedEngine
-from .launch import Run, launch
-from .meter import Reading, unmetered
+from .launcher import Run, launch
 
 __all__ = ["Future", "Reading", "Run", "ShardedEngine", "launch", "unmetered"]

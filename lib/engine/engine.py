@@ -10,14 +10,14 @@ from typing import Any, Protocol, Self
 from numpy import asarray, ndarray  # by name: a metered run counts what players make with np.asarray
 from numpy.typing import ArrayLike
 
-from ..errors import PuzzleError, RuleError
-from .call import Call, call_of, members_of, require_plain, whole
-from .counted import own
-from .number import Number
-from .reference import Array, bytes_brought
+from lib.engine.metering.arrays import own
+from lib.engine.transports.base import Port
+from lib.errors import PuzzleError, RuleError
+
+from .call import Call, Number, call_of, members_of, require_plain, whole
+from .collectives import Array, bytes_brought
+from .memory_tiers import Files, Tier
 from .symmetric import Symmetric
-from .tiers import Files, Tier
-from .transport import Port
 
 Group = Sequence[int] | None
 
@@ -49,14 +49,14 @@ class ShardedEngine(ABC):
     a new array that the device may write to. `group` lists devices that make the call together, in the order in
     which results are joined; None is all of them.
 
-    Raises (every call): Mismatch, if the group's calls differ; Deadlock, if nobody can move; RuleError, if an
+    Raises (every call): MismatchError, if the group's calls differ; DeadlockError, if nobody can move; RuleError, if an
     argument is impossible.
     """
 
     _port: Port
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        from .alone import alone
+        from lib.engine.transports.inprocess import alone
 
         self = super().__new__(cls)
         self._port = alone()

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy import zeros
 
-from ..errors import RuleError
+from lib.engine.metering.arrays import own
+from lib.engine.transports.base import Put
+from lib.errors import RuleError
+
 from .call import Call, require_plain
-from .counted import own
-from .reference import Array
-from .transport import Put
+from .collectives import Array
 
 if TYPE_CHECKING:
     from .engine import Future, ShardedEngine

@@ -3,22 +3,23 @@
 from lib.layout import Graph, TensorLayout, redistribute, propagate, plan, complete
 """
 
-from .breadth_first import propagate
-from .candidates import candidates
-from .completion import Completion, Conflict, complete
-from .device_matrix import DeviceMatrix
-from .distributed import DistributedOperator, distribute, strategy_text
+from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.layouts.mesh import mesh, mesh_split, replicate, shard, split
+from lib.layout.layouts.pieces import Pieces, cut, join
+from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
+from lib.layout.planning.breadth_first import propagate
+from lib.layout.planning.completion import Completion, Conflict, complete
+from lib.layout.planning.exact import plan
+from lib.layout.planning.plan import Edge, GraphPlan
+from lib.layout.program.candidates import candidates
+from lib.layout.program.distributed import DistributedOperator, distribute, strategy_text
+from lib.layout.program.graph import Graph
+from lib.layout.program.operators import Operator
+from lib.layout.redistribution.exchange import bound, exchange
+from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
+from lib.layout.redistribution.steps import Step
+
 from .errors import LayoutError
-from .exact import plan
-from .exchange import bound, exchange
-from .graph import Graph
-from .graph_plan import Edge, GraphPlan
-from .mesh import mesh, mesh_split, replicate, shard, split
-from .operators import Operator
-from .pieces import Pieces, cut, join
-from .redistribution import Redistribution, least_bytes, redistribute
-from .steps import Step
-from .tensor_layout import TensorLayout, same_placement
 
 __all__ = [
     "Completion",

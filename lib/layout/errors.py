@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import PuzzleError
+from lib.errors import PuzzleError
 
 
 class LayoutError(PuzzleError):

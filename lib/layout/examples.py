@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .device_matrix import DeviceMatrix
-from .graph import Graph
+from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.program.graph import Graph
 
 
 def one_matmul(devices: int = 8, rows: int = 64, inner: int = 64, columns: int = 64) -> Graph:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Reading, ShardedEngine, launch
-from .errors import LayoutError
-from .graph_plan import GraphPlan
-from .pieces import Array, Pieces, join
-from .redistribution import Redistribution
-from .steps import Step
-from .tensor_layout import TensorLayout, parts
+from lib.engine import Reading, ShardedEngine, launch
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.pieces import Array, Pieces, join
+from lib.layout.layouts.tensor_layout import TensorLayout, parts
+from lib.layout.planning.plan import GraphPlan
+from lib.layout.redistribution.redistribution import Redistribution
+from lib.layout.redistribution.steps import Step
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..engine import ShardedEngine, unmetered
-from .completion import complete
-from .device_matrix import DeviceMatrix
-from .errors import LayoutError
-from .mesh import mesh
+from lib.engine import ShardedEngine, unmetered
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.layouts.mesh import mesh
+from lib.layout.layouts.pieces import Array
+from lib.layout.planning.completion import complete
+from lib.layout.program.tracing import follow, mesh_split, replicate, split
+
 from .on_engine import moved, prepare
-from .pieces import Array
-from .traced import follow, mesh_split, replicate, split
 
 
 class Spmd:

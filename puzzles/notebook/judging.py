@@ -10,13 +10,14 @@ from textwrap import dedent
 from typing import Any
 
 from lib import Outcome, PuzzleError, Size, referee, run_async
+from puzzles.catalog.schedule import Puzzle
+from puzzles.catalog.schedule.size_text import size_text
+from puzzles.failure import of_crash, plain
+from puzzles.grading.starters import untouched
 
-from ..catalog import Puzzle
-from ..inside.failure import of_crash, plain
-from ..starters import size_text, untouched
-from .place import Place, file_of, place_of
+from .interrupt import Ring, Stopped
 from .result import Result
-from .turns import Ring, Stopped
+from .source_lines import Place, file_of, place_of
 
 
 async def judge(puzzle: Puzzle, function: Any, seconds: float) -> Result:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib import Report, Trace
+from puzzles.catalog.schedule import PUZZLES, Puzzle
 
-from ..catalog import PUZZLES, Puzzle
-from .place import NOWHERE, Place
+from .source_lines import NOWHERE, Place
 
 HEADLINES = {
     "passed": "Solved!",
@@ -97,13 +97,13 @@ class Result:
 
     def show(self) -> None:
         """Shows it again."""
-        from .show import show
+        from .display import show
 
         show(self)
 
     def _ipython_display_(self) -> None:
         """Asked for by name, it shows itself; in the cell that played it has done so already."""
-        from .show import shown_in_this_cell
+        from .display import shown_in_this_cell
 
         if not shown_in_this_cell(self):
             self.show()

@@ -7,11 +7,12 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
-from ..catalog import UnknownPuzzle
-from .engine import Engine
-from .layouts import Layouts
-from .schedules import Schedules
-from .track import Part, Track
+from puzzles.catalog.schedule import UnknownPuzzleError
+from puzzles.tracks.engine.track import Engine
+from puzzles.tracks.layout.track import Layouts
+from puzzles.tracks.schedule.track import Schedules
+
+from .base import Part, Track
 
 SCHEDULES, ENGINE, LAYOUTS = Schedules(), Engine(), Layouts()
 
@@ -31,13 +32,13 @@ def find(name: str) -> Any:
     track ('layout:ffn'), or its number in the track; a number by itself is a schedule's.
 
     Raises:
-        UnknownPuzzle: there is none; the text names the nearest one, or all of them.
+        UnknownPuzzleError: there is none; the text names the nearest one, or all of them.
     """
     track, _, rest = name.strip().rpartition(":")
     wanted = rest.strip()
     among = [TRACKS[track.strip().lower()]] if track.strip().lower() in TRACKS else list(TRACKS.values())
     if track and len(among) > 1:
-        raise UnknownPuzzle(f"there is no track '{track}'; there are {', '.join(TRACKS)}")
+        raise UnknownPuzzleError(f"there is no track '{track}'; there are {', '.join(TRACKS)}")
     slugs = {slug: one for one in among for slug in one.slugs}
     if wanted.isdecimal() and int(wanted) < len(among[0].slugs):
         wanted = among[0].slugs[int(wanted)]
@@ -45,7 +46,7 @@ def find(name: str) -> Any:
         same = [slug for slug in slugs if _loose(slug) == _loose(wanted)]
         if not same:
             kind = f"{among[0].name} puzzle" if len(among) == 1 else "puzzle"
-            raise UnknownPuzzle(f"there is no {kind} '{rest}'; {_advice(wanted, slugs)}")
+            raise UnknownPuzzleError(f"there is no {kind} '{rest}'; {_advice(wanted, slugs)}")
         wanted = same[0]
     return slugs[wanted].puzzle(wanted)
 
@@ -54,7 +55,7 @@ def find_several(name: str) -> tuple[str, ...]:
     """The slugs of a track or of one of its chapters, by its name; of a puzzle, its own.
 
     Raises:
-        UnknownPuzzle: as `find`.
+        UnknownPuzzleError: as `find`.
     """
     part = find_part(name)
     return part.slugs if part else (find(name).slug,)

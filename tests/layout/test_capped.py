@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lib.layout import LayoutError
-from lib.layout.capped import least
-from lib.layout.elimination import NEVER, Elimination
-from tests.layout.strategies import brute_force
+from lib.layout.planning.elimination import NEVER, Elimination
+from lib.layout.planning.memory_cap import least
+from tests.support.layout_strategies import brute_force
 
 
 def random_problem(seed: int) -> SimpleNamespace:
@@ -73,7 +73,7 @@ def test_the_bound_through_each_value_is_that_of_trying_everything(seed: int):
 
 
 def test_too_many_partial_plans_are_refused_with_the_numbers(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("lib.layout.fronts.MOST", 1)
+    monkeypatch.setattr("lib.layout.planning.pareto.MOST", 1)
 
     def all_of_them() -> None:
         for seed in range(120):  # most are decided by the bounds alone

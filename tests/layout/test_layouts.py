@@ -24,7 +24,7 @@ from lib.layout import (
     split,
 )
 from lib.layout.examples import one_matmul
-from tests.layout.strategies import eight_devices, numbers, pairs, steady
+from tests.support.layout_strategies import eight_devices, numbers, pairs, steady
 
 
 def test_the_matmul_of_the_documentation_puts_every_piece_where_it_says():

@@ -13,7 +13,7 @@ from hypothesis import given
 
 from lib import RuleError
 from lib.engine import launch
-from lib.engine.mpiexec import mpiexec
+from lib.engine.transports.mpi.spawn import mpiexec
 from lib.layout import (
     Graph,
     GraphPlan,
@@ -30,8 +30,8 @@ from lib.layout import (
 )
 from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp, transformer
 from lib.layout.on_engine import MovingDevice, PlannedDevice
-from puzzles.layout_catalog import LAYOUT_PUZZLES
-from tests.layout.strategies import eight_devices, numbers, pairs, steady, summands, values
+from puzzles.catalog.layout import LAYOUT_PUZZLES
+from tests.support.layout_strategies import eight_devices, numbers, pairs, steady, summands, values
 from tests.test_imports import ROOT
 
 GRID = mesh(x=2, y=4)
@@ -193,10 +193,10 @@ def test_completed_annotations():
 
 
 def test_the_same_on_mpi():
-    """One process for each device; all of them see the same figures, which `tests/layout/over_mpi.py` compares."""
+    """One process for each device; all of them see the same figures, compared in `tests/support/layout_over_mpi.py`."""
     pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
     try:
-        command = [*mpiexec(), "-n", "4", sys.executable, "-m", "tests.layout.over_mpi"]
+        command = [*mpiexec(), "-n", "4", sys.executable, "-m", "tests.support.layout_over_mpi"]
     except RuleError as why:
         pytest.skip(str(why))
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

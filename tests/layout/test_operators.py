@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.layout import DeviceMatrix, Graph, GraphPlan, LayoutError, candidates, distribute, mesh
-from lib.layout.breadth_first import homes
-from tests.layout.strategies import assert_same_program, steady
+from lib.layout.planning.breadth_first import homes
+from tests.support.layout_strategies import assert_same_program, steady
 
 
 def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:

@@ -21,10 +21,10 @@ from lib.layout import (
     same_placement,
     split,
 )
-from lib.layout.distributed import strategy_text
-from lib.layout.exact import Problem
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
-from tests.layout.strategies import assert_same_program, brute_force, steady
+from lib.layout.planning.exact import Problem
+from lib.layout.program.distributed import strategy_text
+from tests.support.layout_strategies import assert_same_program, brute_force, steady
 
 
 def configured_ffn() -> Graph:
@@ -138,7 +138,7 @@ def small_graphs(draw) -> Graph:
 def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     name = data.draw(st.sampled_from(list(graph.operators)))
     operator = graph.operators[name]
-    from lib.layout.candidates import candidates
+    from lib.layout.program.candidates import candidates
 
     graph.shard(name, data.draw(st.sampled_from([c.strategy for c in candidates(graph, operator)])))
     problem = Problem(graph, {}, scatter=True)

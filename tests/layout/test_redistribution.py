@@ -24,7 +24,7 @@ from lib.layout import (
     replicate,
     same_placement,
 )
-from tests.layout.strategies import eight_devices, numbers, pairs, steady, summands
+from tests.support.layout_strategies import eight_devices, numbers, pairs, steady, summands
 
 CUBE = eight_devices()
 EVERY_PAIR = [(a, b) for a in CUBE for b in CUBE if a != b]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lib.engine import ShardedEngine, launch
 from lib.layout import LayoutError, join, mesh
 from lib.layout.spmd import Spmd, mesh_split
-from tests.layout.strategies import numbers, steady
+from tests.support.layout_strategies import numbers, steady
 
 GRID = mesh(data=2, model=2)
 SHAPES = {"x": (8, 4), "w0": (4, 16), "w1": (16, 4)}

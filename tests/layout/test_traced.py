@@ -12,8 +12,8 @@ pytest.importorskip("numpy", reason="layouts need numpy")
 import numpy as np
 
 from lib.layout import LayoutError, mesh
-from lib.layout.traced import follow, mesh_split, replicate, split
-from tests.layout.strategies import numbers
+from lib.layout.program.tracing import follow, mesh_split, replicate, split
+from tests.support.layout_strategies import numbers
 
 SHAPES = {"x": (4, 8), "w": (8, 8), "b": (8,)}
 GRID = mesh(data=2, model=2)

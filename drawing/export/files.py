@@ -1,0 +1,78 @@
+"""Pictures as files: the format follows the file's ending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from chalk.core import BaseDiagram
+from chalk.types import Diagram
+
+from drawing.picture import svg
+from drawing.runs.captions import name_of
+from drawing.runs.scene import Run, Scene, read, trace_from
+from drawing.runs.timeline import Timeline, draw_scene
+from lib import Goal, PuzzleError
+
+from .html import page
+from .perfetto import viewer_json
+from .text import text_of
+
+OF_A_RUN: Mapping[str, Callable[[Scene, str], str]] = {".html": page, ".json": viewer_json, ".txt": text_of}
+"""What only a run has, from its scene and title."""
+
+ENDINGS = (".svg", *OF_A_RUN)
+
+
+def save(
+    picture: Diagram | str | Run, path: str | Path, title: str = "", goal: Goal | None = None, critical: bool = False
+) -> None:
+    """Writes a diagram, or SVG text, to `path`; a run, or the timeline of one, in any of the formats.
+
+    `title`, `goal` and `critical` are for a run, as in `draw`.
+
+    Raises:
+        PuzzleError: the ending is not known or does not suit the picture, or the file cannot be written.
+    """
+    path = Path(path)
+    ending = path.suffix.lower()
+    require_ending(path, of_a_run=not isinstance(picture, BaseDiagram | str) or isinstance(picture, Timeline))
+    if isinstance(picture, BaseDiagram | str):
+        text = form_of(picture, ending)
+    else:
+        scene = read(trace_from(picture), goal)
+        text = svg(draw_scene(scene, title, critical)) if ending == ".svg" else in_form(scene, title, ending)
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except (OSError, ValueError) as why:
+        reason = getattr(why, "strerror", None) or str(why) or "unknown error"
+        raise PuzzleError(f"cannot write {path}: {reason.lower()}") from None
+
+
+def form_of(picture: Diagram | str, ending: str) -> str:
+    """A picture as the text of a file with this ending."""
+    if isinstance(picture, Timeline) and ending in OF_A_RUN:
+        return in_form(picture.scene, picture.title, ending)
+    return picture if isinstance(picture, str) else svg(picture)
+
+
+def in_form(scene: Scene, title: str, ending: str) -> str:
+    return OF_A_RUN[ending](scene, title or name_of(scene))
+
+
+def require_ending(path: str | Path, of_a_run: bool = True) -> None:
+    """Refuses a name whose ending is no format, or not one for this kind of picture.
+
+    Raises:
+        PuzzleError: naming the endings that are.
+    """
+    ending = Path(path).suffix
+    if ending.lower() not in ENDINGS:
+        what = f"the ending '{ending}'" if ending else "a name without an ending"
+        raise PuzzleError(f"cannot write {path}: {what} is not known; use {known(ENDINGS)}")
+    if ending.lower() in OF_A_RUN and not of_a_run:
+        raise PuzzleError(f"cannot write {path}: only the timeline of one run is written as {ending}; use .svg")
+
+
+def known(endings: tuple[str, ...]) -> str:
+    return f"{', '.join(endings[:-1])} or {endings[-1]}"

@@ -1,0 +1,151 @@
+"""A run as one self-contained web page: zoom and pan along time, what needs what, a play cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from drawing import palette
+from drawing.runs.captions import describe, describe_gap, short_reason, summary, verdict
+from drawing.runs.dependencies import groups, needs
+from drawing.runs.glyphs import GLYPHS, Frame, batches_text, glyph_of
+from drawing.runs.memory import NAMES, highest
+from drawing.runs.scene import Lane, Mark, Scene
+
+from .text import LETTERS, text_of
+
+WEB = Path(__file__).parent / "web"
+UNIT = 20.0
+"""Outlines are given in a square of this size; the page stretches their middle."""
+SCRIPTS = ("paint.js", "hands.js")
+PAGE_COLUMNS = 120
+COLOURS = (
+    "PAPER",
+    "INK",
+    "SOFT",
+    "GRID",
+    "IDLE",
+    "IDLE_HATCH",
+    "WIRE",
+    "EDGE",
+    "MEMORY",
+    "CRITICAL",
+    "ALARM",
+    "TARGET",
+)
+
+
+def page(scene: Scene, title: str) -> str:
+    """The whole page; it loads nothing from anywhere."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    env = Environment(loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    env.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    return env.get_template("page.html").render(
+        title=title,
+        summary=summary(scene.report),
+        verdict=verdict(scene.report),
+        text=text_of(scene, title, PAGE_COLUMNS),
+        legend=legend(scene),
+        kinds=[(NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
+        paper=both(palette.PAPER),
+        data=data(scene),
+        style=Markup((WEB / "page.css").read_text(encoding="utf-8")),
+        script=Markup("".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)),
+    )
+
+
+def both(colour: str) -> tuple[str, str]:
+    """A colour on light pages and on dark ones."""
+    return colour, palette.dark(colour)
+
+
+def legend(scene: Scene) -> list[tuple[str, str]]:
+    """Letters and names of what occurs."""
+    found = {mark.op.name for mark in scene.marks}
+    names = [name for name in GLYPHS if name in found] + sorted(found - set(GLYPHS))
+    return [(glyph_of(name).mark, glyph_of(name).name) for name in names]
+
+
+def data(scene: Scene) -> dict[str, Any]:
+    """What the page's script draws: events by column, and everything around them. Times in steps."""
+    marks = list(scene.marks)
+    looks: dict[tuple[str, int, int | None], int] = {}
+    numbers = [looks.setdefault(look_of(mark), len(looks)) for mark in marks]
+    return {
+        "ranks": len(scene.lanes),
+        "end": scene.end,
+        "rank": [mark.rank for mark in marks],
+        "start": [mark.start for mark in marks],
+        "stop": [mark.end for mark in marks],
+        "look": numbers,
+        "label": [label_of(mark) for mark in marks],
+        "words": [describe(mark) for mark in marks],
+        "needs": needs(scene),
+        "groups": groups(scene),
+        "links": [[link.send.number, link.receive.number] for link in scene.links if link.receive is not None],
+        "gaps": [
+            [lane.rank, gap.start, gap.end, describe_gap(gap, lane, scene), short_reason(gap, scene)]
+            for lane in scene.lanes
+            for gap in lane.gaps
+        ],
+        "critical": [mark.number for mark in scene.critical],
+        "looks": [painted(*look, scene.layers) for look in looks],
+        "memory": memory(scene),
+        "colours": {name.lower(): both(getattr(palette, name)) for name in COLOURS},
+    }
+
+
+def look_of(mark: Mark) -> tuple[str, int, int | None]:
+    above = mark.partner is not None and mark.partner < mark.rank
+    return mark.op.name, -1 if above else 1, mark.op.layer
+
+
+def label_of(mark: Mark) -> list[str]:
+    """What to write on a mark, as room allows: letters and layer, and the microbatches."""
+    if mark.partner is not None:
+        return [""]  # its wedge says it
+    if mark.op.name in LETTERS or mark.op.layer is None:
+        return [glyph_of(mark.op.name).mark]
+    return [*filter(None, [f"{glyph_of(mark.op.name).mark}{mark.op.layer}", batches_text(mark.op.batches)])]
+
+
+def painted(name: str, toward: int, layer: int | None, layers: int) -> dict[str, Any]:
+    """Outline and colours of one kind of mark; one that takes no time stands around x = 0."""
+    glyph = glyph_of(name)
+    width = 0.0 if name == "loss" else UNIT
+    fill, stroke, line = glyph.paint(layer, layers)
+    return {
+        "outline": rounded(glyph.outline, Frame(0, 0, width, UNIT, toward)),
+        "fill": both(fill),
+        "stroke": both(stroke),
+        "line": line,
+        "ink": both(palette.text_on(fill)),
+    }
+
+
+def rounded(outline: Callable[[Frame], Sequence[tuple[float, float]]], frame: Frame) -> list[list[float]]:
+    return [[round(x, 2), round(y, 2)] for x, y in outline(frame)]
+
+
+def memory(scene: Scene) -> dict[str, Any]:
+    """Per rank, levels as [from, to, stored and hidden of each kind in turn], equal neighbours as one."""
+    goal = scene.goal
+    return {
+        "most": highest(scene),
+        "target": goal.memory if goal is not None else 0,
+        "peak": list(scene.report.peak),
+        "names": [NAMES[kind] for kind in palette.KINDS],
+        "fills": [both(colour) for colour in palette.KINDS.values()],
+        "ranks": [list(levels(lane)) for lane in scene.lanes],
+    }
+
+
+def levels(lane: Lane) -> Iterator[list[float]]:
+    for kinds, group in groupby(lane.memory, key=lambda span: span.kinds):
+        spans = list(group)
+        if spans[-1].end > spans[0].start:
+            yield [spans[0].start, spans[-1].end, *(part for share in kinds for part in share)]

@@ -1,0 +1,121 @@
+"""A run as the JSON that trace viewers open: a thread for each rank, flow arrows for communication.
+
+The format is that of Chrome's tracing tool, which Perfetto reads too ("Trace Event Format", Google 2016). One step
+is shown as one millisecond.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from drawing.runs.captions import describe_gap, summary, verdict
+from drawing.runs.glyphs import batches_text, glyph_of
+from drawing.runs.scene import Lane, Link, Mark, Scene, Tie
+
+MICROSECONDS = 1000
+"""In a step."""
+RANKS, MEMORY = 1, 2
+"""Viewers group threads and counters by process; these are the two."""
+
+
+def viewer_json(scene: Scene, title: str = "") -> str:
+    """The trace, one event to a line, so that files can be compared."""
+    head = {"title": title, "summary": summary(scene.report), "verdict": verdict(scene.report), "step": "1 ms"}
+    events = ",\n".join(json.dumps(event, separators=(",", ":")) for event in all_events(scene))
+    return f'{{"displayTimeUnit":"ms","otherData":{json.dumps(head)},"traceEvents":[\n{events}\n]}}\n'
+
+
+def all_events(scene: Scene) -> Iterator[dict[str, Any]]:
+    yield named("process_name", "ranks", RANKS)
+    yield named("process_name", "memory in elements", MEMORY)
+    for lane in scene.lanes:
+        yield named("thread_name", f"rank {lane.rank}", RANKS, lane.rank)
+        yield {"ph": "M", "name": "thread_sort_index", **place(lane.rank), "args": {"sort_index": lane.rank}}
+    for lane in scene.lanes:
+        yield from map(operation, lane.marks)
+        yield from waits(lane, scene)
+        yield from counters(lane)
+    flows = [*map(message, scene.links), *map(meeting, scene.ties)]
+    for number, flow in enumerate(flows):
+        for event in flow:
+            yield {**event, "id": number}
+
+
+def named(what: str, name: str, process: int, rank: int = 0) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": process, "tid": rank + 1, "args": {"name": name}}
+
+
+def place(rank: int) -> dict[str, int]:
+    """Process and thread; viewers keep thread 0 for themselves."""
+    return {"pid": RANKS, "tid": rank + 1}
+
+
+def at(time: float) -> int:
+    return round(time * MICROSECONDS)
+
+
+def operation(mark: Mark) -> dict[str, Any]:
+    op = mark.op
+    layer = "" if op.layer is None else str(op.layer)
+    details = {
+        "layer": op.layer,
+        "microbatches": sorted(op.batches) or None,
+        "partner": mark.partner,
+        "memory": mark.memory,
+        "line": op.line or None,
+    }
+    return {
+        "ph": "X",
+        "name": f"{glyph_of(op.name).mark}{layer} {batches_text(op.batches)}".rstrip(),
+        "cat": op.name,
+        "ts": at(mark.start),
+        "dur": at(mark.end) - at(mark.start),
+        **place(mark.rank),
+        "args": {key: value for key, value in details.items() if value is not None},
+    }
+
+
+def waits(lane: Lane, scene: Scene) -> Iterator[dict[str, Any]]:
+    """Idle time that ends: with what the rank waited for."""
+    for gap in lane.gaps:
+        if gap.before is not None:
+            length = at(gap.end) - at(gap.start)
+            why = {"why": describe_gap(gap, lane, scene)}
+            start = at(gap.start)
+            yield {
+                "ph": "X",
+                "name": "idle",
+                "cat": "idle",
+                "ts": start,
+                "dur": length,
+                **place(lane.rank),
+                "args": why,
+            }
+
+
+def counters(lane: Lane) -> Iterator[dict[str, Any]]:
+    """Memory by kind, from when it holds."""
+    for span in lane.memory:
+        elements = {kind: sum(share) for kind, share in span.kinds._asdict().items()}
+        yield {"ph": "C", "name": f"rank {lane.rank}", "pid": MEMORY, "ts": at(span.start), "args": elements}
+
+
+def message(link: Link) -> Iterator[dict[str, Any]]:
+    """An arrow from the send to the receive, if there is one."""
+    if link.receive is not None:
+        yield {**flow("message", "s", link.send), "ts": at(link.send.start)}
+        yield {**flow("message", "f", link.receive), "ts": at(link.receive.start)}
+
+
+def meeting(tie: Tie) -> Iterator[dict[str, Any]]:
+    """One line through all members of a collective."""
+    last = len(tie.members) - 1
+    for i, mark in enumerate(tie.members):
+        yield {**flow(tie.name, "s" if i == 0 else "f" if i == last else "t", mark), "ts": at(mark.start)}
+
+
+def flow(name: str, phase: str, mark: Mark) -> dict[str, Any]:
+    bound = {"bp": "e"} if phase == "f" else {}
+    return {"ph": phase, "name": name, "cat": "communication", **place(mark.rank), **bound}

@@ -1,0 +1,118 @@
+"""A run as text, for terminals and failing tests: a line for each rank, time from left to right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from drawing.runs.captions import name_of, summary, verdict
+from drawing.runs.glyphs import batches_text, glyph_of
+from drawing.runs.scene import Lane, Mark, Run, Scene, plain, read, trace_from
+from lib import Goal, PuzzleError
+
+TEXT_WIDTH, LEAST = 100, 40
+LETTERS = {"allgather": "<", "scatterreduce": ">", "allreduce": "x", "pass_to": "s", "receive": "r", "loss": "L"}
+"""Operations too short for their own letters; the others have the letter of their glyph."""
+IDLE = "."
+LEVELS = "_123456789"
+"""Tenths of the highest memory."""
+RANKS_SHOWN = 128
+
+
+def text(run: Run, title: str = "", width: int = TEXT_WIDTH, goal: Goal | None = None) -> str:
+    """A run as text whose lanes are at most `width` columns wide.
+
+    Raises:
+        PuzzleError: the width is too small for a picture.
+    """
+    return text_of(read(trace_from(run), goal), title, width)
+
+
+def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
+    if width < LEAST:
+        raise PuzzleError(f"a picture in text is at least {LEAST} columns wide; got {width}")
+    head = max(len(f"rank {len(scene.lanes) - 1}"), len("memory")) + 1
+    columns = width - head
+    # A long run is no finer than its shortest operation, a short one is stretched to whole columns a step.
+    step = max(1, int(columns / scene.end)) if 0 < scene.end <= columns else columns / max(scene.end, 1.0)
+    shown = scene.lanes[:RANKS_SHOWN]
+    most = scene.most
+    told = [title or name_of(scene), summary(scene.report), verdict(scene.report)]
+    rows = [
+        *(line for words in told for line in wrap(words, width)),
+        "steps".ljust(head) + axis(scene.end, step, columns),
+        *(f"rank {lane.rank}".ljust(head) + row(lane, scene.end, step) for lane in shown),
+        *([f"and {len(scene.lanes) - len(shown)} more ranks"] if len(shown) < len(scene.lanes) else []),
+        *wrap(f"memory of each rank, in tenths of {most:,} elements", width),
+        *(f"rank {lane.rank}".ljust(head) + levels(lane, most, step) for lane in shown),
+        *wrap(legend(scene, step), width),
+    ]
+    return "\n".join(line.rstrip() for line in rows) + "\n"
+
+
+def axis(end: float, step: float, columns: int) -> str:
+    """Round times, at least six columns apart."""
+    gap = next(g for g in (b * 10**e for e in range(12) for b in (1, 2, 5)) if g * step >= 6)
+    line = ""
+    for time in range(0, int(end) + 1, gap):
+        place = int(time * step)
+        if place + len(str(time)) <= columns:
+            line = line.ljust(place) + str(time)
+    return line
+
+
+def row(lane: Lane, end: float, step: float) -> str:
+    """What a rank does. Where several operations share a column, the one that takes most of it shows."""
+    cells = [IDLE] * max(1, round(end * step))
+    taken = [0.0] * len(cells)
+    for mark in lane.marks:
+        first, last = mark.start * step, mark.end * step
+        if mark.end == mark.start:
+            continue
+        letters = wording(mark, max(1, int(last - first)))
+        start = min(int(first + 0.5 if last - first >= 1 else first), len(cells) - 1)
+        for i in range(start, min(max(int(last + 0.5), start + 1), len(cells))):
+            share = min(last, i + 1) - max(first, i)
+            if share > taken[i]:
+                cells[i], taken[i] = letters[i - start] if i - start < len(letters) else "-", share
+    for mark in lane.marks:  # what takes no time shows only where there is room for it
+        place = min(int(mark.start * step), len(cells) - 1)
+        if mark.end == mark.start and cells[place] in (IDLE, "-"):
+            cells[place] = wording(mark, 1)
+    return "".join(cells)
+
+
+def wording(mark: Mark, room: int) -> str:
+    """As much of 'F0b1' as there is room for, and no half numbers."""
+    letter = LETTERS.get(mark.op.name) or glyph_of(mark.op.name).mark[:1]
+    layer = "" if mark.op.layer is None or mark.op.name in LETTERS else str(mark.op.layer)
+    for words in (letter + layer + batches_text(mark.op.batches), letter + layer):
+        if len(words) <= room:
+            return words
+    return letter
+
+
+def levels(lane: Lane, most: int, step: float) -> str:
+    """Memory in tenths: what is held for most of a column."""
+    line = ""
+    for span in lane.memory:
+        until = round(span.end * step)
+        level = LEVELS[min(9, 10 * span.memory // most)] if most else LEVELS[0]
+        line += level * (until - len(line))
+    return line
+
+
+def legend(scene: Scene, step: float) -> str:
+    names = dict.fromkeys(mark.op.name for mark in scene.marks)
+    told = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
+    column = f"a column is {plain_share(1 / step)} steps"
+    return ", ".join([*told, *idle(scene), column])
+
+
+def idle(scene: Scene) -> Iterator[str]:
+    if any(lane.gaps for lane in scene.lanes):
+        yield f"{IDLE} idle"
+
+
+def plain_share(steps: float) -> str:
+    return plain(steps) if steps >= 10 else f"{steps:.3g}"

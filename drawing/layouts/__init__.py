@@ -1,0 +1,1 @@
+"""Pictures of layouts: a tensor's pieces, a redistribution, a graph with its plan."""

@@ -1,0 +1,97 @@
+"""Where a tensor lives: its pieces with the devices that hold them, and the device matrix in the pieces' colours."""
+
+from __future__ import annotations
+
+from math import prod
+
+from chalk.types import Diagram
+
+from drawing.palette import EDGE, INK, PAPER, SOFT, layer_tint
+from drawing.pen import box, clip, hatch, label, lines, look, panel, tip
+from drawing.picture import Picture
+from lib.layout import LayoutError, TensorLayout
+
+SIDE = 240.0
+CELL = 34.0
+GAP = 48.0
+HEAD = 44.0
+MOST_PIECES = 4096
+
+
+def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
+    """A tensor of any number of dimensions: the first two that are split are drawn, others stay in the words.
+
+    Copies share a colour; pieces that are only summands are hatched.
+    """
+    if prod(layout.splits) > MOST_PIECES:
+        raise LayoutError(f"a picture shows up to {MOST_PIECES:,} pieces; this layout has {prod(layout.splits):,}")
+    parts = [*_tensor(layout), *_matrix(layout, SIDE + GAP)]
+    columns = layout.matrix.shape[-1] if layout.matrix.shape else 1
+    rows = layout.devices // columns
+    width = SIDE + GAP + max(CELL * columns, 120.0)
+    words = f"{layout.shape} as {layout}: {layout.local_shape} on each of {layout.devices} devices"
+    heading = [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, words, 11, SOFT, "start")]
+    width = max(width, 6.0 * len(words))
+    return Picture(panel(width, HEAD + max(SIDE, CELL * rows) + 24, [*heading, *parts]), title, words)
+
+
+def shown_dims(layout: TensorLayout) -> tuple[int, int]:
+    """The dimensions that go down and across; -1 for one that there is not."""
+    split = [dim for dim, n in enumerate(layout.splits) if n > 1]
+    rest = [dim for dim in range(len(layout.shape)) if dim not in split]
+    chosen = sorted((split + rest)[:2])
+    if len(chosen) == 1:
+        return -1, chosen[0]
+    return (chosen[0], chosen[1]) if chosen else (-1, -1)
+
+
+def piece_number(layout: TensorLayout, device: int) -> int:
+    number = 0
+    for part, n in zip(layout.part(device), layout.splits):
+        number = number * n + part
+    return number
+
+
+def piece_colour(layout: TensorLayout, device: int) -> str:
+    return layer_tint(piece_number(layout, device), max(prod(layout.splits), 2))
+
+
+def _tensor(layout: TensorLayout) -> list[Diagram]:
+    down, across = shown_dims(layout)
+    rows = layout.splits[down] if down >= 0 else 1
+    columns = layout.splits[across] if across >= 0 else 1
+    holders: dict[tuple[int, int], list[int]] = {}
+    for device in range(layout.devices):
+        part = layout.part(device)
+        place = (part[down] if down >= 0 else 0, part[across] if across >= 0 else 0)
+        holders.setdefault(place, []).append(device)
+    high, wide = SIDE / rows, SIDE / columns
+    found: list[Diagram] = []
+    for (row, column), devices in sorted(holders.items()):
+        x, y = column * wide, HEAD + row * high
+        names = ", ".join(map(str, devices))
+        cell = box(x, y, x + wide, y + high, look(piece_colour(layout, devices[0]), PAPER, 1))
+        found.append(tip(cell, f"part {row}, {column}: on {names}"))
+        if layout.partial:
+            found.append(lines(hatch(x, y, x + wide, y + high, 9), look(stroke=EDGE, width=0.7)))
+        room = int(wide / 6.2)
+        if high > 12 and room > 1:
+            found.append(label(x + wide / 2, y + high / 2, clip(names, room), 11, INK))
+    below = HEAD + SIDE + 14
+    found.append(label(SIDE / 2, below, "the tensor, and who holds each piece", 10, SOFT))
+    return found
+
+
+def _matrix(layout: TensorLayout, left: float) -> list[Diagram]:
+    columns = layout.matrix.shape[-1] if layout.matrix.shape else 1
+    found: list[Diagram] = []
+    order = layout.matrix.devices or range(layout.devices)
+    for place, device in enumerate(order):
+        row, column = divmod(place, columns)
+        x, y = left + column * CELL, HEAD + row * CELL
+        cell = box(x, y, x + CELL, y + CELL, look(piece_colour(layout, device), PAPER, 2))
+        found.append(tip(cell, f"device {device} holds part {layout.part(device)}"))
+        found.append(label(x + CELL / 2, y + CELL / 2, str(device), 11, INK))
+    below = HEAD + CELL * (layout.devices // columns) + 14
+    found.append(label(left, below, f"the devices, {layout.matrix}", 10, SOFT, "start"))
+    return found

@@ -1,0 +1,100 @@
+"""Time across the page: how many pixels a step takes, where the ticks stand, where the lanes lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chalk.types import Diagram
+
+from drawing.palette import GRID, SOFT
+from drawing.pen import label, lines, look
+
+from .scene import plain
+
+LEFT, RIGHT = 62.0, 54.0
+NOTEBOOK = 976.0
+"""Width that fits a notebook, without the margin."""
+LEAST_STEP = 12.0
+"""A long run widens the picture rather than make a step narrower than this."""
+WIDEST = 8000.0
+MOST_STEP = 200.0
+"""A short run does not fill the width with one operation."""
+AXIS_HEIGHT = 20.0
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From steps and ranks to pixels."""
+
+    end: float
+    ranks: int
+    unit: str = "steps"
+
+    @property
+    def time_width(self) -> float:
+        return min(max(NOTEBOOK - LEFT - RIGHT, self.end * LEAST_STEP), WIDEST)
+
+    @property
+    def width(self) -> float:
+        return LEFT + self.time_width + RIGHT
+
+    @property
+    def right(self) -> float:
+        return LEFT + self.time_width
+
+    @property
+    def pitch(self) -> float:
+        """From one lane to the next."""
+        for ranks, pitch in ((1, 60.0), (4, 43.0), (8, 38.0), (16, 28.0), (32, 18.0), (64, 14.0)):
+            if self.ranks <= ranks:
+                return pitch
+        return max(4.0, 832.0 / self.ranks)
+
+    @property
+    def lane(self) -> float:
+        """Height of a lane's boxes; the rest is for links between lanes."""
+        return self.pitch * 0.78
+
+    @property
+    def memory_pitch(self) -> float:
+        return max(4.0, self.pitch * (1.25 if self.ranks <= 4 else 0.95))
+
+    @property
+    def label_every(self) -> int:
+        """Which lanes get a label where they are too close for all."""
+        return max(1, -(-9 // int(self.pitch)))
+
+    @property
+    def span(self) -> float:
+        """The steps that the width stands for: the run, or more if it is short."""
+        return max(self.end, self.time_width / MOST_STEP)
+
+    def x(self, time: float) -> float:
+        return LEFT + self.time_width * time / self.span
+
+
+def ticks(scale: Scale) -> list[float]:
+    """Round times, at least fifty pixels apart: 0, 1, 2 ... or 0, 5, 10 ..."""
+    wanted = scale.span * 48 / scale.time_width
+    gap = 0.1
+    for gap in (b * 10.0**e for e in range(-1, 9) for b in (1, 2, 5)):
+        if gap >= wanted:
+            break
+    return [round(i * gap, 1) for i in range(int(scale.span / gap + 1e-9) + 1)]
+
+
+def draw_axis(scale: Scale, y: float) -> list[Diagram]:
+    """The numbers on the axis, their line at height `y`."""
+    numbers = [label(scale.x(t), y - 8, plain(t), 10, SOFT) for t in ticks(scale)]
+    return [*numbers, label(LEFT - 8, y - 8, scale.unit, 10, SOFT, "end")]
+
+
+def draw_grid(scale: Scale, y0: float, y1: float) -> list[Diagram]:
+    """A thin line at each tick, behind everything."""
+    return [lines([[(scale.x(t), y0), (scale.x(t), y1)] for t in ticks(scale)], look(None, GRID))]
+
+
+def draw_rank_label(scale: Scale, rank: int, y: float) -> list[Diagram]:
+    if rank % scale.label_every:
+        return []
+    return [label(LEFT - 8, y, f"rank {rank}", min(12.0, max(8.0, scale.pitch * 0.5)), SOFT, "end")]

@@ -1,0 +1,120 @@
+"""Operations, waits and whole runs in words: what tooltips, captions and screen readers say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from lib import IncompleteError, Report
+
+from .glyphs import batches_text, glyph_of
+from .scene import Gap, Lane, Mark, Scene, plain
+
+RANKS_TOLD = 8
+
+
+def describe(mark: Mark) -> str:
+    """A mark in words: what, where, when, and how much memory the rank had then."""
+    memory = "" if mark.memory is None else f", {mark.memory:,} elements"
+    return f"rank {mark.rank}: {doing(mark)}, t={plain(mark.start)} to {plain(mark.end)}{memory}"
+
+
+def doing(mark: Mark) -> str:
+    """'forward layer 1 b0', 'send to rank 2'."""
+    op = mark.op
+    words = [glyph_of(op.name).name]
+    if op.layer is not None:
+        words.append(f"layer {op.layer}")
+    if op.batches:
+        words.append(batches_text(op.batches))
+    if mark.partner is not None:
+        words.append(f"{'to' if op.name == 'pass_to' else 'from'} rank {mark.partner}")
+    return " ".join(words)
+
+
+def waited_for(gap: Gap, scene: Scene) -> Mark | None:
+    """The event that ended a wait: the send of the message, or the collective on the rank that came last."""
+    if gap.before is None:
+        return None
+    cause = scene.report.waits[gap.before.rank].get(gap.before.index)
+    return None if cause is None else scene.at[cause]
+
+
+def describe_gap(gap: Gap, lane: Lane, scene: Scene) -> str:
+    """Idle time, and its reason: 'rank 1 idle, t=0 to 2.2: waits for rank 0 to send, after its forward layer 1 b0'."""
+    return f"rank {lane.rank} idle, t={plain(gap.start)} to {plain(gap.end)}: {reason(gap, scene)}"
+
+
+def reason(gap: Gap, scene: Scene) -> str:
+    if gap.before is None:
+        return "has no more to do" if scene.report.error is None else "nothing more was done"
+    cause = waited_for(gap, scene)
+    if cause is None:
+        return "the referee did not get this far"
+    what = " to send" if cause.op.name == "pass_to" else f", last to come to this {doing(cause)}"
+    before = scene.previous(cause)
+    after = f", after its {doing(before)}" if before is not None else ""
+    return f"waits for rank {cause.rank}{what}{after}"
+
+
+def short_reason(gap: Gap, scene: Scene) -> str:
+    """The same in as few words as fit into the gap."""
+    if gap.before is None:
+        return "done" if scene.report.error is None else "nothing more"
+    cause = waited_for(gap, scene)
+    return f"waits for rank {cause.rank}" if cause is not None else "idle"
+
+
+def name_of(scene: Scene) -> str:
+    def count(number: int, noun: str, plural: str) -> str:
+        return f"{number} {noun if number == 1 else plural}"
+
+    return ", ".join(
+        [
+            count(len(scene.lanes), "rank", "ranks"),
+            count(scene.layers, "layer", "layers"),
+            count(scene.batches, "microbatch", "microbatches"),
+        ]
+    )
+
+
+def summary(report: Report) -> str:
+    """The four numbers that people compare, with what was asked for."""
+    goal = report.goal
+    time = f" (target {goal.time})" if goal is not None else ""
+    memory = f"target {goal.memory:,}; " if goal is not None else ""
+    return (
+        f"timesteps {plain(report.timesteps)}{time} · makespan {plain(report.makespan)} · "
+        f"bubble {plain(100 * report.bubble)}% · "
+        f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={plain(report.peak.time)})"
+    )
+
+
+def verdict(report: Report) -> str:
+    if report.error is None:
+        return ""
+    return f"{'Not finished' if isinstance(report.error, IncompleteError) else 'Not correct'}: {report.error}"
+
+
+def in_words(scene: Scene) -> str:
+    """A run for those who do not see it: its numbers, what is wrong, and what each rank does."""
+    told = [told_of(lane, scene) for lane in scene.lanes[:RANKS_TOLD]]
+    more = len(scene.lanes) - len(told)
+    rest = [f"And {more} more {'rank' if more == 1 else 'ranks'}."] if more else []
+    return " ".join([f"{summary(scene.report)}.", *filter(None, [verdict(scene.report)]), *told, *rest])
+
+
+def told_of(lane: Lane, scene: Scene) -> str:
+    counts = Counter(glyph_of(mark.op.name).name for mark in lane.marks)
+    work = ", ".join(f"{number} {name}" for name, number in counts.items()) or "nothing"
+    most = max((span.memory for span in lane.memory), default=0)
+    busy = f"{100 * scene.report.ranks[lane.rank].busy:.0f}% busy"
+    waits = list(long_waits(lane, scene))
+    return f"Rank {lane.rank}: {work}; {busy}; at most {most:,} elements{''.join(waits)}."
+
+
+def long_waits(lane: Lane, scene: Scene) -> Iterator[str]:
+    """The longest gap, if it is worth a word."""
+    gap = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None)
+    if gap is not None and gap.before is not None and gap.end - gap.start >= scene.end / 10:
+        yield f"; idle from t={plain(gap.start)} to {plain(gap.end)}, {short_reason(gap, scene)}"

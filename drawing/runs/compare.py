@@ -1,0 +1,67 @@
+"""Two runs on one time axis, with the difference named."""
+
+from __future__ import annotations
+
+from chalk.types import Diagram
+
+from drawing.pen import clip, panel, stack
+from drawing.picture import Picture
+from lib import Goal, Report
+
+from .axis import Scale
+from .captions import in_words, name_of, summary, verdict
+from .lanes import draw_lanes
+from .legend import draw_legend
+from .memory import draw_memory, highest
+from .scene import Run, plain, read, trace_from
+from .timeline import draw_header
+
+
+def draw_compare(
+    mine: Run,
+    reference: Run,
+    title: str = "",
+    names: tuple[str, str] = ("yours", "reference"),
+    critical: bool = False,
+    goal: Goal | None = None,
+    dark: bool = False,
+) -> Picture:
+    """One run above another, both on the same scales of time and memory; the title names the difference.
+
+    Raises:
+        RuleError: the models are not those of one run.
+    """
+    scenes = [read(trace_from(run), goal) for run in (mine, reference)]
+    end = max(scene.end for scene in scenes)
+    scales = [Scale(end, len(scene.lanes)) for scene in scenes]
+    most = max(map(highest, scenes))
+    name = clip(title, 80) or name_of(scenes[0])
+    told = difference(scenes[0].report, scenes[1].report, names)
+    parts: list[Diagram] = [draw_header(name, [told], [], scales[0].width)]
+    for scene, scale, who in zip(scenes, scales, names, strict=True):
+        parts += [
+            panel(scale.width, 12.0, []),
+            draw_header(clip(who, 60), [summary(scene.report)], [verdict(scene.report)], scale.width),
+            draw_lanes(scene, scale, critical),
+            draw_memory(scene, scale, most),
+        ]
+    parts.append(draw_legend(scenes, scales[0].width, critical))
+    words = [f"{told}.", *(f"{who}: {in_words(scene)}" for scene, who in zip(scenes, names, strict=True))]
+    return Picture(stack(parts), name, " ".join(words), dark)
+
+
+def difference(mine: Report, other: Report, names: tuple[str, str]) -> str:
+    """'yours takes 1.2 steps more and 524,288 elements less at the peak than reference'."""
+    parts = [
+        more_or_less(round(mine.timesteps - other.timesteps, 1), "steps"),
+        more_or_less(mine.peak.memory - other.peak.memory, "elements"),
+        more_or_less(round(100 * (mine.bubble - other.bubble), 1), "points of bubble"),
+    ]
+    return f"{names[0]}, compared with {names[1]}: {', '.join(parts)}"
+
+
+def more_or_less(number: float, unit: str) -> str:
+    if not number:
+        return f"as many {unit}"
+    amount = f"{abs(number):,}" if isinstance(number, int) else plain(abs(number))
+    return f"{amount} {unit} {'more' if number > 0 else 'less'}"

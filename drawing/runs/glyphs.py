@@ -1,0 +1,237 @@
+"""The shape of each operation: told apart without colour and without letters, at any width.
+
+Forward points right, backward left; a gather opens, a reduce-scatter closes, an all-reduce does both;
+a send is a wedge whose tip is where the message leaves, a receive one whose tip is where it arrives;
+the loss is a tag where the wave turns round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from chalk.types import Diagram
+
+from drawing.palette import INK, PAPER, WIRE, layer_colour, layer_tint, mix, text_on
+from drawing.pen import Point, corners, label, look, polygon, text_width
+
+from .scene import Mark
+
+
+class Frame(NamedTuple):
+    """Where an operation is drawn, in pixels. `toward` is -1 if its partner's lane is above, 1 if below."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    toward: int = 1
+
+    @property
+    def width(self) -> float:
+        return self.x1 - self.x0
+
+    @property
+    def height(self) -> float:
+        return self.y1 - self.y0
+
+    @property
+    def middle(self) -> Point:
+        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
+
+
+class Glyph(NamedTuple):
+    """One kind of operation: its mark, its name in the legend, its outline, and its colours."""
+
+    mark: str
+    name: str
+    outline: Callable[[Frame], Sequence[Point]]
+    paint: Callable[[int | None, int], tuple[str, str, float]]
+    """From layer and layers: fill, stroke, stroke width."""
+
+
+def forward_outline(f: Frame) -> list[Point]:
+    n, (_, y) = min(5.0, f.width / 4), f.middle
+    return [(f.x0, f.y0), (f.x1 - n, f.y0), (f.x1, y), (f.x1 - n, f.y1), (f.x0, f.y1), (f.x0 + n, y)]
+
+
+def backward_outline(f: Frame) -> list[Point]:
+    n, (_, y) = min(5.0, f.width / 4), f.middle
+    return [(f.x0 + n, f.y0), (f.x1, f.y0), (f.x1 - n, y), (f.x1, f.y1), (f.x0 + n, f.y1), (f.x0, y)]
+
+
+def update_outline(f: Frame) -> list[Point]:
+    return corners(f.x0 + 0.8, f.y0 + 0.8, max(f.x0 + 1.2, f.x1 - 0.8), f.y1 - 0.8)
+
+
+def loss_outline(f: Frame) -> list[Point]:
+    """A tag on a pin: it takes no time, so it stands on the border of its neighbours."""
+    (x, _), w = f.middle, max(f.width, min(11.0, f.height * 0.42)) / 2
+    top, bottom = loss_tag(f)
+    tip, pin = min(bottom + w * 0.7, f.y1), 0.8
+    return [
+        (x - w, top), (x + w, top), (x + w, bottom), (x + pin, tip), (x + pin, f.y1 + 2),
+        (x - pin, f.y1 + 2), (x - pin, tip), (x - w, bottom)
+    ]  # fmt: skip
+
+
+def loss_tag(f: Frame) -> tuple[float, float]:
+    """Top and bottom of the tag."""
+    top = f.y0 - min(7.0, f.height * 0.2)
+    return top, top + min(11.0, f.height * 0.5)
+
+
+def gather_outline(f: Frame) -> list[Point]:
+    d = f.height * 0.32
+    return [(f.x0, f.y0 + d), (f.x1, f.y0), (f.x1, f.y1), (f.x0, f.y1 - d)]
+
+
+def scatter_outline(f: Frame) -> list[Point]:
+    d = f.height * 0.32
+    return [(f.x0, f.y0), (f.x1, f.y0 + d), (f.x1, f.y1 - d), (f.x0, f.y1)]
+
+
+def allreduce_outline(f: Frame) -> list[Point]:
+    (x, _), d = f.middle, f.height * 0.26
+    return [(f.x0, f.y0), (x, f.y0 + d), (f.x1, f.y0), (f.x1, f.y1), (x, f.y1 - d), (f.x0, f.y1)]
+
+
+def send_outline(f: Frame) -> list[Point]:
+    near, far = (f.y0, f.y1) if f.toward > 0 else (f.y1, f.y0)
+    return [(f.x0, near), (f.x1, near), (f.x1, far)]
+
+
+def receive_outline(f: Frame) -> list[Point]:
+    near, far = (f.y0, f.y1) if f.toward < 0 else (f.y1, f.y0)
+    return [(f.x0, near), (f.x1, far), (f.x0, far)]
+
+
+def plain_outline(f: Frame) -> list[Point]:
+    return corners(f.x0, f.y0, f.x1, f.y1)
+
+
+HOLLOW = 2.0
+"""Width of a border that stands for the whole."""
+
+
+def tinted(layer: int | None, layers: int) -> tuple[str, str, float]:
+    return (layer_tint(layer or 0, layers), PAPER, 0.5)
+
+
+def full(layer: int | None, layers: int) -> tuple[str, str, float]:
+    return (layer_colour(layer or 0, layers), PAPER, 0.5)
+
+
+def hollow(layer: int | None, layers: int) -> tuple[str, str, float]:
+    return (PAPER, mix(layer_colour(layer or 0, layers), INK, 0.15), HOLLOW)
+
+
+def wire(layer: int | None, layers: int) -> tuple[str, str, float]:
+    return (WIRE, PAPER, 0.5)
+
+
+def dark(layer: int | None, layers: int) -> tuple[str, str, float]:
+    return (INK, PAPER, 0.8)
+
+
+GLYPHS: dict[str, Glyph] = {
+    "forward": Glyph("F", "forward", forward_outline, tinted),
+    "loss": Glyph("L", "loss", loss_outline, dark),
+    "backward": Glyph("B", "backward", backward_outline, full),
+    "update": Glyph("U", "update", update_outline, hollow),
+    "allgather": Glyph("AG", "all-gather", gather_outline, wire),
+    "scatterreduce": Glyph("RS", "reduce-scatter", scatter_outline, wire),
+    "allreduce": Glyph("AR", "all-reduce", allreduce_outline, wire),
+    "pass_to": Glyph("S", "send", send_outline, wire),
+    "receive": Glyph("R", "receive", receive_outline, wire),
+}
+"""In the order of the legend."""
+
+
+def glyph_of(name: str) -> Glyph:
+    """How to draw an operation; one that this picture does not know is a box with its initials."""
+    return GLYPHS.get(name) or Glyph(name[:2].upper(), name, plain_outline, wire)
+
+
+def draw_mark(mark: Mark, frame: Frame, layers: int) -> list[Diagram]:
+    """One operation: its shape, and as much of its text as there is room for."""
+    glyph = glyph_of(mark.op.name)
+    fill, stroke, width = glyph.paint(mark.op.layer, layers)
+    if frame.width <= 3:  # too narrow for a border; of what is hollow, the border is all
+        fill, width = (stroke if width >= HOLLOW else fill), 0.0
+    shape = polygon(glyph.outline(frame), look(fill, stroke, width))
+    return [shape, *draw_text(mark, glyph, frame, text_on(fill))]
+
+
+def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str) -> list[Diagram]:
+    """The first wording that fits in letters large enough to read."""
+    for lines in wordings(mark, glyph, frame):
+        height = frame.height / (len(lines) + 0.35)
+        room = frame.width - min(PADDING.get(mark.op.name, 4.5), frame.width / 2)
+        sizes = [fitting(line, room, min(largest, height * 0.92)) for line, largest in lines]
+        if all(sizes):
+            x, y = text_place(mark.op.name, frame)
+            gap = min(height, max(sizes) * 1.2)
+            return [
+                label(x, y + (i - (len(lines) - 1) / 2) * gap, line, size, colour, bold=not i)
+                for i, ((line, _), size) in enumerate(zip(lines, sizes, strict=True))
+            ]
+    return []
+
+
+PADDING = {"forward": 8.0, "backward": 8.0, "update": 5.0, "loss": -11.0, "pass_to": 2.0, "receive": 2.0}
+"""Pixels of a frame's width that the shape takes from the text."""
+
+Line = tuple[str, float]
+"""Text and its largest size; the first line of several is bold."""
+
+
+def wordings(mark: Mark, glyph: Glyph, frame: Frame) -> Iterator[list[Line]]:
+    """What to write on a mark, the most telling first."""
+    letters, name = glyph.mark, mark.op.name
+    if name in ("forward", "backward", "update"):
+        layer, batches = str(mark.op.layer), batches_text(mark.op.batches)
+        if batches and frame.height >= 26:
+            yield [(letters + layer, 13), (batches, 11)]
+        yield [(f"{letters}{layer} {batches}".rstrip(), 12)]
+        if batches:
+            yield [(letters + layer, 12)]
+        yield [(letters, 11), (layer, 10)]
+        yield [(letters, 12)]
+    elif name == "loss":
+        yield [(letters, 9)]
+    elif name in ("pass_to", "receive"):
+        if frame.height >= 18:
+            yield [(letters, 7.5)]
+    else:
+        yield [(letters, 10)]
+        if frame.height >= 24:
+            yield [(letter, 9) for letter in letters]
+
+
+def text_place(name: str, frame: Frame) -> Point:
+    """The middle of the text: of the frame, or of the part of it that the shape fills."""
+    x, y = frame.middle
+    if name == "loss":
+        top, bottom = loss_tag(frame)
+        return x, (top + bottom) / 2
+    if name in ("pass_to", "receive"):
+        aside = 0.12 if name == "pass_to" else -0.12
+        return x + frame.width * aside, y - frame.toward * (frame.height / 2 - 5)
+    return x, y
+
+
+def fitting(text: str, room: float, size: float, least: float = 7.0) -> float:
+    """The font size, at most `size`, at which `text` fits; 0 if that would be too small to read."""
+    size = min(size, room / max(text_width(text, 1.0, bold=True), 0.1))
+    return round(size, 1) if size >= least else 0.0
+
+
+def batches_text(batches: frozenset[int]) -> str:
+    """{0, 1, 2, 3} is 'b0-3', {2} is 'b2', {0, 2} is 'b0,2'."""
+    numbers = sorted(batches)
+    if not numbers:
+        return ""
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"b{numbers[0]}-{numbers[-1]}"
+    return "b" + ",".join(map(str, numbers))

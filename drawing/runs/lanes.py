@@ -1,0 +1,122 @@
+"""The upper half of a timeline: a lane for each rank, links for messages, ties for collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chalk.types import Diagram
+
+from drawing.palette import CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, WIRE
+from drawing.pen import Point, box, hatch, label, lines, look, panel, polygons, text_width, tip
+
+from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_rank_label
+from .captions import describe, describe_gap, short_reason
+from .glyphs import Frame, draw_mark
+from .scene import Lane, Link, Mark, Scene, Tie
+
+WAIT_SIZE = 9.5
+
+
+def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
+    """All ranks under a common time axis, with the critical path if it is asked for."""
+    height = AXIS_HEIGHT + len(scene.lanes) * scale.pitch
+    back = [
+        *draw_axis(scale, AXIS_HEIGHT),
+        *draw_grid(scale, AXIS_HEIGHT, height),
+        label(scale.width, AXIS_HEIGHT - 8, "busy", 10, SOFT, "end"),
+        *draw_ties(scene.ties, scale),
+    ]
+    if not any(lane.marks for lane in scene.lanes):
+        middle = (AXIS_HEIGHT + height) / 2
+        back.append(label((LEFT + scale.right) / 2, middle, "nothing has happened yet", 13, SOFT))
+    rows = [part for lane in scene.lanes for part in draw_lane(lane, scene, scale)]
+    path = draw_critical(scene, scale) if critical else []
+    return panel(scale.width, height, [*back, *rows, *draw_links(scene.links, scale), *path])
+
+
+def top_of(rank: int, scale: Scale) -> float:
+    return AXIS_HEIGHT + rank * scale.pitch + (scale.pitch - scale.lane) / 2
+
+
+def draw_lane(lane: Lane, scene: Scene, scale: Scale) -> Iterator[Diagram]:
+    """One rank: its label, where it waits, what it does, and how busy that makes it."""
+    y0 = top_of(lane.rank, scale)
+    y1 = y0 + scale.lane
+    yield from draw_rank_label(scale, lane.rank, (y0 + y1) / 2)
+    yield from draw_gaps(lane, scene, scale, y0, y1)
+    # What takes no time is drawn last, on top of its neighbours.
+    for mark in sorted(lane.marks, key=lambda mark: mark.end == mark.start):
+        shape, *text = draw_mark(mark, frame_of(mark, scale, y0, y1), scene.layers)
+        yield tip(shape, describe(mark))
+        yield from text
+    if lane.rank % scale.label_every == 0:
+        busy = f"{100 * scene.report.ranks[lane.rank].busy:.0f}%"
+        size = min(11.0, max(8.0, scale.pitch * 0.45))
+        yield label(scale.width, (y0 + y1) / 2, busy, size, SOFT, "end")
+
+
+def frame_of(mark: Mark, scale: Scale, y0: float, y1: float) -> Frame:
+    above = mark.partner is not None and mark.partner < mark.rank
+    return Frame(scale.x(mark.start), y0, scale.x(mark.end), y1, -1 if above else 1)
+
+
+def draw_gaps(lane: Lane, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
+    """Idle time: pale and hatched, so that it is seen as something, with what the rank waited for."""
+    gaps = [gap for gap in lane.gaps if scale.x(gap.end) - scale.x(gap.start) >= 0.1]
+    strokes = [stroke for gap in gaps for stroke in hatch(scale.x(gap.start), y0, scale.x(gap.end), y1, gap=9.0)]
+    yield lines(strokes, look(None, IDLE_HATCH, 0.9))
+    for gap in gaps:
+        # On top of its hatching, so that the tooltip shows wherever one points.
+        pane = box(scale.x(gap.start), y0, scale.x(gap.end), y1, look(IDLE, opacity=0.5))
+        yield tip(pane, describe_gap(gap, lane, scene))
+        words = short_reason(gap, scene)
+        if scale.pitch >= 25 and text_width(words, WAIT_SIZE) + 16 < scale.x(gap.end) - scale.x(gap.start):
+            middle = (scale.x(gap.start) + scale.x(gap.end)) / 2
+            yield label(middle, (y0 + y1) / 2, words, WAIT_SIZE, SOFT, halo=IDLE)
+
+
+def draw_ties(ties: tuple[Tie, ...], scale: Scale) -> list[Diagram]:
+    """Each collective: one upright through all its lanes."""
+    uprights = []
+    for tie in ties:
+        x = scale.x((tie.start + tie.end) / 2)
+        uprights.append([(x, top_of(tie.first, scale)), (x, top_of(tie.last, scale) + scale.lane)])
+    return [lines(uprights, look(None, WIRE, 2.0))]
+
+
+def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
+    """Each message: from the tip of its send to the notch of its receive; dashed if nobody read it."""
+    read = [link_line(link, scale) for link in links if link.received is not None]
+    lost = [link_line(link, scale) for link in links if link.received is None]
+    heads = [arrowhead(*line) for line in read]
+    return [
+        lines(read, look(None, INK, 1.2)),
+        lines(lost, look(None, INK, 1.2, dash=(3, 3))),
+        polygons(heads, look(INK)),
+    ]
+
+
+def link_line(link: Link, scale: Scale) -> tuple[Point, Point]:
+    x0 = scale.x(link.sent)
+    x1 = scale.x(link.received) if link.received is not None else x0
+    y0, y1 = top_of(link.source, scale), top_of(link.target, scale)
+    if link.target > link.source:
+        return (x0, y0 + scale.lane), (x1, y1)
+    return (x0, y0), (x1, y1 + scale.lane)
+
+
+def arrowhead(start: Point, end: Point) -> list[Point]:
+    """A small head at the end of a line, along it."""
+    (x0, y0), (x1, y1) = start, end
+    length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5 or 1.0
+    ux, uy = (x1 - x0) / length * 5, (y1 - y0) / length * 5
+    return [(x1, y1), (x1 - ux - uy / 2, y1 - uy + ux / 2), (x1 - ux + uy / 2, y1 - uy - ux / 2)]
+
+
+def draw_critical(scene: Scene, scale: Scale) -> list[Diagram]:
+    """The critical path: one line below the operations that the end of the run waited for, from lane to lane."""
+    points: list[Point] = []
+    for mark in scene.critical:
+        y = top_of(mark.rank, scale) + scale.lane + 1
+        points += [(scale.x(mark.start), y), (scale.x(mark.end), y)]
+    return [lines([points], look(None, PAPER, 5.5)), lines([points], look(None, CRITICAL, 3.0))] if points else []

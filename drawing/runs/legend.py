@@ -1,0 +1,119 @@
+"""What the marks mean: a legend of only what occurs, and the layers' colours in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from chalk.types import Diagram
+
+from drawing.palette import CRITICAL, EMPTY, IDLE, IDLE_HATCH, INK, KINDS, SOFT, layer_colour, layer_tint, text_on
+from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width
+from lib import Sample
+
+from .glyphs import GLYPHS, Frame, batches_text, draw_mark, glyph_of
+from .memory import NAMES
+from .scene import Mark, Scene
+
+ROW = 26.0
+SIZE = 11.0
+SAMPLES = {"forward": 52.0, "backward": 52.0, "update": 28.0, "loss": 14.0, "pass_to": 11.0, "receive": 11.0}
+LAYERS_SHOWN = 12
+
+
+class Entry(NamedTuple):
+    """One sample with its text; `parts` stand in the box from (0, 0) to (`width`, ROW)."""
+
+    width: float
+    parts: Sequence[Diagram]
+
+
+def draw_legend(scenes: Sequence[Scene], width: float, critical: bool = False) -> Diagram:
+    """Entries from left to right, in as many rows as they need."""
+    placed: list[Diagram] = []
+    x, y = 0.0, 8.0
+    for entry in entries(scenes, critical):
+        if x and x + entry.width > width:
+            x, y = 0.0, y + ROW
+        placed.append(panel(entry.width, ROW, entry.parts).translate(x, y))
+        x += entry.width + 20
+    return panel(width, y + ROW if placed else 0.0, placed)
+
+
+def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[Entry]:
+    first: dict[str, tuple[Mark, int]] = {}
+    for scene in scenes:
+        for mark in scene.marks:
+            first.setdefault(mark.op.name, (mark, scene.layers))
+    names = [name for name in GLYPHS if name in first] + sorted(set(first) - set(GLYPHS))
+    for name in names:
+        yield operation_entry(*first[name])
+    if any(lane.gaps for scene in scenes for lane in scene.lanes):
+        yield idle_entry()
+    if critical:
+        yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], look(None, CRITICAL, 3.0))], "critical path")
+    layers = sorted({mark.op.layer for scene in scenes for mark in scene.marks if mark.op.layer is not None})
+    if layers:
+        yield layers_entry(layers, max(scene.layers for scene in scenes))
+    yield from memory_entries([span.kinds for scene in scenes for lane in scene.lanes for span in lane.memory])
+
+
+def memory_entries(samples: Sequence[Sample]) -> Iterator[Entry]:
+    """The kinds of memory, and what is not stored."""
+    parts: list[Diagram] = []
+    x = 0.0
+    for kind, colour in KINDS.items():
+        if any(sum(getattr(sample, kind)) for sample in samples):
+            parts += [
+                box(x, 6, x + 14, ROW - 6, look(colour)),
+                label(x + 19, ROW / 2, NAMES[kind], SIZE, SOFT, "start"),
+            ]
+            x += 19 + text_width(NAMES[kind], SIZE) + 10
+    if parts:
+        yield Entry(x, parts)
+    if any(share.hidden for sample in samples for share in sample):
+        frame = (0.0, 6.0, 24.0, ROW - 6)
+        strokes = lines(hatch(*frame, gap=3.5), look(None, INK, 0.8))
+        yield worded(24, [box(*frame, look(EMPTY)), strokes], "not stored but used later")
+
+
+def operation_entry(mark: Mark, layers: int) -> Entry:
+    """The operation as it is drawn above, with its name."""
+    width = SAMPLES.get(mark.op.name, 20.0)
+    words = glyph_of(mark.op.name).name
+    if mark.op.name == "forward":
+        batches = clip(batches_text(mark.op.batches)[1:], 12)
+        words += f": layer {mark.op.layer}, microbatch{'es' if len(mark.op.batches) > 1 else ''} {batches}"
+    return worded(width, draw_mark(mark, Frame(0, 2, width, ROW - 2), layers), words)
+
+
+def worded(width: float, parts: Sequence[Diagram], words: str) -> Entry:
+    text = label(width + 6, ROW / 2, words, SIZE, SOFT, "start")
+    return Entry(width + 6 + text_width(words, SIZE), [*parts, text])
+
+
+def idle_entry() -> Entry:
+    frame = (0.0, 4.0, 24.0, ROW - 4)
+    strokes = lines(hatch(*frame, gap=9.0), look(None, IDLE_HATCH, 0.8))
+    return worded(24, [box(*frame, look(IDLE)), strokes], "idle")
+
+
+def layers_entry(layers: Sequence[int], total: int) -> Entry:
+    """A swatch for each layer, light as in forward and full as in backward; of many, some."""
+    shown = layers if len(layers) <= LAYERS_SHOWN else thin_out(layers)
+    parts = [label(0, ROW / 2, "layer", SIZE, SOFT, "start")]
+    x = text_width("layer", SIZE) + 8
+    for layer in shown:
+        width = max(18.0, text_width(str(layer), 10, bold=True) + 8)
+        full = layer_colour(layer, total)
+        parts.append(box(x, 4, x + width, ROW / 2, look(layer_tint(layer, total))))
+        parts.append(box(x, ROW / 2, x + width, ROW - 4, look(full)))
+        parts.append(label(x + width / 2, ROW / 2, str(layer), 10, text_on(full), bold=True))
+        x += width + 2
+    return Entry(x, parts)
+
+
+def thin_out(layers: Sequence[int]) -> list[int]:
+    """First, last, and evenly between."""
+    last = len(layers) - 1
+    return [layers[round(i * last / (LAYERS_SHOWN - 1))] for i in range(LAYERS_SHOWN)]

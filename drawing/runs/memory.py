@@ -1,0 +1,175 @@
+"""The lower half of a timeline: memory of each rank by kind, as one continuous step line, on a common scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from chalk.types import Diagram
+
+from drawing.palette import ALARM, GRID, INK, KINDS, MEMORY, PAPER, SOFT, TARGET
+from drawing.pen import Point, hatch, label, lines, look, panel, polygon, polygons, text_width, tip
+from lib import Goal
+
+from .axis import LEFT, Scale, draw_grid, draw_rank_label
+from .scene import Lane, Scene, Span, plain
+
+HEAD = 38.0
+FILLED = 0.78
+"""Share of a rank's strip that the highest memory takes; the rest keeps the ranks apart."""
+NAMES = {"weights": "weights", "opt_states": "optimizer states", "activations": "activations", "gradients": "gradients"}
+
+
+class Step(NamedTuple):
+    """One level of a step line."""
+
+    start: float
+    end: float
+    low: int
+    high: int
+
+
+def draw_memory(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
+    """Memory of all ranks up to `most` elements, with the peak marked, and the target if there is one."""
+    most = most or highest(scene)
+    height = HEAD + len(scene.lanes) * scale.memory_pitch
+    heading = f"memory in elements, all ranks on one scale up to {most:,}"
+    parts = [
+        label(LEFT, HEAD - 24, heading, 11, SOFT, "start"),
+        label(scale.width, HEAD - 24, "most", 10, SOFT, "end"),
+        *draw_grid(scale, HEAD, height),
+        *(part for lane in scene.lanes for part in draw_lane_memory(lane, most, scale)),
+        *(draw_target(scene.goal, scene, most, scale) if scene.goal is not None else ()),
+        *draw_peak(scene, most, scale),
+    ]
+    return panel(scale.width, height, parts)
+
+
+def highest(scene: Scene) -> int:
+    """The top of the scale: the most that is needed, and the target if that is not far above."""
+    target = scene.goal.memory if scene.goal is not None else 0
+    return max(scene.most, target if target <= 3 * scene.most else 0)
+
+
+def floor_of(rank: int, scale: Scale) -> float:
+    return HEAD + (rank + 1) * scale.memory_pitch
+
+
+def height_of(memory: int, most: int, scale: Scale) -> float:
+    return FILLED * scale.memory_pitch * memory / most if most else 0.0
+
+
+def draw_lane_memory(lane: Lane, most: int, scale: Scale) -> Iterator[Diagram]:
+    floor = floor_of(lane.rank, scale)
+    yield lines([[(LEFT, floor), (scale.right, floor)]], look(None, GRID))
+    yield from draw_rank_label(scale, lane.rank, floor - scale.memory_pitch / 2)
+    if not any(span.end > span.start for span in lane.memory):
+        return
+    unit = height_of(1, most, scale) if most else 0.0
+    base = [0] * len(lane.memory)
+    for kind, colour in KINDS.items():
+        shares = [getattr(span.kinds, kind) for span in lane.memory]
+        tops = [low + sum(share) for low, share in zip(base, shares, strict=True)]
+        steps = list(merged(lane.memory, base, tops))
+        if any(step.high > step.low for step in steps):
+            peak = max(step.high - step.low for step in steps)
+            words = f"rank {lane.rank}: {NAMES[kind]}, at most {peak:,} elements"
+            yield tip(polygons(areas(steps, unit, scale, floor), look(colour)), words)
+        kept = [low + share.stored for low, share in zip(base, shares, strict=True)]
+        yield from draw_hidden(list(merged(lane.memory, kept, tops)), unit, scale, floor, f"{NAMES[kind]}", lane.rank)
+        base = tops
+    yield lines([outline(list(merged(lane.memory, base, base)), unit, scale, floor)], look(None, MEMORY, 1.2))
+    if lane.rank % scale.label_every == 0:
+        size = min(11.0, max(8.0, scale.pitch * 0.45))
+        words = short(max(span.memory for span in lane.memory))
+        yield label(scale.width, floor - scale.memory_pitch / 2, words, size, SOFT, "end")
+
+
+def draw_hidden(
+    steps: Sequence[Step], unit: float, scale: Scale, floor: float, kind: str, rank: int
+) -> Iterator[Diagram]:
+    """What is in no dictionary, hatched."""
+    shown = [step for step in steps if step.high > step.low]
+    if not shown:
+        return
+    frames = [(scale.x(s.start), floor - s.high * unit, scale.x(s.end), floor - s.low * unit) for s in shown]
+    # Small strips get fewer strokes: they are many.
+    gap = min(max(3.5, sum(x1 - x0 for x0, _, x1, _ in frames) / (3 * scale.memory_pitch)), 16.0)
+    strokes = [stroke for frame in frames for stroke in hatch(*frame, gap)]
+    most = max(step.high - step.low for step in shown)
+    words = f"rank {rank}: not stored but used later: {kind}, at most {most:,} elements"
+    yield tip(lines(strokes, look(None, INK, 0.8)), words)
+
+
+def merged(spans: Sequence[Span], lows: Sequence[int], highs: Sequence[int]) -> Iterator[Step]:
+    """Levels as steps, equal neighbours as one."""
+    levels = zip(spans, lows, highs, strict=True)
+    for (low, high), group in groupby(levels, key=lambda level: level[1:]):
+        members = [span for span, *_ in group]
+        if members[-1].end > members[0].start:
+            yield Step(members[0].start, members[-1].end, low, high)
+
+
+def areas(steps: Sequence[Step], unit: float, scale: Scale, floor: float) -> Iterator[list[Point]]:
+    """Where steps have a height, their outlines: along the top, and back along the bottom."""
+    for solid, group in groupby(steps, key=lambda step: step.high > step.low):
+        if solid:
+            run = list(group)
+            top = [(scale.x(x), floor - s.high * unit) for s in run for x in (s.start, s.end)]
+            bottom = [(scale.x(x), floor - s.low * unit) for s in reversed(run) for x in (s.end, s.start)]
+            yield corners_only([*top, *bottom])
+
+
+def outline(steps: Sequence[Step], unit: float, scale: Scale, floor: float) -> list[Point]:
+    """The line along the top."""
+    return corners_only([(scale.x(x), floor - step.high * unit) for step in steps for x in (step.start, step.end)])
+
+
+def corners_only(points: Sequence[Point]) -> list[Point]:
+    """Without points that lie on a level line between their neighbours."""
+    kept: list[Point] = []
+    for point in points:
+        if len(kept) > 1 and kept[-1][1] == kept[-2][1] == point[1]:
+            kept.pop()
+        kept.append(point)
+    return kept
+
+
+def draw_target(goal: Goal, scene: Scene, most: int, scale: Scale) -> list[Diagram]:
+    """A dashed line at the target, in the strip of each rank."""
+    if not 0 < goal.memory <= most:
+        return []
+    ys = [floor_of(lane.rank, scale) - height_of(goal.memory, most, scale) for lane in scene.lanes]
+    words = f"target: {goal.memory:,} elements"
+    stroke = lines([[(LEFT, y), (scale.right, y)] for y in ys], look(None, TARGET, 1.0, dash=(5.0, 3.0)))
+    return [
+        tip(stroke, words),
+        label(scale.right - 4, HEAD - 24, f"dashed: target {goal.memory:,}", 11, TARGET, "end"),
+    ]
+
+
+def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
+    """Who needs the most, and when."""
+    peak = scene.report.peak
+    if not peak.memory:
+        return []
+    x, y = scale.x(peak.time), floor_of(peak.rank, scale) - height_of(peak.memory, most, scale)
+    text = f"peak {peak.memory:,}"
+    fits = x + 8 + text_width(text, 11, bold=True) < scale.right
+    anchor, shift = ("start", 7) if fits else ("end", -7)
+    return [
+        polygon([(x, y - 4), (x + 4, y), (x, y + 4), (x - 4, y)], look(ALARM, PAPER, 0.8)),
+        tip(
+            label(x + shift, y - 9, text, 11, INK, anchor, bold=True, halo=PAPER),
+            f"peak: {peak.memory:,} elements on rank {peak.rank} at t={plain(peak.time)}",
+        ),
+    ]
+
+
+def short(elements: int) -> str:
+    """2,359,296 is '2.36M', 4,096 is '4.1k'."""
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if elements >= size:
+            return f"{elements / size:.3g}{unit}"
+    return str(elements)

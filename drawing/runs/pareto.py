@@ -1,0 +1,173 @@
+"""What a puzzle asks, what is known, and what was tried: peak memory against timesteps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from chalk.types import Diagram
+
+from drawing.palette import ALARM, EDGE, GRID, INK, PAPER, SOFT, TARGET_AREA, WIRE
+from drawing.pen import Point, box, clip, label, lines, look, panel, polygon, stack, text_width, tip
+from drawing.picture import Picture
+from lib import Goal, Record, Report
+
+from .memory import short
+from .scene import plain
+from .timeline import draw_header
+
+WIDTH, HEIGHT = 720.0, 380.0
+LEFT, BOTTOM, TOP, RIGHT = 66.0, 44.0, 12.0, 24.0
+R = 6.0
+
+
+class Attempt(NamedTuple):
+    """A schedule that was judged, and what to call it."""
+
+    name: str
+    report: Report
+
+
+class Spot(NamedTuple):
+    """A place on the plane: steps, elements, its words, and whose it is."""
+
+    time: float
+    memory: int
+    name: str
+    whose: str
+    """'record', 'attempt', or 'failed'."""
+
+
+def _record_name(record: Record, goal: Goal) -> str:
+    """A record that stands in a file is called after it: 'laps' for '.../gpipe_laps.py'."""
+    stem = PurePosixPath(record.by).stem.removeprefix(f"{goal.slug}_")
+    return stem.replace("_", " ") or "record"
+
+
+@dataclass(frozen=True)
+class Plane:
+    """From steps and elements to pixels, with some room around everything that is shown."""
+
+    times: tuple[float, float]
+    memories: tuple[float, float]
+
+    def x(self, time: float) -> float:
+        low, high = self.times
+        return LEFT + (WIDTH - LEFT - RIGHT) * (time - low) / (high - low)
+
+    def y(self, memory: float) -> float:
+        low, high = self.memories
+        return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (memory - low) / (high - low)
+
+
+def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", dark: bool = False) -> Picture:
+    """Peak memory against timesteps of a puzzle: the target box, the records, and the attempts."""
+    spots = [Spot(r.timesteps, r.peak_memory, _record_name(r, goal), "record") for r in goal.records]
+    for name, report in attempts:
+        whose = "attempt" if report.error is None else "failed"
+        spots.append(Spot(report.timesteps, report.peak.memory, name, whose))
+    plane = plane_of(goal, [spot for spot in spots if spot.whose != "failed"])
+    name = clip(title or goal.slug, 80)
+    asked = f"target: {goal.time} timesteps, {goal.memory:,} elements"
+    told = [told_of(spot, goal) for spot in spots]
+    plot = panel(WIDTH, HEIGHT, [*draw_axes(plane), *draw_box(goal, plane), *draw_spots(spots, plane)])
+    failed = [told_of(spot, goal) for spot in spots if spot.whose == "failed"]
+    parts: list[Diagram] = [draw_header(name, [asked], failed[:3], WIDTH), plot, draw_key(spots)]
+    return Picture(stack(parts), f"{name}: peak memory against timesteps", f"{asked}. {'; '.join(told)}", dark)
+
+
+def told_of(spot: Spot, goal: Goal) -> str:
+    if spot.whose == "failed":
+        return f"{clip(spot.name, 60)} is not correct"
+    met = goal.meets_time(spot.time) and goal.meets_memory(spot.memory)
+    kind = "record " if spot.whose == "record" else ""
+    where = f"{plain(spot.time)} timesteps, {spot.memory:,} elements"
+    return f"{kind}{clip(spot.name, 60)}: {where}, {'meets the target' if met else 'misses the target'}"
+
+
+def plane_of(goal: Goal, spots: Sequence[Spot]) -> Plane:
+    def around(values: Sequence[float]) -> tuple[float, float]:
+        low, high = min(values), max(values)
+        room = max((high - low) * 0.25, high * 0.08, 0.5)
+        return max(0.0, low - room), high + room
+
+    times = [float(goal.time), *(spot.time for spot in spots)]
+    memories = [float(goal.memory), *(float(spot.memory) for spot in spots)]
+    return Plane(around(times), around(memories))
+
+
+def draw_box(goal: Goal, plane: Plane) -> Iterator[Diagram]:
+    """Everything that meets both targets, at the precision in which they are stated."""
+    x, y = plane.x(goal.time + 0.999), plane.y(goal.memory + 99_999)
+    x, y = min(x, WIDTH - RIGHT), max(y, TOP)
+    left, floor = LEFT, HEIGHT - BOTTOM
+    words = f"meets both targets: up to {goal.time} timesteps and {goal.memory:,} elements, in whole steps and 100,000s"
+    yield tip(box(left, y, x, floor, look(TARGET_AREA, opacity=0.8)), words)
+    yield lines([[(left, y), (x, y), (x, floor)]], look(None, WIRE, 1.2, dash=(5.0, 3.0)))
+    yield label(left + 8, floor - 11, "target met", 11, WIRE, "start", halo=TARGET_AREA)
+
+
+def draw_axes(plane: Plane) -> Iterator[Diagram]:
+    floor = HEIGHT - BOTTOM
+    for time in round_numbers(*plane.times):
+        yield lines([[(plane.x(time), TOP), (plane.x(time), floor)]], look(None, GRID))
+        yield label(plane.x(time), floor + 11, plain(time), 10, SOFT)
+    for memory in round_numbers(*plane.memories):
+        yield lines([[(LEFT, plane.y(memory)), (WIDTH - RIGHT, plane.y(memory))]], look(None, GRID))
+        yield label(LEFT - 7, plane.y(memory), short(round(memory)), 10, SOFT, "end")
+    yield lines([[(LEFT, TOP), (LEFT, floor), (WIDTH - RIGHT, floor)]], look(None, EDGE, 1.2))
+    yield label((LEFT + WIDTH - RIGHT) / 2, floor + 29, "timesteps", 11, SOFT)
+    yield label(0, TOP - 14, "peak memory, elements", 11, SOFT, "start")
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """Four to nine round numbers within the range."""
+    gap = next(g for g in (b * 10.0**e for e in range(-1, 12) for b in (1, 2, 5)) if (high - low) / g <= 8)
+    first = int(low / gap) + (low > 0)
+    return [round(i * gap, 1) for i in range(first, int(high / gap) + 1)]
+
+
+def draw_spots(spots: Sequence[Spot], plane: Plane) -> Iterator[Diagram]:
+    """Records as diamonds, attempts as discs with their names; what failed has no place here."""
+    front = sorted({(s.time, s.memory) for s in spots if s.whose == "record"})
+    stairs = [p for i, (t, m) in enumerate(front) for p in ([(t, front[i - 1][1]), (t, m)] if i else [(t, m)])]
+    if len(stairs) > 1:
+        yield lines([[(plane.x(t), plane.y(m)) for t, m in stairs]], look(None, WIRE, 1.2))
+    named: list[tuple[float, float]] = []
+    for spot in sorted(spots, key=lambda spot: spot.whose == "attempt"):
+        if spot.whose == "failed":
+            continue
+        x, y = plane.x(spot.time), plane.y(spot.memory)
+        words = f"{spot.whose}: {spot.name}, {plain(spot.time)} timesteps, {spot.memory:,} elements"
+        yield tip(mark_of(spot.whose, x, y), words)
+        text = clip(spot.name, 30)
+        at = y - 13
+        while any(abs(at - other) < 13 and abs(x - place) < 190 for place, other in named):
+            at += 13
+        named.append((x, at))
+        right = x + 9 + text_width(text, 11) < WIDTH
+        yield label(x + (9 if right else -9), at, text, 11, INK, "start" if right else "end", halo=PAPER)
+
+
+def mark_of(whose: str, x: float, y: float) -> Diagram:
+    if whose == "record":
+        return polygon([(x, y - R), (x + R, y), (x, y + R), (x - R, y)], look(PAPER, WIRE, 2.0))
+    return polygon(list(ring(x, y, R)), look(ALARM, PAPER, 1.0))
+
+
+def ring(x: float, y: float, r: float) -> Iterator[Point]:
+    """A disc with twelve corners: as round as anyone sees at this size."""
+    sines = (0.0, 0.5, 0.866, 1.0, 0.866, 0.5, 0.0, -0.5, -0.866, -1.0, -0.866, -0.5)
+    return ((x + r * sines[(i + 3) % 12], y + r * sines[i]) for i in range(12))
+
+
+def draw_key(spots: Sequence[Spot]) -> Diagram:
+    parts: list[Diagram] = []
+    x = LEFT
+    for whose, words in (("record", "record"), ("attempt", "attempt")):
+        if any(spot.whose == whose for spot in spots):
+            parts += [mark_of(whose, x + R, 12), label(x + 2 * R + 6, 12, words, 11, SOFT, "start")]
+            x += 2 * R + 26 + text_width(words, 11)
+    return panel(WIDTH, 24.0 if parts else 0.0, parts)

@@ -1,0 +1,115 @@
+"""A run as it was foretold, above the same run as it was measured; both fill the same width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from drawing.palette import INK
+from drawing.pen import clip, label, panel, stack
+from drawing.picture import Picture
+from lib import Trace
+
+from .axis import Scale
+from .captions import name_of
+from .lanes import draw_lanes
+from .legend import draw_legend
+from .scene import Lane, Link, Mark, Scene, Tie, idle_between, plain, read
+from .timeline import draw_header
+
+Times = Sequence[Sequence[tuple[float, float]]]
+"""For each rank, the start and the end of each of its events, in seconds."""
+
+
+@dataclass(frozen=True)
+class Beside(Scale):
+    """A scale as wide as another, whatever its unit."""
+
+    wide: float = 0.0
+
+    @property
+    def time_width(self) -> float:
+        return self.wide
+
+
+def draw_replay(trace: Trace, times: Times, title: str = "", told: Sequence[str] = (), dark: bool = False) -> Picture:
+    """The lanes of a trace in steps, and below them those of the times that were measured; `told` are lines to stand
+    under the title."""
+    whole = read(trace)
+    foretold = replace(whole, lanes=tuple(lane._replace(memory=()) for lane in whole.lanes))
+    longest = max((end for rank in times for _, end in rank), default=0.0)
+    unit, factor = ("ms", 1e3) if longest >= 0.01 else ("µs", 1e6)
+    seen = measured(foretold, [[(start * factor, end * factor) for start, end in rank] for rank in times])
+    above = Scale(foretold.end, len(foretold.lanes))
+    below = Beside(seen.end, len(seen.lanes), unit, above.time_width)
+    name = clip(title, 80) or name_of(foretold)
+    halves = [
+        (foretold, above, f"Foretold: {length(foretold, 'steps')}"),
+        (seen, below, f"Measured: {length(seen, unit)}"),
+    ]
+    parts = [draw_header(name, told, [], above.width)]
+    for scene, scale, words in halves:
+        heading = label(0, 18, words, 13.0, INK, "start", bold=True)
+        parts += [panel(scale.width, 30.0, [heading]), draw_lanes(scene, scale)]
+    parts.append(draw_legend([foretold, seen], above.width))
+    return Picture(stack(parts), name, " ".join([*told, *(in_short(words, scene) for scene, _, words in halves)]), dark)
+
+
+def length(scene: Scene, unit: str) -> str:
+    """'20.2 steps, 4.1% idle'."""
+    return f"{plain(scene.end)} {unit}, {plain(100 * scene.report.bubble)}% idle"
+
+
+def in_short(words: str, scene: Scene) -> str:
+    """'Measured: 134 ms, 8.1% idle; busy: rank 0 97%, rank 1 95%.' for those who do not see the picture."""
+    busy = (f"rank {rank} {100 * report.busy:.0f}%" for rank, report in enumerate(scene.report.ranks))
+    return f"{words}; busy: {', '.join(busy)}."
+
+
+def measured(scene: Scene, times: Times) -> Scene:
+    """The same scene at other times: who waits, and for whom, follows from these."""
+    end = max((stop for rank in times for _, stop in rank), default=0.0) or 1.0
+    lanes = []
+    for lane, rank in zip(scene.lanes, times, strict=True):
+        marks = [
+            mark._replace(start=start, end=stop, memory=None)
+            for mark, (start, stop) in zip(lane.marks, rank, strict=True)
+        ]
+        lanes.append(Lane(lane.rank, tuple(marks), tuple(idle_between(marks, end)), ()))
+    moved = {(mark.rank, mark.index): mark for lane in lanes for mark in lane.marks}
+
+    def now(mark: Mark) -> Mark:
+        return moved[mark.rank, mark.index]
+
+    links = tuple(Link(now(link.send), link.target, link.receive and now(link.receive)) for link in scene.links)
+    ties = tuple(tie_of(tie.name, [now(mark) for mark in tie.members]) for tie in scene.ties)
+    busy = [sum(mark.end - mark.start for mark in lane.marks) / end for lane in lanes]
+    report = replace(
+        scene.report,
+        ranks=tuple(rank._replace(busy=share) for rank, share in zip(scene.report.ranks, busy, strict=True)),
+        bubble=1 - sum(busy) / len(busy),
+        waits=tuple(waits_of(lanes, links, ties)),
+    )
+    return Scene(scene.trace, report, tuple(lanes), links, ties, end)
+
+
+def tie_of(name: str, members: Sequence[Mark]) -> Tie:
+    return Tie(name, min(mark.start for mark in members), max(mark.end for mark in members), tuple(members))
+
+
+def waits_of(lanes: Sequence[Lane], links: Sequence[Link], ties: Sequence[Tie]) -> list[dict[int, tuple[int, int]]]:
+    """By rank and event, the event that it could have waited for: a message's send, or whoever came last."""
+    waits: list[dict[int, tuple[int, int]]] = [{} for _ in lanes]
+    free = {
+        (mark.rank, mark.index): before.end if before else 0.0
+        for lane in lanes
+        for before, mark in zip((None, *lane.marks), lane.marks)
+    }
+    for link in links:
+        if link.receive is not None:
+            waits[link.target][link.receive.index] = (link.source, link.send.index)
+    for tie in ties:
+        last = max(tie.members, key=lambda mark: free[mark.rank, mark.index])
+        for mark in tie.members:
+            waits[mark.rank][mark.index] = (last.rank, last.index)
+    return waits

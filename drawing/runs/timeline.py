@@ -1,0 +1,91 @@
+"""A whole run on one page: title, lanes, memory, legend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from chalk.types import Diagram
+
+from drawing.export.text import text_of
+from drawing.palette import ALARM, INK
+from drawing.pen import EM, clip, label, panel, stack
+from drawing.picture import Picture
+from lib import Goal
+
+from .axis import Scale
+from .captions import in_words, name_of, summary, verdict
+from .lanes import draw_lanes
+from .legend import draw_legend
+from .memory import draw_memory
+from .scene import Run, Scene, plain, read, trace_from
+
+
+class Timeline(Picture):
+    """The picture of a run; it keeps the `scene`, so that it can be written in every form that a run has."""
+
+    def __init__(self, content: Diagram, title: str, scene: Scene, dark: bool = False) -> None:
+        super().__init__(content, title, in_words(scene), dark)
+        self.scene = scene
+
+    def in_text(self) -> str:
+        return text_of(self.scene, self.title)
+
+
+def draw(
+    models_or_trace: Run,
+    title: str = "",
+    critical: bool = False,
+    goal: Goal | None = None,
+    dark: bool = False,
+    judged: bool = True,
+) -> Timeline:
+    """The timeline of a run, finished or not; prints its timesteps and its peak memory.
+
+    `critical` marks the critical path. With a `goal` the run is judged by the rules of a puzzle, and the picture
+    shows the targets. `dark` is for dark slides. `judged=False` leaves out what the referee finds wrong.
+
+    Raises:
+        RuleError: the models are not those of one run.
+    """
+    scene = read(trace_from(models_or_trace), goal)
+    report = scene.report
+    print(f"Timesteps: {plain(report.timesteps)}")
+    print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {plain(report.peak.time)}")
+    return draw_scene(scene, title, critical, dark, judged)
+
+
+def draw_scene(
+    scene: Scene, title: str = "", critical: bool = False, dark: bool = False, judged: bool = True
+) -> Timeline:
+    scale = Scale(scene.end, len(scene.lanes))
+    name = clip(title, 80) or name_of(scene)
+    sections = [
+        draw_header(name, [summary(scene.report)], [verdict(scene.report) if judged else ""], scale.width),
+        draw_lanes(scene, scale, critical),
+        draw_memory(scene, scale),
+        draw_legend([scene], scale.width, critical),
+    ]
+    return Timeline(stack(sections), name, scene, dark)
+
+
+def draw_header(name: str, told: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:
+    """Title, numbers, and what is wrong if something is."""
+    rows = [
+        (name, 16.0, INK, True),
+        *((line, 13.0, INK, False) for line in told),
+        *((line, 12.0, ALARM, False) for text in wrong for line in error_lines(text, width)),
+    ]
+    parts = []
+    y = 0.0
+    for text, size, colour, bold in rows:
+        parts.append(label(0, y + size * 0.7, text, size, colour, "start", bold))
+        y += size * 1.55
+    return panel(width, y + 6, parts)
+
+
+def error_lines(text: str, width: float) -> Iterator[str]:
+    lines = wrap(text, int(min(width, 976) / (12 * EM)))
+    yield from lines[:4]
+    if len(lines) > 4:
+        yield "…"

@@ -1,0 +1,1 @@
+"""Pictures of values in their network."""

@@ -1,0 +1,203 @@
+"""One value in its place in the network: layers as columns, and between them what flows from one to the next.
+
+What is shaped like a weight stands in its layer's column, an activation in the slot before the layer that
+takes it, and the gradient of an activation at the output of the layer whose backward consumes it.
+Weights and activations are plain, their gradients hatched, optimizer states dotted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from chalk.types import Diagram
+
+from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, WIRE, layer_colour, layer_tint, mix
+from drawing.pen import Point, box, corners, dots, hatch, label, lines, look, panel, polygons
+from lib import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
+
+HEIGHT = 44.0
+HEAD, FOOT = 14.0, 14.0
+"""Above the columns for the mark, below for the layers' numbers."""
+COLUMN, SLOT = 22.0, 14.0
+WIDEST = 420.0
+THINNEST = 2.0
+PARTS_RULED = 16
+"""Up to so many parts, each gets its line."""
+
+
+class Held(NamedTuple):
+    """What is held and where: `place` counts slots and columns from the left, slot 0 first, so layer l is
+    column 2l + 1 and its output slot 2l + 2. `parts` of `total` are shards from the top, or batches."""
+
+    mark: str
+    place: int
+    parts: Collection[int]
+    total: int
+    pattern: str
+    batches: tuple[Collection[int], int] | None = None
+    """For a weight gradient: the batches it sums, of how many."""
+    feeds: int = 0
+    """-1 if the layer on the left consumes it, 1 if the one on the right, 0 if it belongs to its layer."""
+
+
+def held(value: Value) -> Held:
+    """Where a value stands, and with which marks."""
+    column = 2 * value.layer + 1
+    match value:
+        case Weight(step=step):
+            return Held("W" + "'" * min(step, 3), column, value.shards, value.total, "plain")
+        case OptState(step=step):
+            return Held("opt" + "'" * min(step, 3), column, value.shards, value.total, "dots")
+        case WeightGrad():
+            sums = (value.batches, value.total_batches)
+            return Held("∇W", column, value.shards, value.total, "hatch", batches=sums)
+        case Activation():
+            feeds = 1 if value.layer < value.layers else 0
+            return Held("A", column - 1, value.batches, value.total_batches, "plain", feeds=feeds)
+        case ActivationGrad():
+            feeds = -1 if value.layer >= 0 else 0
+            return Held("∇A", column + 1, value.batches, value.total_batches, "hatch", feeds=feeds)
+    raise TypeError(f"no drawing for {type(value).__name__}")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where the slots and columns of a network lie. Of many, only the marked one has its full width."""
+
+    layers: int
+    place: int
+
+    @property
+    def shrink(self) -> float:
+        """By how much all places are narrower than full, if all have the same."""
+        return min(1.0, WIDEST / (self.layers * (COLUMN + SLOT) + SLOT))
+
+    @property
+    def uniform(self) -> bool:
+        return self.shrink > 0.55
+
+    @property
+    def unit(self) -> float:
+        """Width of an unmarked place, where there are too many for full width."""
+        return (WIDEST - COLUMN - 2 * SLOT) / (2 * self.layers + 1)
+
+    def left(self, place: int) -> float:
+        if self.uniform:
+            return ((place + 1) // 2 * SLOT + place // 2 * COLUMN) * self.shrink
+        wider = self.span - self.unit if place > self.place else 0.0
+        return place * self.unit + wider + (SLOT if place >= self.place else 0)
+
+    def right(self, place: int) -> float:
+        if self.uniform:
+            return self.left(place + 1)
+        return self.left(place) + (self.span if place == self.place else self.unit)
+
+    @property
+    def span(self) -> float:
+        return COLUMN if self.place % 2 else SLOT
+
+    @property
+    def width(self) -> float:
+        return self.left(2 * self.layers + 1) + (0 if self.uniform else SLOT)
+
+
+def draw_strip(value: Value) -> Diagram:
+    """The network in outline, with what the value holds."""
+    what = held(value)
+    columns = Columns(value.layers, what.place)
+    parts = [
+        *draw_outline(columns),
+        *draw_numbers(columns),
+        *draw_held(what, value, columns),
+    ]
+    return panel(columns.width, HEAD + HEIGHT + FOOT + (8 if what.batches else 0), parts)
+
+
+def draw_outline(columns: Columns) -> list[Diagram]:
+    """All layers, pale; a line through the middle for what flows."""
+    middle = HEAD + HEIGHT / 2
+    flow = lines([[(0, middle), (columns.width, middle)]], look(None, EDGE))
+    if columns.unit < 0.5 and not columns.uniform:
+        blocks = [(columns.left(1), columns.right(2 * columns.layers - 1))]
+    else:
+        blocks = [(columns.left(2 * i + 1), columns.right(2 * i + 1)) for i in range(columns.layers)]
+    boxes = [corners(x0, HEAD, x1, HEAD + HEIGHT) for x0, x1 in blocks]
+    return [flow, polygons(boxes, look(EMPTY, EDGE, 0.8) if columns.uniform else look(GRID))]
+
+
+def draw_numbers(columns: Columns) -> Iterator[Diagram]:
+    """The layers' numbers: all if there is room, otherwise first, last, and the one that matters."""
+    marked = min(max((columns.place - 1) // 2, 0), columns.layers - 1)
+    shown = range(columns.layers) if columns.uniform else sorted({0, marked, columns.layers - 1})
+    last = -1e9
+    for layer in shown:
+        x = (columns.left(2 * layer + 1) + columns.right(2 * layer + 1)) / 2
+        if x - last >= 18 or columns.uniform:
+            yield label(x, HEAD + HEIGHT + 8, str(layer), 9, SOFT)
+            last = x
+
+
+def draw_held(what: Held, value: Value, columns: Columns) -> Iterator[Diagram]:
+    x0, x1 = columns.left(what.place), columns.right(what.place)
+    y0, y1 = HEAD, HEAD + HEIGHT
+    layer = min(max(value.layer, 0), value.layers - 1)
+    full, tint = layer_colour(layer, value.layers), layer_tint(layer, value.layers)
+    runs = [band(y0, i / what.total, j / what.total) for i, j in runs_of(what.parts)]
+    yield box(x0, y0, x1, y1, look(PAPER, INK, 1.2))
+    if what.pattern == "plain":
+        yield polygons([corners(x0, a, x1, b) for a, b in runs], look(full))
+    else:
+        yield polygons([corners(x0, a, x1, b) for a, b in runs], look(tint))
+        strong = mix(full, INK, 0.25)
+        if what.pattern == "dots":
+            yield polygons([dot for a, b in runs for dot in dots(x0, a, x1, b)], look(strong))
+        else:
+            yield lines([s for a, b in runs for s in hatch(x0, a, x1, b, 5.0)], look(None, strong, 1.3))
+    if 1 < what.total <= PARTS_RULED:
+        cuts = [HEAD + HEIGHT * i / what.total for i in range(1, what.total)]
+        yield lines([[(x0, y), (x1, y)] for y in cuts], look(None, INK, 0.6))
+    yield lines([[*corners(x0, y0, x1, y1), (x0, y0)]], look(None, INK, 1.2))
+    yield label((x0 + x1) / 2, HEAD - 7, what.mark, 11, INK, bold=True)
+    if what.feeds:
+        yield draw_feed(x1 if what.feeds > 0 else x0, HEAD + HEIGHT / 2, what.feeds)
+    if what.batches:
+        yield from draw_batches(*what.batches, (x0 + x1) / 2, y1 + FOOT + 4)
+
+
+def band(top: float, start: float, end: float) -> tuple[float, float]:
+    """From and to, for shares of the height; thin ones are widened to be seen."""
+    y0, y1 = top + HEIGHT * start, top + HEIGHT * end
+    if y1 - y0 >= THINNEST:
+        return y0, y1
+    y0 = min(y0, top + HEIGHT - THINNEST)
+    return y0, y0 + THINNEST
+
+
+def draw_feed(x: float, y: float, way: int) -> Diagram:
+    """An arrowhead into the layer that takes the value."""
+    head: list[Point] = [(x, y - 4), (x + 7 * way, y), (x, y + 4)]
+    return polygons([head], look(WIRE))
+
+
+def draw_batches(batches: Collection[int], total: int, x: float, y: float) -> list[Diagram]:
+    """A row of cells, the summed batches filled."""
+    width = min(6.0 * total, 60.0)
+    left, cell = max(0.0, x - width / 2), width / total
+    filled = [corners(left + cell * i, y - 3, left + cell * j, y + 3) for i, j in runs_of(batches)]
+    ruled = range(1, total) if total <= PARTS_RULED else ()
+    cuts = [[(left + cell * i, y - 3), (left + cell * i, y + 3)] for i in ruled]
+    rim = [*corners(left, y - 3, left + width, y + 3), (left, y - 3)]
+    return [polygons(filled, look(INK)), lines([rim, *cuts], look(None, SOFT, 0.8))]
+
+
+def runs_of(numbers: Collection[int]) -> Sequence[tuple[int, int]]:
+    """{0, 1, 2, 5} as [(0, 3), (5, 6)]."""
+    runs: list[tuple[int, int]] = []
+    for i in sorted(numbers):
+        if runs and runs[-1][1] == i:
+            runs[-1] = (runs[-1][0], i + 1)
+        else:
+            runs.append((i, i + 1))
+    return runs

@@ -1,0 +1,1 @@
+"""Replay of a schedule's trace on the engine, with real tensors."""

@@ -1,0 +1,1 @@
+"""Runs of a player's class: its devices, their calls, and the streams of an inference loop."""

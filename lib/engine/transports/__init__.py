@@ -1,0 +1,1 @@
+"""Transports: what carries arrays between devices."""

@@ -1,0 +1,1 @@
+"""The MPI transport: one process for each device."""

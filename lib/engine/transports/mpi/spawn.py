@@ -1,0 +1,75 @@
+"""Starts several processes under mpiexec, without the user typing it, and brings back what they answer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from lib.errors import PuzzleError, RuleError
+
+
+def mpiexec() -> list[str]:
+    """The command: that of the MPI installed beside this Python, else the first on the path.
+
+    Raises:
+        RuleError: there is none.
+    """
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None:
+        raise RuleError("there is no mpiexec; install an MPI: pip install 'training-puzzles[mpi]'")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    return [found, "--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else [found]
+
+
+def by_mpiexec(processes: int, module: str, request: str) -> str:
+    """What `module.answer(request)` gives, called in all of several processes.
+
+    Raises:
+        PuzzleError: they could not be started, or the error that they ended with.
+    """
+    root = str(Path(__file__).parents[4])
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
+    env = {
+        **os.environ,
+        **threads,
+        "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+    with TemporaryDirectory() as folder:
+        asked, answered = Path(folder, "request"), Path(folder, "answer")
+        asked.write_text(request, encoding="utf-8")
+        words = [sys.executable, "-m", "lib.engine.transports.mpi.spawn", module, str(asked), str(answered)]
+        ended = subprocess.run(
+            [*mpiexec(), "-n", str(processes), *words], env=env, capture_output=True, text=True, check=False
+        )
+        if answered.exists():
+            kind, _, text = answered.read_text(encoding="utf-8").partition("\n")
+            if kind == "answer":
+                return text
+            raise PuzzleError(text)
+        raise RuleError(
+            f"the processes under mpiexec ended with code {ended.returncode}: {ended.stderr.strip()[-2000:]}"
+        )
+
+
+def main(module: str, asked: str, answered: str) -> None:
+    """What each process does. The first one reads the request and writes the answer: the others may be elsewhere."""
+    from mpi4py import MPI
+
+    first = MPI.COMM_WORLD.rank == 0
+    request = MPI.COMM_WORLD.bcast(Path(asked).read_text(encoding="utf-8") if first else None)
+    try:
+        told = "answer\n" + import_module(module).answer(request)
+    except PuzzleError as why:
+        told = f"refused\n{why}"
+    if first:
+        Path(answered).write_text(told, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

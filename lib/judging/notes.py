@@ -1,0 +1,70 @@
+"""What a referee remarks on a legal run: habits that would not work in a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from lib.trace import Op
+from lib.values.algebra import named
+
+from .memory import Profile, profile
+from .recompute import Part, Retrace
+from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
+
+
+class Note(NamedTuple):
+    """A remark for the player; one that `costs_a_star` keeps a solution at two."""
+
+    text: str
+    costs_a_star: bool = False
+
+
+def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequence[Profile]) -> tuple[Note, ...]:
+    """All remarks on a run; one that several ranks get is told once. `sizes` of each rank's values, by number."""
+    peak = max(max(prof.memory) for prof in profiles)
+    told: dict[Note, list[int]] = {}
+    for part, size, prof in zip(retrace.parts, sizes, profiles):
+        for note in _on_rank(part, size, prof, peak):
+            told.setdefault(note, []).append(part.rank)
+    notes = [Note(f"{named('rank', ranks)} {text}", costs) for (text, costs), ranks in told.items()]
+    if lost := lost_states(retrace.parts, profiles, retrace.size.layers):
+        layers = named("layer", lost)
+        text = f"the updated optimizer state of {layers} is not there in full at the end: the next step needs it"
+        notes.append(Note(text, costs_a_star=True))
+    if retrace.made_up:
+        more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
+        notes.append(Note(f"this uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
+    return tuple(notes)
+
+
+def _on_rank(part: Part, sizes: Sequence[int], prof: Profile, peak: int) -> Iterator[Note]:
+    ops, values = part.ops[: part.at], part.values
+    acts = [op for op in ops if op.name not in ("store", "delete")]
+    if prof.hidden:
+        line = next(op.line for op in ops if prof.hidden[0] in op.made)
+        more = f" and {len(prof.hidden) - 1} more" if len(prof.hidden) > 1 else ""
+        kept = f"the {values[prof.hidden[0]]}{more} (line {line})"
+        yield Note(f"kept outside the dictionaries, charged until last used: {kept}")
+    if twice := loaded_twice(acts):
+        text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from other ranks"
+        yield Note(text, costs_a_star=True)
+    if thrown := thrown_away(acts, values, prof):
+        text = f"threw away the updated optimizer state of {named('layer', thrown)}, which the next step would need"
+        yield Note(text, costs_a_star=True)
+    if fewer := not_held_again(acts, part, prof):
+        layers = named("layer", fewer)
+        text = f"began with more of the weight of {layers} than at the end, so the step could not be repeated"
+        yield Note(text, costs_a_star=True)
+    if part.read or _loads_late(acts):
+        lasting = max(profile(ops, sizes, part.read).memory)
+        if lasting > peak:
+            text = (
+                f"would need {lasting:,} elements if training went on: counted are weights and states from the start, "
+                "though they are loaded later, and messages until they are read"
+            )
+            yield Note(text, costs_a_star=True)
+
+
+def _loads_late(ops: Sequence[Op]) -> bool:
+    return any(op.name == "load_weights" and op.start > 0 for op in ops)

@@ -1,0 +1,187 @@
+"""The only judge: a trace in, a report out. It trusts nothing but the operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lib.costs import steps
+from lib.errors import PuzzleError, TraceError
+from lib.gc_pause import no_collection
+from lib.goal import Goal
+from lib.trace import TIMED, Op, Trace
+
+from .memory import Profile, profile
+from .notes import Note, notes_on
+from .recompute import Part, Retrace
+
+BYTES_PER_ELEMENT = 4
+
+
+class Peak(NamedTuple):
+    """The most memory that a rank needs at once: elements, the rank, and the time in steps."""
+
+    memory: int
+    rank: int
+    time: float
+
+
+class RankReport(NamedTuple):
+    """One rank: the share of the makespan in which it works, messages and bytes sent (ring-optimal, float32),
+    and its memory in elements at each event and at the end."""
+
+    busy: float
+    messages: int
+    bytes_sent: int
+    memory: tuple[int, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """What the referee found. Times in steps, memory in elements; measured as far as the trace is legal.
+
+    `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
+    `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
+    `waits` tells for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
+    a `pass_to`, or the same collective on the rank that came to it last.
+    """
+
+    error: PuzzleError | None
+    goal: Goal | None
+    timesteps: float
+    makespan: float
+    peak: Peak
+    bubble: float
+    ranks: tuple[RankReport, ...]
+    copies: tuple[float, ...]
+    critical_path: tuple[tuple[int, int], ...]
+    notes: tuple[Note, ...]
+    waits: tuple[Mapping[int, tuple[int, int]], ...]
+
+    @property
+    def status(self) -> str:
+        """'failed', 'over_target' or 'passed'."""
+        if self.error is not None:
+            return "failed"
+        return "passed" if self.meets_time and self.meets_memory else "over_target"
+
+    @property
+    def meets_time(self) -> bool:
+        return self.goal is None or self.goal.meets_time(self.timesteps)
+
+    @property
+    def meets_memory(self) -> bool:
+        return self.goal is None or self.goal.meets_memory(self.peak.memory)
+
+    @property
+    def stars(self) -> int:
+        """1 correct; 2 meets both targets; 3 beaten by no record, and nothing noted that costs a star."""
+        if self.status != "passed" or self.goal is None:
+            return int(self.error is None)
+        beaten = any(r.dominates(self.timesteps, self.peak.memory) for r in self.goal.records)
+        return 2 if beaten or any(note.costs_a_star for note in self.notes) else 3
+
+    def __repr__(self) -> str:
+        return f"<Report: {self.status}, {self.timesteps:g} timesteps, peak memory {self.peak.memory:,}>"
+
+    def verdict(self) -> str:
+        """The report in a few lines for people."""
+        if self.error is not None:
+            return f"Not correct. {self.error}"
+        lines = [
+            f"Correct! {self.timesteps:g} timesteps, peak memory {self.peak.memory:,} "
+            f"(rank {self.peak.rank} at t={self.peak.time:g})."
+        ]
+        return "\n".join(lines + [f"Note: {note.text}" for note in self.notes])
+
+
+def referee(trace: Trace, goal: Goal | None = None) -> Report:
+    """Judges a trace. With a `goal` the rules of a puzzle hold: nothing made by hand, at the puzzle's size.
+
+    The report's `error` is the first thing against the rules, or None.
+    """
+    with no_collection():
+        return _judge(trace, goal)
+
+
+def _judge(trace: Trace, goal: Goal | None) -> Report:
+    retrace = Retrace(trace, strict=goal is not None)
+    error: PuzzleError | None = None
+    try:
+        if goal is not None and trace.size != goal.size:
+            raise TraceError(f"this is a run of {trace.size}; the puzzle {goal.slug} is of {goal.size}")
+        if goal is not None and trace.costs != goal.costs:
+            raise TraceError(f"this run has other costs than the puzzle {goal.slug}, whose are {goal.costs.name}")
+        retrace.run()
+    except PuzzleError as why:
+        error = why
+    sizes = [[part.values[n].memory(trace.costs) for n in range(len(part.values))] for part in retrace.parts]
+    profiles = [profile(part.ops[: part.at], size) for part, size in zip(retrace.parts, sizes)]
+    events = [[part.ops[i] for i in part.events] for part in retrace.parts]
+    makespan = max((op.end for ops in events for op in ops), default=0)
+    working = [sum(op.end - op.start for op in ops) for ops in events]
+    idle = 1 - sum(working) / (makespan * len(events)) if makespan else 0.0
+    return Report(
+        error=error,
+        goal=goal,
+        timesteps=steps(max((op.start for ops in events for op in ops), default=0)),
+        makespan=steps(makespan),
+        peak=_peak(events, profiles),
+        bubble=idle,
+        ranks=tuple(
+            RankReport(
+                busy=busy / makespan if makespan else 0.0,
+                messages=part.messages,
+                bytes_sent=part.elements * BYTES_PER_ELEMENT,
+                memory=tuple(prof.memory),
+            )
+            for busy, part, prof in zip(working, retrace.parts, profiles)
+        ),
+        copies=_copies(retrace.parts, trace.size.layers),
+        critical_path=_critical_path(retrace.parts),
+        notes=notes_on(retrace, sizes, profiles),
+        waits=tuple(part.held_up for part in retrace.parts),
+    )
+
+
+def _peak(events: list[list[Op]], profiles: list[Profile]) -> Peak:
+    most = Peak(0, 0, 0.0)
+    for rank, (ops, prof) in enumerate(zip(events, profiles)):
+        memory = max(prof.memory)
+        if memory > most.memory:
+            i = prof.memory.index(memory)
+            end = max((op.end for op in ops), default=0)
+            most = Peak(memory, rank, steps(ops[i].start if i < len(ops) else end))
+    return most
+
+
+def _copies(parts: list[Part], layers: int) -> tuple[float, ...]:
+    copies = [0.0] * layers
+    for part in parts:
+        for weight in part.final:
+            copies[weight.layer] += len(weight.shards) / weight.total
+    return tuple(copies)
+
+
+def _critical_path(parts: list[Part]) -> tuple[tuple[int, int], ...]:
+    """From the event that ends last, back through what each event waited for."""
+    ends = [(part.ops[i].end, -part.rank, -i) for part in parts for i in part.events]
+    if not ends:
+        return ()
+    _, minus_rank, minus_i = max(ends)
+    rank, i = -minus_rank, -minus_i
+    path = [(rank, i)]
+    while True:
+        if i in parts[rank].held_up:
+            held_by, at = parts[rank].held_up[i]
+            if parts[held_by].ops[at].name != "pass_to":
+                at -= 1  # of a collective: what the last to arrive did before it
+            rank, i = held_by, at
+        else:
+            i -= 1
+        while i >= 0 and parts[rank].ops[i].name not in TIMED:
+            i -= 1
+        if i < 0:
+            return tuple(reversed(path))
+        path.append((rank, i))

@@ -1,0 +1,96 @@
+"""Whether a step could be followed by another like it: each rank ends with the successors of what it began with.
+
+`ops` are one rank's operations without storing and deleting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+
+from lib.trace import Op
+from lib.values.algebra import covers
+from lib.values.base import Sharded, Value
+from lib.values.kinds import OptState, Weight
+
+from .memory import Profile
+from .recompute import Part
+
+
+def loaded_twice(ops: Sequence[Op]) -> list[int]:
+    """Layers of which a rank loaded some element more than once."""
+    loads: dict[int, list[tuple[int, int]]] = {}
+    for op in ops:
+        if op.name == "load_weights" and op.layer is not None:
+            loads.setdefault(op.layer, []).append(op.args)  # (shard, total): from shard/total to (shard + 1)/total
+    return [layer for layer, parts in loads.items() if len(parts) > 1 and _overlap(parts)]
+
+
+def _overlap(parts: list[tuple[int, int]]) -> bool:
+    spans = sorted((Fraction(i, n), Fraction(i + 1, n)) for i, n in parts)
+    return any(after[0] < before[1] for before, after in pairwise(spans))
+
+
+def thrown_away(ops: Sequence[Op], values: Mapping[int, Value], prof: Profile) -> list[int]:
+    """Layers whose updated optimizer state is neither stored at the end nor went into anything else."""
+    states: dict[int, None] = {}
+    for op in ops:
+        if op.name == "update":
+            states[op.made[1]] = None
+        elif states:
+            for number in op.used:
+                states.pop(number, None)
+    return sorted({values[number].layer for number in states if number not in prof.left})
+
+
+def lost_states(parts: Sequence[Part], profiles: Sequence[Profile], layers: int) -> list[int]:
+    """Layers that were updated, but whose optimizer state all ranks together do not hold whole at the end."""
+    held: dict[int, list[Sharded]] = {layer: [] for layer in range(layers)}
+    for part, prof in zip(parts, profiles):
+        for value in map(part.values.__getitem__, prof.left):
+            if type(value) is OptState and value.step == 1:
+                held[value.layer].append(value)
+    updated = {part.ops[i].layer for part in parts for i in part.events if part.ops[i].name == "update"}
+    return [layer for layer, states in held.items() if layer in updated and not _contain(states, (0,), 1)]
+
+
+def not_held_again(ops: Sequence[Op], part: Part, prof: Profile) -> list[int]:
+    """Layers of which a rank used more as it was loaded than it holds, updated, at the end."""
+    values = part.values
+    loaded: set[int] = set()
+    needed: dict[int, None] = {}
+    for op in ops:
+        if op.name == "load_weights":
+            loaded.add(op.made[0])
+        elif op.name in ("shard", "combine") and loaded.issuperset(op.used):
+            loaded.update(op.made)  # cut to size before any use: what counts is the part
+        else:
+            for number in op.used:
+                if number in loaded:
+                    needed[number] = None
+    held: dict[int, list[Sharded]] = {}
+    for value in [*map(values.__getitem__, prof.left), *part.final]:
+        if type(value) is Weight and value.step == 1:
+            held.setdefault(value.layer, []).append(value)
+    missing = set()
+    for weight in map(values.__getitem__, needed):
+        assert type(weight) is Weight
+        if not _contain(held.get(weight.layer, []), weight.shards, weight.total):
+            missing.add(weight.layer)
+    return sorted(missing)
+
+
+def _contain(held: Sequence[Sharded], shards: Iterable[int], total: int) -> bool:
+    """Whether the shards of all values in `held` together cover `shards` of `total`."""
+    if any(covers(value.shards, value.total, shards, total) for value in held):
+        return True
+    spans = sorted((Fraction(i, v.total), Fraction(i + 1, v.total)) for v in held for i in v.shards)
+    for shard in shards:
+        reached, end = Fraction(shard, total), Fraction(shard + 1, total)
+        for start, stop in spans:
+            if start <= reached < stop:
+                reached = stop
+        if reached < end:
+            return False
+    return True

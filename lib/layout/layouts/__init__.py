@@ -1,0 +1,1 @@
+"""Tensor layouts: device matrix, mesh, and which piece of a tensor each device holds."""

@@ -1,0 +1,170 @@
+"""The Tensor Layout: which piece of a tensor each device holds, and whether it is only a summand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
+
+import numpy as np
+
+from lib.layout.errors import LayoutError
+
+from .checks import whole_numbers
+from .device_matrix import DeviceMatrix, Ints, coordinates
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TensorLayout:
+    """A tensor of `shape` over a Device Matrix.
+
+    `tensor_map` has an entry for each dimension: the axes of the matrix that split it, the first one coarsest;
+    a single axis may be given as a number, and -1, None or () means that the dimension is whole everywhere.
+    Axes in `partial` hold summands: the tensor is the sum of what stands along them. Along every other axis
+    the devices hold copies. Axes of one device are left out, so equal layouts compare equal.
+
+    Raises:
+        LayoutError: the map does not fit the shape, names an axis that is missing or named already, or an axis
+            product does not divide its dimension.
+    """
+
+    shape: tuple[int, ...]
+    matrix: DeviceMatrix
+    tensor_map: tuple[Axes, ...]
+    partial: Axes = ()
+
+    def __post_init__(self) -> None:
+        shape = whole_numbers(self.shape, "the shape of a tensor is a tuple of whole numbers")
+        if not all(n >= 1 for n in shape):
+            raise LayoutError(f"a tensor has dimensions of 1 or more; got {shape}")
+        entries = tuple(self.tensor_map)
+        if len(entries) != len(shape):
+            raise LayoutError(
+                f"the tensor map has {len(entries)} entries; the tensor of shape {shape} has {len(shape)} dimensions"
+            )
+        sizes = self.matrix.shape
+        tensor_map = tuple(tuple(self._known(axis) for axis in _axes(entry)) for entry in entries)
+        partial = tuple(sorted(self._known(axis) for axis in _axes(self.partial)))
+        named = [axis for axes in (*tensor_map, partial) for axis in axes]
+        for axis in named:
+            if named.count(axis) > 1:
+                raise LayoutError(
+                    f"axis {axis} of the device matrix {sizes} is named {named.count(axis)} times; "
+                    "an axis splits one dimension once"
+                )
+        for dim, (size, axes) in enumerate(zip(shape, tensor_map)):
+            parts = prod(sizes[axis] for axis in axes)
+            if size % parts:
+                raise LayoutError(f"dimension {dim} of size {size} cannot be split into {parts} equal parts")
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "tensor_map", tuple(tuple(a for a in axes if sizes[a] > 1) for axes in tensor_map))
+        object.__setattr__(self, "partial", tuple(a for a in partial if sizes[a] > 1))
+
+    def _known(self, axis: int) -> int:
+        if not 0 <= axis < len(self.matrix.shape):
+            raise LayoutError(
+                f"there is no axis {axis}: the device matrix {self.matrix.shape} has {len(self.matrix.shape)} axes"
+            )
+        return int(axis)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.shape, self.matrix, self.tensor_map, self.partial))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def devices(self) -> int:
+        return self.matrix.size
+
+    @cached_property
+    def splits(self) -> tuple[int, ...]:
+        """Into how many parts each dimension is split."""
+        return tuple(prod(self.matrix.shape[axis] for axis in axes) for axes in self.tensor_map)
+
+    @cached_property
+    def local_shape(self) -> tuple[int, ...]:
+        """The shape of a device's piece."""
+        return tuple(size // parts for size, parts in zip(self.shape, self.splits))
+
+    @property
+    def elements(self) -> int:
+        """How many elements a device holds."""
+        return prod(self.local_shape)
+
+    @property
+    def summands(self) -> int:
+        """How many pieces add up to the tensor at a place: 1 unless the layout is partial."""
+        return prod(self.matrix.shape[axis] for axis in self.partial)
+
+    def part(self, device: int) -> tuple[int, ...]:
+        """Which part of each dimension a device holds."""
+        self.matrix.coordinates(device)  # refuses a device that is not there
+        return tuple(int(i) for i in parts(self)[device])
+
+    def box(self, device: int) -> tuple[slice, ...]:
+        """Where a device's piece stands in the whole tensor."""
+        return tuple(slice(i * n, (i + 1) * n) for i, n in zip(self.part(device), self.local_shape))
+
+    def full(self) -> TensorLayout:
+        """The same pieces after the summands have been added up everywhere."""
+        return TensorLayout(self.shape, self.matrix, self.tensor_map)
+
+    def __str__(self) -> str:
+        names = self.matrix.names
+        dims = ", ".join("+".join(names[axis] for axis in axes) or "-" for axes in self.tensor_map)
+        partial = f", partial over {'+'.join(names[axis] for axis in self.partial)}" if self.partial else ""
+        return f"[{dims}]{partial} on {self.matrix}"
+
+
+def _axes(entry: int | Iterable[int] | None) -> Axes:
+    if entry is None:
+        return ()
+    if isinstance(entry, int | np.integer):
+        return () if entry == -1 else (int(entry),)
+    return whole_numbers(entry, "an entry of a tensor map is an axis by its number, several in a tuple, or -1 for none")
+
+
+def same_placement(a: TensorLayout, b: TensorLayout) -> bool:
+    """Whether every device holds the same under both, however they are spelled."""
+    return (
+        a.shape == b.shape
+        and a.splits == b.splits
+        and a.devices == b.devices
+        and bool((parts(a) == parts(b)).all())
+        and (a.partial == b.partial == () or (a.matrix, a.partial) == (b.matrix, b.partial))
+    )
+
+
+@lru_cache(maxsize=65536)
+def parts(layout: TensorLayout) -> Ints:
+    """The part of each dimension that each device holds: devices x dimensions. Not to be written to."""
+    places = coordinates(layout.matrix)
+    table = np.zeros((layout.devices, len(layout.shape)), dtype=np.int64)
+    for dim, axes in enumerate(layout.tensor_map):
+        table[:, dim] = _mixed_radix(places, axes, layout.matrix.shape)
+    table.setflags(write=False)
+    return table
+
+
+def groups(layout: TensorLayout, axes: Sequence[int]) -> list[list[int]]:
+    """Devices that differ only along `axes`, each group in the order of these axes, the first one slowest."""
+    places = coordinates(layout.matrix)
+    others = [axis for axis in range(len(layout.matrix.shape)) if axis not in axes]
+    key = _mixed_radix(places, others, layout.matrix.shape)
+    rank = _mixed_radix(places, axes, layout.matrix.shape)
+    order = np.lexsort((rank, key))
+    size = prod(layout.matrix.shape[axis] for axis in axes)
+    members: list[list[int]] = order.reshape(-1, size).tolist()
+    return members
+
+
+def _mixed_radix(places: Ints, axes: Sequence[int], sizes: Sequence[int]) -> Ints:
+    number = np.zeros(len(places), dtype=np.int64)
+    for axis in axes:
+        number = number * sizes[axis] + places[:, axis]
+    return number

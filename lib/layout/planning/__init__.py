@@ -1,0 +1,1 @@
+"""Planning: sharding propagation, the exact planner, and completion of annotations."""

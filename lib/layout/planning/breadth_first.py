@@ -1,0 +1,74 @@
+"""Sharding Propagation by the breadth-first rule: from the configured operators outwards, the cheapest edge first.
+
+Source: "Sharding Propagation", documentation of MindSpore 2.1.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.tensor_layout import TensorLayout
+from lib.layout.program.candidates import candidates
+from lib.layout.program.distributed import DistributedOperator
+from lib.layout.program.graph import Graph, require_graph
+from lib.layout.redistribution.redistribution import least_bytes
+
+from .plan import GraphPlan
+
+
+def propagate(graph: Graph) -> GraphPlan:
+    """Settles every operator from its neighbour that was settled before it.
+
+    Of an operator's strategies the one is taken whose redistribution on that edge moves the fewest bytes;
+    among equals the one with less computation, then less memory for the operator, then the first. Partial
+    sums are all-reduced. Sources live where their first consumer wants them.
+
+    Raises:
+        LayoutError: no operator is configured, or some operator is not connected to one that is.
+    """
+    require_graph(graph)
+    if not graph.strategies:
+        raise LayoutError("no operator is configured; give one a strategy with graph.shard(name, strategy)")
+    settled: dict[str, DistributedOperator] = {}
+    queue = deque(name for name in graph.operators if name in graph.strategies)
+    for name in queue:
+        settled[name] = candidates(graph, graph.operators[name], scatter=False)[0]
+    while queue:
+        here = graph.operators[queue.popleft()]
+        producers = [(name, here, place) for place, name in enumerate(here.inputs) if name in graph.operators]
+        consumers = [(op.name, op, place) for op, place in graph.consumers(here.name)]
+        for name, consumer, place in producers + consumers:
+            if name not in settled:
+                settled[name] = _cheapest(graph, settled[here.name], name, consumer.name, place)
+                queue.append(name)
+    for name in graph.operators:
+        if name not in settled:
+            raise LayoutError(f"'{name}' is connected to no configured operator; configure it, or one beside it")
+    return GraphPlan(graph, {name: settled[name] for name in graph.operators}, homes(graph, settled))
+
+
+def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, TensorLayout]:
+    """Every source where its first consumer wants it; one that nobody takes is on every device."""
+    found = {}
+    for name in graph.sources:
+        takers = graph.consumers(name)
+        if takers:
+            operator, place = takers[0]
+            found[name] = operators[operator.name].inputs[place]
+        else:
+            shape = graph.shapes[name]
+            first = next(iter(operators.values())).local.matrix
+            found[name] = TensorLayout(shape, first, ((),) * len(shape))
+    return found
+
+
+def _cheapest(
+    graph: Graph, neighbour: DistributedOperator, name: str, consumer: str, place: int
+) -> DistributedOperator:
+    def cost(choice: DistributedOperator) -> tuple[int, int, int]:
+        source, target = (neighbour, choice) if consumer == name else (choice, neighbour)
+        moved = least_bytes(source.output, target.inputs[place], graph.itemsize)
+        return moved, choice.flops, choice.held
+
+    return min(candidates(graph, graph.operators[name], scatter=False), key=cost)

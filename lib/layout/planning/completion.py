@@ -1,0 +1,248 @@
+"""Completion: annotations on a few tensors spread forwards and backwards until nothing changes.
+
+Sources: Xu et al. 2021, "GSPMD", section 3.5 (dimensions are refined, never changed; operators that preserve
+dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose, this says so: two claims that do
+not go together are a Conflict, and neither of them spreads any further from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from math import prod
+from typing import NamedTuple
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.layouts.refine import common_shape, respelled
+from lib.layout.layouts.tensor_layout import Axes, TensorLayout, same_placement
+from lib.layout.program.distributed import DistributedOperator, arrange
+from lib.layout.program.graph import Graph, require_graph
+from lib.layout.program.operators import DIMENSION_PRESERVING, Operator
+from lib.layout.redistribution.exchange import least_elements
+from lib.layout.redistribution.redistribution import redistribute
+
+from .plan import GraphPlan
+
+
+class Conflict(NamedTuple):
+    """Claims that do not go together, where, and in words what was done about it."""
+
+    place: str
+    claims: tuple[str, ...]
+    outcome: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {' and '.join(self.claims)}; {self.outcome}"
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A layout for every tensor, and the conflicts on the way."""
+
+    plan: GraphPlan
+    layouts: Mapping[str, TensorLayout]
+    conflicts: tuple[Conflict, ...]
+
+
+def complete(graph: Graph, annotations: Mapping[str, TensorLayout]) -> Completion:
+    """Spreads annotations over a graph. An annotated tensor keeps its layout; open dimensions end up whole.
+
+    Raises:
+        LayoutError: no annotation, one for a missing tensor or of another shape, on device matrices that do not
+            go together, with another number of devices than the graph's, or a partial layout.
+    """
+    require_graph(graph)
+    _check(graph, annotations)
+    annotations = on_one_matrix(annotations)
+    matrix = next(iter(annotations.values())).matrix
+    spread = _Spread(graph, matrix, annotations)
+    layouts = spread.layouts()
+    operators = {name: spread.distribute(op, layouts) for name, op in graph.operators.items()}
+    plan = GraphPlan(graph, operators, {name: layouts[name] for name in graph.sources})
+    return Completion(plan, layouts, tuple(spread.conflicts))
+
+
+class _Spread:
+    """What is known of each dimension of each tensor: axes, or None while it is open."""
+
+    def __init__(self, graph: Graph, matrix: DeviceMatrix, annotations: Mapping[str, TensorLayout]) -> None:
+        self.graph, self.matrix, self.annotations = graph, matrix, annotations
+        self.known: dict[str, list[Axes | None]] = {name: [None] * len(s) for name, s in graph.shapes.items()}
+        for name, layout in annotations.items():
+            self.known[name] = list(layout.tensor_map)
+        self.conflicts: list[Conflict] = []
+        self.told: set[tuple[str, str]] = set()
+        quick = [op for op in graph.operators.values() if op.kind in DIMENSION_PRESERVING]
+        every = list(graph.operators.values())
+        while self._round(quick) or self._round(every):
+            pass
+
+    def layouts(self) -> dict[str, TensorLayout]:
+        shapes = self.graph.shapes
+        return {
+            name: TensorLayout(shapes[name], self.matrix, tuple(axes or () for axes in known))
+            for name, known in self.known.items()
+        }
+
+    def distribute(self, operator: Operator, layouts: Mapping[str, TensorLayout]) -> DistributedOperator:
+        """The operator with each letter split as its output has it, otherwise as its first input that splits it; or
+        the other way round, its inputs first, if that moves fewer bytes."""
+
+        def moved(arranged: tuple[DistributedOperator, list[Conflict]]) -> int:
+            fetched = zip(operator.inputs, arranged[0].inputs)
+            return arranged[0].moved + sum(least_elements(layouts[x], wanted) for x, wanted in fetched)
+
+        way, conflicts = min((self._arranged(operator, layouts, first) for first in (True, False)), key=moved)
+        for conflict in conflicts:
+            self._note(conflict)
+        return way
+
+    def _arranged(
+        self, operator: Operator, layouts: Mapping[str, TensorLayout], output_first: bool
+    ) -> tuple[DistributedOperator, list[Conflict]]:
+        split: dict[str, Axes] = {}
+        conflicts = []
+        for tensor, letters in _tensors(operator, output_first):
+            for letter, axes in zip(letters, layouts[tensor].tensor_map):
+                parts = prod(self.matrix.shape[axis] for axis in axes)
+                taken = {axis for mine in split.values() for axis in mine}
+                if not axes or letter in split:
+                    continue
+                if not taken & set(axes) and operator.divides(letter, parts):
+                    split[letter] = axes
+                elif tensor != operator.name or output_first:
+                    why = (
+                        "is taken by another dimension"
+                        if taken & set(axes)
+                        else f"cannot split a {operator.kind} there"
+                    )
+                    said = (f"'{tensor}' splits '{letter}' over {self._names(axes)}", f"that {why}")
+                    conflicts.append(Conflict(operator.name, said, f"'{tensor}' is redistributed"))
+        wanted = layouts[operator.name]
+        ways = arrange(operator, self.matrix, split)
+        way = next((way for way in ways if same_placement(way.output, wanted)), ways[-1])
+        if same_placement(way.output, wanted):
+            return way, conflicts
+        # The annotation asks for something else than comes out: complete the output to it at once.
+        steps = redistribute(way.local, wanted).told
+        return DistributedOperator(operator, way.inputs, way.local, steps), conflicts
+
+    def _round(self, operators: list[Operator]) -> bool:
+        """Gathers what all operators say before changing anything, so that their order does not matter."""
+        offers: dict[tuple[str, int], dict[Axes, str]] = {}
+        for op in operators:
+            for letter in op.letters:
+                claims = self._claims(op, letter)
+                if len(claims) > 1:
+                    self._conflict(op.name, letter, claims)
+                if len(claims) != 1 or letter not in op.free:
+                    continue
+                ((axes, claimant),) = claims.items()
+                for tensor, letters in _tensors(op):
+                    for dim, one in enumerate(letters):
+                        if one == letter and self.known[tensor][dim] is None:
+                            offers.setdefault((tensor, dim), {})[axes] = f"'{claimant}' through {op.name}"
+        return self._accept(offers)
+
+    def _claims(self, op: Operator, letter: str) -> dict[Axes, str]:
+        """Axes that tensors of an operator have for a letter, with the first tensor that says so."""
+        claims: dict[Axes, str] = {}
+        for tensor, letters in _tensors(op):
+            for dim, one in enumerate(letters):
+                axes = self.known[tensor][dim]
+                if one == letter and axes:
+                    claims.setdefault(axes, tensor)
+        return claims
+
+    def _conflict(self, name: str, letter: str, claims: Mapping[Axes, str]) -> None:
+        if (name, letter) in self.told:
+            return
+        self.told.add((name, letter))
+        said = tuple(f"'{tensor}' splits '{letter}' over {self._names(axes)}" for axes, tensor in claims.items())
+        self._note(Conflict(name, said, "it computes with the first that fits, and redistributes the other"))
+
+    def _accept(self, offers: Mapping[tuple[str, int], Mapping[Axes, str]]) -> bool:
+        changed = False
+        wishes: dict[str, dict[int, Axes]] = {}
+        for (tensor, dim), offer in offers.items():
+            if len(offer) > 1:
+                said = tuple(f"{who} wants {self._names(axes)}" for axes, who in offer.items())
+                self._close(tensor, dim, said)
+                changed = True
+            else:
+                wishes.setdefault(tensor, {})[dim] = next(iter(offer))
+        for tensor, wish in wishes.items():
+            for dim, axes in wish.items():
+                changed = True
+                others = {**dict(enumerate(self.known[tensor])), **wish}
+                rivals = [d for d, mine in others.items() if d != dim and mine and set(mine) & set(axes)]
+                parts = prod(self.matrix.shape[axis] for axis in axes)
+                who = next(iter(offers[tensor, dim].values()))
+                if rivals:
+                    shared = f"dimension {rivals[0]} wants {self._names(others[rivals[0]] or ())} as well"
+                    self._close(tensor, dim, (f"{who} wants {self._names(axes)}", shared))
+                elif self.graph.shapes[tensor][dim] % parts:
+                    size = self.graph.shapes[tensor][dim]
+                    self._close(tensor, dim, (f"{who} wants {self._names(axes)}", f"{size} has no {parts} equal parts"))
+                else:
+                    self.known[tensor][dim] = axes
+        return changed
+
+    def _close(self, tensor: str, dim: int, said: tuple[str, ...]) -> None:
+        self.known[tensor][dim] = ()
+        self._note(Conflict(f"'{tensor}', dimension {dim}", said, "it stays whole"))
+
+    def _note(self, conflict: Conflict) -> None:
+        if conflict not in self.conflicts:
+            self.conflicts.append(conflict)
+
+    def _names(self, axes: Axes) -> str:
+        return "+".join(self.matrix.names[axis] for axis in axes)
+
+
+def _tensors(op: Operator, output_first: bool = False) -> list[tuple[str, tuple[str, ...]]]:
+    inputs, output = list(zip(op.inputs, op.input_letters)), [(op.name, op.output_letters)]
+    return output + inputs if output_first else inputs + output
+
+
+def _check(graph: Graph, annotations: Mapping[str, TensorLayout]) -> None:
+    if not annotations:
+        raise LayoutError("nothing is annotated; give a layout to one tensor at least")
+    if not isinstance(annotations, Mapping):
+        raise LayoutError(f"annotations are layouts by the names of tensors; got {annotations!r}")
+    for name, layout in annotations.items():
+        if name not in graph.shapes:
+            near = get_close_matches(str(name), graph.shapes, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(graph.shapes)}"
+            raise LayoutError(f"the annotation is for a tensor '{name}' that the graph lacks; {advice}")
+        if not isinstance(layout, TensorLayout):
+            raise LayoutError(f"the annotation of '{name}' is a layout, as mesh_split makes it; got {layout!r}")
+        if layout.shape != graph.shapes[name]:
+            raise LayoutError(f"'{name}' has shape {graph.shapes[name]}; its annotation is for {layout.shape}")
+        if layout.devices != graph.devices:
+            raise LayoutError(f"the annotation of '{name}' has {layout.devices} devices, the graph {graph.devices}")
+        if layout.partial:
+            raise LayoutError(f"the annotation of '{name}' is a partial sum; annotate what it adds up to")
+
+
+def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLayout]:
+    """The same layouts on one device matrix: the coarsest that all can be spelled on.
+
+    Raises:
+        LayoutError: there is none.
+    """
+    split = {name: layout for name, layout in annotations.items() if any(layout.tensor_map)} or dict(annotations)
+    matrices = {layout.matrix: name for name, layout in split.items()}
+    shape = common_shape(matrices)
+    if shape is None:
+        (one, a), (two, b), *_ = matrices.items()
+        raise LayoutError(
+            f"'{a}' is annotated on {one} and '{b}' on {two}, which no device matrix can be cut into both of; "
+            "annotate on one device matrix"
+        )
+    named = next((matrix for matrix in matrices if len(matrices) == 1 or matrix.shape == shape), None)
+    matrix = named or DeviceMatrix(shape, next(iter(matrices)).devices)
+    whole = {name: TensorLayout(a.shape, matrix, ((),) * len(a.shape)) for name, a in annotations.items()}
+    return {name: respelled(a, matrix) if name in split else whole[name] for name, a in annotations.items()}

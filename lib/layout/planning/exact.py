@@ -1,0 +1,180 @@
+"""The exact planner: of all ways to place a graph, one that moves the fewest bytes under a cap on memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+
+import numpy as np
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.checks import whole_number
+from lib.layout.layouts.tensor_layout import TensorLayout
+from lib.layout.program.candidates import candidates, even_layouts
+from lib.layout.program.distributed import DistributedOperator
+from lib.layout.program.graph import Graph, require_graph
+from lib.layout.redistribution.exchange import least_table
+
+from .elimination import NEVER, Table
+from .memory_cap import least
+from .plan import GraphPlan
+
+
+def plan(
+    graph: Graph,
+    memory_cap: int | None = None,
+    tensor_caps: Mapping[str, int] | None = None,
+    scatter: bool = True,
+) -> GraphPlan:
+    """The plan that moves the fewest bytes: redistribution on all edges and the operators' own collectives.
+
+    Configured operators keep their strategies. Every other operator may have any of its `candidates`, every
+    source any even layout or one that a consumer wants. Each device may hold `memory_cap` bytes (as
+    `GraphPlan.memory` counts them) and `tensor_caps[name]` bytes of a single tensor. Without `scatter` partial
+    sums are always all-reduced.
+
+    Raises:
+        LayoutError: a cap names no tensor or cannot be met (with the least that can), or the graph is too
+            entangled for an exact plan.
+    """
+    require_graph(graph)
+    if memory_cap is not None:
+        memory_cap = whole_number(memory_cap, "a memory cap is a whole number of bytes on each device, such as 40_000")
+    problem = Problem(graph, tensor_caps or {}, scatter)
+    smallest = sum(int(table.min()) for table in problem.memory)
+    if memory_cap is not None and memory_cap < smallest:
+        raise LayoutError(
+            f"no plan fits into {memory_cap:,} bytes on each device; the smallest possible is {smallest:,}"
+        )
+    return problem.plan(least(problem.costs, problem.memory, problem.pairs, memory_cap))
+
+
+class Problem:
+    """The choices of a graph as numbered variables: costs and memory of each value, costs of pairs, in bytes.
+
+    There is one for where each tensor lives and one for how each operator computes. They are the same where one
+    follows from the other; not where summands can be reduced in several ways.
+    """
+
+    def __init__(self, graph: Graph, tensor_caps: Mapping[str, int], scatter: bool) -> None:
+        self.graph = graph
+        if not isinstance(tensor_caps, Mapping):
+            raise LayoutError(f"caps on tensors are bytes by name, such as {{'weight2': 4096}}; got {tensor_caps!r}")
+        for name, cap in tensor_caps.items():
+            whole_number(cap, f"the cap of '{name}' is a whole number of bytes, such as 4096")
+            if name not in graph.shapes:
+                near = get_close_matches(str(name), graph.shapes, n=1)
+                advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(graph.shapes)}"
+                raise LayoutError(f"the cap is for a tensor '{name}' that the graph lacks; {advice}")
+        self.operators = {op.name: candidates(graph, op, scatter) for op in graph.operators.values()}
+        self.homes = {name: self._homes(name) for name in graph.sources}
+        for name, cap in tensor_caps.items():
+            self._limit(name, cap)
+        self.costs: list[Table] = []
+        self.memory: list[Table] = []
+        self.pairs: dict[tuple[int, int], Table] = {}
+        self._tables: dict[tuple[tuple[int, ...], bytes], Table] = {}
+        self._lives: dict[str, tuple[int, list[TensorLayout]]] = {}
+        """By tensor: a variable, and what its values stand for."""
+        self._computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
+        """By operator: a variable, and the inputs that its values ask for."""
+        for name, homes in self.homes.items():
+            self._lives[name] = self._variable([0] * len(homes), homes), homes
+        for name, choices in self.operators.items():
+            self._number(name, choices)
+        self._add_edges()
+
+    def plan(self, chosen: Sequence[int]) -> GraphPlan:
+        """The plan of one value for each variable."""
+        placed = {name: layouts[chosen[v]] for name, (v, layouts) in self._lives.items()}
+        operators = {}
+        for name, (v, ways) in self._computes.items():
+            fitting = (c for c in self.operators[name] if (c.inputs, c.output) == (ways[chosen[v]], placed[name]))
+            operators[name] = min(fitting, key=lambda choice: choice.moved)
+        return GraphPlan(self.graph, operators, {name: placed[name] for name in self.homes})
+
+    def _variable(self, moved: Sequence[int], held: Sequence[TensorLayout]) -> int:
+        self.costs.append(self._one(np.array(moved, dtype=np.float64) * self.graph.itemsize))
+        elements = [layout.elements for layout in held]
+        self.memory.append(self._one(np.array(elements, dtype=np.float64) * self.graph.itemsize))
+        return len(self.costs) - 1
+
+    def _one(self, table: Table) -> Table:
+        """The same object for equal tables: then an elimination sees which layers of a network are alike."""
+        return self._tables.setdefault((table.shape, table.tobytes()), table)
+
+    def _number(self, name: str, choices: Sequence[DistributedOperator]) -> None:
+        """Variables for an operator: one, or if it has fewer ways to compute than choices, one more for its output."""
+        ways = list(dict.fromkeys(choice.inputs for choice in choices))
+        outputs = [choice.output for choice in choices]
+        if len(ways) == len(choices):
+            v = self._variable([choice.moved for choice in choices], outputs)
+            self._computes[name], self._lives[name] = (v, ways), (v, outputs)
+            return
+        outputs = list(dict.fromkeys(outputs))
+        table = np.full((len(ways), len(outputs)), NEVER)
+        row, column = {way: i for i, way in enumerate(ways)}, {output: i for i, output in enumerate(outputs)}
+        for choice in choices:
+            place = row[choice.inputs], column[choice.output]
+            table[place] = min(table[place], choice.moved * self.graph.itemsize)
+        u, v = self._variable([0] * len(ways), []), self._variable([0] * len(outputs), outputs)
+        self.memory[u] = self.costs[u]  # nothing: it is the output that takes memory
+        self.pairs[u, v] = self._one(table)
+        self._computes[name], self._lives[name] = (u, ways), (v, outputs)
+
+    def _homes(self, name: str) -> list[TensorLayout]:
+        found = dict.fromkeys(
+            choice.inputs[place] for op, place in self.graph.consumers(name) for choice in self.operators[op.name]
+        )
+        found.update(dict.fromkeys(even_layouts(self.graph.shapes[name], self.graph)))
+        return list(found)
+
+    def _layouts(self, name: str) -> list[TensorLayout]:
+        return self.homes[name] if name in self.homes else [choice.output for choice in self.operators[name]]
+
+    def _limit(self, name: str, cap: int) -> None:
+        """Strikes out what holds more than `cap` bytes of a tensor, at home or as an operator's input."""
+        size = self.graph.itemsize
+
+        def fits(layout: TensorLayout) -> bool:
+            return layout.elements * size <= cap
+
+        smallest = min(layout.elements for layout in self._layouts(name)) * size
+        if name in self.homes:
+            self.homes[name] = [layout for layout in self.homes[name] if fits(layout)]
+        else:
+            self.operators[name] = [choice for choice in self.operators[name] if fits(choice.output)]
+        for op, place in self.graph.consumers(name):
+            choices: list[DistributedOperator] = [c for c in self.operators[op.name] if fits(c.inputs[place])]
+            if not choices:
+                smallest = max(smallest, min(c.inputs[place].elements for c in self.operators[op.name]) * size)
+            self.operators[op.name] = choices
+            if not choices:
+                raise LayoutError(
+                    f"'{op.name}' cannot do with {cap:,} bytes of '{name}' on each device; "
+                    f"the smallest possible is {smallest:,}"
+                )
+        if not self._layouts(name):
+            raise LayoutError(
+                f"'{name}' does not fit into {cap:,} bytes on each device; the smallest possible is {smallest:,}"
+            )
+
+    def _add_edges(self) -> None:
+        tables: dict[tuple[tuple[TensorLayout, ...], tuple[TensorLayout, ...]], Table] = {}
+        for op in self.graph.operators.values():
+            v, ways = self._computes[op.name]
+            for place, tensor in enumerate(op.inputs):
+                u, layouts = self._lives[tensor]
+                between = tuple(layouts), tuple(way[place] for way in ways)
+                if between not in tables:
+                    tables[between] = _edge(*between) * self.graph.itemsize
+                both = self.pairs[u, v] + tables[between] if (u, v) in self.pairs else tables[between]
+                self.pairs[u, v] = self._one(both)
+
+
+def _edge(given: tuple[TensorLayout, ...], wanted: tuple[TensorLayout, ...]) -> Table:
+    """Elements moved from each layout to each: given x wanted."""
+    rows, columns = list(dict.fromkeys(given)), list(dict.fromkeys(wanted))
+    table = least_table(rows, columns)
+    at_row, at_column = {a: i for i, a in enumerate(rows)}, {b: i for i, b in enumerate(columns)}
+    return table[np.ix_([at_row[a] for a in given], [at_column[b] for b in wanted])]

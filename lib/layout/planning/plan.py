@@ -1,0 +1,167 @@
+"""A whole graph with every tensor placed: what moves on which edge, what a device holds, and the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lib.layout.layouts.device_matrix import Ints
+from lib.layout.layouts.pieces import Array, Pieces, cut, join
+from lib.layout.layouts.tensor_layout import TensorLayout
+from lib.layout.program.distributed import DistributedOperator, strategy_text
+from lib.layout.program.graph import Graph
+from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
+
+if TYPE_CHECKING:
+    from lib.layout.on_engine import Executed
+
+
+class Edge(NamedTuple):
+    """A tensor on its way to the operator that takes it as input number `place`; `bytes` over all devices."""
+
+    tensor: str
+    operator: str
+    place: int
+    source: TensorLayout
+    target: TensorLayout
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.tensor} -> {self.operator}"
+
+
+@dataclass(frozen=True)
+class GraphPlan:
+    """Operators distributed, and a home for every source."""
+
+    graph: Graph
+    operators: Mapping[str, DistributedOperator]
+    homes: Mapping[str, TensorLayout]
+
+    def layout(self, tensor: str) -> TensorLayout:
+        """Where a tensor lives: at home, or as its operator leaves it."""
+        return self.homes[tensor] if tensor in self.homes else self.operators[tensor].output
+
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """Every edge, in the order of the program."""
+        found = []
+        for name, op in self.graph.operators.items():
+            for place, (tensor, wanted) in enumerate(zip(op.inputs, self.operators[name].inputs)):
+                moved = least_bytes(self.layout(tensor), wanted, self.graph.itemsize)
+                found.append(Edge(tensor, name, place, self.layout(tensor), wanted, moved))
+        return tuple(found)
+
+    def collective_bytes(self, name: str) -> int:
+        """What an operator's own collectives move, over all devices."""
+        return self.operators[name].moved * self.graph.itemsize
+
+    @cached_property
+    def bytes(self) -> int:
+        """What moves in all: redistribution on the edges and the operators' own collectives."""
+        return sum(edge.bytes for edge in self.edges) + sum(map(self.collective_bytes, self.operators))
+
+    @cached_property
+    def memory(self) -> int:
+        """Bytes on each device: sources at home, and every operator's output, which training keeps for backward."""
+        kept = [*self.homes.values(), *(op.output for op in self.operators.values())]
+        return sum(layout.elements for layout in kept) * self.graph.itemsize
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of each device."""
+        return sum(op.flops for op in self.operators.values())
+
+    def redistribution(self, edge: Edge) -> Redistribution:
+        """How an edge's tensor moves."""
+        return self.moves[edge.operator][edge.place]
+
+    @cached_property
+    def moves(self) -> dict[str, list[Redistribution]]:
+        """By operator: how each of its inputs comes to it."""
+        found: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
+        for edge in self.edges:
+            found[edge.operator].append(redistribute(edge.source, edge.target, self.graph.itemsize))
+        return found
+
+    @cached_property
+    def sent(self) -> Ints:
+        """Bytes that each device sends."""
+        own = [step.sent * self.graph.itemsize for op in self.operators.values() for step in op.reduction]
+        return sum([move.sent for moves in self.moves.values() for move in moves] + own, self._nothing)
+
+    @cached_property
+    def received(self) -> Ints:
+        """Bytes that each device receives."""
+        own = [step.received * self.graph.itemsize for op in self.operators.values() for step in op.reduction]
+        return sum([move.received for moves in self.moves.values() for move in moves] + own, self._nothing)
+
+    @property
+    def _nothing(self) -> Ints:
+        return np.zeros(self.graph.devices, dtype=np.int64)
+
+    def run(self, values: Mapping[str, Array]) -> dict[str, Pieces]:
+        """The distributed program on numpy, all devices side by side: every tensor's pieces where it lives.
+
+        The reference for `on_engine`, where each device has only its own.
+        """
+        tensors = {name: cut(values[name], self.homes[name]) for name in self.graph.check_values(values)}
+        for name, op in self.operators.items():
+            inputs = [move.run(tensors[tensor]) for move, tensor in zip(self.moves[name], op.operator.inputs)]
+            pieces = {d: op.compute(d, [each[d] for each in inputs]) for d in range(self.graph.devices)}
+            for step in op.reduction:
+                pieces = step.run(pieces)
+            tensors[name] = pieces
+        return tensors
+
+    def on_engine(self, values: Mapping[str, Array], on: str | None = None) -> Executed:
+        """The program on `lib.engine`, where every device holds its own pieces and all else comes by engine calls.
+
+        `on` is as for `lib.engine.launcher`: "inprocess", or "mpi" in a program that mpiexec started. If elements
+        have `graph.itemsize` bytes, the meters read what `sent` foretells.
+        """
+        from lib.layout.on_engine import executed  # here, for planning needs no engine
+
+        self.graph.check_values(values)
+        return executed(self, values, on)
+
+    def values(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """The same run, put together: every tensor whole."""
+        return {name: join(pieces, self.layout(name)) for name, pieces in self.run(values).items()}
+
+    def paying(self) -> list[tuple[int, str]]:
+        """What costs bytes, dearest first: 'relu -> matmul2 pays 12,288 bytes (all-to-all)'."""
+        found = []
+        for edge in self.edges:
+            if edge.bytes:
+                names = ", ".join(self.redistribution(edge).names)
+                found.append((edge.bytes, f"{edge} pays {edge.bytes:,} bytes ({names})"))
+        for name, op in self.operators.items():
+            if op.moved:
+                names = ", ".join(step.name for step in op.reduction)
+                found.append(
+                    (self.collective_bytes(name), f"{name} pays {self.collective_bytes(name):,} bytes ({names})")
+                )
+        return sorted(found, key=lambda pair: -pair[0])
+
+    def explain(self) -> str:
+        """The plan operator by operator, as people read it."""
+        lines = []
+        edges = {(edge.operator, edge.place): edge for edge in self.edges}
+        for name, op in self.operators.items():
+            for place in range(len(op.inputs)):
+                edge = edges[name, place]
+                if edge.source.elements != edge.target.elements or edge.bytes:
+                    steps = ", ".join(self.redistribution(edge).names)
+                    lines.append(f"  {edge}: {steps}, {edge.bytes:,} bytes")
+            shapes = " x ".join(str(layout.local_shape) for layout in op.inputs)
+            lines.append(f"{name}: {op.operator.kind} {strategy_text(op.strategy)}, {shapes} -> {op.local.local_shape}")
+            for step in op.reduction:
+                moved = int(step.received.sum()) * self.graph.itemsize
+                lines.append(f"  {name}: {step.name}, {moved:,} bytes, -> {step.target.local_shape}")
+        lines.append(f"{self.bytes:,} bytes moved, {self.memory:,} bytes on each device")
+        return "\n".join(lines)

@@ -1,0 +1,118 @@
+"""The possible Sharding Strategies of an operator, in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import permutations, product
+from math import prod
+
+from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.layouts.tensor_layout import Axes, TensorLayout
+
+from .distributed import DistributedOperator, arrange, distribute
+from .graph import Graph
+from .operators import Operator
+
+
+def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[DistributedOperator]:
+    """The ways to distribute an operator of a graph.
+
+    For a number of devices: every strategy that uses them all, on the matrix it implies; if the tensors are too
+    small for that, those that use the most. On a mesh: every assignment of mesh axes to letters, also of none.
+    With `scatter`, summands may also be reduce-scattered. A configured operator has only its strategy.
+    """
+    configured = graph.strategies.get(operator.name)
+    if graph.mesh is None:
+        if configured is not None:
+            bases = [distribute(operator, configured, graph.devices)]
+        else:
+            bases = [distribute(operator, each, graph.devices) for each in strategies(operator, graph.devices)]
+        found = [way for base in bases for way in _ways(base, scatter)]
+    else:
+        form = replace(operator, name="", inputs=("",) * len(operator.inputs))
+        found = [
+            DistributedOperator(operator, each.inputs, each.local, each.reduction)
+            for each in _forms(form, graph.mesh, scatter)
+        ]
+        if configured is not None:
+            # a strategy that no assignment of the mesh makes is laid out by itself
+            found = [each for each in found if each.strategy == configured] or _ways(
+                distribute(operator, configured, graph.devices), scatter
+            )
+    return found
+
+
+def strategies(operator: Operator, devices: int) -> list[tuple[tuple[int, ...], ...]]:
+    """Every strategy that uses as many of the devices as possible."""
+    divisors = [n for n in range(1, devices + 1) if devices % n == 0]
+    choices = [[n for n in divisors if operator.divides(letter, n)] for letter in operator.letters]
+    chosen = [dict(zip(operator.letters, one)) for one in product(*choices) if devices % prod(one) == 0]
+    most = max(prod(parts.values()) for parts in chosen)
+    return [
+        tuple(tuple(parts.get(letter, 1) for letter in letters) for letters in operator.input_letters)
+        for parts in chosen
+        if prod(parts.values()) == most
+    ]
+
+
+def even_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
+    """The layouts that a source may have at home: on the mesh every one, otherwise every even split in order."""
+    if graph.mesh is not None:
+        return list(_mesh_layouts(shape, graph.mesh))
+    divisors = [n for n in range(1, graph.devices + 1) if graph.devices % n == 0]
+    choices = [[n for n in divisors if size % n == 0] for size in shape]
+    found = []
+    for splits in product(*choices):
+        if graph.devices % prod(splits) == 0:
+            matrix = DeviceMatrix((*splits, graph.devices // prod(splits)))
+            found.append(TensorLayout(shape, matrix, tuple((dim,) for dim in range(len(shape)))))
+    return found
+
+
+def _ways(base: DistributedOperator, scatter: bool) -> list[DistributedOperator]:
+    if not (scatter and base.reduction):
+        return [base]
+    split: dict[str, Axes] = {}
+    for layout, letters in zip(base.inputs, base.operator.input_letters):
+        split.update({letter: axes for letter, axes in zip(letters, layout.tensor_map) if letter != "1"})
+    return arrange(base.operator, base.local.matrix, split)
+
+
+def _on_mesh(operator: Operator, mesh: DeviceMatrix, scatter: bool) -> Iterator[DistributedOperator]:
+    for split in _assignments(operator.letters, mesh):
+        sizes = {letter: prod(mesh.shape[axis] for axis in axes) for letter, axes in split.items()}
+        if all(operator.divides(letter, n) for letter, n in sizes.items()):
+            ways = arrange(operator, mesh, split)
+            yield from ways if scatter else ways[-1:]
+
+
+@lru_cache(maxsize=128)
+def _forms(form: Operator, mesh: DeviceMatrix, scatter: bool) -> tuple[DistributedOperator, ...]:
+    """The same for an operator without a name: the layers of a network are alike."""
+    return tuple(_on_mesh(form, mesh, scatter))
+
+
+@lru_cache(maxsize=256)
+def _mesh_layouts(shape: tuple[int, ...], mesh: DeviceMatrix) -> tuple[TensorLayout, ...]:
+    dims = tuple(map(str, range(len(shape))))
+    found = []
+    for split in _assignments(dims, mesh):
+        tensor_map = tuple(split.get(dim, ()) for dim in dims)
+        if all(size % prod(mesh.shape[a] for a in axes) == 0 for size, axes in zip(shape, tensor_map)):
+            found.append(TensorLayout(shape, mesh, tensor_map))
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _assignments(letters: tuple[str, ...], mesh: DeviceMatrix) -> tuple[dict[str, Axes], ...]:
+    """Each axis to a letter or to none; axes on one letter in every order."""
+    axes = [axis for axis, size in enumerate(mesh.shape) if size > 1]
+    found: dict[tuple[tuple[str, Axes], ...], None] = {}
+    for owners in product((*letters, ""), repeat=len(axes)):
+        taken = {letter: tuple(a for a, o in zip(axes, owners) if o == letter) for letter in letters}
+        taken = {letter: mine for letter, mine in taken.items() if mine}
+        for orders in product(*(permutations(mine) for mine in taken.values())):
+            found[tuple(zip(taken, orders))] = None
+    return tuple(dict(one) for one in found)

@@ -1,0 +1,72 @@
+"""Which letters the dimensions of an operator have: those of one letter are split alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from lib.layout.errors import LayoutError
+
+Letters = tuple[str, ...]
+
+
+def in_order(n: int) -> Letters:
+    """For n dimensions that an operator keeps."""
+    return tuple("ijlmnopq"[:n])
+
+
+def of_reshape(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[Letters, Letters, list[str]]:
+    """Walks both shapes in groups of equal products; the first dimensions of a group share a free letter."""
+    left: list[str] = []
+    right: list[str] = []
+    free: list[str] = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        mine, yours = [i] if i < len(before) else [], [j] if j < len(after) else []
+        a, b = prod(before[x] for x in mine), prod(after[x] for x in yours)
+        while a != b:
+            if a < b:
+                mine.append(i + len(mine))
+                a *= before[mine[-1]]
+            else:
+                yours.append(j + len(yours))
+                b *= after[yours[-1]]
+        shared = f"g{len(free)}"
+        free.append(shared)
+        left += [shared if n == 0 else f"s{x}" for n, x in enumerate(mine)]
+        right += [shared if n == 0 else f"t{x}" for n, x in enumerate(yours)]
+        i, j = i + len(mine), j + len(yours)
+    return tuple(left), tuple(right), free
+
+
+def of_einsum(
+    name: str, spec: str, shapes: Sequence[tuple[int, ...]]
+) -> tuple[tuple[Letters, ...], Letters, dict[str, int]]:
+    """Of "bd,df->bf": the letters of each input and of the output, and the size of each.
+
+    Raises:
+        LayoutError: the text has another form, or does not fit the shapes.
+    """
+    terms, arrow, output = str(spec).replace(" ", "").partition("->")
+    inputs = terms.split(",")
+    if not arrow or not all(term.isalpha() for term in (*inputs, output) if term):
+        raise LayoutError(f"{name}: an einsum is written with a letter for each dimension, 'bd,df->bf'; got {spec!r}")
+    if len(inputs) != len(shapes):
+        raise LayoutError(f"{name}: {spec!r} is for {len(inputs)} inputs; it was given {len(shapes)}")
+    sizes: dict[str, int] = {}
+    for term, shape in zip(inputs, shapes):
+        if len(term) != len(shape):
+            raise LayoutError(f"{name}: '{term}' in {spec!r} has {len(term)} letters for an input of shape {shape}")
+        for letter, size in zip(term, shape):
+            if sizes.setdefault(letter, size) != size:
+                raise LayoutError(
+                    f"{name}: '{letter}' in {spec!r} is {sizes[letter]} in one input and {size} in another"
+                )
+    for term in (*inputs, output):
+        twice = [letter for letter in term if term.count(letter) > 1]
+        if twice:
+            raise LayoutError(f"{name}: '{term}' in {spec!r} has '{twice[0]}' twice; a diagonal cannot be split")
+    missing = [letter for letter in output if letter not in sizes]
+    if missing:
+        raise LayoutError(f"{name}: '{missing[0]}' in the output of {spec!r} is in no input")
+    return tuple(map(tuple, inputs)), tuple(output), sizes

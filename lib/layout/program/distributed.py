@@ -1,0 +1,153 @@
+"""The Distributed Operator: an operator with a layout for each tensor, its collective, and what it costs.
+
+Source of the definitions: "Sharding Propagation", sections Distributed Operator, Sharding Strategy and Tensor
+Layout, documentation of MindSpore 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.checks import whole_number, whole_numbers
+from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.layouts.pieces import Array
+from lib.layout.layouts.tensor_layout import Axes, TensorLayout
+from lib.layout.redistribution.steps import Step, reductions
+
+from .operators import Operator
+
+
+@dataclass(frozen=True)
+class DistributedOperator:
+    """An operator whose letters are split over axes of a device matrix.
+
+    Each device computes `local` from its pieces of `inputs`; if a contracted letter is split, that is a
+    summand, and the collectives in `reduction` complete it to `output`.
+    """
+
+    operator: Operator
+    inputs: tuple[TensorLayout, ...]
+    local: TensorLayout
+    reduction: tuple[Step, ...]
+
+    @property
+    def output(self) -> TensorLayout:
+        """What the next operators find: whole values."""
+        return self.reduction[-1].target if self.reduction else self.local
+
+    @property
+    def strategy(self) -> tuple[tuple[int, ...], ...]:
+        """The Sharding Strategy."""
+        return tuple(layout.splits for layout in self.inputs)
+
+    @cached_property
+    def moved(self) -> int:
+        """Elements that its own collectives move in all."""
+        return sum(step.total for step in self.reduction)
+
+    @cached_property
+    def flops(self) -> int:
+        """Floating-point operations of each device."""
+        splits = {}
+        for layout, letters in zip(self.inputs, self.operator.input_letters):
+            splits.update(dict(zip(letters, layout.splits)))
+        splits.pop("1", None)
+        return self.operator.flops(splits)
+
+    @property
+    def held(self) -> int:
+        """Elements that a device needs for it: its pieces of inputs and output."""
+        return sum(layout.elements for layout in self.inputs) + self.local.elements
+
+    def compute(self, device: int, arrays: list[Array]) -> Array:
+        """What a device makes of its pieces of the inputs: its piece of `local`."""
+        table = self.operator.kind == "gather"  # of which a device knows only some rows
+        offset = self.inputs[0].box(device)[0].start if table else 0
+        return self.operator.compute(arrays, self.local.local_shape, offset)
+
+    def __str__(self) -> str:
+        collective = "".join(f" -> {step.name}" for step in self.reduction)
+        return f"{self.operator.kind}{strategy_text(self.strategy)}{collective}"
+
+
+def distribute(operator: Operator, strategy: tuple[tuple[int, ...], ...], devices: int) -> DistributedOperator:
+    """The distributed operator of a Sharding Strategy, all-reduced where summands are left.
+
+    The device matrix has an axis for each letter that is split, in the order in which letters appear in the
+    inputs, and an axis of copies at the end if devices are left: MatMul ((2, 1), (1, 4)) is on (2, 4).
+
+    Raises:
+        LayoutError: the strategy has the wrong form, does not divide a dimension or the devices, splits what
+            must stay whole, or splits one letter differently in two inputs.
+    """
+    devices = whole_number(devices, "devices are counted in whole numbers")
+    parts = letters_of(operator, strategy_of(operator.name, strategy))
+    used = prod(parts.values())
+    if devices < 1 or devices % used:
+        raise LayoutError(
+            f"{operator.name}: the strategy {strategy_text(strategy)} makes {used} parts, "
+            f"which does not divide {devices} devices"
+        )
+    axes = [letter for letter in operator.letters if parts.get(letter, 1) > 1]
+    shape = tuple(parts[letter] for letter in axes) + ((devices // used,) if used < devices else ())
+    return arrange(operator, DeviceMatrix(shape), {letter: (i,) for i, letter in enumerate(axes)})[-1]
+
+
+def arrange(operator: Operator, matrix: DeviceMatrix, split: Mapping[str, Axes]) -> list[DistributedOperator]:
+    """The distributed operators with these letters split over these axes: one for each way to reduce.
+
+    The last one reduces everything everywhere (all-reduce); without summands it is the only one.
+    """
+    inputs = tuple(
+        TensorLayout(shape, matrix, tuple(split.get(letter, ()) for letter in letters))
+        for shape, letters in zip(operator.input_shapes, operator.input_letters)
+    )
+    summed = tuple(axis for letter in operator.contracted for axis in split.get(letter, ()))
+    output_map = tuple(split.get(letter, ()) for letter in operator.output_letters)
+    local = TensorLayout(operator.output_shape, matrix, output_map, summed)
+    ways = reductions(local, local.partial) if local.partial else [()]
+    return [DistributedOperator(operator, inputs, local, way) for way in ways]
+
+
+def strategy_of(name: str, given: Any) -> tuple[tuple[int, ...], ...]:
+    """What is given as a strategy for an operator, as tuples of int."""
+    form = f"{name}: a strategy is a tuple of whole numbers for each input, such as ((2, 1), (1, 4))"
+    rows = given if isinstance(given, Iterable) else (given,)
+    return tuple(whole_numbers(parts, form, within=given) for parts in rows)
+
+
+def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dict[str, int]:
+    """How many parts a strategy makes of each letter."""
+    name = operator.name
+    shapes = operator.input_shapes
+    if tuple(map(len, strategy)) != tuple(map(len, shapes)):
+        wanted = ", ".join(map(str, shapes))
+        raise LayoutError(
+            f"{name}: a strategy has a number for each dimension of each input, {wanted}; got {strategy_text(strategy)}"
+        )
+    parts: dict[str, int] = {}
+    for i, (letters, numbers) in enumerate(zip(operator.input_letters, strategy)):
+        for dim, (letter, n) in enumerate(zip(letters, numbers)):
+            size = shapes[i][dim]
+            where = f"{name}: dimension {dim} of '{operator.inputs[i]}', of size {size},"
+            if n < 1 or size % n:
+                raise LayoutError(f"{where} cannot be split into {n} equal parts")
+            if n > 1 and (letter == "1" or letter not in operator.free):
+                raise LayoutError(f"{where} must stay whole in a {operator.kind}; the strategy splits it into {n}")
+            if letter != "1" and parts.setdefault(letter, n) != n:
+                raise LayoutError(
+                    f"{where} is split into {n} parts, but the same dimension of another input into {parts[letter]}"
+                )
+            if not operator.divides(letter, n):
+                raise LayoutError(f"{where} cannot be split into {n}: it has to divide {operator.sizes(letter)}")
+    return parts
+
+
+def strategy_text(strategy: tuple[tuple[int, ...], ...]) -> str:
+    """As MindSpore prints it: ((2,4),(4))."""
+    return "(" + ",".join("(" + ",".join(map(str, one)) + ")" for one in strategy) + ")"

@@ -1,0 +1,266 @@
+"""A stand-alone program as a graph: tensors, operators between them, and strategies for some of the operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from inspect import signature
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.checks import whole_number, whole_numbers
+from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.layouts.pieces import Array
+
+from .dimension_labels import in_order, of_einsum, of_reshape
+from .operators import KINDS, Operator
+
+Strategy = tuple[tuple[int, ...], ...]
+"""A Sharding Strategy: into how many parts each dimension of each input is split."""
+
+NAMES = "bcdefgh"
+BYTES = "an element of a tensor has a whole number of bytes, 1 or more"
+
+
+class Graph:
+    """Operators in the order of the program, for `devices` devices or for a named `mesh`.
+
+    Each method that adds an operator takes a name for it and the names of its inputs, and returns the name,
+    which is also that of its output.
+    """
+
+    def __init__(self, devices: int | None = None, mesh: DeviceMatrix | None = None, itemsize: int = 4) -> None:
+        if (devices is None) == (mesh is None):
+            raise LayoutError("a graph is for a number of devices or for a mesh: give one of the two")
+        if devices is not None and (not isinstance(devices, int) or devices < 1):
+            raise LayoutError(f"a graph needs 1 device or more; got {devices!r}")
+        if mesh is not None and not isinstance(mesh, DeviceMatrix):
+            raise LayoutError(f"a graph takes a mesh, as mesh(data=2, model=4) makes it; got {mesh!r}")
+        if whole_number(itemsize, BYTES) < 1:
+            raise LayoutError(f"{BYTES}; got {itemsize}")
+        self.mesh = mesh
+        self.devices = mesh.size if mesh is not None else int(devices or 1)
+        self.itemsize = itemsize
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        """Of every tensor, sources and outputs."""
+        self.sources: dict[str, str] = {}
+        """Name to 'input' or 'parameter'."""
+        self.operators: dict[str, Operator] = {}
+        self.strategies: dict[str, Strategy] = {}
+        """Of the operators that are configured."""
+
+    def input(self, name: str, shape: Sequence[int]) -> str:
+        """A tensor that comes from outside."""
+        return self._source(name, shape, "input")
+
+    def parameter(self, name: str, shape: Sequence[int]) -> str:
+        """A weight."""
+        return self._source(name, shape, "parameter")
+
+    def matmul(self, name: str, a: str, b: str, transpose_a: bool = False, transpose_b: bool = False) -> str:
+        """a @ b: the same leading dimensions on both, or a matrix b for all of a's."""
+        one, two = self._shape(a), self._shape(b)
+        if len(one) < 2 or len(two) < 2 or len(two) not in (2, len(one)):
+            raise LayoutError(f"{name}: a matmul takes a (..., m, k) and a (k, n) or (..., k, n); got {one} and {two}")
+        m, k = one[-2:][::-1] if transpose_a else one[-2:]
+        k2, n = two[-2:][::-1] if transpose_b else two[-2:]
+        lead, lead2 = one[:-2], two[:-2]
+        if k != k2 or (lead2 and lead != lead2):
+            misfit = f"{k} columns meet {k2} rows" if k != k2 else f"the leading dimensions {lead} and {lead2} differ"
+            flags = " transposed" if transpose_a or transpose_b else ""
+            raise LayoutError(f"{name}: the shapes {one} and {two}{flags} do not fit: {misfit}")
+        letters = tuple(NAMES[i] for i in range(len(lead)))
+        left = letters + (("k", "m") if transpose_a else ("m", "k"))
+        right = (letters if lead2 else ()) + (("n", "k") if transpose_b else ("k", "n"))
+        settings = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+        return self._add(name, "matmul", (a, b), (*lead, m, n), (left, right), (*letters, "m", "n"), settings=settings)
+
+    def add(self, name: str, a: str, b: str) -> str:
+        """a + b, where b may lack leading dimensions or have 1 in places."""
+        one, two = self._shape(a), self._shape(b)
+        aligned = one[len(one) - len(two) :]
+        if len(two) > len(one) or any(m not in (1, n) for n, m in zip(aligned, two)):
+            raise LayoutError(f"{name}: the shapes {one} and {two} do not fit: the second is broadcast to the first")
+        letters = in_order(len(one))
+        right = tuple("1" if m != n else x for x, n, m in zip(letters[len(one) - len(two) :], aligned, two))
+        return self._add(name, "add", (a, b), one, (letters, right), letters)
+
+    def relu(self, name: str, x: str) -> str:
+        """max(x, 0)."""
+        return self._elementwise(name, "relu", x)
+
+    def gelu(self, name: str, x: str) -> str:
+        """x times the normal distribution function of x (Hendrycks and Gimpel 2016)."""
+        return self._elementwise(name, "gelu", x)
+
+    def softmax(self, name: str, x: str, axis: int = -1) -> str:
+        """Softmax along one axis, which stays whole."""
+        shape = self._shape(x)
+        dim = self._axis(name, shape, axis)
+        letters = in_order(len(shape))
+        free = [letter for i, letter in enumerate(letters) if i != dim]
+        return self._add(name, "softmax", (x,), shape, (letters,), letters, free, {"axis": dim})
+
+    def reduce_sum(self, name: str, x: str, axis: int) -> str:
+        """The sum over one axis."""
+        return self._reduce(name, "reduce_sum", x, axis)
+
+    def reduce_mean(self, name: str, x: str, axis: int) -> str:
+        """The mean over one axis."""
+        return self._reduce(name, "reduce_mean", x, axis)
+
+    def transpose(self, name: str, x: str, order: Sequence[int]) -> str:
+        """Dimensions in another order."""
+        shape, order = self._shape(x), whole_numbers(order, f"{name}: an order is a tuple of dimensions")
+        if sorted(order) != list(range(len(shape))):
+            raise LayoutError(f"{name}: {order} is no order of the {len(shape)} dimensions of shape {shape}")
+        letters = in_order(len(shape))
+        out = tuple(letters[i] for i in order)
+        return self._add(
+            name, "transpose", (x,), tuple(shape[i] for i in order), (letters,), out, settings={"order": order}
+        )  # fmt: skip
+
+    def reshape(self, name: str, x: str, shape: Sequence[int]) -> str:
+        """The same elements in another shape; of dimensions that are merged or cut, the first may be split."""
+        before, after = self._shape(x), whole_numbers(shape, f"{name}: a shape is a tuple of whole numbers")
+        if prod(before) != prod(after):
+            raise LayoutError(
+                f"{name}: shape {before} has {prod(before):,} elements, shape {after} has {prod(after):,}"
+            )
+        left, right, free = of_reshape(before, after)
+        return self._add(name, "reshape", (x,), after, (left,), right, free)
+
+    def gather(self, name: str, table: str, rows: str) -> str:
+        """Rows of a table of shape (v, e), such as an embedding, by numbers of any shape."""
+        one, two = self._shape(table), self._shape(rows)
+        if len(one) != 2:
+            raise LayoutError(f"{name}: a gather takes a table of two dimensions; got {one}")
+        letters = in_order(len(two))
+        return self._add(name, "gather", (table, rows), (*two, one[1]), (("v", "e"), letters), (*letters, "e"))
+
+    def einsum(self, name: str, *inputs: str, spec: str) -> str:
+        """Products and sums as numpy.einsum writes them: einsum("hidden", "x", "w", spec="bd,df->bf")."""
+        shapes = [self._shape(x) for x in inputs]
+        left, right, sizes = of_einsum(name, spec, shapes)
+        return self._add(name, "einsum", inputs, tuple(sizes[x] for x in right), left, right, settings={"spec": spec})
+
+    def operator(self, kind: str, name: str, *inputs: str, **settings: Any) -> str:
+        """An operator by the name of its kind."""
+        if kind not in tuple(KINDS):
+            near = get_close_matches(str(kind), KINDS, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(KINDS)}"
+            raise LayoutError(f"there is no operator '{kind}'; {advice}")
+        method = getattr(self, kind)
+        try:
+            signature(method).bind(name, *inputs, **settings)
+        except TypeError as why:
+            form = ", ".join(signature(method).parameters)
+            raise LayoutError(f"{name}: {kind} is called as {kind}({form}): {why}") from None
+        return str(method(name, *inputs, **settings))
+
+    def shard(self, name: str, strategy: Iterable[Iterable[int]]) -> None:
+        """Configures an operator with a Sharding Strategy: for each input, into how many parts each dimension."""
+        from .distributed import distribute, strategy_of  # here, for they build on this module
+
+        operator = self.operator_named(name)
+        chosen = strategy_of(name, strategy)
+        distribute(operator, chosen, self.devices)  # refuses what cannot be
+        self.strategies[name] = chosen
+
+    def operator_named(self, name: str) -> Operator:
+        """The operator of this name, or a refusal that names the nearest one."""
+        if isinstance(name, str) and name in self.operators:
+            return self.operators[name]
+        near = get_close_matches(str(name), self.operators, n=1)
+        advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(self.operators) or 'none'}"
+        raise LayoutError(f"there is no operator named '{name}' in this graph; {advice}")
+
+    def consumers(self, tensor: str) -> list[tuple[Operator, int]]:
+        """Who takes a tensor, and as which input."""
+        return [(op, i) for op in self.operators.values() for i, name in enumerate(op.inputs) if name == tensor]
+
+    def run(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """The stand-alone program on numpy arrays: every tensor by name."""
+        tensors = {name: np.asarray(values[name]) for name in self.check_values(values)}
+        for op in self.operators.values():
+            tensors[op.name] = op.compute([tensors[name] for name in op.inputs], op.output_shape)
+        return tensors
+
+    def check_values(self, values: Mapping[str, Array]) -> list[str]:
+        """The names of the sources, all of them given and of the right shape."""
+        if not isinstance(values, Mapping):
+            raise LayoutError(f"values are arrays by the names of inputs and parameters; got {type(values).__name__}")
+        for name in self.sources:
+            if values.get(name) is None:
+                raise LayoutError(f"no value was given for {self.sources[name]} '{name}' of shape {self.shapes[name]}")
+            if np.shape(values[name]) != self.shapes[name]:
+                raise LayoutError(f"'{name}' has shape {self.shapes[name]}; the value given {np.shape(values[name])}")
+        return list(self.sources)
+
+    def _source(self, name: str, shape: Sequence[int], role: str) -> str:
+        self._new(name)
+        shape = whole_numbers(shape, f"{name}: a shape is a tuple of whole numbers")
+        if not all(n >= 1 for n in shape):
+            raise LayoutError(f"{name}: a tensor has dimensions of 1 or more; got {shape}")
+        self.shapes[name], self.sources[name] = shape, role
+        return name
+
+    def _elementwise(self, name: str, kind: str, x: str) -> str:
+        letters = in_order(len(self._shape(x)))
+        return self._add(name, kind, (x,), self._shape(x), (letters,), letters)
+
+    def _reduce(self, name: str, kind: str, x: str, axis: int) -> str:
+        shape = self._shape(x)
+        dim = self._axis(name, shape, axis)
+        letters = in_order(len(shape))
+        rest = letters[:dim] + letters[dim + 1 :]
+        return self._add(name, kind, (x,), shape[:dim] + shape[dim + 1 :], (letters,), rest, settings={"axis": dim})
+
+    def _add(
+        self,
+        name: str,
+        kind: str,
+        inputs: tuple[str, ...],
+        shape: tuple[int, ...],
+        letters: tuple[tuple[str, ...], ...],
+        output: tuple[str, ...],
+        free: Iterable[str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> str:
+        self._new(name)
+        every = {letter for one in (*letters, output) for letter in one} - {"1"}
+        shapes = tuple(self._shape(x) for x in inputs)
+        free = frozenset(every if free is None else free)
+        self.operators[name] = Operator(
+            name, kind, inputs, shapes, shape, letters, output, free, tuple((settings or {}).items())
+        )
+        self.shapes[name] = shape
+        return name
+
+    def _new(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise LayoutError(f"a tensor is named by a text; got {name!r}")
+        if name in self.shapes:
+            raise LayoutError(f"there is a tensor named '{name}' already")
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        if not isinstance(name, str) or name not in self.shapes:
+            near = get_close_matches(str(name), self.shapes, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(self.shapes) or 'none'}"
+            raise LayoutError(f"there is no tensor named '{name}'; {advice}")
+        return self.shapes[name]
+
+    @staticmethod
+    def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
+        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+            raise LayoutError(f"{name}: there is no axis {axis!r} in shape {shape}")
+        return axis % len(shape)
+
+
+def require_graph(graph: Any) -> None:
+    """Refuses to plan what is no graph."""
+    if not isinstance(graph, Graph):
+        raise LayoutError(f"what is planned is a Graph, with operators and tensors; got {graph!r}")

@@ -1,0 +1,199 @@
+"""A program of numpy, followed with tensors that have a shape but no numbers: its graph, and what was annotated.
+
+`mesh_split`, `split` and `replicate` return the annotated tensor, as in GShard (Lepikhin et al. 2020) and GSPMD (Xu
+et al. 2021), and leave arrays alone: the same function is the stand-alone program. A tensor that is annotated again
+moves: the first annotation is where it lives, the second where it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.layouts.mesh import Mapped
+from lib.layout.layouts.mesh import mesh_split as layout_of
+from lib.layout.layouts.tensor_layout import TensorLayout
+
+from .graph import Graph
+
+T = TypeVar("T")
+KNOWN = "einsum, @, +, maximum(x, 0), sum over one axis, transpose and reshape"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What was followed: `copies` are the tensors that only move; `output` is the name of the result."""
+
+    graph: Graph
+    annotations: Mapping[str, TensorLayout]
+    copies: frozenset[str]
+    output: str
+
+
+class Recorder:
+    """The graph and the annotations so far."""
+
+    def __init__(self, mesh: DeviceMatrix) -> None:
+        self.graph = Graph(mesh=mesh)
+        self.annotations: dict[str, TensorLayout] = {}
+        self.copies: set[str] = set()
+
+    def add(self, kind: str, *inputs: Tensor, **settings: Any) -> Tensor:
+        """One more operator, named by its kind and number."""
+        name = f"{kind}{1 + sum(op.kind == kind for op in self.graph.operators.values())}"
+        return Tensor(self, self.graph.operator(kind, name, *(x.name for x in inputs), **settings))
+
+    def annotate(self, tensor: Tensor, layout: TensorLayout) -> Tensor:
+        """The tensor in this layout; a copy of it, if it has one already."""
+        if tensor.name in self.annotations:
+            tensor = self.add("reshape", tensor, shape=tensor.shape)
+            self.copies.add(tensor.name)
+        self.annotations[tensor.name] = layout
+        return tensor
+
+
+class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
+    """A tensor of a program that is being followed: a shape, and a name in the graph."""
+
+    def __init__(self, recorder: Recorder, name: str) -> None:
+        self.recorder = recorder
+        self.name = name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.recorder.graph.shapes[self.name]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def T(self) -> Tensor:
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> Tensor:
+        return self.recorder.add("transpose", self, order=_numbers(axes) or tuple(range(self.ndim))[::-1])
+
+    def reshape(self, *shape: Any) -> Tensor:
+        return self.recorder.add("reshape", self, shape=_numbers(shape))
+
+    def sum(self, axis: int) -> Tensor:
+        return self.recorder.add("reduce_sum", self, axis=axis)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Tensor:
+        name = ufunc.__name__  # and not the function: while a run is metered, others stand in for some of numpy's
+        if method == "__call__" and not kwargs and len(inputs) == 2:
+            if name == "maximum" and not isinstance(inputs[1], Tensor) and np.ndim(inputs[1]) == 0 == inputs[1]:
+                return self.recorder.add("relu", self._mine(inputs[0]))
+            if name in ("add", "matmul"):
+                return self.recorder.add(name, *map(self._mine, inputs))
+        raise self._unknown(name)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Tensor:
+        name = function.__name__
+        if name == "einsum" and not kwargs and isinstance(args[0], str):
+            return self.recorder.add(name, *map(self._mine, args[1:]), spec=args[0])
+        if name in ("transpose", "reshape", "sum"):
+            made: Tensor = getattr(self._mine(args[0]), name)(*args[1:], **kwargs)
+            return made
+        raise self._unknown(name)
+
+    def __repr__(self) -> str:
+        return f"tensor '{self.name}' of shape {self.shape}"
+
+    def __getitem__(self, index: Any) -> Any:
+        raise LayoutError(f"'{self.name}' is indexed with {index!r}; the planner follows {KNOWN}")
+
+    def __bool__(self) -> bool:
+        raise LayoutError(f"'{self.name}' has no numbers yet: a program that is planned cannot ask for values")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise LayoutError(f"'{self.name}' has no numbers yet; the planner follows {KNOWN}")
+
+    def _mine(self, x: Any) -> Tensor:
+        if isinstance(x, Tensor) and x.recorder is self.recorder:
+            return x
+        what = f"an array of shape {x.shape}" if isinstance(x, np.ndarray) else repr(x)
+        raise LayoutError(
+            f"'{self.name}' meets {what}, which the planner does not know; make it an input or a parameter"
+        )
+
+    def _unknown(self, name: str) -> LayoutError:
+        return LayoutError(f"the planner does not know numpy.{name} of such arguments; it follows {KNOWN}")
+
+
+def follow(
+    function: Callable[..., Any],
+    inputs: Mapping[str, Sequence[int]],
+    parameters: Mapping[str, Sequence[int]],
+    mesh: DeviceMatrix,
+) -> Program:
+    """The program of a function, which is called with tensors of these names and shapes.
+
+    Raises:
+        LayoutError: it does something with them that the planner does not know, or returns none of them.
+    """
+    recorder = Recorder(mesh)
+    for name, shape in inputs.items():
+        recorder.graph.input(name, shape)
+    for name, shape in parameters.items():
+        recorder.graph.parameter(name, shape)
+    result = function(**{name: Tensor(recorder, name) for name in (*inputs, *parameters)})
+    if not isinstance(result, Tensor) or result.name not in recorder.graph.operators:
+        raise LayoutError(f"the program has to return one tensor that it has computed; it returned {result!r}")
+    return Program(recorder.graph, recorder.annotations, frozenset(recorder.copies), result.name)
+
+
+def mesh_split(tensor: T, device_mesh: DeviceMatrix, dims_mapping: Sequence[Mapped] | Mapping[int, Mapped]) -> T:
+    """The tensor with dimension i split over the mesh axis (or axes) dims_mapping[i], -1 or None for not at all.
+
+    Axes go by number or by name: mesh_split(w, mesh, ("data", None)). A tensor of any shape; raises LayoutError if
+    the mesh is not the program's, or a dimension has no so many equal parts.
+    """
+    if not isinstance(tensor, Tensor):
+        return tensor
+    own = tensor.recorder.graph.mesh
+    if device_mesh != own:
+        raise LayoutError(f"'{tensor.name}' is annotated on a mesh {device_mesh}; the program is planned for {own}")
+    try:
+        layout = layout_of(tensor.shape, device_mesh, dims_mapping)
+    except LayoutError as why:
+        raise why.at(f"'{tensor.name}' of shape {tensor.shape}") from None
+    annotated: Any = tensor.recorder.annotate(tensor, layout)
+    return annotated  # type: ignore[no-any-return]
+
+
+def split(tensor: T, split_dimension: int, num_partitions: int) -> T:
+    """The tensor in so many equal parts along one dimension: over the axis of the mesh that has so many devices, or
+    over all devices."""
+    if not isinstance(tensor, Tensor):
+        return tensor
+    mesh = tensor.recorder.graph.mesh
+    assert mesh is not None
+    axes: list[tuple[int, ...]] = [(axis,) for axis, size in enumerate(mesh.shape) if size == num_partitions]
+    if mesh.size == num_partitions:
+        axes = [tuple(range(len(mesh.shape)))]
+    if len(axes) != 1:
+        raise LayoutError(
+            f"'{tensor.name}' cannot be split into {num_partitions} parts: of the axes of the mesh {mesh} "
+            f"{len(axes) or 'none'} have so many devices; say with mesh_split over which to split it"
+        )
+    return mesh_split(tensor, mesh, {split_dimension: axes[0]})
+
+
+def replicate(tensor: T) -> T:
+    """The whole tensor on every device."""
+    if not isinstance(tensor, Tensor):
+        return tensor
+    assert tensor.recorder.graph.mesh is not None
+    return mesh_split(tensor, tensor.recorder.graph.mesh, {})
+
+
+def _numbers(given: tuple[Any, ...]) -> tuple[int, ...]:
+    """As numpy's methods take them: one by one, or all in a tuple."""
+    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], Sequence) else given

@@ -1,0 +1,1 @@
+"""Redistribution: the minimum-traffic transfer from one layout to another."""

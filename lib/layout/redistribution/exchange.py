@@ -1,0 +1,240 @@
+"""The exchange between two layouts without partial sums: every missing element moves once, senders share alike.
+
+Device r receives what the target gives it and the source does not: no plan can move less. Who sends is free
+only among the copies of a source piece, and two source pieces have no device in common. So the flow problem
+"least work for the busiest sender" falls apart into one for each piece, and is solved by letting the copies of
+a piece send equal shares of what is wanted of it; shares are cut to the element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.device_matrix import Ints
+from lib.layout.layouts.pieces import Array, Pieces, check
+from lib.layout.layouts.tensor_layout import TensorLayout, parts
+
+REMEMBERED = 4096
+"""Pairs of pieces up to which the boxes of two splits are kept for the next time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """Messages as columns: message i sends elements lo[i] to hi[i] of box cell[i], row-major, to receiver[i].
+
+    `starts` and `stops` are boxes x dimensions, in coordinates of the whole tensor.
+    """
+
+    source: TensorLayout
+    target: TensorLayout
+    sender: Ints
+    receiver: Ints
+    cell: Ints
+    lo: Ints
+    hi: Ints
+    starts: Ints
+    stops: Ints
+
+    @property
+    def sent(self) -> Ints:
+        """Elements sent, by device."""
+        return _count(self.sender, self.hi - self.lo, self.source.devices)
+
+    @property
+    def received(self) -> Ints:
+        """Elements received, by device."""
+        return _count(self.receiver, self.hi - self.lo, self.source.devices)
+
+    @cached_property
+    def sends(self) -> list[dict[int, list[int]]]:
+        """For each device, by receiver: the numbers of its messages."""
+        return _by_partner(self.sender, self.receiver, self.source.devices)
+
+    @cached_property
+    def receives(self) -> list[dict[int, list[int]]]:
+        """For each device, by sender: the numbers of the messages to it."""
+        return _by_partner(self.receiver, self.sender, self.source.devices)
+
+    def run(self, pieces: Pieces) -> Pieces:
+        """The target's pieces, made of the source's."""
+        check(pieces, self.source)
+        result = {device: self.kept(device, piece) for device, piece in pieces.items()}
+        for i, (sender, receiver) in enumerate(zip(self.sender.tolist(), self.receiver.tolist())):
+            self.put(i, result[receiver], self.take(i, pieces[sender]))
+        return result
+
+    def kept(self, device: int, piece: Array) -> Array:
+        """A device's new piece, in which so far only what it holds already is filled in."""
+        result = np.empty(self.target.local_shape, dtype=piece.dtype)
+        mine, yours = self.origins[0][device], self.origins[1][device]
+        start = np.maximum(mine, yours)
+        stop = np.minimum(mine + self.source.local_shape, yours + self.target.local_shape)
+        if (start < stop).all():
+            result[_within(start, stop, yours)] = piece[_within(start, stop, mine)]
+        return result
+
+    def take(self, i: int, piece: Array) -> Array:
+        """The elements of message i, in a row, out of its sender's piece."""
+        box = _within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[0][self.sender[i]])
+        return piece[box].ravel()[self.lo[i] : self.hi[i]]
+
+    def put(self, i: int, result: Array, elements: Array) -> None:
+        """Writes the elements of message i into its receiver's new piece."""
+        box = _within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[1][self.receiver[i]])
+        given = result[box]
+        if len(elements) == given.size:
+            given[...] = elements.reshape(given.shape)
+        else:
+            given.flat[self.lo[i] : self.hi[i]] = elements
+
+    @cached_property
+    def origins(self) -> tuple[Ints, Ints]:
+        """Where each device's old and new piece begin in the tensor: devices x dimensions, twice."""
+        return (
+            parts(self.source) * np.array(self.source.local_shape, dtype=np.int64),
+            parts(self.target) * np.array(self.target.local_shape, dtype=np.int64),
+        )
+
+
+def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
+    """The balanced exchange at the bound.
+
+    Raises:
+        LayoutError: the layouts are of different tensors or devices, or one is partial.
+    """
+    require_same(source, target)
+    if source.partial or target.partial:
+        raise LayoutError("an exchange moves whole values; reduce the partial sums first")
+    from_part, to_part, starts, stops = _cells(source.shape, source.splits, target.splits)
+    mine, yours = _piece_of(source), _piece_of(target)
+    receivers = np.argsort(yours, kind="stable").reshape(prod(target.splits), -1)[to_part]
+    owners = np.argsort(mine, kind="stable").reshape(prod(source.splits), -1)
+    copy = np.empty(source.devices, dtype=np.int64)  # which copy of its piece a device has
+    copy[owners] = np.arange(owners.shape[1])
+
+    cell, column = np.nonzero(mine[receivers] != from_part[:, None])
+    receiver, piece = receivers[cell, column], from_part[cell]
+    if owners.shape[1] == 1:  # nobody has a copy, so there is nothing to share
+        size = (stops - starts).prod(axis=1)[cell]
+        return Exchange(
+            source, target, owners[piece, 0], receiver, cell, np.zeros_like(size), size, starts, stops
+        )  # fmt: skip
+    # Those with the same copy number stand together, so that a gather stays within its group of devices.
+    order = np.argsort((piece * owners.shape[1] + copy[receiver]) * source.devices + receiver, kind="stable")
+    cell, receiver, piece = cell[order], receiver[order], piece[order]
+    size = (stops - starts).prod(axis=1)[cell]
+
+    # All that is wanted in a row, piece by piece; the copies of each piece cut their stretch into equal shares.
+    begin = np.cumsum(size) - size
+    wanted = _count(piece, size, len(owners))
+    first = np.cumsum(wanted) - wanted
+    share = (first[:, None] + wanted[:, None] * np.arange(owners.shape[1]) // owners.shape[1]).ravel()
+    bounds = np.unique(np.concatenate([begin, share, [size.sum()]]))
+    left, right = bounds[:-1], bounds[1:]
+    demand = np.searchsorted(begin, left, side="right") - 1
+    supply = np.searchsorted(share, left, side="right") - 1
+    lo = left - begin[demand]
+    return Exchange(
+        source, target, owners.ravel()[supply], receiver[demand], cell[demand], lo, lo + right - left, starts, stops
+    )  # fmt: skip
+
+
+def bound(source: TensorLayout, target: TensorLayout) -> Ints:
+    """The elements that each device needs and does not hold: no redistribution of whole values receives less."""
+    require_same(source, target)
+    mine, yours = np.array(source.local_shape), np.array(target.local_shape)
+    start = np.maximum(parts(source) * mine, parts(target) * yours)
+    stop = np.minimum((parts(source) + 1) * mine, (parts(target) + 1) * yours)
+    held: Ints = np.maximum(stop - start, 0).prod(axis=1)
+    return target.elements - held
+
+
+@lru_cache(maxsize=262144)
+def least_elements(source: TensorLayout, target: TensorLayout) -> int:
+    """The bound, summed over the devices."""
+    return 0 if source == target else int(bound(source, target).sum())
+
+
+def least_table(sources: Sequence[TensorLayout], targets: Sequence[TensorLayout]) -> NDArray[np.float64]:
+    """`least_elements` from each layout to each: sources x targets."""
+    shapes = np.array([target.local_shape for target in targets], dtype=np.int64)[:, None]
+    starts = np.stack([parts(target) for target in targets]) * shapes
+    table = np.empty((len(sources), len(targets)))
+    for row, source in enumerate(sources):
+        require_same(source, targets[0])
+        start = parts(source) * np.array(source.local_shape, dtype=np.int64)
+        both = np.minimum(start + source.local_shape, starts + shapes) - np.maximum(start, starts)
+        table[row] = (shapes.prod(axis=-1) - np.maximum(both, 0).prod(axis=-1)).sum(axis=1)
+    return table
+
+
+def require_same(source: TensorLayout, target: TensorLayout) -> None:
+    """Refuses what are no layouts, and layouts of different tensors or different devices."""
+    for what, layout in (("source", source), ("target", target)):
+        if not isinstance(layout, TensorLayout):
+            raise LayoutError(f"the {what} of a redistribution is a layout, as mesh_split makes it; got {layout!r}")
+    if source.shape != target.shape:
+        raise LayoutError(f"the source layout is for shape {source.shape}, the target layout for {target.shape}")
+    if source.devices != target.devices:
+        raise LayoutError(f"the source layout has {source.devices} devices, the target layout {target.devices}")
+
+
+def _piece_of(layout: TensorLayout) -> Ints:
+    """The number of the piece that each device holds, row-major."""
+    number = np.zeros(layout.devices, dtype=np.int64)
+    for column, split in zip(parts(layout).T, layout.splits):
+        number = number * split + column
+    return number
+
+
+def _cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
+    """The boxes in which a source piece and a target piece meet; small answers are remembered."""
+    small = prod(mine) * prod(yours) <= REMEMBERED
+    return (_remembered_cells if small else _new_cells)(shape, mine, yours)
+
+
+def _new_cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
+    """The boxes in which a source piece and a target piece meet: both piece numbers, starts and stops."""
+    sides = [_meetings(*each) for each in zip(shape, mine, yours)]
+    grid = np.indices([len(side) for side in sides]).reshape(len(sides), -1)
+    chosen = [side[index] for side, index in zip(sides, grid)]
+    source = np.zeros(grid.shape[1], dtype=np.int64)
+    target = np.zeros(grid.shape[1], dtype=np.int64)
+    for box, n, m in zip(chosen, mine, yours):
+        source, target = source * n + box[:, 0], target * m + box[:, 1]
+    starts = np.stack([box[:, 2] for box in chosen], axis=1) if chosen else np.zeros((1, 0), dtype=np.int64)
+    stops = np.stack([box[:, 3] for box in chosen], axis=1) if chosen else np.zeros((1, 0), dtype=np.int64)
+    return source, target, starts, stops
+
+
+_remembered_cells = lru_cache(maxsize=4096)(_new_cells)
+
+
+def _meetings(size: int, mine: int, yours: int) -> Ints:
+    """Overlaps of `size` in `mine` parts with the same in `yours`: rows of part, part, start, stop."""
+    edges = np.union1d(np.arange(mine) * (size // mine), np.arange(yours) * (size // yours)).astype(np.int64)
+    stops = np.append(edges[1:], size)
+    return np.stack([edges // (size // mine), edges // (size // yours), edges, stops], axis=1)
+
+
+def _by_partner(mine: Ints, other: Ints, devices: int) -> list[dict[int, list[int]]]:
+    found: list[dict[int, list[int]]] = [{} for _ in range(devices)]
+    for i, (here, there) in enumerate(zip(mine.tolist(), other.tolist())):
+        found[here].setdefault(there, []).append(i)
+    return found
+
+
+def _count(place: Ints, amount: Ints, length: int) -> Ints:
+    # Sums of bincount are of doubles, which are exact up to 2**53 elements.
+    return np.bincount(place, weights=amount, minlength=length).astype(np.int64)
+
+
+def _within(start: Ints, stop: Ints, origin: Ints) -> tuple[slice, ...]:
+    return tuple(slice(a, b) for a, b in zip((start - origin).tolist(), (stop - origin).tolist()))

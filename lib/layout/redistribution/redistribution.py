@@ -1,0 +1,155 @@
+"""Tensor Redistribution: from any layout of a tensor to any other, at the least bytes, and told in known words.
+
+Source of the definition: "Sharding Propagation", section Tensor Redistribution, documentation of MindSpore 2.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.device_matrix import Ints
+from lib.layout.layouts.pieces import Pieces, check
+from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
+
+from .collective_path import named_path
+from .exchange import least_elements, require_same
+from .steps import Step, lifted, reductions
+
+if TYPE_CHECKING:
+    from lib.layout.on_engine import Executed
+
+
+@dataclass(frozen=True)
+class Redistribution:
+    """A plan: steps that lead from `source` to `target`, for elements of `itemsize` bytes."""
+
+    source: TensorLayout
+    target: TensorLayout
+    steps: tuple[Step, ...]
+    itemsize: int = 4
+
+    @cached_property
+    def sent(self) -> Ints:
+        """Bytes that each device sends."""
+        return self._sum([step.sent for step in self.steps])
+
+    @cached_property
+    def received(self) -> Ints:
+        """Bytes that each device receives."""
+        return self._sum([step.received for step in self.steps])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes moved in all."""
+        return int(self.received.sum())
+
+    def run(self, pieces: Pieces) -> Pieces:
+        """The target's pieces on numpy arrays, one for each device."""
+        check(pieces, self.source)
+        for step in self.steps:
+            pieces = step.run(pieces)
+        return pieces
+
+    def on_engine(self, pieces: Pieces, on: str | None = None) -> Executed:
+        """The same on `lib.engine`, with a device for each piece: the target's pieces, and what the meters read."""
+        from lib.layout.on_engine import redistributed  # here, for planning needs no engine
+
+        check(pieces, self.source)
+        return redistributed(self, pieces, on)
+
+    @cached_property
+    def told(self) -> tuple[Step, ...]:
+        """The plan as named collectives if with them every device sends and receives the same, otherwise as it is."""
+        if all(step.name != "exchange" for step in self.steps):
+            return self.steps
+        named = named_path(self.source, self.target)
+        if len(named) == 1:
+            named = (Step(named[0].name, self.source, self.target),)
+        as_named = Redistribution(self.source, self.target, named, self.itemsize)
+        same = (as_named.sent == self.sent).all() and (as_named.received == self.received).all()
+        return named if same else self.steps
+
+    def explain(self) -> str:
+        """In words, with bytes: 'all-to-all [x, -] on 8 to [-, x] on 8: 1,536 bytes ...'."""
+        if not self.steps:
+            return "nothing moves"
+        lines = []
+        for step in self.told:
+            sent, received = step.sent * self.itemsize, step.received * self.itemsize
+            if not received.any():
+                lines.append(f"{step}: nothing moves, each device takes its part of what it holds")
+                continue
+            lines.append(
+                f"{step}: {int(received.sum()):,} bytes; a device sends at most {int(sent.max()):,} "
+                f"and receives at most {int(received.max()):,}"
+            )
+        return "\n".join(lines)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the steps, as they are told."""
+        return tuple(step.name for step in self.told)
+
+    def _sum(self, elements: list[Ints]) -> Ints:
+        total = np.zeros(self.source.devices, dtype=np.int64)
+        for each in elements:
+            total = total + each
+        return total * self.itemsize
+
+
+def redistribute(
+    source: TensorLayout, target: TensorLayout, itemsize: int = 4, named_only: bool = False
+) -> Redistribution:
+    """The plan from one layout to another.
+
+    Of whole values every device receives exactly what it needs and does not hold. Partial sums are reduced
+    first, by whichever reduce-scatters and all-reduces make reduction and exchange together cheapest. With
+    `named_only` the plan is the cheapest sequence of named collectives.
+
+    Raises:
+        LayoutError: different tensors or devices, or a target with partial sums that the source has not.
+    """
+    require_same(source, target)
+    if target.partial and source.summands != target.summands:
+        raise LayoutError(
+            f"the target is a sum of {target.summands} pieces, the source of {source.summands}: "
+            "sums can be completed, but not changed into others"
+        )
+    if same_placement(source, target):
+        return Redistribution(source, target, (), itemsize)
+    if target.partial:
+        if named_only and (source.matrix, source.partial) != (target.matrix, target.partial):
+            raise LayoutError("no named collective changes which devices hold a partial sum")
+        if not named_only:
+            return Redistribution(source, target, (Step("exchange", source, target),), itemsize)
+    if named_only:
+        return Redistribution(source, target, named_path(source, target), itemsize)
+    return Redistribution(source, target, _least(source, target), itemsize)
+
+
+def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
+    ways = reductions(source, source.partial) if source.partial else [()]
+
+    def cost(way: tuple[Step, ...]) -> tuple[int, int]:
+        last = way[-1].target if way else source
+        moved = sum(step.total for step in way) + least_elements(last, target)
+        return moved, len(way) + (not same_placement(last, target))
+
+    way = min(ways, key=cost)
+    last = way[-1].target if way else source
+    return way if same_placement(last, target) else (*way, Step("exchange", last, target))
+
+
+def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -> int:
+    """The bytes that `redistribute` moves, without making the plan."""
+    if source.partial or target.partial:
+        return redistribute(source, target, itemsize).bytes
+    return least_elements(source, target) * itemsize
+
+
+__all__ = ["Redistribution", "least_bytes", "lifted", "redistribute"]

@@ -1,0 +1,175 @@
+"""One step of a redistribution: what it is called, what it moves, and how it is done.
+
+Bytes of collectives are those of the best algorithms (Thakur, Rabenseifner, Gropp 2005, "Optimization of
+Collective Communication Operations in MPICH"): with g devices and pieces of S bytes before a reduction or after
+a gather, (g-1)/g S for reduce-scatter, all-gather and all-to-all, and twice that for an all-reduce.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from lib.layout.layouts.device_matrix import Ints
+from lib.layout.layouts.pieces import Pieces, check
+from lib.layout.layouts.tensor_layout import Axes, TensorLayout, groups, parts
+
+from .exchange import Exchange, exchange, least_elements
+
+WHOLE = ("slice", "all-gather", "all-to-all", "permute", "exchange")
+"""Steps that move values as they are."""
+REDUCING = ("reduce-scatter", "all-reduce")
+"""Steps that add summands up; what is partial in the target stays so."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """From `source` to `target`, by the means called `name`."""
+
+    name: str
+    source: TensorLayout
+    target: TensorLayout
+
+    @property
+    def reduced(self) -> Axes:
+        """The axes along which summands are added up."""
+        return tuple(axis for axis in self.source.partial if axis not in self.target.partial)
+
+    @cached_property
+    def exchange(self) -> Exchange:
+        """The messages of a step that moves values as they are; summands count as a first dimension."""
+        return exchange(lifted(self.source), lifted(self.target))
+
+    def group(self, device: int) -> tuple[int, ...]:
+        """The devices that make this step together with one, in the order in which sums are added up."""
+        if self.name in REDUCING:
+            return self._groups[device]
+        return tuple(sorted({device, *self.exchange.receives[device]}))
+
+    def prepare(self) -> None:
+        """Works out now what devices have to know to take this step, and not when the first one takes it."""
+        if self.name in REDUCING:
+            _ = self._groups, parts(self.source), parts(self.target)
+        else:
+            _ = self.exchange.sends, self.exchange.receives, self.exchange.origins
+
+    @cached_property
+    def _groups(self) -> dict[int, tuple[int, ...]]:
+        return {device: tuple(group) for group in groups(self.source, self.reduced) for device in group}
+
+    @cached_property
+    def sent(self) -> Ints:
+        """Elements that each device sends."""
+        return self._reduction_traffic() if self.name in REDUCING else self.exchange.sent
+
+    @cached_property
+    def received(self) -> Ints:
+        """Elements that each device receives."""
+        return self._reduction_traffic() if self.name in REDUCING else self.exchange.received
+
+    @property
+    def total(self) -> int:
+        """Elements moved in all, without making the messages."""
+        if self.name not in REDUCING:
+            return least_elements(lifted(self.source), lifted(self.target))
+        sizes = self.source.matrix.shape
+        g = prod(sizes[axis] for axis in self.reduced)
+        once = (g - 1) * self.source.elements * (self.source.devices // g)
+        return 2 * once if self.name == "all-reduce" else once
+
+    def traffic(self) -> Ints:
+        """Elements that each device (row) sends to each (column); a reduction's as its bytes are counted."""
+        table = np.zeros((self.source.devices, self.source.devices), dtype=np.int64)
+        if self.name not in REDUCING:
+            moved = self.exchange
+            np.add.at(table, (moved.sender, moved.receiver), moved.hi - moved.lo)
+            return table
+        for group, shares in self._shares():
+            for place, here in enumerate(group):
+                for other, there in enumerate(group):
+                    if here != there:
+                        table[here, there] += shares[other] + (shares[place] if self.name == "all-reduce" else 0)
+        return table
+
+    def run(self, pieces: Pieces) -> Pieces:
+        """The target's pieces, made of the source's."""
+        check(pieces, self.source)
+        if self.name in REDUCING:
+            return self._reduce(pieces)
+        if not self.source.partial:
+            return self.exchange.run(pieces)
+        moved = self.exchange.run({device: piece[None] for device, piece in pieces.items()})
+        return {device: piece[0] for device, piece in moved.items()}
+
+    def _reduction_traffic(self) -> Ints:
+        """A device sends what others sum up, and receives what it sums up itself; an all-reduce then gathers."""
+        traffic = np.zeros(self.source.devices, dtype=np.int64)
+        for group, shares in self._shares():
+            for device, share in zip(group, shares):
+                gathered = self.source.elements - share if self.name == "all-reduce" else 0
+                traffic[device] = (len(group) - 1) * share + gathered
+        return traffic
+
+    def _shares(self) -> list[tuple[list[int], list[int]]]:
+        """For each group that adds up, its devices and how many elements each of them sums."""
+        size, found = self.source.elements, []
+        for group in groups(self.source, self.reduced):
+            cuts = [size * place // len(group) for place in range(len(group) + 1)]
+            found.append((group, [stop - start for start, stop in pairwise(cuts)]))
+        return found
+
+    def _reduce(self, pieces: Pieces) -> Pieces:
+        result: Pieces = {}
+        for group in groups(self.source, self.reduced):
+            total = pieces[group[0]]
+            for device in group[1:]:  # in the order of the devices, so that the sum never depends on arrival
+                total = total + pieces[device]
+            for device in group:
+                origin = [part.start for part in self.source.box(device)]
+                box = tuple(slice(s.start - o, s.stop - o) for s, o in zip(self.target.box(device), origin))
+                result[device] = np.ascontiguousarray(total[box])
+        return result
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.source} to {self.target}"
+
+
+def lifted(layout: TensorLayout) -> TensorLayout:
+    """A partial layout as one of the stack of its summands, a first dimension split over the partial axes."""
+    if not layout.partial:
+        return layout
+    return TensorLayout((layout.summands, *layout.shape), layout.matrix, (layout.partial, *layout.tensor_map))
+
+
+def reductions(source: TensorLayout, axes: Axes) -> list[tuple[Step, ...]]:
+    """Every way of adding summands up along `axes`: each is scattered over a dimension or reduced everywhere.
+
+    Scattered axes split their dimension further, at its fine end; all-reduces come last, when pieces are small.
+    """
+    ways: list[tuple[Step, ...]] = []
+    dims = len(source.shape)
+    for number in range((dims + 1) ** len(axes)):
+        # dims stands for all-reduce, so the last number is the plain all-reduce over all axes
+        choice = [number // (dims + 1) ** i % (dims + 1) for i in range(len(axes))]
+        steps: list[Step] = []
+        at = source
+        for dim in range(dims):
+            mine = tuple(axis for axis, chosen in zip(axes, choice) if chosen == dim)
+            if mine and at is not None:
+                if at.local_shape[dim] % prod(source.matrix.shape[axis] for axis in mine):
+                    break
+                split = tuple(old + mine if d == dim else old for d, old in enumerate(at.tensor_map))
+                left = tuple(axis for axis in at.partial if axis not in mine)
+                steps.append(Step("reduce-scatter", at, TensorLayout(at.shape, at.matrix, split, left)))
+                at = steps[-1].target
+        else:
+            rest = tuple(axis for axis, chosen in zip(axes, choice) if chosen == dims)
+            if rest:
+                left = tuple(axis for axis in at.partial if axis not in rest)
+                steps.append(Step("all-reduce", at, TensorLayout(at.shape, at.matrix, at.tensor_map, left)))
+            ways.append(tuple(steps))
+    return ways

@@ -1,0 +1,254 @@
+"""One rank's hands and clock: what the player's coroutine holds and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from operator import index
+from types import MappingProxyType
+from typing import Any
+
+from lib import rules
+from lib.costs import steps, steps_text
+from lib.errors import PuzzleError, RuleError
+from lib.judging.referee import Report, referee
+from lib.trace import Event, Trace, as_event
+from lib.values import algebra
+from lib.values.base import S, Value, copy_of, describe, join
+from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
+
+from .dist import Dist
+from .messages import repack
+from .rank import Hands
+from .recorder import player_line
+from .storage import Storage
+from .waits import Message, Posting, Receiving
+
+Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]]
+
+KEPT = frozenset(
+    ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "time", "log", "final_weights")
+    + ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
+)
+"""What the runtime keeps and a player only reads."""
+
+
+class Model(Hands):
+    """A model of `layers` layers as one `rank` sees it, trained for one step of `batches` microbatches.
+
+    `Model()` is rank 0 of a Dist of its own. Calls that involve other ranks are awaited. Times are in steps, memory
+    in elements. A call that is not allowed raises a PuzzleError and changes nothing.
+    """
+
+    def __init__(self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1) -> None:
+        self.dist = Dist(1) if dist is None else dist
+        if not isinstance(self.dist, Dist):
+            raise RuleError(f"Model: dist must be a Dist, such as Dist(4); got {describe(dist)}")
+        self.run, self.rank = self.dist.enter(rank, layers, batches)
+        self._tape = tape = self.run.tapes[self.rank]
+        self._size = self.run.size
+        self.LAYERS, self.BATCHES, self.RANKS = self._size
+        self.weights = Storage(tape, "weights", Weight)
+        self.opt_states = Storage(tape, "opt_states", OptState)
+        self.activations = Storage(tape, "activations", Activation)
+        self.grad_activations = Storage(tape, "grad_activations", ActivationGrad)
+        self.grad_weights = Storage(tape, "grad_weights", WeightGrad)
+        self._final: dict[int, Weight] = {}
+
+    # --- Looking around ---
+
+    @property
+    def time(self) -> float:
+        """This rank's clock, in steps."""
+        return steps(self._tape.clock)
+
+    @property
+    def log(self) -> list[Event]:
+        """The timed operations so far, with the memory that was stored when each started."""
+        events = Trace(self._size, (tuple(self._tape.ops),)).events(0)
+        return [as_event(op, self.rank, m) for op, m in zip(events, self._tape.memory_at, strict=True)]
+
+    @property
+    def final_weights(self) -> Mapping[int, Weight]:
+        """The weights that `set_final_weight` has declared, by layer."""
+        return MappingProxyType(self._final)
+
+    def storage(self) -> Storages:
+        """The five dictionaries: weights, opt_states, activations, grad_activations, grad_weights."""
+        return self.weights, self.opt_states, self.activations, self.grad_activations, self.grad_weights
+
+    def memory(self) -> int:
+        """Elements stored now; a value under two keys counts once."""
+        return self._tape.memory
+
+    def status(self) -> None:
+        """Prints what is stored where."""
+        print(f"rank {self.rank}, t={steps_text(self._tape.clock)}, {self.memory():,} elements")
+        for storage in self.storage():
+            for key, value in storage.items():
+                print(f"  {storage.name}[{key!r}]: {value} ({value.memory():,})")
+
+    def __repr__(self) -> str:
+        clock = steps_text(self._tape.clock)
+        return f"Model(rank={self.rank} of {self.RANKS}, layers={self.LAYERS}, batches={self.BATCHES}, t={clock})"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in KEPT and hasattr(self, name):
+            raise RuleError(
+                "the runtime keeps this; read it, change what is in a dictionary, but do not replace it",
+                self._tape.place(f"model.{name} = ..."),
+                player_line(),
+            )
+        super().__setattr__(name, value)
+
+    # --- What a rank does on its own ---
+
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]:
+        """Shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time."""
+        made: tuple[Weight, OptState] = self._source("load_weights", rules.load_weights, layer, shard, total)
+        return made
+
+    def get_activation(self, batches: Any) -> Activation:
+        """The model's input for some microbatches, such as [0] or range(4). Takes no time."""
+        made: tuple[Activation] = self._source("get_activation", rules.get_activation, None, batches)
+        return made[0]
+
+    def fake_grad(self, layer: int, batches: Any) -> WeightGrad:
+        """A made-up gradient: a zero for no batches; for some batches a lie that puzzles refuse. Takes no time."""
+        made: tuple[WeightGrad] = self._source("fake_grad", rules.fake_grad, layer, batches)
+        return made[0]
+
+    def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
+        """The input of the next layer; 1 step for each batch."""
+        made: tuple[Activation] = self._compute("forward", rules.forward, layer, inp, weight)
+        return made[0]
+
+    def loss(self, inp: Activation) -> ActivationGrad:
+        """The gradient of the loss at the last layer's output, labelled LAYERS - 1. Takes no time."""
+        made: tuple[ActivationGrad] = self._compute("loss", rules.loss, None, inp)
+        return made[0]
+
+    def backward(
+        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
+    ) -> tuple[WeightGrad, ActivationGrad]:
+        """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch."""
+        made: tuple[WeightGrad, ActivationGrad]
+        made = self._compute("backward", rules.backward, layer, inp, grad, weight)
+        return made
+
+    def update(
+        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState
+    ) -> tuple[Weight, OptState]:
+        """The weight and optimizer state after the step, of the shards that `weight` holds; 0.5 steps."""
+        made: tuple[Weight, OptState]
+        made = self._compute("update", rules.update, layer, weight_grad, weight, opt_state)
+        return made
+
+    def set_final_weight(self, layer: int, weight: Weight) -> None:
+        """Declares `weight` to be the result for its layer, or a part of the result. Takes no time."""
+        self._compute("set_final_weight", rules.set_final_weight, layer, weight)
+        before = self._final.get(index(layer))
+        if before is not None and before.total == weight.total and not before.shards & weight.shards:
+            weight = join((before, weight))
+        self._final[index(layer)] = weight
+
+    # --- What ranks do together ---
+
+    def allreduce(self, v: WeightGrad, layer: int) -> Coroutine[Any, Any, WeightGrad]:
+        """The sum of every rank's gradient, for everyone; 0.3 steps after the last rank has joined."""
+        return self._collective("allreduce", v, layer)
+
+    def allgather(self, v: S, layer: int) -> Coroutine[Any, Any, S]:
+        """Every rank's shards joined, for everyone; 0.3 steps after the last rank has joined."""
+        return self._collective("allgather", v, layer)
+
+    def scatterreduce(self, v: WeightGrad, layer: int) -> Coroutine[Any, Any, WeightGrad]:
+        """The sum of every rank's whole gradient, of which this rank gets shard `rank` of RANKS
+        (reduce-scatter); 0.3 steps after the last rank has joined."""
+        return self._collective("scatterreduce", v, layer)
+
+    def pass_to(self, rank: int, v: Any) -> Coroutine[Any, Any, None]:
+        """Sends any object; 0.2 steps for each value in it. Waits while its last message to `rank` is unread."""
+        tape, line = self._tape, player_line()
+        numbers: list[int] = []
+        copies: list[Value] = []
+
+        def take(value: Value) -> Value:
+            numbers.append(tape.claim(value))
+            copies.append(copy_of(value))
+            return copies[-1]
+
+        try:
+            self._ready()
+            if isinstance(rank, Value):
+                raise RuleError("the rank comes first: pass_to(rank, value)")
+            to = rules.partner(self._size, self.rank, rank)
+            if hasattr(v, "__await__"):
+                raise RuleError(f"cannot send {describe(v)}")
+            payload = repack(take, v)
+        except PuzzleError as why:
+            raise why.at(tape.place(f"pass_to({'...' if isinstance(rank, Value) else rank})"), line) from None
+        sent = tape.clock + self.run.costs.duration("pass_to", max(1, len(copies)))
+        wait = Posting(self.rank, tape.clock, line, to, Message(payload, tuple(copies), sent))
+        return self._promise(wait, self.run.post, lambda _: self._posted(wait, tuple(numbers)))
+
+    def receive(self, source: int | None = None) -> Coroutine[Any, Any, Any]:
+        """A message from rank `source`, or the one sent first of all; 0.2 steps for each value in it,
+        from when it has been sent."""
+        tape, line = self._tape, player_line()
+        try:
+            self._ready()
+            if source is not None:
+                source = algebra.number(source, self.RANKS, "rank")
+        except PuzzleError as why:
+            raise why.at(tape.place(f"receive({'' if source is None else source})"), line) from None
+        wait = Receiving(self.rank, tape.clock, line, source)
+        return self._promise(wait, self.run.receive, lambda answer: self._received(wait, *answer))
+
+    # --- The end ---
+
+    def finish(self) -> None:
+        """Refuses to end while a call was made that nobody awaited."""
+        try:
+            self._ready()
+        except PuzzleError as why:
+            raise why.at(self._tape.place("the end"), player_line()) from None
+
+    @staticmethod
+    def check(models: Sequence[Model]) -> Report:
+        """Judges a finished run, given its models, and prints the verdict.
+
+        Raises:
+            PuzzleError: something in the run was not allowed, or a layer's updated weight does not exist.
+        """
+        report = referee(trace_of(models))
+        if report.error is not None:
+            raise report.error
+        print(report.verdict())
+        return report
+
+
+def trace_of(models: Sequence[Model]) -> Trace:
+    """The trace of a run, given all its models.
+
+    Raises:
+        RuleError: no models, models of different runs, or some of the run's are missing.
+    """
+    if isinstance(models, Model):
+        models = [models]
+    models = list(models)
+    for model in models:
+        if not isinstance(model, Model):
+            raise RuleError(
+                f"a run is judged by its models, as in [model] or the list that gather returns; got {describe(model)}"
+            )
+    if not models:
+        raise RuleError("a run is judged by its models; got none")
+    run = models[0].run
+    if any(model.run is not run for model in models):
+        raise RuleError("these models are of different runs; pass the models of one Dist, made once for each rank")
+    missing = run.entered - {model.rank for model in models}
+    if missing:
+        raise RuleError(f"the models of ranks {algebra.set_text(missing)} are missing; pass those of all ranks")
+    for model in models:
+        model.finish()
+    return run.trace()

@@ -1,0 +1,178 @@
+"""What one rank has done so far, written down as it does it: the live half of a trace."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from types import FrameType
+from typing import Any, Protocol
+
+from lib.costs import Costs
+from lib.errors import PuzzleError, RuleError
+from lib.rules import Size
+from lib.trace import NO_BATCHES, Op, call_text, place_text
+from lib.values.base import V, Value, copy_of, describe, stamp
+
+_op = tuple.__new__  # what Op(...) does, in half of its time
+
+
+def player_line() -> int:
+    """The line being executed outside this library; to be called by what the player calls."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and (frame.f_globals.get("__package__") or "").partition(".")[0] == "lib":
+        frame = frame.f_back
+    return frame.f_lineno if frame is not None else 0
+
+
+class UnderWay(Protocol):
+    """A call that involves other ranks."""
+
+    line: int
+
+    def call(self) -> str: ...
+
+
+class Tape:
+    """One rank's operations, its clock in ticks, and the memory it has stored. `book` is shared by a run's tapes."""
+
+    def __init__(self, rank: int, size: Size, costs: Costs, book: object) -> None:
+        self.rank = rank
+        self.size = size
+        self.costs = costs
+        self.book = book
+        self.ops: list[Op] = []
+        self.clock = 0
+        self.values = 0
+        """How many values this rank has made: the next one's number."""
+        self.memory = 0
+        """Elements in storage now; a value under two keys counts once."""
+        self.memory_at: list[int] = []
+        """`memory` at the start of each event."""
+        self.promised: tuple[Coroutine[Any, Any, Any], UnderWay] | None = None
+        """A call whose coroutine nobody has awaited yet."""
+        self.under_way: UnderWay | None = None
+        """The call that this rank is in, waiting for others."""
+        self._places: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        self._given: dict[int, tuple[Value, int]] = {}
+
+    def place(self, call: str) -> str:
+        return place_text(self.rank, self.clock, call)
+
+    def forgotten(self) -> RuleError | None:
+        """The refusal if a call was made without await; told once."""
+        if self.promised is None:
+            return None
+        coroutine, wait = self.promised
+        self.promised = None
+        coroutine.close()  # Python would warn that nobody awaited it; the refusal says it better.
+        name = wait.call().partition("(")[0]
+        return RuleError(
+            f"{wait.call()} on line {wait.line} was called without await, so it did not happen; "
+            f"write 'await model.{name}(...)'"
+        )
+
+    def claim(self, value: Value) -> int:
+        """The number of a value on this rank; one that no rank of this run made is written down as given.
+
+        Raises:
+            RuleError: it is another rank's, or no value at all.
+        """
+        try:
+            if value._keeper is self:
+                return value._number
+        except AttributeError:
+            raise RuleError(f"expected a value of the game; got {describe(value)}") from None
+        return self._adopt(value)
+
+    def _adopt(self, value: Value) -> int:
+        owner = value._keeper
+        if isinstance(owner, Tape) and owner.book is self.book:
+            raise RuleError(
+                f"the {value} belongs to rank {owner.rank}; rank {self.rank} gets it only by communication: "
+                "pass_to and receive, or a collective"
+            )
+        if id(value) not in self._given:
+            (own,) = self.write("given", (copy_of(value),), args=(copy_of(value),), line=player_line())
+            # The value itself is kept too, so that its id cannot be reused.
+            self._given[id(value)] = (value, own._number)
+        return self._given[id(value)][1]
+
+    def claim_all(self, values: Iterable[Value]) -> tuple[int, ...]:
+        return tuple([self.claim(value) for value in values])
+
+    def write(
+        self,
+        name: str,
+        made: Sequence[V],
+        line: int,
+        used: tuple[int, ...] = (),
+        layer: int | None = None,
+        batches: frozenset[int] = NO_BATCHES,
+        args: tuple[Any, ...] = (),
+    ) -> Sequence[V]:
+        """Writes down an operation that takes no time; the values in `made` become this rank's own."""
+        clock = self.clock
+        self.ops.append(_op(Op, (name, clock, clock, layer, batches, used, self._own(made), args, line)))
+        return made
+
+    def write_event(
+        self,
+        name: str,
+        made: Sequence[V],
+        line: int,
+        used: tuple[int, ...],
+        layer: int | None,
+        batches: frozenset[int],
+        args: tuple[Any, ...],
+        start: int,
+        ticks: int,
+    ) -> Sequence[V]:
+        """Writes down an operation that takes `ticks` from `start`, and moves the clock to its end."""
+        self.memory_at.append(self.memory)
+        self.clock = end = start + ticks
+        self.ops.append(_op(Op, (name, start, end, layer, batches, used, self._own(made), args, line)))
+        return made
+
+    def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
+        first = number = self.values
+        for value in made:
+            stamp(value, self, number)
+            number += 1
+        self.values = number
+        return (first,) if number == first + 1 else tuple(range(first, number))
+
+    def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V:
+        """An operation on values that needs no model (`+`, `combine`, `shard`)."""
+        line = player_line()
+        try:
+            result = rule()
+            used = self.claim_all(operands)
+        except PuzzleError as why:
+            raise why.at(self.place(call_text(name)), line) from None
+        self.write(name, (result,), line, used, args=args)
+        return result
+
+    def store(self, where: str, key: object, value: Value) -> None:
+        number = value._number if value._keeper is self else self.claim(value)
+        places = self._places.get(number, 0)
+        if not places:
+            self._sizes[number] = size = value.memory(self.costs)
+            self.memory += size
+        self._places[number] = places + 1
+        clock = self.clock
+        self.ops.append(_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), (where, key), 0)))
+
+    def vacate(self, value: Value) -> None:
+        """Takes one of its places away from a stored value; with the last it is freed."""
+        number = value._number
+        places = self._places.pop(number, 0)
+        if places > 1:
+            self._places[number] = places - 1
+        elif places:
+            self.memory -= self._sizes.pop(number)
+
+    def delete(self, where: str, key: object, value: Value) -> None:
+        self.vacate(value)
+        clock = self.clock
+        self.ops.append(_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), (where, key), 0)))

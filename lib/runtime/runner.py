@@ -1,0 +1,188 @@
+"""Runs a schedule, one coroutine per rank: on a private event loop, or on the loop that is running already."""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lib.errors import DeadlockError
+from lib.gc_pause import no_collection
+from lib.trace import Trace
+
+from .dist import Dist, Run
+from .model import Model
+
+if TYPE_CHECKING:
+    import asyncio
+
+Schedule = Callable[[Model], Any]
+"""A player's function, sync or async, called once for each rank."""
+
+PATIENCE = 0.6
+"""Seconds for which ranks may wait for something outside the game while nothing moves in it, on a loop of others."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that has ended: its models, its trace, and per rank the exception that stopped it, if any."""
+
+    models: tuple[Model, ...]
+    errors: tuple[BaseException | None, ...]
+    trace: Trace
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error to tell: the first by the ranks' clocks, one that is not just a consequence of another's."""
+        pairs = zip(self.models, self.errors)
+        found = [(model.time, model.rank, error) for model, error in pairs if error is not None]
+        causes = [entry for entry in found if not isinstance(entry[2], DeadlockError)]
+        return min(causes or found, key=lambda entry: entry[:2])[2] if found else None
+
+
+class IdleSelector(selectors.DefaultSelector):
+    """A selector that reports when the loop has nothing left to do: no callback is ready, no timer is set."""
+
+    on_idle: Callable[[], None] = staticmethod(lambda: None)
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            self.on_idle()
+            timeout = 0
+        return super().select(timeout)
+
+
+def run(
+    schedule: Schedule, layers: int = 2, batches: int = 1, ranks: int = 1, order: Iterable[int] | None = None
+) -> Outcome:
+    """Runs `schedule` on every rank to its end. `order` is that of starting the ranks; it changes nothing.
+
+    A rank's exception is not raised but returned; the other ranks go on until they end or wait for ever.
+    """
+    import asyncio  # here, because it takes longer to import than all of lib
+
+    models, game = _enter(layers, batches, ranks)
+    selector = IdleSelector()
+    loop = asyncio.SelectorEventLoop(selector)
+    try:
+        starting = list(range(ranks)) if order is None else list(order)
+        tasks = {rank: loop.create_task(_rank(schedule, models[rank])) for rank in starting}
+        in_order = [tasks[rank] for rank in range(ranks)]
+        game.supervise(in_order)
+        selector.on_idle = lambda: _end_waiting(game, in_order)
+        with no_collection():
+            results = loop.run_until_complete(asyncio.gather(*in_order, return_exceptions=True))
+    finally:
+        _sweep(loop)
+        loop.close()
+    return _outcome(models, game, results)
+
+
+async def run_async(
+    schedule: Schedule, layers: int = 2, batches: int = 1, ranks: int = 1, patience: float = PATIENCE
+) -> Outcome:
+    """The same on the loop that is running, as in a notebook. If it is cancelled, so are its ranks.
+
+    Other tasks live on that loop, so it never runs dry: a wait for something outside the game ends with `patience`.
+    """
+    import asyncio
+
+    models, game = _enter(layers, batches, ranks)
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(_rank(schedule, model)) for model in models]
+    game.supervise(tasks)
+    watch = _Watch(game, tasks, patience)
+    try:
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    finally:
+        watch.end()
+    return _outcome(models, game, results)
+
+
+def _enter(layers: int, batches: int, ranks: int) -> tuple[tuple[Model, ...], Run]:
+    dist = Dist(ranks)
+    models = tuple(Model(rank, dist, layers, batches) for rank in range(ranks))
+    return models, models[0].run
+
+
+def _outcome(models: tuple[Model, ...], game: Run, results: Iterable[object]) -> Outcome:
+    errors = tuple(result if isinstance(result, BaseException) else None for result in results)
+    return Outcome(models, errors, game.trace())
+
+
+async def _rank(schedule: Schedule, model: Model) -> None:
+    from asyncio import CancelledError
+
+    try:
+        result = schedule(model)
+        if hasattr(result, "__await__"):
+            await result
+    except SystemExit as why:
+        raise RuntimeError(f"the schedule called exit({why.code})") from why
+    except CancelledError as why:
+        if not why.args:
+            raise  # swept up at the end, or cancelled by the player
+        raise DeadlockError(why.args[0]) from None
+    model.finish()
+
+
+def _end_waiting(game: Run, tasks: list[asyncio.Task[None]]) -> None:
+    """Called when the loop has run dry: some ranks wait for something that is not of this game."""
+    outside = {rank: task for rank, task in enumerate(tasks) if not task.done() and not game.is_waiting(rank)}
+    told = {rank: f"waits on line {_line(task)} for something outside the game" for rank, task in outside.items()}
+    if not game.stand_still(told):
+        for rank, task in outside.items():
+            task.cancel(f"nobody can move: rank {rank} {told[rank]}; use receive or a collective to wait for a rank")
+
+
+class _Watch:
+    """Looks, on a loop that others use too, whether anything moves in a game; ends the waiting if it does not."""
+
+    LOOKS = 3
+    """Looks in a row that must find nothing moved: the loop may have been busy with others for as long as one."""
+
+    def __init__(self, game: Run, tasks: list[asyncio.Task[None]], patience: float) -> None:
+        self._game, self._tasks = game, tasks
+        self._between = self._pause = patience / self.LOOKS
+        self._seen, self._quiet = game.moves, 0
+        self._wait()
+
+    def _wait(self) -> None:
+        self._timer = self._tasks[0].get_loop().call_later(self._pause, self._look)
+
+    def _look(self) -> None:
+        moved, self._seen = self._game.moves != self._seen, self._game.moves
+        self._quiet = 0 if moved else self._quiet + 1
+        self._pause = self._between
+        if self._quiet >= self.LOOKS:
+            _end_waiting(self._game, self._tasks)
+            # Ranks that wait outside the game are ended after those within it, and without another delay.
+            self._quiet, self._pause = self.LOOKS - 1, 0.01
+        self._wait()
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+
+def _line(task: asyncio.Task[None]) -> int:
+    """The line of the player's file on which a coroutine is suspended; what it awaits may be in others."""
+    rank: Any = task.get_coro()
+    coroutine, line = rank.cr_await, 0
+    file = coroutine.cr_code.co_filename if hasattr(coroutine, "cr_code") else ""
+    while hasattr(coroutine, "cr_frame"):
+        if coroutine.cr_code.co_filename == file:
+            line = coroutine.cr_frame.f_lineno
+        coroutine = coroutine.cr_await
+    return line
+
+
+def _sweep(loop: asyncio.AbstractEventLoop) -> None:
+    """Ends whatever tasks a player has left behind."""
+    import asyncio
+
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))

@@ -1,0 +1,120 @@
+"""The five dictionaries of one device: they hold values of their own kind, and writing to them is recorded."""
+
+from __future__ import annotations
+
+from math import isfinite
+from operator import index
+from typing import Any, Generic, NoReturn, TypeVar
+
+from lib.errors import PuzzleError, RuleError
+from lib.values.base import Value, describe
+from lib.values.kinds import HOLDS
+
+from .recorder import Tape, player_line
+
+K = TypeVar("K", bound=Value)
+
+_MISSING: Any = object()
+
+
+class Storage(dict[Any, K], Generic[K]):
+    """A dictionary of one rank's values. Keys are numbers, text, or tuples of them.
+
+    Storing what is not a value of its kind (a coroutine, a tuple, another rank's value) is a RuleError at once.
+    """
+
+    def __init__(self, tape: Tape, name: str, kind: type[K]) -> None:
+        super().__init__()
+        self._tape = tape
+        self.name = name
+        self._kind = kind
+
+    def __setitem__(self, key: Any, value: K) -> None:
+        try:
+            if type(value) is not self._kind:
+                self._refuse(value)
+            plain = key if type(key) is int else plain_key(key)
+            self._tape.store(self.name, plain, value)
+        except PuzzleError as why:
+            shown = repr(key) if isinstance(key, (int, str, tuple)) else "..."
+            raise why.at(self._tape.place(f"{self.name}[{shown}] = ..."), player_line()) from None
+        if key in self:
+            self._tape.vacate(self[key])
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        value = self[key]
+        self._tape.delete(self.name, key if type(key) is int else plain_key(key), value)
+        super().__delitem__(key)
+
+    def __missing__(self, key: Any) -> NoReturn:
+        self._absent(key)
+
+    def pop(self, key: Any, default: Any = _MISSING) -> Any:
+        if key not in self and default is not _MISSING:
+            return default
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[Any, K]:
+        if not self:
+            self._absent("anything")
+        key = next(reversed(self))
+        return key, self.pop(key)
+
+    def clear(self) -> None:
+        for key in list(self):
+            del self[key]
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *others: Any, **named: Any) -> None:
+        for key, value in dict(*others, **named).items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> Storage[K]:  # type: ignore[override, misc]  # dict's is overloaded
+        self.update(other)
+        return self
+
+    def _refuse(self, value: object) -> NoReturn:
+        close = getattr(value, "close", None)
+        if close is not None and hasattr(value, "__await__"):
+            close()  # Python would warn of a coroutine that nobody awaited; the refusal says it better.
+        hint = ""
+        for name, kind in HOLDS.items():
+            if type(value) is kind:
+                hint = f"; store it in {name}"
+        raise RuleError(f"{self.name} holds {self._kind.kind[2:]}s only; got {describe(value)}{hint}")
+
+    def _absent(self, key: Any) -> NoReturn:
+        have = f"has the keys {', '.join(map(repr, self))}" if self else "is empty"
+        raise NothingStored(
+            f"nothing is stored there; {self.name} {have}; store a value first",
+            self._tape.place(f"{self.name}[{key!r}]"),
+            player_line(),
+        )
+
+
+class NothingStored(RuleError, KeyError):
+    """A key that a storage dictionary does not have; also a KeyError, as for any dictionary."""
+
+    __str__ = RuleError.__str__
+
+
+def plain_key(key: object) -> Any:
+    """The key as it is recorded: made of plain Python numbers and text.
+
+    Raises:
+        RuleError: anything else, which could not be written into a trace.
+    """
+    if isinstance(key, tuple):
+        return tuple(plain_key(part) for part in key)
+    if key is None or isinstance(key, str) or (isinstance(key, float) and isfinite(key)):
+        return key
+    if not hasattr(key, "__index__"):
+        raise RuleError(f"a key is a number, a text or a tuple of them; got an object of type {type(key).__name__}")
+    return index(key)

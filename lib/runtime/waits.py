@@ -1,0 +1,67 @@
+"""One rank's stay in an operation that needs others: what it brings, or what it waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lib.trace import call_text
+from lib.values.base import Value
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+
+class Message(NamedTuple):
+    """Something sent: the payload, the values in it, and the tick at which it has been sent."""
+
+    payload: Any
+    values: tuple[Value, ...]
+    sent: int
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """One rank's stay in an operation that needs others."""
+
+    rank: int
+    clock: int
+    line: int
+    future: Future[Any] | None = field(default=None, init=False)
+
+    def call(self) -> str:
+        """The operation as a message calls it: 'receive()'."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True, eq=False)
+class Joining(Wait):
+    """In a collective."""
+
+    name: str
+    layer: int
+    value: Value
+
+    def call(self) -> str:
+        return call_text(self.name, self.layer)
+
+
+@dataclass(slots=True, eq=False)
+class Posting(Wait):
+    """With a message for a mailbox that is still full."""
+
+    to: int
+    message: Message
+
+    def call(self) -> str:
+        return f"pass_to({self.to})"
+
+
+@dataclass(slots=True, eq=False)
+class Receiving(Wait):
+    """For a message from `source`, or from anyone."""
+
+    source: int | None
+
+    def call(self) -> str:
+        return f"receive({'' if self.source is None else self.source})"

@@ -1,0 +1,119 @@
+"""The algebra of shards and batches: pure functions on frozen sets, with no idea of ranks or time.
+
+Shard `i` of `n` is the slice from `i * size // n` to `(i + 1) * size // n` of a tensor with `size` elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
+from operator import index
+
+from lib.errors import RuleError
+
+Who = Callable[[int], str]
+"""Names the i-th operand in a message: 'the first value', or 'rank 3' in a collective."""
+
+
+def operand(i: int) -> str:
+    return ("the first value", "the second value")[i] if i < 2 else f"value {i}"
+
+
+def uneven_size(size: int, shards: Collection[int], total: int) -> int:
+    """Elements that `shards` of `total` hold of a tensor of `size` elements which `total` does not divide."""
+    return sum((i + 1) * size // total - i * size // total for i in shards)
+
+
+def covers(held: Collection[int], total: int, wanted: Iterable[int], parts: int) -> bool:
+    """Whether shards `held` of `total` contain every element of shards `wanted` of `parts`."""
+    if len(held) == total:
+        return True
+    return all(i in held for j in wanted for i in range(j * total // parts, -(-(j + 1) * total // parts)))
+
+
+def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: str) -> frozenset[int]:
+    """The union of sets that must not overlap; `then` tells the player what an overlap means.
+
+    Raises:
+        RuleError: naming the first element that appears twice and who brings it.
+    """
+    union = frozenset().union(*sets)
+    if len(union) == sum(map(len, sets)):
+        return union
+    first: dict[int, int] = {}
+    for i, held in enumerate(sets):
+        for element in sorted(held):
+            if element in first:
+                both = f"both {who(first[element])} and {who(i)}" if first[element] != i else who(i)
+                raise RuleError(f"{thing} {element} is in {both}; {then}")
+            first[element] = i
+    raise AssertionError("sets that overlap have an element in common")
+
+
+def numbers(given: object, limit: int, thing: str, owner: str = "") -> frozenset[int]:
+    """`given` as a frozen set of numbers from 0 to limit - 1. A message begins with `owner`, if there is one.
+
+    Raises:
+        RuleError: not a collection of whole numbers, one listed twice, or one out of range.
+    """
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise RuleError(f"{_of(owner)}{plural(thing)} must be a collection of numbers, such as [0]; got {given!r}")
+    listed = [number(i, limit, thing, owner) for i in given]
+    if len(set(listed)) < len(listed):
+        twice = next(i for i in listed if listed.count(i) > 1)
+        raise RuleError(f"{_of(owner)}{thing} {twice} is listed twice; name it once")
+    return frozenset(listed)
+
+
+def number(given: object, limit: int, thing: str, owner: str = "") -> int:
+    """`given` as a plain int from 0 to limit - 1; anything else is a RuleError that says which exist."""
+    whole = whole_number(given, thing, owner)
+    if not 0 <= whole < limit:
+        exist = f"only {thing} 0 exists" if limit == 1 else f"there are {plural(thing)} 0 to {limit - 1}"
+        raise RuleError(f"{_of(owner)}{thing} {whole} does not exist; {exist}")
+    return whole
+
+
+def whole_number(given: object, thing: str, owner: str = "", least: int | None = None) -> int:
+    """`given` as a plain int, at least `least`; a float, a text or a value is a RuleError."""
+    try:
+        whole = index(given)  # type: ignore[arg-type]  # anything may be given; index says no itself
+    except TypeError:
+        raise RuleError(f"{_of(owner)}{thing} must be a whole number; got {given!r}") from None
+    if least is not None and whole < least:
+        raise RuleError(f"{_of(owner)}{thing} must be at least {least}; got {whole}")
+    return whole
+
+
+def _of(owner: str) -> str:
+    return f"{owner}: " if owner else ""
+
+
+def plural(thing: str) -> str:
+    return f"{thing}es" if thing.endswith("ch") else f"{thing}s"
+
+
+def missing_text(held: Collection[int], total: int, shown: int = 8) -> str:
+    """The numbers below `total` that are not held, the first few of them, as a set."""
+    missing = list(islice((i for i in range(total) if i not in held), shown + 1))
+    text = set_text(missing[:shown])
+    return text if len(missing) <= shown else text[:-1] + ", ...}"
+
+
+def set_text(numbers: Collection[int]) -> str:
+    """{0, 1, 2, 3, 7} as '{0-3, 7}': long sets stay readable."""
+    runs: list[list[int]] = []
+    for i in sorted(numbers):
+        if runs and i == runs[-1][-1] + 1:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    parts = []
+    for run in runs:
+        parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(i) for i in run]
+    return "{" + ", ".join(parts) + "}"
+
+
+def named(thing: str, numbers: Sequence[int]) -> str:
+    """'rank 2', 'ranks 0-2, 5': some numbered things as a sentence names them."""
+    return f"{thing} {numbers[0]}" if len(numbers) == 1 else f"{plural(thing)} {set_text(numbers)[1:-1]}"

@@ -1,0 +1,268 @@
+"""What all values have in common: a label that is checked, frozen and compared, and the algebra of shards.
+
+A value is a label, not a tensor. It belongs to the record of the rank that made it, or to none if made by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+from lib.costs import CLASSIC, Costs
+from lib.errors import RuleError
+
+from . import algebra
+from .algebra import Who, operand, set_text
+
+V = TypeVar("V", bound="Value")
+S = TypeVar("S", bound="Sharded")
+
+
+class Keeper(Protocol):
+    """Whoever keeps the record of a rank's values: an operation on them is written down there."""
+
+    def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V: ...
+
+
+class HasBatches(Protocol):
+    """An activation, its gradient, or a weight gradient."""
+
+    @property
+    def batches(self) -> frozenset[int]: ...
+    @property
+    def total_batches(self) -> int: ...
+
+
+class Value:
+    """The common part of the five kinds."""
+
+    __slots__ = ("_keeper", "_number")
+
+    _keeper: Keeper | None
+    """The record that this value belongs to, where it is value `_number`; None if it was made by hand."""
+    _number: int
+    layer: int
+    layers: int
+    kind: ClassVar[str]
+    """How a message calls one, with its article."""
+    _label: ClassVar[Callable[[Any], tuple[Any, ...]]]
+    _setters: ClassVar[tuple[Callable[[Any, object], None], ...]]
+
+    def label(self) -> tuple[Any, ...]:
+        """The fields as a plain tuple, in the constructor's order."""
+        return type(self)._label(self)
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        """Elements that this value takes on its device."""
+        raise NotImplementedError
+
+    def is_complete(self) -> bool:
+        """Whether nothing is missing: every shard, every batch."""
+        raise NotImplementedError
+
+    def draw(self) -> Any:
+        """This value as a chalk diagram."""
+        from drawing import draw_value
+
+        return draw_value(self)
+
+    def _repr_svg_(self) -> str:
+        from drawing import svg
+
+        return str(svg(self.draw()))
+
+    def __repr__(self) -> str:
+        shown = (_plain_set(x) if isinstance(x, frozenset) else repr(x) for x in self.label())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.label()
+
+    def _freeze(self, **checked: object) -> None:
+        for name, content in checked.items():
+            object.__setattr__(self, name, content)
+        object.__setattr__(self, "_keeper", None)
+
+    def _operate(self, name: str, others: tuple[Value, ...], args: tuple[int, ...], rule: Callable[[], V]) -> V:
+        """Applies `rule`, and has the operation written down where the operands belong."""
+        operands: tuple[Value, ...] = (self, *others)
+        for value in operands:
+            if value._keeper is not None:
+                return value._keeper.derive(name, operands, args, rule)
+        return rule()
+
+
+class Sharded(Value):
+    """A value shaped like a weight: HIDDEN x HIDDEN elements, of which `shards` of `total` are here."""
+
+    __slots__ = ()
+
+    shards: frozenset[int]
+    total: int
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        size = costs.hidden * costs.hidden
+        if size % self.total:
+            return algebra.uneven_size(size, self.shards, self.total)
+        return len(self.shards) * (size // self.total)
+
+    def is_complete(self) -> bool:
+        return len(self.shards) == self.total
+
+    def shard(self, i: int, n: int) -> Self:
+        """Shard `i` of `n`, which this value must hold all of."""
+        return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
+
+    def combine(self, other: Self) -> Self:
+        """One value with the shards of both; they must not overlap."""
+        return self._operate("combine", (other,), (), lambda: join((self, other)))
+
+    def _checked_shards(self) -> dict[str, object]:
+        owner = type(self).__name__
+        layers = algebra.whole_number(self.layers, "layers", owner, least=1)
+        total = algebra.whole_number(self.total, "total", owner, least=1)
+        shards = algebra.numbers(self.shards, total, "shard", owner)
+        if not shards:
+            raise RuleError(f"{owner} holds no shard; name at least one, such as shards={{0}}")
+        layer = algebra.number(self.layer, layers, "layer", owner)
+        return {"layer": layer, "layers": layers, "shards": shards, "total": total}
+
+
+class Batched(Value):
+    """A value shaped like an activation: HIDDEN x LENGTH elements for each of its `batches`."""
+
+    __slots__ = ()
+
+    batches: frozenset[int]
+    total_batches: int
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return costs.activation * len(self.batches)
+
+    def is_complete(self) -> bool:
+        return len(self.batches) == self.total_batches
+
+    def _check_batched(self, first_layer: int, past_layer: int) -> None:
+        owner = type(self).__name__
+        layers = algebra.whole_number(self.layers, "layers", owner, least=1)
+        layer = algebra.whole_number(self.layer, "layer", owner)
+        if not first_layer <= layer < layers + past_layer:
+            raise RuleError(
+                f"{owner}: layer {layer} does not exist; a model of {layers} layers has "
+                f"{first_layer} to {layers + past_layer - 1} here"
+            )
+        total = algebra.whole_number(self.total_batches, "total_batches", owner, least=1)
+        batches = algebra.numbers(self.batches, total, "batch", owner)
+        if not batches:
+            raise RuleError(f"{owner} has no batch; name at least one, such as batches={{0}}")
+        self._freeze(layer=layer, layers=layers, batches=batches, total_batches=total)
+
+
+_set_keeper: Callable[[Value, object], None] = Value.__dict__["_keeper"].__set__
+_set_number: Callable[[Value, object], None] = Value.__dict__["_number"].__set__
+
+
+def make(cls: type[V], *label: object) -> V:
+    """A value from fields known to be right: what the rules use, without the constructor's checks."""
+    value = object.__new__(cls)
+    for setter, content in zip(cls._setters, label):
+        setter(value, content)
+    _set_keeper(value, None)
+    return value
+
+
+def copy_of(value: V) -> V:
+    """An equal value that belongs to no record yet."""
+    cls = type(value)
+    return make(cls, *cls._label(value))
+
+
+def stamp(value: V, keeper: Keeper, number: int) -> V:
+    """Marks a new value with the record it belongs to, and returns it."""
+    _set_keeper(value, keeper)
+    _set_number(value, number)
+    return value
+
+
+def join(values: Sequence[S], who: Who = operand) -> S:
+    """One value with the shards of all: alike in everything else, and no shard twice."""
+    first = values[0]
+    if not isinstance(first, Sharded):
+        raise RuleError(f"only weights, optimizer states and weight gradients have shards; got {first}")
+    same = [name for name in ("layer", "layers", "total", "step", "batches", "total_batches") if hasattr(first, name)]
+    for i, value in enumerate(values):
+        require_kind(value, type(first), "everything gathered here")
+        require_alike(first, value, same, who, i, "gather")
+    shards = [value.shards for value in values]
+    union = algebra.disjoint_union(shards, "shard", who, "a gather takes every shard once")
+    return with_shards(first, union, first.total)
+
+
+def shard(value: S, i: int, n: int) -> S:
+    """Shard `i` of `n` of `value`, which must hold every element of it."""
+    n = algebra.whole_number(n, "number of shards", "shard", least=1)
+    i = algebra.number(i, n, "shard", "shard")
+    if not algebra.covers(value.shards, value.total, (i,), n):
+        raise RuleError(f"shard {i} of {n} is not all here: this is the {value}; gather it first")
+    return with_shards(value, frozenset({i}), n)
+
+
+def with_shards(value: S, shards: frozenset[int], total: int) -> S:
+    """The same value with other shards; they are the last two fields of every sharded kind."""
+    return make(type(value), *value.label()[:-2], shards, total)
+
+
+def require_kind(value: object, kind: type[V], use: str) -> V:
+    """`value`, if it is of `kind`; otherwise a RuleError that says what it is instead."""
+    if type(value) is kind:
+        return value
+    raise RuleError(f"{use} must be {kind.kind}; got {describe(value)}")
+
+
+def describe(given: object) -> str:
+    """Anything a player may pass, in words that help."""
+    if isinstance(given, Value):
+        return f"the {given}"
+    if isinstance(given, tuple) and any(isinstance(part, Value) for part in given):
+        return f"a tuple of {len(given)}; unpack it first, as in 'weight, opt_state = ...'"
+    if hasattr(given, "__await__"):
+        return "something not awaited yet; write 'await' before the call"
+    text = repr(given)
+    return f"{type(given).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def shards_text(value: Sharded) -> str:
+    """'whole', 'shard {2} of 4', 'shards {0-2} of 4'."""
+    if len(value.shards) == value.total:
+        return "whole" if value.total == 1 else f"whole (all {value.total} shards)"
+    return f"shard{'s' if len(value.shards) > 1 else ''} {set_text(value.shards)} of {value.total}"
+
+
+def batches_text(value: HasBatches) -> str:
+    """'batch {1} of 4', 'batches {0-3} of 4', 'no batches (zero)'."""
+    if not value.batches:
+        return "no batches (zero)"
+    return f"batch{'es' if len(value.batches) > 1 else ''} {set_text(value.batches)} of {value.total_batches}"
+
+
+DIFFERENCES = {"total": "shard count", "layers": "the model's layers", "total_batches": "the step's batches"}
+
+
+def require_alike(first: Value, other: Value, names: Collection[str], who: Who, i: int, verb: str) -> None:
+    for name in names:
+        mine, theirs = getattr(first, name), getattr(other, name)
+        if mine is not theirs and mine != theirs:
+            raise RuleError(
+                f"cannot {verb} what differs in {DIFFERENCES.get(name, name)}: "
+                f"{who(0)} is the {first}; {who(i)} is the {other}; {verb} what is alike"
+            )
+
+
+def _plain_set(members: frozenset[int]) -> str:
+    return "{" + ", ".join(map(str, sorted(members))) + "}" if members else "set()"

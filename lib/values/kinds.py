@@ -1,0 +1,160 @@
+"""What a rank can hold: five kinds of values, frozen and checked when built.
+
+`layers` and `total_batches` are the model's; shard `i` of `n` is the i-th of n equal parts of a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from types import MappingProxyType
+
+from . import algebra
+from .algebra import Who, operand
+from .base import Batched, Sharded, Value, batches_text, make, require_alike, require_kind, shards_text
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Weight(Sharded):
+    """The weight of one layer: `step` 0 before the update, 1 after it."""
+
+    layer: int
+    layers: int
+    step: int
+    shards: frozenset[int] = frozenset({0})
+    total: int = 1
+
+    kind = "a weight"
+
+    def __post_init__(self) -> None:
+        step = algebra.whole_number(self.step, "step", type(self).__name__, least=0)
+        self._freeze(step=step, **self._checked_shards())
+
+    def __str__(self) -> str:
+        return f"weight of layer {self.layer}, {shards_text(self)}, step {self.step}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OptState(Sharded):
+    """The optimizer's state for one layer's weight (its momentum, say); it steps with the weight."""
+
+    layer: int
+    layers: int
+    step: int
+    shards: frozenset[int] = frozenset({0})
+    total: int = 1
+
+    kind = "an optimizer state"
+
+    def __post_init__(self) -> None:
+        step = algebra.whole_number(self.step, "step", type(self).__name__, least=0)
+        self._freeze(step=step, **self._checked_shards())
+
+    def __str__(self) -> str:
+        return f"optimizer state of layer {self.layer}, {shards_text(self)}, step {self.step}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WeightGrad(Sharded):
+    """The gradient of one layer's weight, summed over `batches`. No batches: a zero."""
+
+    layer: int
+    layers: int
+    batches: frozenset[int]
+    total_batches: int
+    shards: frozenset[int] = frozenset({0})
+    total: int = 1
+
+    kind = "a weight gradient"
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        total_batches = algebra.whole_number(self.total_batches, "total_batches", owner, least=1)
+        batches = algebra.numbers(self.batches, total_batches, "batch", owner)
+        self._freeze(batches=batches, total_batches=total_batches, **self._checked_shards())
+
+    def is_complete(self) -> bool:
+        return len(self.shards) == self.total and len(self.batches) == self.total_batches
+
+    def __add__(self, other: WeightGrad) -> WeightGrad:
+        if not isinstance(other, Value):
+            return NotImplemented
+        return self._operate("add", (other,), (), lambda: add((self, other)))
+
+    def __str__(self) -> str:
+        return f"weight gradient of layer {self.layer}, {batches_text(self)}, {shards_text(self)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Activation(Batched):
+    """The input of `layer`; with layer == layers, the output of the last one."""
+
+    layer: int
+    layers: int
+    batches: frozenset[int]
+    total_batches: int
+
+    kind = "an activation"
+
+    def __post_init__(self) -> None:
+        self._check_batched(0, 1)
+
+    def __str__(self) -> str:
+        what = (
+            f"input activation of layer {self.layer}" if self.layer < self.layers else "activation after the last layer"
+        )
+        return f"{what}, {batches_text(self)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ActivationGrad(Batched):
+    """The gradient that `backward(layer)` consumes: that of the layer's output.
+
+    `loss` yields one labelled layers - 1, `backward(l)` one labelled l - 1; label -1 is the gradient of
+    the model's input, which nothing consumes.
+    """
+
+    layer: int
+    layers: int
+    batches: frozenset[int]
+    total_batches: int
+
+    kind = "an activation gradient"
+
+    def __post_init__(self) -> None:
+        self._check_batched(-1, 0)
+
+    def __str__(self) -> str:
+        use = f"for backward({self.layer})" if self.layer >= 0 else "of the model's input, nothing left to do"
+        return f"activation gradient {use}, {batches_text(self)}"
+
+
+KINDS: Mapping[str, type[Value]] = MappingProxyType(
+    {cls.__name__: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad)}
+)
+
+HOLDS: Mapping[str, type[Value]] = {
+    "weights": Weight,
+    "opt_states": OptState,
+    "activations": Activation,
+    "grad_activations": ActivationGrad,
+    "grad_weights": WeightGrad,
+}
+"""The five dictionaries of a device, and the kind of value that each holds."""
+
+for _cls in KINDS.values():
+    _names = [f.name for f in fields(_cls)]  # type: ignore[arg-type]  # every kind is a dataclass
+    _cls._label = attrgetter(*_names)
+    _cls._setters = tuple(_cls.__dict__[name].__set__ for name in _names)
+
+
+def add(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
+    """The sum of weight gradients: of one layer and the same shards, and no batch twice."""
+    first = require_kind(grads[0], WeightGrad, "what is summed")
+    for i, grad in enumerate(grads):
+        require_kind(grad, WeightGrad, "what is summed")
+        require_alike(first, grad, ("layer", "layers", "total_batches", "total", "shards"), who, i, "sum")
+    sets = [grad.batches for grad in grads]  # type: ignore[attr-defined]  # all are WeightGrads by now
+    union = algebra.disjoint_union(sets, "batch", who, "a sum must count every batch once")
+    return make(WeightGrad, first.layer, first.layers, union, first.total_batches, first.shards, first.total)

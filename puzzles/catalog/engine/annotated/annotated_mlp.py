@@ -1,0 +1,107 @@
+"""AnnotatedMLP: two layers on a mesh, and three annotations."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+from puzzles.catalog.schedule.puzzle import Source
+
+GSPMD = Source(
+    "Yuanzhong Xu, HyoukJoong Lee, Dehao Chen et al.",
+    2021,
+    "GSPMD: General and Scalable Parallelization for ML Computation Graphs",
+    "arXiv 2105.04663",
+)
+
+PUZZLE = EnginePuzzle(
+    slug="AnnotatedMLP",
+    title="Two layers on a mesh, and three annotations",
+    targets={"sent": 4_096, "flops": 65_536, "weights": 2_048},
+    imports=("from lib.layout.spmd import Spmd, mesh, mesh_split, replicate",),
+    arithmetic="""\
+64 rows, model_dim 16, hidden_dim 64, on a mesh of 2 x 2. A device has 16 rows, 1,024 B, and a quarter of each weight,
+1,024 B. With h split as (data, model) it needs the rows of two devices, which is 1,024 B to send, and half of each
+weight, 2 x 1,024 B; what comes out is a sum over model, (32, 16), 2,048 B, and to reduce-scatter it is another 1,024 B:
+4,096 B in all.
+
+Gathering the weights whole is 2 x 3 x 1,024 = 6,144 B (FSDP). Splitting only the hidden dimension is 3 x 1,024 B to
+gather the rows, and 3/4 of 4,096 B to reduce-scatter the sum, 6,144 B too (tensor parallel). Flops are a quarter of
+2 x 2 x 64 x 16 x 64 = 262,144: 65,536.
+""",
+    statement="""\
+`program` is the model of one device, `relu(x @ w0) @ w1`, written with einsum. `Spmd` follows it, completes your
+annotations, and plans what every device computes and what moves; the methods below hand everything to it.
+
+`mesh_split(tensor, self.mesh, dims)` returns the tensor annotated: dims names for each dimension the axis of the mesh
+over which it is split, a tuple of axes, or None. The mesh is 2 x 2, with the axes data and model. `replicate(tensor)`
+says that every device has the whole tensor. A weight's annotation is where it lives after loading; a tensor that is
+annotated again moves. What is not annotated, the planner decides: in a product or a sum, dimensions that meet are split
+alike, and what does not go together stays whole.
+
+x comes, and the result goes, split by rows over all devices: these two annotations stay. Add your own, so that a
+device holds a quarter of the weights and as few bytes as possible are sent. `print(self.spmd.explain())` in __init__
+tells what the planner has made of it, operator by operator.
+""",
+    starter='''\
+class AnnotatedMLP(ShardedEngine):
+    """Two layers on a mesh, and three annotations."""
+
+    def __init__(self, batch, model_dim, hidden_dim):
+        self.mesh = mesh(data=2, model=2)
+        parameters = {"w0": (model_dim, hidden_dim), "w1": (hidden_dim, model_dim)}
+        self.spmd = Spmd(self, self.program, {"x": (batch, model_dim)}, parameters, self.mesh)
+
+    def program(self, x, w0, w1):
+        """x: the whole batch, (64, 16); w0: (16, 64); w1: (64, 16). Annotate them, and h."""
+        x = mesh_split(x, self.mesh, (("data", "model"), None))
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+        h = np.maximum(np.einsum("bd,df->bf", x, w0), 0)
+        # ----- your code -----
+        # ----- end of your code -----
+        y = np.einsum("bf,fd->bd", h, w1)
+        return mesh_split(y, self.mesh, (("data", "model"), None))
+
+    def load_checkpoint(self, params):
+        """Copies this device's pieces."""
+        self.spmd.load_checkpoint(params)
+
+    def forward(self, x):
+        """x: this device's rows, (16, 16). Returns (16, 16)."""
+        return self.spmd.forward({"x": x})
+
+    def backward(self, grads):
+        """Not called."""
+''',
+    hints=(
+        (
+            "Where do the weights live? A quarter of each on every device: both of its dimensions split over one axis, "
+            "or one dimension over both axes."
+        ),
+        (
+            "The planner's lines that begin with two spaces are what moves. Splitting h decides who computes what: "
+            "rows over data and columns over model make every device fetch half of everything, and nobody all of it."
+        ),
+        (
+            '`w0 = mesh_split(w0, self.mesh, ("data", "model"))`, w1 the other way round, and between the two products '
+            '`h = mesh_split(h, self.mesh, ("data", "model"))`.'
+        ),
+    ),
+    concept="""\
+The program says what is computed, the annotations say where, and neither knows of collectives: all-gathers and the
+reduce-scatter follow from who has what and who needs it. Data parallel, FSDP, tensor parallel and what lies between are
+the same program with other annotations. What lies between is best here, because rows and weights weigh the same.
+""",
+    in_practice="""\
+GShard (Lepikhin et al. 2020) and GSPMD (Xu et al. 2021) do this in the XLA compiler; `jax.jit` with
+`with_sharding_constraint` is used like `mesh_split`, and DTensor's `parallelize_module` is a relative in PyTorch.
+Large transformers on TPUs are split over two axes as here, with a weight's dimensions over both.
+""",
+    sources=(
+        GSPMD,
+        Source(
+            "Dmitry Lepikhin, HyoukJoong Lee, Yuanzhong Xu et al.",
+            2020,
+            "GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding",
+            "ICLR 2021, arXiv 2006.16668",
+        ),
+    ),
+)

@@ -1,0 +1,73 @@
+"""What the puzzles of this chapter are tried with: small whole numbers, and what a single device makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from puzzles.catalog.engine.trial import Call, Trial
+from puzzles.catalog.engine.two_layers import DEVICES, drawn, rows
+
+
+def annotated_mlp(batch: int = 64, width: int = 16, hidden: int = 64, seed: int = 1) -> Trial:
+    params = {"w0": drawn(seed, width, hidden), "w1": drawn(seed + 1, hidden, width)}
+    x = drawn(seed + 2, batch, width)
+    out = np.maximum(x @ params["w0"], 0) @ params["w1"]
+    targets = {
+        "sent": 2 * width * (batch + hidden),
+        "flops": batch * width * hidden,
+        "weights": 2 * width * hidden,
+    }
+    sizes = {"batch": batch, "model_dim": width, "hidden_dim": hidden}
+    return Trial(sizes, params, (Call("forward", rows(x), rows(out)),), targets=targets)
+
+
+def routed(tokens: int, experts: int, capacity: int, seed: int) -> tuple[Any, Any]:
+    """Masks of top-1 routing in each group, (groups, tokens, experts, capacity): who goes where, and with which
+    weight it comes back. Who finds its expert full goes nowhere."""
+    draw = np.random.default_rng(seed)
+    dispatch = np.zeros((DEVICES, tokens, experts, capacity), np.float32)
+    combine = dispatch.copy()
+    for group in range(DEVICES):
+        taken = [0] * experts
+        for token, expert in enumerate(draw.integers(0, experts, tokens)):
+            if taken[expert] < capacity:
+                dispatch[group, token, expert, taken[expert]] = 1
+                combine[group, token, expert, taken[expert]] = draw.integers(1, 4)
+                taken[expert] += 1
+    return dispatch, combine
+
+
+def annotated_moe(
+    tokens: int = 8, experts: int = 4, capacity: int = 2, width: int = 16, hidden: int = 32, seed: int = 5
+) -> Trial:
+    params = {"wi": drawn(seed, experts, width, hidden), "wo": drawn(seed + 1, experts, hidden, width)}
+    x = drawn(seed + 2, DEVICES, tokens, width)
+    dispatch, combine = routed(tokens, experts, capacity, seed + 3)
+    out = np.zeros_like(x)
+    for group, token, expert, slot in zip(*np.nonzero(dispatch)):
+        made = np.maximum(x[group, token] @ params["wi"][expert], 0) @ params["wo"][expert]
+        out[group, token] = combine[group, token, expert, slot] * made
+    pieces = [{"x": a, "dispatch": b, "combine": c} for a, b, c in zip(*map(rows, (x, dispatch, combine)))]
+    slots = experts * capacity
+    targets = {
+        "sent": 2 * 3 * (slots * width * 4) // 4,
+        "flops": 2 * 2 * tokens * slots * width + 2 * 2 * slots * width * hidden,
+        "weights": 2 * width * hidden * 4 * experts // DEVICES,
+    }
+    sizes = {
+        "tokens": tokens,
+        "experts": experts,
+        "capacity": capacity,
+        "model_dim": width,
+        "hidden_dim": hidden,
+    }
+    return Trial(sizes, params, (Call("forward", pieces, rows(out)),), targets=targets)
+
+
+TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
+    "AnnotatedMLP": (annotated_mlp, lambda: annotated_mlp(batch=32, width=8, hidden=48, seed=21)),
+    "AnnotatedMoE": (annotated_moe, lambda: annotated_moe(tokens=12, experts=8, capacity=1, width=8, seed=25)),
+}

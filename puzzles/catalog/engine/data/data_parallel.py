@@ -1,0 +1,80 @@
+"""DataParallel: replicate the weights, sum the gradients."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+from puzzles.catalog.schedule.puzzle import Source
+
+PUZZLE = EnginePuzzle(
+    slug="DataParallel",
+    title="Replicate the weights, sum the gradients",
+    targets={"sent": 12_288, "flops": 20_480},
+    arithmetic="""\
+A weight has 16 x 64 = 1,024 numbers, 4,096 B; both gradients 8,192 B. All-reduce sends 2(N-1)/N S = 2 x 3/4
+x 8,192 = 12,288 B. A device has 2 rows: each product is 2 x 2 x 16 x 64 = 4,096 flops, two forward and
+three backward (nobody asks for the input's gradient): 20,480.
+""",
+    statement="""\
+Every device holds the whole model, `relu(x @ w0) @ w1`, and gets 2 of the 8 rows of the batch. `params` has
+'layer_0/weights' (16, 64) and 'layer_1/weights' (64, 16).
+
+`forward` returns the output of your rows. `backward` gets the gradient of your rows' output, and returns a
+dictionary with the gradients of both weights, summed over the whole batch, on every device.
+""",
+    starter='''\
+class DataParallel(ShardedEngine):
+    """Replicate the weights, sum the gradients."""
+
+    def __init__(self, model_dim, hidden_dim):
+        """Make room for your part of the weights."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def load_checkpoint(self, params):
+        """Copy your part out of params; they are only lent."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def forward(self, x):
+        """x: your rows, (2, 16). Returns (2, 16)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def backward(self, grads):
+        """grads: (2, 16). Returns both gradients, of the whole batch."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+''',
+    hints=(
+        "Write it for one device first: `np.zeros` for the weights, a list to remember what backward needs.",
+        "A gradient of a weight is a sum over rows, and other devices have the other rows.",
+        (
+            "At the end of backward, return `self.all_reduce(w0_grad)` under 'layer_0/weights', and the other "
+            "likewise. The first layer's gradient is `x.T @ dz`, with `dz = (grads @ self.w1.T) * (z > 0)`."
+        ),
+    ),
+    concept="""\
+The gradient of a batch is the sum of its rows' gradients. So devices that hold the same weights can each
+take some rows, and one sum per weight makes them agree again.
+""",
+    in_practice="""\
+PyTorch's DistributedDataParallel does this (Li et al. 2020). Its all-reduce is a ring or a tree, and starts
+while backward still runs.
+""",
+    sources=(
+        Source(
+            "Shen Li, Yanli Zhao, Rohan Varma et al.",
+            2020,
+            "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
+            "VLDB 2020, arXiv 2006.15704",
+        ),
+        Source(
+            "Pitch Patarasuk, Xin Yuan",
+            2009,
+            "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+            "Journal of Parallel and Distributed Computing 69",
+        ),
+    ),
+)

@@ -1,0 +1,84 @@
+"""FSDP: gather, compute, discard."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+from puzzles.catalog.schedule.puzzle import Source
+
+PUZZLE = EnginePuzzle(
+    slug="FSDP",
+    title="Gather, compute, discard",
+    targets={"sent": 18_432, "flops": 24_576, "weights": 2_048, "peak": 9_088},
+    arithmetic="""\
+A shard of a weight is 1,024 B. Gathering sends 3 x 1,024 B; both weights twice: 12,288 B. Reduce-scatter
+sends 3/4 x 4,096 B, twice: 6,144 B. Together 18,432 B. Peak, when the last gradient is reduced: shards
+2,048, the whole gradient 4,096, two shards of gradients 2,048, dz 512, and x, dx and the output 128 each:
+9,088 B. With everything replicated: 8,192 + 8,192, z, h and dz 1,536, x, grads and output 384: 18,304 B. (The
+DataParallel solution measures 25,984 B: what its all-reduces return, 8,192 B, stands beside what they were
+given, and h is gone by then.)
+""",
+    statement="""\
+Now the weights themselves are in shards: device i keeps the i-th quarter of the rows of each weight. A
+whole weight may exist only while it is used, and so may a whole gradient.
+
+`forward` returns your rows' output. `backward` returns your shard of each summed gradient, and under 'x'
+the gradient of your rows' input. The memory target leaves no room for two whole arrays at once.
+""",
+    starter='''\
+class FSDP(ShardedEngine):
+    """Gather, compute, discard."""
+
+    def __init__(self, model_dim, hidden_dim):
+        """Make room for your part of the weights."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def load_checkpoint(self, params):
+        """Copy your rows out of params; what you keep views of, you keep whole."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def forward(self, x):
+        """x: your rows, (2, 16). Returns (2, 16)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def backward(self, grads):
+        """grads: (2, 16). Returns your shards of both gradients, and 'x': (2, 16)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+''',
+    hints=(
+        "`self.all_gather(self.w0)` is a whole weight. If it has no name, it is gone as soon as it was used.",
+        "Gather each weight again in backward; a whole gradient goes straight into `self.reduce_scatter(...)`.",
+        (
+            "Order matters for the peak: the gradient of w1 first, then dz with the gathered w1, then `dx = dz @ "
+            "self.all_gather(self.w0).T`, and the gradient of w0 last. `del` what you no longer need: z after dz, "
+            "`grads` after dz."
+        ),
+    ),
+    concept="""\
+With N devices, weights and gradients take an N-th. The price is a second gather of each weight: 3/2 of what
+data parallel training sends.
+""",
+    in_practice="""\
+ZeRO stage 3 (Rajbhandari et al. 2020), and Fully Sharded Data Parallel (Zhao et al. 2023), which gathers
+the next layer's weights while this one computes.
+""",
+    sources=(
+        Source(
+            "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
+            2020,
+            "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+            "SC20, arXiv 1910.02054",
+        ),
+        Source(
+            "Yanli Zhao, Andrew Gu, Rohan Varma et al.",
+            2023,
+            "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel",
+            "VLDB 2023, arXiv 2304.11277",
+        ),
+    ),
+)

@@ -1,0 +1,69 @@
+"""FSDPLean: the same, when nobody asks for dx."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+from puzzles.catalog.schedule.puzzle import Source
+
+PUZZLE = EnginePuzzle(
+    slug="FSDPLean",
+    title="The same, when nobody asks for dx",
+    targets={"sent": 15_360, "flops": 20_480, "weights": 2_048, "peak": 9_088},
+    arithmetic="""\
+As FSDP, 18,432 B, without the second gather of the first weight, 3 x 1,024 B: 15,360 B.
+""",
+    statement="""\
+As in FSDP, but the model's input is data, and nobody needs its gradient: `backward` returns your shards of
+the two gradients and no 'x'. What need not be sent, then?
+""",
+    starter='''\
+class FSDPLean(ShardedEngine):
+    """The same, when nobody asks for dx."""
+
+    def __init__(self, model_dim, hidden_dim):
+        """Make room for your part of the weights."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def load_checkpoint(self, params):
+        """Copy your part out of params; they are only lent."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def forward(self, x):
+        """x: your rows, (2, 16). Returns (2, 16)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def backward(self, grads):
+        """grads: (2, 16). Returns your shards of both gradients."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+''',
+    hints=(
+        "Which products of backward does 'x' need, that nothing else needs?",
+        "The first weight's own gradient is `x.T @ dz`: no weight in it.",
+        (
+            "Take your FSDP and leave out `dx`, and with it the `self.all_gather(self.w0)` of backward. Everything "
+            "else stays."
+        ),
+    ),
+    concept="""\
+A layer's weight is needed in backward only to hand the gradient on to the layer before. The first layer has
+none before it.
+""",
+    in_practice="""\
+Autograd systems prune this by themselves where the input requires no gradient; a hand-written communication
+plan has to know it (Zhao et al. 2023).
+""",
+    sources=(
+        Source(
+            "Yanli Zhao, Andrew Gu, Rohan Varma et al.",
+            2023,
+            "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel",
+            "VLDB 2023, arXiv 2304.11277",
+        ),
+    ),
+)

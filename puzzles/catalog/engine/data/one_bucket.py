@@ -1,0 +1,71 @@
+"""OneBucket: one collective for all gradients."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+from puzzles.catalog.schedule.puzzle import Source
+
+PUZZLE = EnginePuzzle(
+    slug="OneBucket",
+    title="One collective for all gradients",
+    targets={"sent": 12_288, "flops": 20_480, "collectives": 1},
+    arithmetic="""\
+The same 8,192 B of gradients in one array: 2 x 3/4 x 8,192 = 12,288 B, in 1 call.
+""",
+    statement="""\
+As in DataParallel, but a device may make one collective call only: every call costs a wait, whatever it
+carries.
+
+Let both gradients travel as one flat array, and take them apart again.
+""",
+    starter='''\
+class OneBucket(ShardedEngine):
+    """One collective for all gradients."""
+
+    def __init__(self, model_dim, hidden_dim):
+        """Make room for your part of the weights."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def load_checkpoint(self, params):
+        """Copy your part out of params; they are only lent."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def forward(self, x):
+        """x: your rows, (2, 16). Returns (2, 16)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def backward(self, grads):
+        """grads: (2, 16). Returns both gradients, of the whole batch, after a single collective."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+''',
+    hints=(
+        "All-reduce does not care what the numbers mean, only that they stand in the same order everywhere.",
+        "`np.concatenate` joins flat arrays; `ravel` and `reshape` go there and back.",
+        (
+            "`bucket = self.all_reduce(np.concatenate([w0_grad.ravel(), w1_grad.ravel()]))`, then `np.split(bucket, "
+            "[w0_grad.size])`, and give each part its shape again."
+        ),
+    ),
+    concept="""\
+A collective costs latency, which does not depend on its size, and bandwidth, which does. Many small ones
+pay the latency many times; a bucket pays it once.
+""",
+    in_practice="""\
+PyTorch fills buckets of 25 MB by default, in the order in which backward makes the gradients, and reduces
+one while the next fills (Li et al. 2020).
+""",
+    sources=(
+        Source(
+            "Shen Li, Yanli Zhao, Rohan Varma et al.",
+            2020,
+            "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
+            "VLDB 2020, arXiv 2006.15704",
+        ),
+    ),
+)

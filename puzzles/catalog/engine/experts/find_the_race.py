@@ -1,0 +1,111 @@
+"""FindTheRace: it works, as long as the network is quick."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+
+from .papers import OPENSHMEM
+
+PUZZLE = EnginePuzzle(
+    slug="FindTheRace",
+    title="It works, as long as the network is quick",
+    targets={
+        "sent": 968,
+        "messages": 4,
+        "receives": 0,
+        "collectives": 2,
+        "barriers": 2,
+        "flops": 41_984,
+        "weights": 11_008,
+    },
+    arithmetic="""\
+As in ExactDispatch, 944 B, and the all-reduce of 4 probabilities, 2 x 3/4 x 16 = 24 B: 968 B. A barrier sends
+nothing; two are enough.
+""",
+    statement="""\
+A colleague has written ExactDispatch, and added the mean probabilities of the experts, 'share', that a balance
+loss asks for; they are summed while the rows are under way. It has passed every test for weeks. Last night, on a
+busy network, one device got wrong outputs.
+
+Here it is tried on several networks. On the first, everything that is put lands at once. On the others, what some
+devices put lands late: at the next barrier, which is all that `send_async` promises. A right program cannot tell the
+difference.
+
+Find the race, and mend it. The starter is the whole program: take out the line that raises NotImplementedError,
+and grade it as it is, to see what happens. `forward` returns 'out', (8, 16), and 'share', (4,).
+""",
+    starter='''\
+class FindTheRace(ShardedEngine):
+    """It works, as long as the network is quick."""
+
+    def __init__(self, model_dim, hidden_dim, tokens):
+        raise NotImplementedError  # take this line out to begin
+        n = self.num_devices
+        self.router = np.zeros((model_dim, n), dtype=np.float32)
+        self.w0 = np.zeros((model_dim, hidden_dim), dtype=np.float32)
+        self.w1 = np.zeros((hidden_dim, model_dim), dtype=np.float32)
+        self.inbox = self.symmetric((n * tokens, model_dim))
+        self.back = self.symmetric((tokens, model_dim))
+
+    def load_checkpoint(self, params):
+        self.router[...] = params["router/weights"]
+        self.w0[...] = params[f"expert_{self.device_id}/w0"]
+        self.w1[...] = params[f"expert_{self.device_id}/w1"]
+
+    def forward(self, x):
+        me, n = self.device_id, self.num_devices
+        logits = x @ self.router
+        p = np.exp(logits - logits.max(axis=1, keepdims=True))
+        p = p / p.sum(axis=1, keepdims=True)
+        chosen = p.argmax(axis=1)
+        order = np.argsort(chosen, kind="stable")
+        counts = self.all_gather(np.bincount(chosen, minlength=n).astype(np.int32)[None])
+        at = counts.cumsum(axis=0) - counts
+        home = counts.cumsum(axis=1) - counts
+
+        rows = x[order]
+        for e in range(n):
+            count = counts[me, e]
+            self.put(rows[home[me, e] :][:count], self.inbox[at[me, e] :][:count], e)
+        # While the rows are under way: the mean probabilities that the balance loss asks for.
+        share = self.all_reduce(p.sum(axis=0)) / counts.sum(dtype=p.dtype)
+        made = np.maximum(self.inbox[: counts[:, me].sum()] @ self.w0, 0) @ self.w1
+        for source in range(n):
+            count = counts[source, me]
+            self.put(made[at[source, me] :][:count], self.back[home[source, me] :][:count], source)
+        self.barrier()
+        x[order] += p.max(axis=1)[order, None] * self.back
+        return {"out": x, "share": share}
+
+    def put(self, rows, place, device):
+        if device == self.device_id:
+            place[...] = rows
+        elif len(rows):
+            self.send_async(rows, place, device).wait()
+
+    def backward(self, grads):
+        """Not called."""
+''',
+    hints=(
+        "Who waits for whom between a put and the first look at what was put? And what exactly is waited for?",
+        (
+            "The future of `send_async` tells when `rows` may be written to again, not when they have arrived. And an "
+            "all-reduce is over when all devices have brought their numbers: of puts it knows nothing."
+        ),
+        (
+            "Everybody reads its inbox in the line that begins with `made`. `self.barrier()` just before it is the "
+            "only call that promises that the rows are there."
+        ),
+    ),
+    concept="""\
+The all-reduce made every device wait until all others had put their rows, so on a quick network the rows were there,
+every time. Nothing had promised that. A race is not what goes wrong; it is what nothing forbids.
+
+That is why it pays to run programs under an unkind schedule: in process, `launch(..., late_puts=(2,))` holds
+back what device 2 puts until the barrier, and the rare night becomes every run.
+""",
+    in_practice="""\
+OpenSHMEM (Chapman et al. 2010) draws the same line: a put returns when its source may be reused; `shmem_barrier_all`
+waits for all devices and for what they have put, `shmem_sync_all` for the devices alone. NVSHMEM has the same calls
+for GPUs.
+""",
+    sources=(OPENSHMEM,),
+)

@@ -1,0 +1,286 @@
+"""What the puzzles of this chapter are tried with: tokens of four devices, and what one device makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from puzzles.catalog.engine.trial import Call, Trial
+from puzzles.catalog.engine.two_layers import DEVICES, HIDDEN, MODEL, drawn
+
+from .one_device import Params, balance, choices, counts, exact, groups, parameters, probabilities, switch, top2
+
+TOKENS = 8
+SEED = 121
+TOLERANCE = 1e-5
+"""Softmax is rounded, and players may sum it in an order of their own."""
+
+ALPHA = 0.5
+
+
+def sizes(model_dim: int, hidden_dim: int, **others: Any) -> dict[str, Any]:
+    return {"model_dim": model_dim, "hidden_dim": hidden_dim, **others}
+
+
+def flops(rows: int, tokens: int, model_dim: int, hidden_dim: int) -> int:
+    """An expert's for so many rows, and the router's for a device's tokens."""
+    return 4 * rows * model_dim * hidden_dim + 2 * tokens * model_dim * DEVICES
+
+
+# --- SwitchDispatch, GShardTop2: equal buffers -----------------------------------------------------------
+
+
+def padded(capacity: int, tokens: int, model_dim: int, hidden_dim: int) -> dict[str, int]:
+    """Targets where every device sends every expert `capacity` rows, twice, and keeps a quarter of them."""
+    return {
+        "sent": 2 * (DEVICES - 1) * capacity * model_dim * 4,
+        "flops": flops(DEVICES * capacity, tokens, model_dim, hidden_dim),
+        "weights": 4 * model_dim * (DEVICES + 2 * hidden_dim),
+    }
+
+
+def switch_dispatch(
+    factor: float = 1.0, seed: int = SEED, tokens: int = TOKENS, model: int = MODEL, hidden: int = HIDDEN
+) -> Trial:
+    params, xs = parameters(seed, model, hidden), groups(seed + 50, tokens, model)
+    exactly = tokens / DEVICES * factor
+    capacity = ceil(exactly)
+    mistakes = {
+        "this is what comes out if an expert's output is not multiplied by p(x)": [
+            switch(params, x, capacity, scaled=False) for x in xs
+        ],
+        "this is what comes out if a token that does not fit is lost, instead of passing by": [
+            switch(params, x, capacity, overflow=0.0) for x in xs
+        ],
+        "this is what comes out if an expert takes all that come; it has room for tokens / experts x factor": [
+            switch(params, x, tokens) for x in xs
+        ],
+    }
+    fewer = "the capacity is rounded down; round it up" if int(exactly) < exactly else "places are counted from 1"
+    mistakes[f"this is what comes out if {fewer}"] = [switch(params, x, capacity - 1) for x in xs]
+    call = Call("forward", xs, [switch(params, x, capacity) for x in xs], mistakes)
+    targets = padded(capacity, tokens, model, hidden)
+    return Trial(sizes(model, hidden, factor=factor), params, (call,), tolerance=TOLERANCE, targets=targets)
+
+
+TOP2_MISTAKES = {
+    "unequal": "this is what comes out if the two gates are not made to add up to 1",
+    "alone": "this is what comes out if second choices are counted from 0; they come after all first choices",
+    "mixed": "this is what comes out if a token makes both choices before the next one; all first choices come first",
+    "holes": "this is what comes out if a second choice that the coin refuses takes no place; here it takes one",
+    "always": "this is what comes out if the coin rnd is left out",
+    "half": "this is what comes out if g2, not 2 g2, is compared with rnd",
+}
+
+
+def gshard_top2(
+    capacity: int = 4, seed: int = SEED, tokens: int = TOKENS, model: int = MODEL, hidden: int = HIDDEN
+) -> Trial:
+    params, xs = parameters(seed, model, hidden), groups(seed + 50, tokens, model)
+    rnds = list(np.random.default_rng(seed).random((DEVICES, tokens), np.float32))
+
+    def made(mistake: str = "") -> list[Any]:
+        return [top2(params, x, rnd, capacity, mistake) for x, rnd in zip(xs, rnds)]
+
+    given = [{"x": x, "rnd": rnd} for x, rnd in zip(xs, rnds)]
+    call = Call("forward", given, made(), {words: made(mistake) for mistake, words in TOP2_MISTAKES.items()})
+    targets = padded(capacity, tokens, model, hidden)
+    return Trial(sizes(model, hidden, capacity=capacity), params, (call,), tolerance=TOLERANCE, targets=targets)
+
+
+# --- BalanceLoss -----------------------------------------------------------------------------------------
+
+
+def balance_loss(logits: Sequence[Any], alpha: float = ALPHA, gradient: bool = True, about: str = "") -> Trial:
+    """A loss, and its gradient when the gradient that comes in is 3."""
+    experts = logits[0].shape[1]
+    loss, grads = balance(logits, alpha)
+    local = [balance([z], alpha) for z in logits]
+    forward = Call(
+        "forward",
+        logits,
+        [loss] * DEVICES,
+        {
+            "this is what comes out if the devices' own losses are averaged: a product of averages is not the "
+            "average of products": [np.mean([own for own, _ in local], axis=0)] * DEVICES,
+            "this is the loss of this device's tokens alone": [own for own, _ in local],
+            "this is what comes out without the factor N, the number of experts": [loss / experts] * DEVICES,
+        },
+    )
+    backward = Call(
+        "backward",
+        [np.full(1, 3, np.float32)] * DEVICES,
+        [{"logits": 3 * grad} for grad in grads],
+        {
+            "the gradient that came in is left out: the loss may be scaled": [{"logits": grad} for grad in grads],
+            "this is the gradient of the loss of this device's tokens alone": [
+                {"logits": 3 * own} for _, (own,) in local
+            ],
+        },
+    )
+    targets = {"sent": 2 * (DEVICES - 1) * 2 * experts * 4 // DEVICES, "collectives": 1}
+    calls = (forward, backward) if gradient else (forward,)
+    return Trial({"alpha": alpha}, {}, calls, tolerance=TOLERANCE, targets=targets, about=about)
+
+
+def some_logits(seed: int, tokens: Sequence[int], experts: int = DEVICES) -> list[Any]:
+    return [drawn(seed + i, count, experts, most=16) / np.float32(8) for i, count in enumerate(tokens)]
+
+
+def uniform() -> Trial:
+    """Every expert is chosen as often as any other, with whatever probability: the loss is alpha. The
+    gradient is 0, up to rounding, so there is nothing to compare it with."""
+    liked = np.eye(DEVICES, dtype=np.float32)[np.arange(TOKENS) % DEVICES]
+    return balance_loss(
+        [liked * np.float32(device + 1) for device in range(DEVICES)],
+        gradient=False,
+        about="here all experts are chosen equally often",
+    )
+
+
+def collapse() -> Trial:
+    """All tokens choose one expert, and are sure of it: the loss is alpha N."""
+    sure = np.zeros((TOKENS, DEVICES), np.float32)
+    sure[:, 2] = 1000
+    return balance_loss([sure] * DEVICES, about="here all tokens choose one expert")
+
+
+# --- ExactDispatch, FindTheRace: exact buffers -----------------------------------------------------------
+
+
+def unpadded(params: Params, xs: Sequence[Any]) -> dict[str, int]:
+    """Targets of one call where every row travels once in each direction, unless its expert is at home."""
+    routed, (tokens, model_dim) = counts(params, xs), xs[0].shape
+    hidden_dim = params["expert_0/w0"].shape[1]
+    away = routed * (1 - np.eye(DEVICES, dtype=int))
+    rows = away.sum(axis=0) + away.sum(axis=1)
+    table = DEVICES * (DEVICES - 1) * 4
+    return {
+        "sent": int(rows.max()) * model_dim * 4 + table,
+        "messages": int(((away > 0).sum(axis=0) + (away > 0).sum(axis=1)).max()),
+        "receives": 0,
+        "collectives": 1,
+        "barriers": 2,
+        "flops": flops(int(routed.sum(axis=0).max()), tokens, model_dim, hidden_dim),
+        "weights": 4 * model_dim * (DEVICES + 2 * hidden_dim + (DEVICES + 1) * tokens),
+    }
+
+
+def unlanded(params: Params, xs: Sequence[Any]) -> list[Any]:
+    """What comes out for a device whose rows land after the experts have looked: only the one at home has them."""
+    return [exact(params, x, skipped={*range(DEVICES)} - {device}) for device, x in enumerate(xs)]
+
+
+def exact_dispatch(
+    seed: int = SEED,
+    calls: int = 1,
+    tokens: int = TOKENS,
+    model: int = MODEL,
+    hidden: int = HIDDEN,
+    late: Sequence[int] | None = None,
+    favourite: int | None = None,
+) -> Trial:
+    """So many calls, each with other tokens. With a `favourite`, the router sends all tokens to one expert."""
+    params = parameters(seed, model, hidden)
+    if favourite is not None:
+        params["router/weights"] *= 0
+        params["router/weights"][0, favourite] = 1
+    batches = [groups(seed + 50 + 10 * i, tokens, model) for i in range(calls)]
+    if favourite is not None:
+        for x in batches[0]:
+            x[:, 0] = 2
+    made = [_exact_call(params, xs) for xs in batches]
+    targets = unpadded(params, batches[0]) if calls == 1 else {"receives": 0}
+    shape = sizes(model, hidden, tokens=tokens)
+    return Trial(shape, params, made, tolerance=TOLERANCE, targets=targets, **_landing(late))
+
+
+def _landing(late: Sequence[int] | None) -> dict[str, Any]:
+    """When what is put lands: further arguments of a trial."""
+    if late is None:
+        return {}
+    about = f"here what {_devices(late)} puts lands at the barrier, and all else at once"
+    return {
+        "options": {"late_puts": tuple(late)},
+        "about": about if late else "here what is put lands at once, before a barrier and after",
+    }
+
+
+def _devices(numbers: Sequence[int]) -> str:
+    return " and ".join(f"device {number}" for number in numbers)
+
+
+def _exact_call(params: Params, xs: Sequence[Any]) -> Call:
+    sorted_only = []
+    for x in xs:
+        order = np.argsort(choices(params, x), kind="stable")
+        gained = exact(params, x) - x
+        sorted_only.append(x + gained[order])
+    return Call(
+        "forward",
+        xs,
+        [exact(params, x) for x in xs],
+        {
+            "this is what comes out if an expert's output is not multiplied by p(x)": [
+                exact(params, x, scaled=False) for x in xs
+            ],
+            "the rows came back sorted by expert, and have to go where their tokens stand": sorted_only,
+            "what was put had not landed when it was read: there has to be a barrier between": unlanded(params, xs),
+        },
+    )
+
+
+def race(
+    late: Sequence[int], seed: int = SEED, tokens: int = TOKENS, model: int = MODEL, hidden: int = HIDDEN
+) -> Trial:
+    """The rows of some devices land late."""
+    params, xs = parameters(seed, model, hidden), groups(seed + 50, tokens, model)
+    share = np.concatenate([probabilities(params, x) for x in xs]).mean(axis=0)
+
+    def told(outs: Sequence[Any]) -> list[Any]:
+        return [{"out": out, "share": share} for out in outs]
+
+    missing = "the experts read this device's rows before they had landed; what makes them wait for rows?"
+    right = told([exact(params, x) for x in xs])
+    call = Call("forward", xs, right, {missing: told(unlanded(params, xs))})
+    targets = unpadded(params, xs)
+    targets["sent"] += 2 * (DEVICES - 1) * 4
+    targets["collectives"] += 1
+    shape = sizes(model, hidden, tokens=tokens)
+    return Trial(shape, params, (call,), tolerance=TOLERANCE, targets=targets, **_landing(late))
+
+
+TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
+    "SwitchDispatch": (
+        switch_dispatch,
+        partial(switch_dispatch, 1.25),
+        partial(switch_dispatch, 0.75, seed=300, tokens=12, model=8, hidden=32),
+    ),
+    "BalanceLoss": (
+        lambda: balance_loss(some_logits(70, [TOKENS] * DEVICES)),
+        uniform,
+        collapse,
+        lambda: balance_loss(some_logits(80, (8, 1, 3, 5)), 2.0, about="here devices have 8, 1, 3 and 5 tokens"),
+        lambda: balance_loss(some_logits(90, [TOKENS] * DEVICES, 6), about="here there are 6 experts on 4 devices"),
+    ),
+    "GShardTop2": (
+        gshard_top2,
+        partial(gshard_top2, 2, seed=302),
+        partial(gshard_top2, 5, seed=300, tokens=12, model=8, hidden=32),
+    ),
+    "ExactDispatch": (
+        exact_dispatch,
+        partial(exact_dispatch, 400, calls=3, late=()),
+        partial(exact_dispatch, 304, favourite=1, late=(1, 3)),
+        partial(exact_dispatch, 305, tokens=5, model=8, hidden=32),
+    ),
+    "FindTheRace": (
+        partial(race, ()),
+        partial(race, (2,)),
+        partial(race, (0, 3), seed=306, tokens=5, model=8, hidden=32),
+    ),
+}

@@ -1,0 +1,85 @@
+"""Linear regression on examples that stay with their clients: what FedSGD and FedAvg are tried with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puzzles.catalog.engine.trial import Call, Performed, Trial, Wrong
+from puzzles.catalog.engine.two_layers import drawn
+
+from .server import DEVICES, Targets, returned
+
+RATE = 0.25
+COUNTS = (4, 2, 1, 1), (1, 1, 2, 4)
+"""How many examples each client has, in each round."""
+
+CLOSED = 0.99
+"""How much of the way from the first loss to the least one has to be gone."""
+EXAMPLES = 128, 64, 32, 32
+
+
+def fed_sgd(
+    dim: int = 16, counts: tuple[tuple[int, ...], ...] = COUNTS, seed: int = 60, targets: Targets = None
+) -> Trial:
+    w = start = drawn(seed, dim)
+    calls = []
+    for i, each in enumerate(counts):
+        seeds = [seed + 100 * i + n for n in range(1, len(each) + 1)]
+        examples = [{"x": drawn(s, n, dim, most=1), "y": drawn(s + 50, n)} for s, n in zip(seeds, each)]
+        grads = [e["x"].T @ (e["x"] @ w - e["y"]) for e in examples]
+        steps = {
+            "every client's average counts the same here; but an example should, and clients have different numbers "
+            "of them": sum(grad / n for grad, n in zip(grads, each)) / len(each),
+            "the sum over examples is divided by the number of clients; divide it by the number of examples": sum(grads)
+            / len(each),
+            "this is the step of a sum over examples; the loss is their average": sum(grads),
+            "these are the weights from before the step; the server sends the new ones to everybody": 0,
+        }
+        mistakes = {words: [w - RATE * step] * DEVICES for words, step in steps.items()}
+        w = w - RATE * sum(grads) / sum(each)
+        calls.append(Call("forward", [None, *examples], [w] * DEVICES, mistakes))
+    return Trial({"dim": dim, "rate": RATE}, {"weights": start}, calls, devices=DEVICES, targets=targets)
+
+
+def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
+    examples = regressions(seed, dim)
+    x, y = (np.concatenate([e[name] for e in examples]).astype(np.float64) for name in ("x", "y"))
+    first, least = _loss(x, y, np.zeros(dim)), _loss(x, y, np.linalg.solve(x.T @ x, x.T @ y))
+
+    def check(performed: Performed) -> None:
+        w = returned(performed, (dim,))
+        closed = (first - _loss(x, y, w)) / (first - least)
+        if not closed >= CLOSED:
+            raise Wrong(
+                f"the server's weights have a loss of {_loss(x, y, w):.3f}: {closed:.1%} of the way from {first:.3f} "
+                f"to the least possible, {least:.3f}, and it should be {CLOSED:.0%}; more rounds help, and fewer "
+                "epochs, where the clients' own optima pull them apart"
+            )
+
+    return Trial(
+        {"dim": dim, "rate": RATE},
+        {"weights": np.zeros(dim, np.float32)},
+        (Call("forward", [None, *examples]),),
+        devices=DEVICES,
+        check=check,
+    )
+
+
+def regressions(seed: int, dim: int) -> list[dict[str, Any]]:
+    """Four clients' examples. Each client's labels follow weights of its own, around common ones."""
+    rng = np.random.default_rng(seed)
+    scale = np.geomspace(1, 0.5, dim)
+    common = rng.normal(size=dim)
+    found = []
+    for rows in EXAMPLES:
+        x = rng.normal(size=(rows, dim)) * scale
+        own = common + 0.5 * rng.normal(size=dim)
+        y = x @ own + 0.1 * rng.normal(size=rows)
+        found.append({"x": x.astype(np.float32), "y": y.astype(np.float32)})
+    return found
+
+
+def _loss(x: Any, y: Any, w: Any) -> float:
+    return float(np.mean((x @ w - y) ** 2) / 2)

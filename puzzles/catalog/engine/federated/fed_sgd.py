@@ -1,0 +1,73 @@
+"""FedSGD: weigh every client by its examples."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+
+from .papers import AVERAGING
+
+PUZZLE = EnginePuzzle(
+    slug="FedSGD",
+    title="Weigh every client by its examples",
+    devices=5,
+    targets={"uplink": 544},
+    arithmetic="""\
+A client sends a gradient of 16 numbers and one number more, how many examples it is of: 17 x 4 = 68 B. Four
+clients, two rounds: 2 x 4 x 68 = 544 B. The 8 examples of a round, 17 numbers each, would be 8 x 68 = 544 B
+a round. What the server sends, 4 x 64 B a round, is not counted: uplinks are what is scarce.
+""",
+    statement="""\
+Device 0 is a server and has no data. Devices 1 to 4 are its clients; their examples stay with them. All start
+with the same 'weights' (16,), and each call of `forward` is one round of training. The server gets None;
+a client gets {'x': (n, 16), 'y': (n,)}, where n differs: 4, 2, 1 and 1 examples in the first round, 1, 1, 2
+and 4 in the next. Only the client knows its n.
+
+The loss is the average of (x @ w - y)^2 / 2 over all examples, wherever they are. Take one step of gradient
+descent, w - rate * gradient: the same that a single device with all the examples would take. `forward`
+returns the new weights on every device. Other numbers of weights and examples are tried as well.
+""",
+    starter='''\
+class FedSGD(ShardedEngine):
+    """Weigh every client by its examples."""
+
+    def __init__(self, dim, rate):
+        """Make room for the weights, (dim,)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def load_checkpoint(self, params):
+        """Copy 'weights' out of params."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def forward(self, examples):
+        """None on device 0; {'x': (n, dim), 'y': (n,)} on a client. Returns the new weights, (dim,)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def backward(self, grads):
+        """Not called."""
+''',
+    hints=(
+        "A client with four examples should count four times as much as one with a single example.",
+        (
+            "An average of averages is wrong where the groups differ in size. Sums can be added up, and so can numbers "
+            "of examples."
+        ),
+        (
+            "A client sends `np.append(x.T @ (x @ w - y), np.float32(len(y)))`, 17 numbers of four bytes (without "
+            "`np.float32` they become eight). The server adds up all four, and divides the first 16 by the last."
+        ),
+    ),
+    concept="""\
+The loss is an average over examples, so its gradient is the clients' gradients, each weighted by its share
+n_k / n of the examples. With these weights, where the data lies makes no difference: one round is one step
+on all of it. Without them a client with little data pulls as hard as one with much.
+""",
+    in_practice="""\
+McMahan et al. (2017) call this FedSGD, and use it as the baseline that FedAvg has to beat. Real clients are
+phones; a round asks some of them, and those that do not answer in time are left out.
+""",
+    sources=(AVERAGING,),
+)

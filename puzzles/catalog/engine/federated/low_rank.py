@@ -1,0 +1,74 @@
+"""LowRank: train and send only one of two factors."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+
+from .papers import STRATEGIES
+
+PUZZLE = EnginePuzzle(
+    slug="LowRank",
+    title="Send one of two factors",
+    devices=5,
+    targets={"sent": 1_028},
+    arithmetic="""\
+An update of 64 x 64 numbers has 16,384 B. B has 4 x 64 numbers, 1,024 B, and a seed 4 B: 1,028 B, a sixteenth
+(64 / 4) and a seed. With A, 64 x 4, sent as well it would be 2,048 B.
+""",
+    statement="""\
+Device 0 is a server, devices 1 to 4 are clients. All have the same 'weights' w (64, 64) of a linear layer
+x @ w. A client gets {'x': (8, 64), 'y': (8, 64), 'seed': a whole number below 2^32}, the server None.
+
+A client's update, to be added to w, has to be a product A B of rank at most 4. A (64, 4) is drawn and stays:
+
+    coins = np.random.default_rng(seed).integers(0, 2, (64, 4))
+    A = (2 * coins - 1).astype(np.float32)
+
+B (4, 64) begins with zeros and is trained for `steps` steps, B - rate * (the gradient by B of the sum of
+(x @ (w + A B) - y)^2 / 2). The server knows no seed, so a client has to send its own; the server draws A
+again. `forward` returns on device 0 what it has rebuilt, (4, 64, 64): the update A B of each client. Another
+size and rank are tried as well.
+""",
+    starter='''\
+class LowRank(ShardedEngine):
+    """Send one of two factors."""
+
+    def __init__(self, dim, rank, rate, steps):
+        """Make room for the weights, (dim, dim)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def load_checkpoint(self, params):
+        """Copy 'weights' out of params."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def forward(self, examples):
+        """None on device 0; {'x', 'y', 'seed'} on a client. Device 0 returns all updates, (4, dim, dim)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def backward(self, grads):
+        """Not called."""
+''',
+    hints=(
+        "If both sides draw from the same seed, they have the same A. What does the seed cost?",
+        "With G the gradient by w, taken at w + A B, the gradient by B is A.T @ G.",
+        (
+            "A client does `b -= rate * (a.T @ (x.T @ (x @ (w + a @ b) - y)))` in every step, then "
+            "`self.send(0, np.uint32(seed))` and `self.send(0, b)`; the server `int(self.receive(client))`, draws A, "
+            "and multiplies it with the B that it receives."
+        ),
+    ),
+    concept="""\
+This is a structured update: the search is confined to few directions from the start, and what is found needs
+no compression. A random A that is drawn anew in every round and for every client reaches other directions
+each time, and nobody has to send it.
+""",
+    in_practice="""\
+Konečný et al. (2016) propose it to spare the uplinks of phones; training A as well worked no better for them.
+Adapters of low rank for fine-tuning confine an update in the same way, to save memory.
+""",
+    sources=(STRATEGIES,),
+)

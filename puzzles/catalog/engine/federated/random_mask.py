@@ -1,0 +1,71 @@
+"""RandomMask: train and send only a few places."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+
+from .papers import STRATEGIES
+
+PUZZLE = EnginePuzzle(
+    slug="RandomMask",
+    title="Train a few places",
+    devices=5,
+    targets={"sent": 1_028},
+    arithmetic="""\
+256 of 4,096 numbers, 1,024 B, and a seed of 4 B: 1,028 B instead of 16,384. Had the places to be sent as well,
+256 x 2 B in the shortest whole numbers that can hold them, it would be 1,536 B.
+""",
+    statement="""\
+The same layer, clients and server as in LowRank, but another restriction: a client's update may differ from
+zero in 256 of its 64 x 64 places only. Which, is drawn from its seed, in the flat order of the array:
+
+    places = np.random.default_rng(seed).choice(4096, 256, replace=False)
+
+In each of `steps` steps these weights, and no others, go down the gradient of the sum of (x @ w - y)^2 / 2,
+taken at the weights as they are by then, with all changes so far. A client gets {'x', 'y', 'seed'}; the server
+None, and returns what it has rebuilt of the clients' updates, (4, 64, 64). Another size is tried as well.
+""",
+    starter='''\
+class RandomMask(ShardedEngine):
+    """Train a few places."""
+
+    def __init__(self, dim, kept, rate, steps):
+        """Make room for the weights, (dim, dim); `kept` of them may change."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def load_checkpoint(self, params):
+        """Copy 'weights' out of params."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def forward(self, examples):
+        """None on device 0; {'x', 'y', 'seed'} on a client. Device 0 returns all updates, (4, dim, dim)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def backward(self, grads):
+        """Not called."""
+''',
+    hints=(
+        "The server can draw the places again. What does it need for that, besides their values?",
+        (
+            "Mask the gradient in every step, not the update at the end: a later gradient must not see changes that "
+            "are never made."
+        ),
+        (
+            "`grad.ravel()[places]` are the 256 numbers to go down by; `update.ravel()[places] = values` puts them "
+            "back. Send `np.uint32(seed)` and the values."
+        ),
+    ),
+    concept="""\
+Again a structured update: a client trains what it will send, and nothing else. So nothing is lost on the way
+and nothing is to be scaled up, unlike where a whole update is trained and then thinned out.
+""",
+    in_practice="""\
+Konečný et al. (2016) compare it with updates of low rank of the same size, and draw a new mask in every round
+and for every client.
+""",
+    sources=(STRATEGIES,),
+)

@@ -1,0 +1,89 @@
+"""Updates that are rotated before they are cut down: Rotate and Compose, in which the statement fixes all draws.
+
+So there is one right answer for every seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from puzzles.catalog.engine.trial import Trial
+
+from .codes import coins, levels, spiky, unit, walsh_hadamard
+from .server import CLIENTS, DEVICES, Targets
+from .sketched_trials import calls_with
+
+RIGHT = "right"
+Answers = Mapping[str, Any]
+"""What one client's update becomes on the server: the right vector, and those of known mistakes by their words."""
+
+STILL_SIGNED = "the signs are not undone; after H the server multiplies by the same signs again"
+STILL_ROTATED = "it is still rotated; the server has to apply H and then the signs"
+
+
+def rotate(size: int = 4096, seed: int = 92, targets: Targets = None) -> Trial:
+    updates = [spiky(seed, size), unit(size, 1, -1), unit(size, 1), spiky(seed + 1, size)]
+    return _trial({"size": size}, updates, _rotated, targets)
+
+
+def _rotated(h: Any, seed: int) -> Answers:
+    rng = np.random.default_rng(seed)
+    signs, draws = coins(rng, h.size), rng.random(h.size)
+
+    def bit(v: Any) -> Any:
+        scale = levels(v, bits=1)
+        return scale.values(draws < scale.fraction)
+
+    sent, root = bit(walsh_hadamard(signs * h)), np.sqrt(h.size)
+    right = signs * walsh_hadamard(sent)
+    return {
+        RIGHT: right,
+        "it was quantized as it is; rotate it before, and back on the server": bit(h),
+        STILL_SIGNED: walsh_hadamard(sent),
+        STILL_ROTATED: sent,
+        "H was applied, but no signs before it": walsh_hadamard(bit(walsh_hadamard(h))),
+        f"it is {root:g} times too large; H / sqrt(d) is its own inverse, so both sides divide": root * right,
+        f"it is {h.size} times too large; H H is d, so both sides divide by sqrt(d)": h.size * right,
+    }
+
+
+def compose(size: int = 4096, share: int = 16, bits: int = 2, seed: int = 94, targets: Targets = None) -> Trial:
+    updates = [spiky(seed + i, size) for i in range(CLIENTS)]
+
+    def answers(h: Any, seed: int) -> Answers:
+        return _composed(h, seed, share, bits)
+
+    return _trial({"size": size, "share": share, "bits": bits}, updates, answers, targets)
+
+
+def _composed(h: Any, seed: int, share: int, bits: int) -> Answers:
+    rng = np.random.default_rng(seed)
+    signs, places = coins(rng, h.size), rng.choice(h.size, h.size // share, replace=False)
+    scale = levels(walsh_hadamard(signs * h)[places], bits)
+    sent = np.zeros(h.size)
+    sent[places] = scale.values(rng.random(places.size) < scale.fraction)
+    unscaled = signs * walsh_hadamard(sent)
+    return {
+        RIGHT: share * unscaled,
+        f"it is {share} times too small; one in {share} was sent, so scale what arrives": unscaled,
+        STILL_SIGNED: share * walsh_hadamard(sent),
+        STILL_ROTATED: share * sent,
+    }
+
+
+def _trial(
+    sizes: Mapping[str, int],
+    updates: Sequence[Any],
+    answers: Callable[[Any, int], Answers],
+    targets: Targets,
+) -> Trial:
+    """What the server, device 0, returns is compared; the others may return anything."""
+    (call,), (seeds,) = calls_with(1, updates)
+    rows = [answers(h, int(seed)) for h, seed in zip(updates, seeds)]
+    made = {words: [np.stack([row[words] for row in rows])] for words in rows[0]}
+    call = replace(call, wanted=made.pop(RIGHT), mistakes=made)
+    return Trial(sizes, {}, (call,), devices=DEVICES, tolerance=1e-5, targets=targets)

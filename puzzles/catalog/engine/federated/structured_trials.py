@@ -1,0 +1,109 @@
+"""A linear layer trained within a few directions, or a few places, that a seed picks: LowRank and RandomMask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from puzzles.catalog.engine.trial import Call, Trial
+from puzzles.catalog.engine.two_layers import drawn
+
+from .codes import coins
+from .server import CLIENTS, DEVICES, Targets
+
+RATE = 2.0**-10
+ROWS = 8
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Weights that all clients have, and each client's examples and seed; the numbers are whole, so that sums are
+    exact."""
+
+    w: Any
+    examples: Sequence[Mapping[str, Any]]
+
+    @property
+    def seeds(self) -> list[int]:
+        return [e["seed"] for e in self.examples]
+
+    def trained(self, steps: int, directions: Iterable[Callable[[Any], Any]], moving: bool = True) -> Any:
+        """The clients' updates after some steps, in which a client's direction makes of the gradient what it goes
+        down by. Not moving: each step takes the gradient at the first weights."""
+        updates = []
+        for e, direction in zip(self.examples, directions):
+            update = np.zeros_like(self.w)
+            for _ in range(steps):
+                at = self.w + update if moving else self.w
+                update = update - RATE * direction(e["x"].T @ (e["x"] @ at - e["y"]))
+            updates.append(update)
+        return np.stack(updates)
+
+    def freely(self, steps: int) -> Any:
+        return self.trained(steps, [lambda grad: grad] * CLIENTS)
+
+
+def layers(dim: int, seed: int) -> Layers:
+    # Seeds are large, so that sending one takes four bytes.
+    seeds = np.random.default_rng(seed).integers(2**31, 2**32, CLIENTS)
+    examples = [
+        {"x": drawn(seed + n, ROWS, dim, most=1), "y": drawn(seed - n, ROWS, dim, most=1), "seed": int(s)}
+        for n, s in enumerate(seeds, 1)
+    ]
+    return Layers(drawn(seed, dim, dim, most=1), examples)
+
+
+def low_rank(dim: int = 64, rank: int = 4, steps: int = 2, seed: int = 70, targets: Targets = None) -> Trial:
+    given = layers(dim, seed)
+    bases = [coins(np.random.default_rng(s), (dim, rank)).astype(np.float32) for s in given.seeds]
+    # Training B alone moves the update along A A^T: the gradient by B is A^T grad, and A dB = -rate A A^T grad.
+    within = [lambda grad, a=a: a @ (a.T @ grad) for a in bases]
+    right, free = given.trained(steps, within), given.freely(steps)
+    mistakes = {
+        f"the whole layer was trained, without restriction; the update should be A B, of rank {rank} at most": free,
+        "the whole layer was trained, and the result multiplied by A A^T; train B itself, so that each step's "
+        "gradient is that at w + A B": np.stack([a @ (a.T @ update) for a, update in zip(bases, free)]),
+        "every step took the gradient at the first weights; it should be that at w + A B": given.trained(
+            steps, within, moving=False
+        ),
+        "the steps went up; subtract rate times the gradient": given.trained(
+            steps, [lambda grad, up=up: -up(grad) for up in within]
+        ),
+    }
+
+    arguments = {"dim": dim, "rank": rank, "rate": RATE, "steps": steps}
+    return _trial(arguments, given, right, mistakes, targets)
+
+
+def random_mask(dim: int = 64, kept: int = 256, steps: int = 2, seed: int = 80, targets: Targets = None) -> Trial:
+    given = layers(dim, seed)
+    masks = np.zeros((CLIENTS, dim, dim), np.float32)
+    for mask, s in zip(masks, given.seeds):
+        mask.ravel()[np.random.default_rng(s).choice(mask.size, kept, replace=False)] = 1
+    within = [lambda grad, mask=mask: mask * grad for mask in masks]
+    right, free = given.trained(steps, within), given.freely(steps)
+    share = dim * dim // kept
+    mistakes = {
+        "all weights were trained; only those that the mask picks should be": free,
+        "all weights were trained, and the others' changes dropped at the end; the mask belongs into each step": masks
+        * free,
+        "every step took the gradient at the first weights; it should be that with all changes so far": given.trained(
+            steps, within, moving=False
+        ),
+        f"it is {share} times too large; what is trained within a mask is the whole update, and nothing is missing "
+        "that scaling could make up for": share * right,
+    }
+    arguments = {"dim": dim, "kept": kept, "rate": RATE, "steps": steps}
+    return _trial(arguments, given, right, mistakes, targets)
+
+
+def _trial(
+    arguments: Mapping[str, Any], given: Layers, right: Any, mistakes: Mapping[str, Any], targets: Targets
+) -> Trial:
+    """What the server, device 0, returns is compared; the others may return anything."""
+    made = {words: [updates] for words, updates in mistakes.items()}
+    call = Call("forward", [None, *given.examples], [right], made)
+    return Trial(arguments, {"weights": given.w}, (call,), devices=DEVICES, targets=targets)

@@ -1,0 +1,104 @@
+"""HostCache: weights on disks, and hosts with room for half of them."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+from puzzles.catalog.schedule.puzzle import Source
+
+from .stream import ZERO_INFERENCE
+
+PUZZLE = EnginePuzzle(
+    slug="HostCache",
+    title="Weights on disks, and hosts with room for half of them",
+    targets={
+        "disk_read": 4_096,
+        "host_peak": 1_024,
+        "host_loaded": 0,
+        "sent": 18_432,
+        "weights": 0,
+        "peak": 1_664,
+    },
+    arithmetic="""\
+A shard is 256 B, and the host has room for 4 of 8. The first pass reads all from the disk, 8 x 256 = 2,048 B. From one
+pass to the next only the host can keep shards, 4 of them, for the device has no room: each later pass must read 4 at
+least. 2 x 4 x 256 = 2,048 B, together 4,096 B. Keeping the latest four reads all 8 in each pass: 3 x 2,048 = 6,144 B.
+
+Sent are 3 passes of 8 x 3 x 256 B, 18,432 B. On the device: a layer, a shard and three activations as in Stream,
+1,024 + 256 + 3 x 128 = 1,664 B.
+""",
+    statement="""\
+The eight layers of Stream are on disks now: `load_checkpoint` puts your shards on `self.disk`, which has the same
+methods as `self.host`, and nothing on the host. `forward` is called three times, for three batches; each goes
+through all the layers.
+
+Your host may hold `host_bytes` bytes, at most and at any time: 1,024, four of the eight shards. What it holds need
+not be read from the disk again. `name in self.host`, `len(self.host)` and `self.host.drop(name)` help you to
+keep order there. Which shards do you keep? Other trials have other numbers of layers and other hosts.
+""",
+    starter='''\
+class HostCache(ShardedEngine):
+    """Weights on disks, and hosts with room for half of them."""
+
+    def __init__(self, layers, model_dim, host_bytes):
+        """Keep what you need to know."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def load_checkpoint(self, params):
+        """Put your shards on your disk."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def forward(self, x):
+        """x: your rows, (2, 16). Returns (2, 16)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def backward(self, grads):
+        """Not called."""
+''',
+    hints=(
+        "Which shard is needed latest, of all that could make room? With layers in a circle: the one just used.",
+        (
+            "Follow a cache that drops what was used longest ago through the second pass: when layer 0 is needed, "
+            "it holds 4 to 7. And when layer 4 is?"
+        ),
+        (
+            "Keep the first that come, and never drop any: `if name in self.host: return self.host.fetch(name)`; "
+            "otherwise fetch it from `self.disk`, and put it on the host while `len(self.host) < self.fits`."
+        ),
+    ),
+    concept="""\
+A cache that keeps the latest is right where the near past foretells the near future. Layers come in a circle: the one
+just used is needed last of all. What is best drops the one whose next use is farthest away (Belady 1966), and for a
+circle that means: keep what you have, and let the rest pass by.
+""",
+    in_practice="""\
+FlexGen (Sheng et al. 2023) decides once which share of the weights stays on the GPU, on the host and on the disk, and
+lets no cache decide. ZeRO-Inference (DeepSpeed, 2022) and ZeRO-Infinity (Rajbhandari et al. 2021) read from NVMe
+what does not fit on the host. A file mapped into memory leaves the choice to the system's page cache, which mostly
+keeps the latest: a model slightly larger than the host's memory is then read whole in every pass.
+""",
+    sources=(
+        Source(
+            "L. A. Belady",
+            1966,
+            "A study of replacement algorithms for a virtual-storage computer",
+            "IBM Systems Journal 5",
+        ),
+        Source(
+            "Ying Sheng, Lianmin Zheng, Binhang Yuan et al.",
+            2023,
+            "FlexGen: High-Throughput Generative Inference of Large Language Models with a Single GPU",
+            "ICML 2023, arXiv 2303.06865",
+        ),
+        ZERO_INFERENCE,
+        Source(
+            "Samyam Rajbhandari, Olatunji Ruwase, Jeff Rasley et al.",
+            2021,
+            "ZeRO-Infinity: Breaking the GPU Memory Wall for Extreme Scale Deep Learning",
+            "SC 2021, arXiv 2104.07857",
+        ),
+    ),
+)

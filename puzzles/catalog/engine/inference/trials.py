@@ -1,0 +1,124 @@
+"""What the puzzles of this chapter are tried with: small whole numbers, and what a single device makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from puzzles.catalog.engine.trial import Call, Performed, Trial, Wrong
+from puzzles.catalog.engine.two_layers import DEVICES, drawn, rows
+
+LAYERS, DIM = 8, 16
+HOST, DISK = 8, 64
+"""Flops of time that a byte takes."""
+
+
+def chain(
+    layers: int = LAYERS, dim: int = DIM, batch: int = 2, passes: int = 1, seed: int = 0
+) -> tuple[dict[str, Any], tuple[Call, ...]]:
+    """Parameters, and for each pass a forward of new rows, `batch` for each device: x = relu(x @ w) in every layer."""
+    draw = np.random.default_rng(seed)
+    # Few ones in each column: whole numbers stay small, so that float32 adds them exactly.
+    weights = [(draw.integers(-1, 2, (dim, dim)) * draw.integers(0, 2, (dim, dim))) for _ in range(layers)]
+    params: dict[str, Any] = {f"layer_{i}/weights": w.astype(np.float32) for i, w in enumerate(weights)}
+    calls = []
+    for number in range(passes):
+        x = given = drawn(seed + 100 + number, DEVICES * batch, dim)
+        for weight in params.values():
+            x = np.maximum(x @ weight, 0)
+        calls.append(Call("forward", rows(given), rows(x)))
+    return params, tuple(calls)
+
+
+def somewhere(params: Mapping[str, Any]) -> Callable[[Performed], None]:
+    """A check that every byte of the weights was on a device after loading, or came from a slower memory."""
+    whole = sum(weight.nbytes for weight in params.values())
+
+    def check(performed: Performed) -> None:
+        loaded, ended = performed.readings[0], performed.readings[-1]
+        seen = sum(m.live for m in loaded) + sum(m.host["read"] + m.disk["read"] for m in ended)
+        if seen < whole:
+            raise Wrong(
+                f"the weights have {whole:,} B, but only {seen:,} B of them were kept in arrays or read from hosts and "
+                "disks; what keeps the others, no meter counts: put them on the host or the disk"
+            )
+
+    return check
+
+
+def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
+    def make() -> Trial:
+        params, calls = chain(layers, dim, batch, seed=seed)
+        layer, row = 4 * dim * dim, 4 * dim
+        shard = layer // DEVICES
+        targets = {
+            "host_read": layers * shard,
+            "disk_read": 0,
+            "sent": layers * (DEVICES - 1) * shard,
+            "weights": 0,
+            "peak": layer + shard + 3 * batch * row,
+        }
+        return Trial({"layers": layers, "model_dim": dim}, params, calls, targets=targets, check=somewhere(params))
+
+    return make
+
+
+def prefetch(
+    batch: int, layers: int = LAYERS, dim: int = DIM, byte_time: int = HOST, seed: int = 1
+) -> Callable[[], Trial]:
+    """f flops of time for each fetch of a shard, c for each layer's product."""
+
+    def make() -> Trial:
+        params, calls = chain(layers, dim, batch, seed=seed)
+        layer, row = 4 * dim * dim, 4 * dim
+        f, c = layer // DEVICES * byte_time, 2 * batch * dim * dim
+        targets = {
+            "elapsed": f + (layers - 1) * max(f, c) + c,
+            "sent": layers * (DEVICES - 1) * layer // DEVICES,
+            "weights": 0,
+            "peak": 2 * layer + 3 * batch * row,
+        }
+        options = {"byte_time": {"host": byte_time, "disk": byte_time * DISK // HOST}}
+        return Trial(
+            {"layers": layers, "model_dim": dim},
+            params,
+            calls,
+            targets=targets,
+            options=options,
+            check=somewhere(params),
+        )
+
+    return make
+
+
+def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3, seed: int = 2) -> Callable[[], Trial]:
+    """A host with room for the shards of `fits` layers."""
+
+    def make() -> Trial:
+        params, calls = chain(layers, dim, 2, passes, seed)
+        layer, row = 4 * dim * dim, 4 * dim
+        shard = layer // DEVICES
+        targets = {
+            "disk_read": (layers + (passes - 1) * (layers - fits)) * shard,
+            "host_peak": fits * shard,
+            "host_loaded": 0,
+            "sent": passes * layers * (DEVICES - 1) * shard,
+            "weights": 0,
+            "peak": layer + shard + 6 * row,
+        }
+        arguments = {"layers": layers, "model_dim": dim, "host_bytes": fits * shard}
+        return Trial(arguments, params, calls, targets=targets, check=somewhere(params))
+
+    return make
+
+
+TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
+    "Stream": (stream(LAYERS, DIM, 2, seed=0), stream(3, 32, 4, seed=7)),
+    "Prefetch": (
+        *(prefetch(batch) for batch in (4, 1, 2, 8)),
+        prefetch(batch=3, layers=5, dim=32, byte_time=3, seed=8),
+    ),
+    "HostCache": (host_cache(fits=4), host_cache(fits=1, layers=5, passes=4, seed=9), host_cache(fits=5, layers=6)),
+}

@@ -1,0 +1,125 @@
+"""What the training puzzles of this chapter are tried with: layers x = relu(x) @ w, as many as there have to be.
+
+Weights have few entries, so that whole numbers stay whole and small, also through sixteen layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from puzzles.catalog.engine.trial import Call, Trial
+from puzzles.catalog.engine.two_layers import BATCH, DEVICES, MODEL, drawn
+
+Tensors = dict[str, Any]
+
+
+def layer_split() -> Trial:
+    return split_once(BATCH, MODEL, DEVICES, steps=1)
+
+
+def layer_split_again() -> Trial:
+    """Three devices, and two batches, one after the other."""
+    return split_once(5, 6, 3, steps=2)
+
+
+def gpipe_remat() -> Trial:
+    return gpipe(BATCH, MODEL, 16, DEVICES, 4)
+
+
+def gpipe_remat_others() -> Trial:
+    """Three devices with four layers each, three microbatches."""
+    return gpipe(6, 8, 12, 3, 3)
+
+
+def sparse(seed: int, dim: int) -> Any:
+    """A square of -1, 0 and 1 with two entries in each column, which never cancel out."""
+    rng = np.random.default_rng(seed)
+    weight = np.zeros((dim, dim), np.float32)
+    for column in range(dim):
+        weight[rng.choice(dim, 2, replace=False), column] = rng.choice([-1, 1, 1, 1], 2)
+    return weight
+
+
+def stack(params: Tensors, x: Any, g: Any) -> tuple[Any, Tensors]:
+    """Output and gradients on one device; 'x' is the gradient of the input."""
+    inputs = []
+    for weight in params.values():
+        inputs.append(x)
+        x = np.maximum(x, 0) @ weight
+    grads: Tensors = {}
+    for name, weight in reversed(params.items()):
+        before = inputs.pop()
+        grads[name] = np.maximum(before, 0).T @ g
+        g = (g @ weight.T) * (before > 0)
+    return x, {**grads, "x": g}
+
+
+def numbered(seed: int, dim: int, layers: int) -> Tensors:
+    return {f"layer_{i}/weights": sparse(seed + i, dim) for i in range(layers)}
+
+
+def at_ends(first: Any, last: Any, n: int) -> list[Any]:
+    """What the first and the last device get or return; those between have nothing."""
+    return [first, *[None] * (n - 2), last]
+
+
+def parts_of(grads: Tensors, names: Sequence[str], n: int) -> list[Tensors]:
+    """The gradients that each device returns: those of its layers."""
+    each = len(names) // n
+    return [{name: grads[name] for name in names[i * each : (i + 1) * each]} for i in range(n)]
+
+
+def split_once(batch: int, dim: int, n: int, steps: int) -> Trial:
+    params = numbered(74, dim, n)
+    calls: list[Call] = []
+    for step in range(steps):
+        x, g = drawn(80 + step, batch, dim), drawn(90 + step, batch, dim)
+        out, grads = stack(params, x, g)
+        wanted = parts_of(grads, list(params), n)
+        wanted[0]["x"] = grads["x"]
+        calls.append(Call("forward", at_ends(x, None, n), at_ends(None, out, n)))
+        calls.append(Call("backward", at_ends(None, g, n), wanted))
+    return Trial({"model_dim": dim}, params, tuple(calls), devices=n, targets=split_targets(batch, dim, n, steps))
+
+
+def split_targets(batch: int, dim: int, n: int, steps: int) -> dict[str, int]:
+    """As the puzzle's arithmetic has them."""
+    boundary, product = 4 * batch * dim, 2 * batch * dim * dim
+    return {
+        "sent": steps * 2 * boundary,
+        "messages": steps * 2,
+        "collectives": 0,
+        "flops": steps * 3 * product,
+        "weights": 4 * dim * dim,
+        "clock": steps * 3 * product * n,
+    }
+
+
+def gpipe(batch: int, dim: int, layers: int, n: int, microbatches: int) -> Trial:
+    params = numbered(74, dim, layers)
+    x, g = drawn(80, batch, dim), drawn(90, batch, dim)
+    out, grads = stack(params, x, g)
+    calls = (
+        Call("forward", at_ends(x, None, n), at_ends(None, out, n)),
+        Call("backward", at_ends(None, g, n), parts_of(grads, list(params), n)),
+    )
+    sizes = {"model_dim": dim, "layers": layers, "microbatches": microbatches}
+    targets = gpipe_targets(batch // microbatches, dim, layers // n, n, microbatches)
+    return Trial(sizes, params, calls, devices=n, targets=targets)
+
+
+def gpipe_targets(rows: int, dim: int, each: int, n: int, microbatches: int) -> dict[str, int]:
+    """As the puzzle's arithmetic has them: `each` layers on a device, `rows` in a microbatch."""
+    boundary, forward = 4 * rows * dim, each * 2 * rows * dim * dim
+    return {
+        "sent": 2 * microbatches * boundary,
+        "messages": 2 * microbatches,
+        "collectives": 0,
+        "flops": 4 * microbatches * forward,
+        "weights": 2 * each * 4 * dim * dim,
+        "stored": (microbatches + each - 1) * boundary,
+        "clock": (microbatches + n - 1 + 3 * microbatches + 2 * (n - 1)) * forward,
+    }

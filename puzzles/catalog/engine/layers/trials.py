@@ -1,0 +1,36 @@
+"""What the puzzles of this chapter are tried with: small whole numbers, and what a single device makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from puzzles.catalog.engine.trial import Trial
+from puzzles.catalog.engine.two_layers import DEVICES, MODEL, drawn
+
+from .split_trials import gpipe_remat, gpipe_remat_others, layer_split, layer_split_again
+
+
+def pipeline_inference(devices: int = DEVICES, model_dim: int = MODEL, length: int = 12) -> Trial:
+    params = {f"layer_{i}/weights": drawn(20 + i, model_dim, model_dim, most=1) for i in range(devices)}
+    inputs = [drawn(30 + i, 2, model_dim, most=1) for i in range(length)]
+    outputs = []
+    for x in inputs:
+        for weight in params.values():
+            x = np.maximum(x @ weight, 0)
+        outputs.append(x)
+    product = 2 * 2 * model_dim * model_dim
+    limits = {"messages": length, "collectives": 0, "clock": (length + devices - 1) * product}
+    sent = {"sent": length * 2 * model_dim * 4, "weights": model_dim * model_dim * 4}
+    stream = (inputs, outputs)
+    options = {"targets": sent | limits, "hidden": devices != DEVICES}
+    return Trial({"model_dim": model_dim}, params, stream=stream, devices=devices, **options)
+
+
+TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
+    "LayerSplit": (layer_split, layer_split_again),
+    "PipelineInference": (pipeline_inference, partial(pipeline_inference, 3, 8, 5)),
+    "GPipeRemat": (gpipe_remat, gpipe_remat_others),
+}

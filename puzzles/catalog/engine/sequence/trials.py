@@ -1,0 +1,78 @@
+"""What the puzzles of this chapter are tried with: the same tokens for each device, and more and more devices.
+
+Queries, keys and values are whole numbers and head_dim is 16, so scores are exact. Their first two columns put them
+around 100, -100, -200 or -400, by blocks of 8 keys, so that exp overflows or underflows unless the highest is taken
+off, and the highest is not known before all blocks have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from puzzles.catalog.engine.transformer import attention
+from puzzles.catalog.engine.trial import Call, Trial
+from puzzles.catalog.engine.two_layers import drawn
+
+LOCAL, DIM = 8, 16
+"""Tokens on each device, and the numbers of each."""
+
+ROUNDING = 1e-5
+"""Relative to the largest number, of which float32 has seven digits."""
+
+PEAK = 5_248
+"""Bytes, for any number of devices."""
+
+
+def ring(seed: int, devices: int) -> Trial:
+    return _trial(seed, devices, range(devices), causal=False, flops=4 * LOCAL * LOCAL * DIM * devices)
+
+
+def causal_ring(seed: int, devices: int) -> Trial:
+    chunk = LOCAL // 2
+    order = [part for i in range(devices) for part in (i, 2 * devices - 1 - i)]
+    return _trial(seed, devices, order, causal=True, flops=4 * chunk * chunk * DIM * (2 * devices + 1))
+
+
+def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: int) -> Trial:
+    tokens = LOCAL * devices
+    q, k, v = (drawn(seed + i, tokens, DIM, most=3) for i in range(3))
+    place = np.arange(tokens)
+    q[:, 0], k[:, 0] = np.where(place % 2, -20, 20), np.where(place // LOCAL % 2, -20, 20)
+    q[:, 1], k[:, 1] = np.where(place % 4 == 3, -60, 0), 20
+
+    def parts(whole: Any) -> list[Any]:
+        """What each device has of it."""
+        pieces = np.split(whole, len(order))
+        return np.split(np.concatenate([pieces[part] for part in order]), devices)
+
+    mask = np.tri(tokens, dtype=bool) if causal else np.ones((tokens, tokens), dtype=bool)
+    local = [attention(*some) for some in zip(parts(q), parts(k), parts(v))]
+    mistakes = {"is this the attention among your own tokens only?": local}
+    if causal:
+        mistakes["does a token see those that come after it?"] = parts(attention(q, k, v))
+    else:
+        each = [sum(attention(own, *other) for other in zip(parts(k), parts(v))) / devices for own in parts(q)]
+        mistakes["is this the average of what each block gives? Blocks with higher scores count for more"] = each
+    arguments = [{"q": a, "kv": np.stack([b, c])} for a, b, c in zip(parts(q), parts(k), parts(v))]
+    return Trial(
+        calls=(Call("forward", arguments, parts(attention(q, k, v, mask)), mistakes),),
+        devices=devices,
+        tolerance=ROUNDING,
+        targets={
+            "sent": (devices - 1) * 2 * LOCAL * DIM * 4,
+            "messages": devices - 1,
+            "collectives": 0,
+            "flops": flops,
+            "peak": PEAK,
+        },
+    )
+
+
+TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
+    "RingAttention": (partial(ring, 1, 4), partial(ring, 5, 2), partial(ring, 9, 8)),
+    "CausalRingAttention": (partial(causal_ring, 1, 4), partial(causal_ring, 5, 2), partial(causal_ring, 9, 8)),
+}

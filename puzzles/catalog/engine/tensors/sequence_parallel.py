@@ -1,0 +1,86 @@
+"""SequenceParallel: gather and scatter instead of reducing."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+from puzzles.catalog.schedule.puzzle import Source
+
+PUZZLE = EnginePuzzle(
+    slug="SequenceParallel",
+    title="Gather and scatter instead of reducing",
+    targets={"sent": 1_536, "flops": 24_576, "weights": 2_048, "peak": 7_552},
+    arithmetic="""\
+Gathering 2 rows of 64 B sends 3 x 128 = 384 B, reduce-scatter of 512 B sends 3/4 x 512 = 384 B; forward and
+backward each do one of both: 1,536 B, as in TensorParallel. Peak at the
+last reduce-scatter: weights and gradients 4,096, x, z, dz, grads and the partial dx of the whole batch 512
+each, two results of 128: 6,912 B. The target, 7,552 B, leaves room for one more activation of 512 B and for the
+128 B of rows that came in.
+""",
+    statement="""\
+As TensorParallel, the weights are cut by columns and rows. But between the layers no device should hold the
+whole batch: `forward` gets your 2 rows and returns your 2 rows of the output, `backward` gets your rows of
+the gradient and returns 'x' for your rows.
+
+It must not send more than TensorParallel does.
+""",
+    starter='''\
+class SequenceParallel(ShardedEngine):
+    """Gather and scatter instead of reducing."""
+
+    def __init__(self, model_dim, hidden_dim):
+        """Make room for your part of the weights."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def load_checkpoint(self, params):
+        """Copy your part out of params; they are only lent."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def forward(self, x):
+        """x: your rows, (2, 16). Returns your rows of the output."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def backward(self, grads):
+        """grads: your rows, (2, 16). Returns your parts of the weights' gradients, and 'x': (2, 16)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+''',
+    hints=(
+        (
+            "An all-reduce is a reduce-scatter followed by an all-gather. Which half stands before, which behind "
+            "the two layers?"
+        ),
+        "Gather the rows of x before the first product, and scatter the sum of the partial outputs.",
+        (
+            "forward: `x = self.all_gather(x)`, remember it with z, return `self.reduce_scatter(relu(z) @ "
+            "self.w1)`. backward: gather `grads`, and `self.reduce_scatter(dz @ self.w0.T)` is 'x'. Do not gather x "
+            "again."
+        ),
+    ),
+    concept="""\
+The bytes are those of tensor parallelism, but what lies between two blocks (norms, dropout, residuals) is
+kept, and computed, once among all devices instead of on each.
+""",
+    in_practice="""\
+Megatron-LM calls it sequence parallelism, because the rows are a sequence's tokens (Korthikanti et al.
+2022).
+""",
+    sources=(
+        Source(
+            "Vijay Korthikanti, Jared Casper, Sangkug Lym et al.",
+            2022,
+            "Reducing Activation Recomputation in Large Transformer Models",
+            "MLSys 2023, arXiv 2205.05198",
+        ),
+        Source(
+            "Mohammad Shoeybi, Mostofa Patwary, Raul Puri et al.",
+            2019,
+            "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
+            "arXiv 1909.08053",
+        ),
+    ),
+)

@@ -1,0 +1,212 @@
+"""What the puzzles of this chapter are tried with, and what a single device makes of it: exactly, where numbers are
+small and whole, else within a tolerance of some roundings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lib.engine.collectives import bytes_sent
+from puzzles.catalog.engine import transformer
+from puzzles.catalog.engine.trial import Call, Trial
+from puzzles.catalog.engine.two_layers import OTHER, SHOWN, W0, W1, TwoLayers, drawn, single
+
+ROUNDING = 1e-5
+"""Relative to the largest number: float32 has seven digits, and each product or sum takes a little of the last."""
+
+
+def tensor_parallel(at: TwoLayers = SHOWN) -> Trial:
+    params, x, g = at.drawn()
+    out, grads = single(params, x, g)
+    wanted = [{W0: a, W1: b, "x": grads["x"]} for a, b in zip(at.columns(grads[W0]), at.rows(grads[W1]))]
+    n = at.devices
+    calls = (Call("forward", [x] * n, [out] * n), Call("backward", [g] * n, wanted))
+    return at.trial(params, calls)
+
+
+def sequence_parallel(at: TwoLayers = SHOWN) -> Trial:
+    params, x, g = at.drawn()
+    out, grads = single(params, x, g)
+    parts = zip(at.columns(grads[W0]), at.rows(grads[W1]), at.rows(grads["x"]))
+    wanted = [{W0: a, W1: b, "x": c} for a, b, c in parts]
+    calls = (Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), wanted))
+    return at.trial(params, calls)
+
+
+def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim: int = 16, hidden: int = 32) -> Trial:
+    """Devices in the order of the mesh, y fastest: x is cut both ways, the output too, the weight along y only."""
+    w, x, g = drawn(seed, dim, hidden), drawn(seed + 1, batch, dim), drawn(seed + 2, batch, hidden)
+    along_x, along_y = mesh
+    n = along_x * along_y
+
+    def blocks(whole: Any) -> list[Any]:
+        return [block for band in np.split(whole, along_x) for block in np.split(band, along_y, axis=1)]
+
+    def bands(whole: Any) -> list[Any]:
+        return [band for band in np.split(whole, along_x) for _ in range(along_y)]
+
+    w_rows = np.split(w, along_y) * along_x
+    parts = [np.split(block @ own, along_y, axis=1) for block, own in zip(blocks(x), w_rows)]
+    everything = {
+        "is this the sum over all devices? Only those along y have parts of the same rows": [
+            sum(part[i % along_y] for part in parts) for i in range(n)
+        ]
+    }
+    w_grads, x_grads = np.split(x.T @ g, along_y) * along_x, blocks(g @ w.T)
+    own_grads = [block.T @ band for block, band in zip(blocks(x), bands(g))]
+    own = {
+        "is the weight's gradient that of your rows only? Others along x have other rows": [
+            {"weights": dw, "x": dx} for dw, dx in zip(own_grads, x_grads)
+        ]
+    }
+    return Trial(
+        {"model_dim": dim, "hidden_dim": hidden, "mesh": list(mesh)},
+        {"weights": w},
+        (
+            Call("forward", blocks(x), blocks(x @ w), everything),
+            Call("backward", blocks(g), [{"weights": dw, "x": dx} for dw, dx in zip(w_grads, x_grads)], own),
+        ),
+        devices=n,
+        targets=matmul_2d_limits(mesh, batch, dim, hidden),
+    )
+
+
+def matmul_2d_limits(mesh: tuple[int, int], batch: int, dim: int, hidden: int) -> dict[str, int]:
+    """A sum of the output along y, scattered; its gradient gathered along y; the weight's gradient summed along x."""
+    rows_here, dim_here = batch // mesh[0], dim // mesh[1]
+    output, weight = 4 * rows_here * hidden, 4 * dim_here * hidden
+    sent = bytes_sent("reduce_scatter", output, mesh[1]) + bytes_sent("all_gather", output // mesh[1], mesh[1])
+    return {
+        "sent": sent + bytes_sent("all_reduce", weight, mesh[0]),
+        "flops": 3 * 2 * rows_here * dim_here * hidden,
+        "weights": weight,
+    }
+
+
+def megatron_layer(
+    seed: int = 1, devices: int = 4, tokens: int = 8, dim: int = 16, hidden: int = 64, heads: int = 4
+) -> Trial:
+    params = transformer.layer(seed, dim, hidden)
+    x, g = (np.random.default_rng(seed + i).normal(size=(tokens, dim)).astype(np.float32) for i in (50, 51))
+    out, grads = transformer.forward(params, x, heads), transformer.backward(params, x, g, heads)
+    mistakes = {
+        "is x added on every device? A sum then has it as often as there are devices": transformer.forward(
+            params, x, heads, residuals=devices
+        ),
+        "are the scores divided by the root of head_dim?": transformer.forward(params, x, heads, scaled=False),
+    }
+    parts = {
+        **{name: np.split(grads[name], devices, axis=1) for name in transformer.COLUMNS},
+        **{name: np.split(grads[name], devices) for name in transformer.ROWS},
+        "x": [grads["x"]] * devices,
+    }
+    wanted = [{name: part[i] for name, part in parts.items()} for i in range(devices)]
+    return Trial(
+        {"model_dim": dim, "hidden_dim": hidden, "heads": heads},
+        params,
+        (
+            Call("forward", [x] * devices, [out] * devices, {words: [y] * devices for words, y in mistakes.items()}),
+            Call("backward", [g] * devices, wanted),
+        ),
+        devices=devices,
+        tolerance=ROUNDING,
+        targets=megatron_limits(devices, tokens, dim, hidden),
+    )
+
+
+def megatron_limits(devices: int, tokens: int, dim: int, hidden: int) -> dict[str, int]:
+    """Four sums of an activation; an n-th of each weight, and of each product."""
+    weights = 4 * dim * dim + 2 * dim * hidden
+    forward = 2 * tokens * weights + 4 * tokens * tokens * dim
+    return {
+        "sent": 4 * bytes_sent("all_reduce", 4 * tokens * dim, devices),
+        "collectives": 4,
+        "flops": 3 * forward // devices,
+        "weights": 4 * weights // devices,
+    }
+
+
+def vocab_parallel_loss(seed: int = 1, devices: int = 4, tokens: int = 8, words: int = 64) -> Trial:
+    """Logits around 150 and -150, and in half of the rows a wrong word 100 above: exp overflows, or underflows, unless
+    the row's highest is taken off first."""
+    rng = np.random.default_rng(seed)
+    token = np.arange(tokens)
+    targets, g = rng.integers(0, words, tokens), drawn(seed + 1, tokens)
+    logits = 3 * rng.normal(size=(tokens, words)) + np.where(token % 2, -150, 150)[:, None]
+    logits[token, (targets + words // 2) % words] += np.where(token % 4 < 2, 100, 0)
+    logits = logits.astype(np.float32)
+    exact = logits.astype(np.float64)
+    right = np.eye(words)[targets]
+    loss = _log_sum(exact) - exact[right > 0]
+    grads = (transformer.softmax(exact) - right) * g[:, None]
+    here = [{"logits": part, "targets": targets} for part in np.split(logits, devices, axis=1)]
+    return Trial(
+        {"words": words},
+        {},
+        (
+            Call("forward", here, [loss] * devices, _vocab_mistakes(exact, right, devices)),
+            Call("backward", [g] * devices, [{"logits": part} for part in np.split(grads, devices, axis=1)]),
+        ),
+        devices=devices,
+        tolerance=ROUNDING,
+        targets=vocab_limits(devices, tokens, words),
+    )
+
+
+def _log_sum(logits: Any) -> Any:
+    highest = logits.max(axis=1)
+    return highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+
+
+def _vocab_mistakes(logits: Any, right: Any, devices: int) -> dict[str, list[Any]]:
+    """`right` has a 1 where a word is a token's target, else 0."""
+
+    def loss(sums: Any, parts: list[Any]) -> Any:
+        return np.log(sums) - sum((part * r).sum(axis=1) for part, r in zip(parts, rights))
+
+    parts, rights = np.split(logits, devices, axis=1), np.split(right, devices, axis=1)
+    shifted = [part - logits.max(axis=1, keepdims=True) for part in parts]
+    uneven = [part - part.max(axis=1, keepdims=True) for part in parts]
+    sums, uneven_sums = (sum(np.exp(part).sum(axis=1) for part in each) for each in (shifted, uneven))
+    return {
+        "is the highest logit that of your words only? All devices must take off the same": (
+            [loss(uneven_sums, uneven)] * devices
+        ),
+        "is the sum of exponentials an average over devices?": [loss(sums / devices, shifted)] * devices,
+        "is this the loss among your words only?": [
+            np.log(np.exp(part).sum(axis=1)) - (part * r).sum(axis=1) for part, r in zip(uneven, rights)
+        ],
+    }
+
+
+def vocab_limits(devices: int, tokens: int, words: int) -> dict[str, int]:
+    """Three sums of a number for each token; and at the peak six arrays of as many numbers as the own logits."""
+    return {
+        "sent": 3 * bytes_sent("all_reduce", 4 * tokens, devices),
+        "collectives": 3,
+        "peak": 6 * 4 * tokens * words // devices,
+    }
+
+
+TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
+    "TensorParallel": (tensor_parallel, partial(tensor_parallel, OTHER)),
+    "SequenceParallel": (sequence_parallel, partial(sequence_parallel, OTHER)),
+    "Matmul2D": (
+        matmul_2d,
+        partial(matmul_2d, 7, (4, 2), 8, 12, 16),
+        partial(matmul_2d, 11, (2, 4), 6, 16, 8),
+    ),
+    "MegatronLayer": (
+        megatron_layer,
+        partial(megatron_layer, 5, 2, 6, 16, 32, 4),
+        partial(megatron_layer, 9, 8, 12, 32, 64, 8),
+    ),
+    "VocabParallelLoss": (
+        vocab_parallel_loss,
+        partial(vocab_parallel_loss, 5, 2, 12, 40),
+        partial(vocab_parallel_loss, 9, 8, 16, 128),
+    ),
+}

@@ -1,0 +1,87 @@
+"""VocabParallelLoss: a softmax over words that no device has all of."""
+
+from puzzles.catalog.engine.puzzle import EnginePuzzle
+from puzzles.catalog.schedule.puzzle import Source
+
+PUZZLE = EnginePuzzle(
+    slug="VocabParallelLoss",
+    title="The loss of words that are elsewhere",
+    targets={"sent": 144, "collectives": 3, "peak": 3_072},
+    arithmetic="""\
+A number for each token is 8 x 4 = 32 B; an all-reduce of it sends 2 x 3/4 x 32 = 48 B. The highest logit, the
+sum of exponentials and the target's logit: 3 x 48 = 144 B. Gathering the logits, 8 x 16 x 4 = 512 B on each
+device, would send 3 x 512 = 1,536 B.
+
+Peak: your logits, those with the highest taken off, their exponentials and one more in between are 4 x 512 =
+2,048 B, and what there is for each token and word 480 B: 2,528 B. The target leaves room for one more; all
+logits would be 2,048 B each time.
+""",
+    statement="""\
+The last layer is split by words: of 64, device i has the logits of words 16 i to 16 i + 15, for all 8 tokens.
+What is left is the cross entropy, `log(sum(exp(logits))) - logits[target]` for each token.
+
+`forward` gets a dictionary: 'logits', your (8, 16), and 'targets', the right word of each token as a number
+from 0 to 63, (8,), the same on every device. It returns the loss of each token, (8,), on every device. `backward`
+gets the gradient of these losses, (8,), and returns under 'logits' the gradient of your logits, (8, 16).
+
+The logits are large: exp overflows above 88 in float32, and what is far below that becomes 0. Results may
+differ from a single device's by 0.00001 of the largest number. Other numbers of words and devices are tried too.
+""",
+    starter='''\
+class VocabParallelLoss(ShardedEngine):
+    """The loss of words that are elsewhere."""
+
+    def __init__(self, words):
+        """words: how many there are on all devices together."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def load_checkpoint(self, params):
+        """There are no parameters."""
+
+    def forward(self, x):
+        """x: {'logits': (8, 16), 'targets': (8,)}. Returns the losses, (8,)."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+
+    def backward(self, grads):
+        """grads: (8,). Returns {'logits': (8, 16)}."""
+        # ----- your code -----
+        raise NotImplementedError
+        # ----- end of your code -----
+''',
+    hints=(
+        "Write it for one device. Which numbers does it need of a row of logits? Each is one number for a token.",
+        (
+            "Taking any number off all logits of a token leaves its loss as it is, if all devices take off the same. "
+            "`self.all_reduce(..., 'max')` finds the best one."
+        ),
+        (
+            "A target is a word of one device; the others should bring 0 to the sum. A word counted from your first "
+            "one is negative on devices behind its own, and Python takes a negative index for one from the end."
+        ),
+        (
+            "`here = targets[:, None] == my_words` is True where a target is yours, so "
+            "`self.all_reduce(np.where(here, shifted, 0).sum(axis=1))` is the target's logit. The gradient needs no "
+            "communication: `(exp(shifted) / total[:, None] - here) * grads[:, None]`."
+        ),
+    ),
+    concept="""\
+A softmax couples all words of a token, but only through its highest logit and its sum. Where a reduction is all
+that is needed of the others, reduce first and send the result.
+""",
+    in_practice="""\
+Megatron-LM fuses the output layer with the loss like this: batch x tokens numbers are sent instead of batch x
+tokens x words (Shoeybi et al. 2019). With a hundred thousand words, logits are among the largest activations.
+""",
+    sources=(
+        Source(
+            "Mohammad Shoeybi, Mostofa Patwary, Raul Puri et al.",
+            2019,
+            "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
+            "arXiv 1909.08053",
+        ),
+    ),
+)

@@ -1,0 +1,51 @@
+"""Layout puzzle 6: a table of words that is read at one end and multiplied at the other."""
+
+from lib.layout.examples import embedding_and_head
+from puzzles.catalog.schedule.puzzle import Source
+
+from .layout_puzzle import PROPAGATION, LayoutPuzzle
+
+PUZZLE = LayoutPuzzle(
+    number=6,
+    slug="embedding_head",
+    title="Embedding and head",
+    build=embedding_and_head,
+    annotations=3,
+    memory_cap=52_000,
+    target=178_176,
+    statement="""\
+`embed` gathers rows of a table of 512 words by token number, `hidden` and `gelu` work on them, and `head`
+multiplies with the same table to get a score for each word. The table lives where `embed`, its first user, wants it.
+
+If the words are split, a device finds only some of the tokens, the rest are zeros, and the results are summed up.
+If the columns are split, every device finds all tokens and has a part of each row. Configure three operators.
+""",
+    starter='''\
+def embedding_head(graph: Graph) -> None:
+    """embed, hidden, gelu, head; embed and head share one table."""
+    # ----- your code -----
+    # graph.shard("...", (...))
+
+    # ----- end of your code -----
+''',
+    hints=(
+        "A table that is whole anywhere costs more memory than the cap leaves. Split its words over as many devices as "
+        "you can for `head`: its output is the largest tensor of all.",
+        "`embed` can have its columns over 8 devices without an all-reduce. What does `head` then pay for the table?",
+        "Move the small things: tokens over 8 for `hidden`, 4 parts of the words for `head`, and let `embed` keep the "
+        'table where it is smallest. `graph.shard("embed", ((8, 1), (1, 1)))` sums up; try `((1, 8), (1, 1))`, then '
+        '`graph.shard("hidden", ((1, 8, 1), (1, 1)))` and `graph.shard("head", ((1, 2, 1), (4, 1)))`.',
+    ),
+    concept="""\
+A tied table has two users with different wishes, and its home decides who pays. The scores for all words are
+much larger than anything else, so they should be split without ever being moved.
+""",
+    in_practice="""\
+Sharing the table is due to Press and Wolf (2017). Large vocabularies are usually split by words over the
+tensor-parallel devices, and the loss is computed on the split scores, so that they are never gathered.
+""",
+    sources=(
+        Source("Ofir Press, Lior Wolf", 2017, "Using the Output Embedding to Improve Language Models", "EACL 2017"),
+        PROPAGATION,
+    ),
+)

@@ -1,0 +1,72 @@
+"""What a layout puzzle is: a graph, how many operators may be configured, two limits, and the words around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from lib.layout import Graph
+from lib.layout.program.graph import Strategy
+from puzzles.catalog.schedule.puzzle import Source
+
+ORIGINAL = "After 'Sharding Propagation' in the documentation of MindSpore 2.1, whose names and rule these puzzles keep"
+
+PROPAGATION = Source(
+    "MindSpore authors", 2023, "Sharding Propagation", "documentation of MindSpore 2.1, section Parallel Design"
+)
+GSPMD = Source(
+    "Yuanzhong Xu et al.",
+    2021,
+    "GSPMD: General and Scalable Parallelization for ML Computation Graphs",
+    "arXiv 2105.04663",
+)
+MEGATRON = Source(
+    "Mohammad Shoeybi et al.",
+    2019,
+    "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
+    "arXiv 1909.08053",
+)
+
+
+@dataclass(frozen=True)
+class LayoutPuzzle:
+    """One puzzle. The player configures up to `annotations` operators; the breadth-first rule does the rest.
+
+    `target` is in bytes moved by all devices together, `memory_cap` in bytes held by each. The target is what
+    the exact planner finds under the cap, with partial sums all-reduced: nothing moves less.
+    """
+
+    number: int
+    slug: str
+    title: str
+    build: Callable[[], Graph]
+    annotations: int
+    memory_cap: int
+    target: int
+    statement: str
+    starter: str
+    hints: tuple[str, ...]
+    concept: str
+    in_practice: str
+    sources: tuple[Source, ...]
+    given: Mapping[str, Strategy] = field(default_factory=dict)
+    """Operators that are configured already."""
+    may_change: bool = False
+    """Whether the player may configure those anew."""
+    credit: str = ORIGINAL
+
+    def graph(self) -> Graph:
+        """A fresh graph, with what is given configured."""
+        graph = self.build()
+        for name, strategy in self.given.items():
+            graph.shard(name, strategy)
+        return graph
+
+    @property
+    def limits(self) -> str:
+        """Both limits and the number of operators, in words."""
+        operators = "1 operator" if self.annotations == 1 else f"{self.annotations} operators"
+        return (
+            f"configure at most {operators}; move at most {self.target:,} bytes; "
+            f"hold at most {self.memory_cap:,} bytes on each device"
+        )

@@ -1,0 +1,154 @@
+"""`puzzles grade`: the verdict on a file, or on a whole class."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import HOUSE, Tier, UnknownTier, best
+
+from .params import Bytes, Seconds, Slugs, terminal
+
+if TYPE_CHECKING:
+    from puzzles.grading.verdict import Graded
+
+DEFAULT = Limits()
+FORMATS = ("junit", "gradescope", "csv", "html")
+MIB = 1 << 20
+
+
+@click.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True))
+@click.option(
+    "--puzzle",
+    "wanted",
+    metavar="SLUG",
+    type=Slugs(),
+    multiple=True,
+    help="Grade only this one, or those of a track or chapter; may be said again.  [default: every schedule, and "
+    "the classes and layouts that a file attempts]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+@click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
+@click.option("--html", metavar="FILE", help="Write a page with messages and pictures.")
+@click.option("--junit", metavar="FILE", help="Write JUnit XML.")
+@click.option("--csv", metavar="FILE", help="Write a table, one row for each file and puzzle.")
+@click.option("--gradescope", metavar="FILE", help="Write Gradescope's results.json for the submission.")
+@click.option("--points", metavar="SLUG=N,...", default="", help="Points of a puzzle for Gradescope  [default: 1 each]")
+@click.option(
+    "--partial",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of the points for a correct solution over target.",
+)
+@click.option("--traces", metavar="FOLDER", help="Save what was judged, for 'puzzles verify'.")
+@click.option(
+    "--time-limit",
+    type=Seconds(),
+    default=DEFAULT.seconds,
+    show_default=True,
+    help="Seconds of wall time for each puzzle.",
+)
+@click.option(
+    "--memory-limit", type=Bytes(), default=f"{DEFAULT.memory // MIB}M", show_default=True, help="For a process."
+)
+@click.option(
+    "--output-limit", type=Bytes(), default=f"{DEFAULT.output // MIB}M", show_default=True, help="Printed in a run."
+)
+@click.option(
+    "--file-limit", type=Bytes(), default=f"{DEFAULT.files // MIB}M", show_default=True, help="Written in a run."
+)
+@click.option(
+    "--process-limit",
+    type=click.IntRange(1, 10_000),
+    default=DEFAULT.processes,
+    show_default=True,
+    help="Processes and threads of a run at once.",
+)
+@click.option(
+    "--tier",
+    type=click.Choice(["auto", "bubblewrap", "process"]),
+    default="auto",
+    show_default=True,
+    help="How strictly to shut a submission in; see 'puzzles doctor'.",
+)
+@click.option("--trust", is_flag=True, help="Run a folder of other people's code without a sandbox.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Files graded at once  [default: one for each core]")
+@click.option("--resume", is_flag=True, help="Take over what an interrupted run of the same command has graded.")
+@click.option("--dask", metavar="ADDRESS", help="Grade on a dask cluster.")
+@click.option("--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... -m mpi4py.futures).")
+@click.pass_context
+def grade(ctx: click.Context, paths: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], **options: Any) -> None:
+    """Grade solutions: files and notebooks, or every one of them below a folder.
+
+    Exits with 0 if everything attempted passed, with 1 if not or if nothing was attempted.
+    """  # fmt: skip
+    from puzzles.grading import verdict
+    from puzzles.grading.batch import Job, grade_all
+    from puzzles.grading.discover import submissions
+    from puzzles.reports.export import parse_points, write_reports
+
+    tier = _tier(options["tier"], options["trust"], paths)
+    points = parse_points(options["points"])
+    limits = Limits(
+        options["time_limit"],
+        options["memory_limit"],
+        options["output_limit"],
+        options["file_limit"],
+        options["process_limit"],
+    )
+    files = submissions(paths)
+    if options["gradescope"] and not files:
+        raise click.UsageError("there is no submission here to write Gradescope's results for")
+    alone = len(files) == 1
+    keep = bool(
+        options["traces"] or (options["html"] and len(files) <= MOST_PICTURES) or (alone and not options["as_json"])
+    )
+    slugs = tuple(dict.fromkeys(slug for several in wanted for slug in several))
+    job = Job(slugs, limits, tier, options["strict"], keep)
+    graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"])
+    write_reports(
+        graded, {name: options[name] for name in FORMATS}, points, options["partial"], tier, options["traces"]
+    )
+    if options["as_json"]:
+        click.echo(json.dumps(verdict.as_json(graded), indent=2))
+    else:
+        from puzzles.reports.terminal import report
+
+        report(terminal(), graded, tier)
+    if alone:
+        _remember(graded)
+    ctx.exit(0 if verdict.all_passed(graded) else 1)
+
+
+MOST_PICTURES = 20
+"""Files with their timelines on one HTML page; a class gets the table and the messages."""
+
+
+def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
+    try:
+        tier = best(wanted)
+    except UnknownTier as why:
+        raise click.UsageError(f"{why}; 'puzzles doctor' tells more") from None
+    folders = [
+        path for path in map(Path, paths) if path.is_dir() and not path.resolve().is_relative_to(HOUSE / "solutions")
+    ]
+    if folders and not tier.is_sandbox and not trust:
+        raise click.UsageError(
+            f"without a sandbox ({tier.why_not}), code in {folders[0]} can read and change what you can. If you trust "
+            "all of it, say --trust; otherwise install bubblewrap and see 'puzzles doctor'"
+        )
+    return tier
+
+
+def _remember(graded: list[Graded]) -> None:
+    from puzzles.grading.progress import remember
+
+    if not Path(graded[0].path).resolve().is_relative_to(HOUSE / "solutions"):
+        remember(graded[0])

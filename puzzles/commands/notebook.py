@@ -1,0 +1,38 @@
+"""`puzzles notebook`: fresh copies for the player, never over their work without being asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("folder", metavar="[DIR]", type=click.Path(file_okay=False, path_type=Path), default=".")
+@click.option("--solved", is_flag=True, help="For teachers: with the reference solutions filled in.")
+@click.option("--force", is_flag=True, help="Overwrite notebooks that exist.")
+def notebook(folder: Path, solved: bool, force: bool) -> None:
+    """Write the notebooks, ready to open in Jupyter, to DIR  [default: here].
+
+    What is there already is never overwritten, unless you ask for it with --force.
+    """
+    from puzzles.notebook.authoring.build import Missing, books
+
+    try:
+        made = books(solved)
+    except Missing as why:
+        raise click.ClickException(str(why)) from None
+    paths = {folder / book.file: book.text for book in made}
+    there = [str(path) for path in paths if path.exists()]
+    if there and not force:
+        raise click.UsageError(
+            f"{' and '.join(there)} {'exists' if len(there) == 1 else 'exist'} already, maybe with your work in it; "
+            "name another folder, or overwrite with --force"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in paths.items():
+            path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as why:
+        raise click.UsageError(f"cannot write {why.filename}: {why.strerror}") from None
+    click.echo(f"Wrote {' and '.join(map(str, paths))}. Open them with: jupyter lab {folder}")

@@ -1,0 +1,137 @@
+"""`puzzles run` for a layout: its plan on the engine, with real tensors; the bytes foretold beside those measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lib import PuzzleError
+from lib.layout import Graph, GraphPlan, propagate
+from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
+from puzzles.failure import Failure
+from puzzles.grading.layout_plan import plan_in
+
+CLOSE = 1e-5
+"""Of a tensor's largest element: gelu and softmax leave fractions, which another order of summands rounds otherwise."""
+
+SPREAD = 4
+"""Weights and inputs are whole numbers below this, either way; products of them are exact in single precision."""
+
+
+@dataclass(frozen=True)
+class LayoutRun:
+    """What came of a run: the worst error over all tensors, and by device bytes foretold and sent, and the calls."""
+
+    on: str
+    tensors: int
+    error: float
+    foretold: tuple[int, ...]
+    sent: tuple[int, ...]
+    calls: tuple[dict[str, int], ...]
+
+    @property
+    def passed(self) -> bool:
+        return self.error <= CLOSE and self.sent == self.foretold
+
+
+def run_layout(console: Console, path: str, puzzle: LayoutPuzzle, on: str, devices: int | None) -> bool:
+    """Plans a player's layout and plays it. Whether tensors and bytes are as foretold; targets do not matter here."""
+    needed = puzzle.graph().devices
+    if devices not in (None, needed):
+        console.print(f"{puzzle.slug} is laid out on {needed} devices; leave out -n, or say -n {needed}")
+        return False
+    plan = plan_in(path, puzzle)
+    if isinstance(plan, Failure):
+        console.print(Text(f"{puzzle.slug} is not run: {plan.message}"), soft_wrap=True)
+        return False
+    try:
+        result = on_transport(plan, puzzle.slug, on)
+    except PuzzleError as why:
+        console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
+        return False
+    show(console, puzzle.slug, plan, result)
+    return result.passed
+
+
+def on_transport(plan: GraphPlan, slug: str, on: str) -> LayoutRun:
+    """The run: here, or by as many processes as there are devices, which get only the strategies."""
+    if on != "mpi":
+        return played(plan, on)
+    from lib.engine.transports.mpi.spawn import by_mpiexec
+
+    request = json.dumps({"puzzle": slug, "strategies": plan.graph.strategies})
+    return LayoutRun(
+        **json.loads(by_mpiexec(plan.graph.devices, "puzzles.commands.run_layout", request), object_hook=_tuples)
+    )
+
+
+def answer(request: str) -> str:
+    """What one of several processes under mpiexec does: the plan of a request, played there."""
+    asked = json.loads(request)
+    graph = LAYOUT_PUZZLES[asked["puzzle"]].graph()
+    for name, strategy in asked["strategies"].items():
+        graph.shard(name, strategy)
+    return json.dumps(asdict(played(propagate(graph), "mpi")))
+
+
+def played(plan: GraphPlan, on: str) -> LayoutRun:
+    """The plan on the engine, every tensor of it compared with what the stand-alone program makes."""
+    values = whole_values(plan.graph)
+    done, alone = plan.on_engine(values, on), plan.graph.run(values)
+    errors = [_error(done.value(name), alone[name]) for name in plan.operators]
+    calls = tuple(dict(meter.calls) for meter in done.meters)
+    return LayoutRun(on, len(errors), float(np.max(errors)), tuple(map(int, plan.sent)), done.sent, calls)
+
+
+def whole_values(graph: Graph) -> dict[str, Any]:
+    """Small whole numbers for every source, in elements of `graph.itemsize` bytes; for a gather, rows of its table."""
+    rng = np.random.default_rng(0)
+    rows = {op.inputs[1]: op.input_shapes[0][0] for op in graph.operators.values() if op.kind == "gather"}
+    values: dict[str, Any] = {}
+    for name in graph.sources:
+        low, high, kind = (0, rows[name], "i") if name in rows else (1 - SPREAD, SPREAD, "f")
+        values[name] = rng.integers(low, high, graph.shapes[name]).astype(f"{kind}{graph.itemsize}")
+    return values
+
+
+def show(console: Console, slug: str, plan: GraphPlan, result: LayoutRun) -> None:
+    """The verdict, what was foretold to pay, and each device's bytes."""
+    devices = len(result.sent)
+    console.print(Text(f"{slug} on {devices} devices, {result.on}, small tensors of whole numbers", style="bold"))
+    console.print(_tensors(result))
+    for _, text in plan.paying():
+        console.print(Text(text), soft_wrap=True)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("device", "bytes sent", "foretold", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("calls", overflow="fold")
+    for device, (sent, told, calls) in enumerate(zip(result.sent, result.foretold, result.calls)):
+        words = ", ".join(f"{n} {name}" for name, n in sorted(calls.items()))
+        table.add_row(str(device), f"{sent:,}", f"{told:,}", "equal" if sent == told else "DIFFERS", words or "none")
+    console.print(table)
+    console.print(f"{sum(result.sent):,} bytes moved; {sum(result.foretold):,} were foretold.")
+
+
+def _tensors(result: LayoutRun) -> str:
+    if not result.error <= CLOSE:  # no number is not close either
+        return f"Tensors DIFFER from those of a single device (by {result.error:.2g} of the largest)."
+    how = "exactly" if not result.error else f"within {result.error:.1g} of the largest"
+    return f"All {result.tensors} results are those of a single device, {how}."
+
+
+def _error(found: Any, right: Any) -> float:
+    """The largest difference, as a share of the largest element."""
+    difference = float(np.abs(found - right).max())
+    return difference / (float(np.abs(right).max()) or 1.0)
+
+
+def _tuples(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}

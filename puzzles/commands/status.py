@@ -1,0 +1,59 @@
+"""`puzzles status` and `puzzles reset`: how far the player has come."""
+
+from __future__ import annotations
+
+import click
+
+from .params import Slugs, terminal
+
+
+@click.command()
+def status() -> None:
+    """Show your stars, attempts and hints, and what to try next."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from puzzles.grading.progress import load, next_slug
+    from puzzles.reports.terminal import stars_text
+    from puzzles.tracks import TRACKS, track_of
+
+    console, entries = terminal(), load()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("puzzle", "stars", "attempts", "hints", "best"):
+        table.add_column(
+            heading, justify="right" if heading in ("attempts", "hints") else "left", no_wrap=heading != "best"
+        )
+    begun = {slug: entry for slug, entry in entries.items() if entry.attempts or entry.hints}
+    for slug, e in begun.items():
+        track = track_of(slug)
+        puzzle = track.puzzle(slug)
+        best = track.figures_text(puzzle, e.figures) if e.figures else ""
+        stars = stars_text(console, e.stars) if e.attempts else ""
+        table.add_row(slug, stars, str(e.attempts), f"{e.hints} of {len(puzzle.hints)}", best)
+    if begun:
+        console.print(table)
+    for track in TRACKS.values():
+        console.print(f"{track.title}: {sum(entries[s].stars for s in track.slugs)} of {3 * len(track.slugs)} stars.")
+    unsolved, unbeaten = next_slug(entries), next_slug(entries, stars=3)
+    if unsolved is not None:
+        track = track_of(unsolved)
+        puzzle = track.puzzle(unsolved)
+        console.print(f"Next: {track.called(puzzle)}, {puzzle.title}: 'puzzles show {unsolved}'.")
+    elif unbeaten is not None:
+        console.print(f"All targets met everywhere. For a third star, try {unbeaten}: there is a better solution.")
+    else:
+        console.print("Every star is yours. Can you find a schedule that beats a record?")
+
+
+@click.command()
+@click.argument("slugs", metavar="[SLUG]", type=Slugs(), required=False)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset(slugs: tuple[str, ...] | None, yes: bool) -> None:
+    """Forget your progress, in one puzzle, track or chapter, or in all. Your files are not touched."""
+    from puzzles.grading.progress import forget
+
+    what = f"your progress in {', '.join(slugs)}" if slugs else "all your progress"
+    if not yes:
+        click.confirm(f"Forget {what}?", abort=True)
+    forget(slugs or ())
+    click.echo(f"Forgot {what}.")

@@ -1,0 +1,1 @@
+"""Grading: a player's file in, verdicts out."""

@@ -1,0 +1,1 @@
+"""Makes the notebooks: from their percent sources, the catalog and the solutions."""

@@ -1,0 +1,151 @@
+"""A sketch of what a puzzle asks for: who keeps which part of which layer, which batches come in, who talks to whom.
+
+It shows where things live, not when anything happens: that is the player's to find.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+
+from drawing.palette import layer_colour
+from puzzles.catalog.schedule import Puzzle
+
+CELL, GAP = 34, 6
+LEFT, TOP = 150, 30
+INK, SOFT, WIRE = "#1f2933", "#5a6675", "#44546a"
+FONT = "'Helvetica Neue',Helvetica,Arial,sans-serif"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where things live. `part` says which share of a layer a rank keeps, as (index, of how many), or None.
+
+    `batches` says what a rank reads; `talk` is written where the ranks are joined, by brackets (`everybody`) or
+    by arrows from rank to rank.
+    """
+
+    part: Callable[[int, int], tuple[int, int] | None]
+    batches: Callable[[int], str]
+    talk: str = ""
+    everybody: bool = False
+    chain: Callable[[int], bool] = lambda rank: False
+    """Whether a rank hands activations to the one after it."""
+    works: Callable[[int, int], bool] = lambda rank, layer: True
+    """Whether a rank computes a layer."""
+
+
+def plan_of(puzzle: Puzzle) -> Plan:
+    layers, batches, ranks = puzzle.goal.size
+    stage = layers // ranks if ranks <= layers else 1
+
+    def own(rank: int, layer: int) -> tuple[int, int] | None:
+        return (0, 1) if layer // stage == rank else None
+
+    def whole(rank: int, layer: int) -> tuple[int, int]:
+        return 0, 1
+
+    def shard(rank: int, layer: int) -> tuple[int, int]:
+        return rank, ranks
+
+    def each(rank: int) -> str:
+        return f"batch {rank}"
+
+    def first(text: str) -> Callable[[int], str]:
+        return lambda rank: text if rank == 0 else ""
+
+    all_of_them = f"batches 0-{batches - 1}"
+    up_and_down = "activations down, gradients up"
+    return {
+        "basic": Plan(whole, first(f"{all_of_them}, at once")),
+        "grad_accum": Plan(whole, first(f"{all_of_them}, in turn")),
+        "ddp": Plan(whole, each, "gradients are summed over all", everybody=True),
+        "wsdp": Plan(shard, each, "weights are gathered, gradients summed", everybody=True),
+        "fsdp": Plan(shard, each, "weights are gathered, gradients scattered", everybody=True),
+        "pipeline": Plan(own, first(f"{all_of_them}, at once"), up_and_down, chain=lambda r: r < ranks - 1),
+        "gpipe": Plan(own, first(f"{all_of_them}, in turn"), up_and_down, chain=lambda r: r < ranks - 1),
+        "pipeline_fsdp": Plan(
+            shard,
+            lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",
+            "shards are for all; a frame: computes it",
+            everybody=True,
+            chain=lambda rank: rank % 4 < 3,
+            works=lambda rank, layer: layer == rank % 4,
+        ),
+    }[puzzle.slug]
+
+
+def sketch(puzzle: Puzzle) -> str:
+    """The sketch as SVG."""
+    plan, (layers, _, ranks) = plan_of(puzzle), puzzle.goal.size
+    row = CELL if ranks <= 8 else CELL * 0.6
+    right = LEFT + layers * (CELL + GAP)
+    parts = [
+        _text(LEFT + layer * (CELL + GAP) + CELL / 2, TOP - 10, f"layer {layer}" if layer == 0 else str(layer), SOFT)
+        for layer in range(layers)
+    ]
+    for rank in range(ranks):
+        y = TOP + rank * (row + GAP)
+        parts.append(_text(44, y + row / 2, f"rank {rank}", INK, "end", bold=True))
+        parts.append(_text(52, y + row / 2, plan.batches(rank), SOFT, "start", size=9.5))
+        parts += [_cell(puzzle, plan, rank, layer, y, row) for layer in range(layers)]
+        if plan.chain(rank):
+            parts.append(_handover(plan, layers, rank, right, y, row))
+    bottom = TOP + ranks * (row + GAP) - GAP
+    if plan.everybody:
+        x = right + (26 if any(map(plan.chain, range(ranks))) else 8)
+        parts.append(f'<path d="M{x} {TOP}h8V{bottom:g}h-8" fill="none" stroke="{WIRE}" stroke-width="2"/>')
+        parts.append(_text(x + 18, (TOP + bottom) / 2, plan.talk, WIRE, "start"))
+    elif plan.talk:
+        parts.append(_text(right + 34, (TOP + bottom) / 2, plan.talk, WIRE, "start"))
+    width = right + (60 + 6.2 * len(plan.talk) if plan.talk else 16)
+    title = f"{ranks} {'rank' if ranks == 1 else 'ranks'}, and what each keeps of {layers} layers"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{bottom + 12:.0f}" font-family="{FONT}" '
+        f'role="img" aria-label="{title}"><title>{title}</title><rect width="100%" height="100%" rx="6" fill="#fff"/>'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def sketch_markdown(puzzle: Puzzle) -> str:
+    """The sketch as an image that a markdown cell carries within itself."""
+    data = b64encode(sketch(puzzle).encode()).decode()
+    return f"![What each rank keeps, and who talks to whom](data:image/svg+xml;base64,{data})"
+
+
+def _cell(puzzle: Puzzle, plan: Plan, rank: int, layer: int, y: float, height: float) -> str:
+    """A layer on a rank: outlined, and filled as far as the rank keeps it."""
+    layers = puzzle.goal.size.layers
+    x = LEFT + layer * (CELL + GAP)
+    part = plan.part(rank, layer)
+    dash = "" if part else ' stroke-dasharray="2 3"'
+    framed = plan.works(rank, layer) and part is not None and part[1] > 4
+    edge = f'stroke="{WIRE}" stroke-width="2"' if framed else 'stroke="#b9c2cd"'
+    box = f'<rect x="{x}" y="{y:g}" width="{CELL}" height="{height:g}" fill="#f5f7f9" {edge}{dash}/>'
+    if part is None:
+        return box
+    index, total = part
+    strip = height / total
+    colour = layer_colour(layer, layers)
+    fill = f'<rect x="{x}" y="{y + index * strip:.2f}" width="{CELL}" height="{max(strip, 2):.2f}" fill="{colour}"/>'
+    return fill + box.replace('fill="#f5f7f9"', 'fill="none"') if total == 1 else box + fill
+
+
+def _handover(plan: Plan, layers: int, rank: int, right: float, y: float, row: float) -> str:
+    """Two arrows between a rank and the next: one down, one up."""
+    top, bottom = y + row * 0.6, y + row * 1.4 + GAP
+    down = f"M{right + 6} {top:g}V{bottom:g}m-3 -4l3 4l3 -4"
+    up = f"M{right + 15} {bottom:g}V{top:g}m-3 4l3 -4l3 4"
+    return f'<path d="{down}{up}" fill="none" stroke="{WIRE}" stroke-width="1.5"/>'
+
+
+def _text(
+    x: float, y: float, text: str, colour: str, anchor: str = "middle", size: float = 11, bold: bool = False
+) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return (
+        f'<text x="{x:g}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" fill="{colour}" text-anchor="{anchor}"'
+        f"{weight}>{escape(text)}</text>"
+    )

@@ -1,0 +1,117 @@
+"""What the notebooks take from the catalog and from `solutions/`: the cells of one puzzle, and the setup cell."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import solutions
+from puzzles.catalog.schedule import Puzzle
+from puzzles.catalog.schedule.size_text import size_text
+from puzzles.tracks.schedule.calls import reminder
+
+from .overview_svg import sketch_markdown
+
+SOURCE = "https://github.com/YOUR_ORG/training-puzzles"
+"""Where the project is published; pyproject.toml and the README say the same."""
+VERSION = "0.1.0"
+"""The version that the notebooks are tested with; it has a tag there."""
+PUBLISHED = "YOUR_ORG" not in SOURCE
+"""Until then there is nothing to install from but a wheel: a name that nobody has taken could be anybody's."""
+
+Cell = tuple[str, str, str]
+"""Kind, text, and name, which becomes the cell's id."""
+
+
+def setup() -> str:
+    """The code that makes the puzzles importable, and installs them where they are not, as in Colab: from a wheel that
+    lies beside the notebook, or from where the project is published."""
+    elsewhere = f'get_ipython().run_line_magic("pip", "install --quiet git+{SOURCE}@v{VERSION}")'
+    if not PUBLISHED:
+        elsewhere = (
+            f'raise ImportError("put training_puzzles-{VERSION}-py3-none-any.whl beside this notebook, run again")'
+        )
+    return f"""\
+# Makes the puzzles importable. It installs them only if they are missing, as in Colab; in a clone it does nothing.
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+here = Path.cwd()
+clone = next((folder for folder in (here, *here.parents) if (folder / "puzzles" / "catalog").is_dir()), None)
+if clone is not None:
+    sys.path.insert(0, str(clone))
+elif find_spec("puzzles") is None:
+    wheel = next(here.glob("training_puzzles-{VERSION}-*.whl"), None)
+    if wheel is not None:
+        get_ipython().run_line_magic("pip", f"install --quiet '{{wheel}}'")
+    else:
+        {elsewhere}"""
+
+
+def puzzle(puzzle: Puzzle, solved: bool) -> Iterator[Cell]:
+    """The cells of one puzzle: what to do, where to do it, how it went, hints, and what real systems do."""
+    slug = puzzle.slug
+    yield "markdown", _task(puzzle), f"{slug}-task"
+    yield "code", (solution(slug) if solved else puzzle.starter).strip(), f"{slug}-code"
+    yield "code", f'await play("{slug}", {slug})', f"{slug}-play"
+    yield "markdown", _hints(puzzle), f"{slug}-hints"
+    yield "markdown", _background(puzzle), f"{slug}-background"
+
+
+def solution(slug: str) -> str:
+    """The reference solution without its file's docstring and imports, which the notebook has already."""
+    text = (Path(solutions.__file__).parent / f"{slug}.py").read_text(encoding="utf-8")
+    head = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return "\n".join(text.splitlines()[head[-1].end_lineno :]).strip()
+
+
+def _task(puzzle: Puzzle) -> str:
+    goal = puzzle.goal
+    calls = "\n".join(f"- `{call}`: {meaning}" for call, meaning in reminder(puzzle.calls))
+    return f"""\
+## Puzzle {puzzle.number}: {puzzle.title}
+
+{puzzle.statement.strip()}
+
+{sketch_markdown(puzzle)}
+
+| model and ranks | target time | target memory |
+|---|---|---|
+| {size_text(goal.size)} | {goal.time} steps | {goal.memory:,} elements on any rank |
+
+<details><summary>The calls you may need</summary>
+
+{calls}
+
+</details>"""
+
+
+def _hints(puzzle: Puzzle) -> str:
+    hints = "\n\n".join(
+        f"<details><summary>Hint {number} of {len(puzzle.hints)}</summary>\n\n{hint}\n\n</details>"
+        for number, hint in enumerate(puzzle.hints, 1)
+    )
+    return f"Stuck? From a nudge to the whole idea:\n\n{hints}"
+
+
+def _background(puzzle: Puzzle) -> str:
+    sources = "\n".join(f"- {_linked(str(source))}" for source in (*puzzle.sources, puzzle.credit))
+    return f"""\
+### What you have built, and what the real systems do
+
+{puzzle.concept.strip()}
+
+{puzzle.in_practice.strip()}
+
+<details><summary>Sources</summary>
+
+{sources}
+
+</details>"""
+
+
+def _linked(source: str) -> str:
+    return re.sub(r"arXiv (\d{4}\.\d{4,5})", r"[arXiv \1](https://arxiv.org/abs/\1)", source)

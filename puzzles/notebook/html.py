@@ -1,0 +1,105 @@
+"""A result as a small page of HTML: stars, figures, message, the player's line, the picture, the next step.
+
+Styles stand on the elements, because notebooks drop style sheets; colours are mixed with the page's own, light or dark.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import NamedTuple
+
+from .result import Result
+from .reward import smile
+
+COLOURS = {"passed": "#1a8754", "over_target": "#b7791f", "failed": "#c2410c", "not_attempted": "#64748b"}
+CODE = "font-family:var(--jp-code-font-family,monospace);font-size:13px;line-height:1.45"
+FAINT = "rgba(128,128,128,.14)"
+
+
+def page(result: Result, picture: str = "") -> str:
+    """The whole page; `picture` is SVG."""
+    colour = COLOURS[result.status]
+    parts = [
+        _head(result, colour),
+        "".join(_meter(meter) for meter in meters(result)),
+        _message(result, colour),
+        _excerpt(result, colour),
+        "".join(f'<p style="margin:6px 0;max-width:52em">Note: {_inline(note)}</p>' for note in result.notes),
+        f'<div style="overflow-x:auto;margin:10px 0">{picture}</div>' if picture else "",
+        smile(result),
+        f'<p style="margin:8px 0 0;max-width:52em"><b>What next?</b> {_inline(result.next_step)}</p>',
+    ]
+    frame = f"border-left:4px solid {colour};padding:6px 0 8px 14px;margin:4px 0"
+    return f'<div class="training-puzzles" data-status="{result.status}" style="{frame}">{"".join(parts)}</div>'
+
+
+def _head(result: Result, colour: str) -> str:
+    puzzle = result.puzzle
+    stars = f'<span aria-label="{result.stars} of 3 stars" style="color:{colour}">{result.stars_text}</span>'
+    title = f"Puzzle {puzzle.number}, {escape(puzzle.title)}"
+    return (
+        f'<div style="font-size:19px;margin-bottom:4px">{stars} <b style="color:{colour}">{result.headline}</b> '
+        f'<span style="opacity:.7">{title}</span></div>'
+    )
+
+
+class Meter(NamedTuple):
+    """One figure beside its target."""
+
+    name: str
+    value: float
+    target: int
+    met: bool
+
+
+def meters(result: Result) -> list[Meter]:
+    report, goal = result.report, result.puzzle.goal
+    if report is None:
+        return []
+    memory = Meter("elements on one rank", report.peak.memory, goal.memory, report.meets_memory)
+    return [Meter("steps", report.timesteps, goal.time, report.meets_time), memory]
+
+
+def _meter(meter: Meter) -> str:
+    colour = COLOURS["passed" if meter.met else "over_target"]
+    full = min(100, round(100 * meter.value / (1.25 * meter.target)))
+    bar = (
+        f'<span style="position:relative;display:inline-block;width:180px;height:9px;background:{FAINT};'
+        f'border-radius:5px;vertical-align:middle;margin-right:10px"><span style="position:absolute;left:0;top:0;'
+        f'height:9px;width:{full}%;background:{colour};border-radius:5px"></span>'
+        '<span style="position:absolute;left:80%;top:-3px;height:15px;border-left:2px solid currentColor"></span>'
+        "</span>"
+    )
+    value = f"{meter.value:,}" if isinstance(meter.value, int) else f"{meter.value:g}"
+    words = f'<b>{value}</b> {meter.name}, <span style="opacity:.7">target {meter.target:,}</span>'
+    return f'<div style="margin:3px 0">{bar}{words}</div>'
+
+
+def _message(result: Result, colour: str) -> str:
+    if not result.message:
+        return ""
+    return f'<p style="margin:6px 0;max-width:52em;color:{colour};font-weight:600">{_inline(result.message)}</p>'
+
+
+def _excerpt(result: Result, colour: str) -> str:
+    """The player's line, marked, with its neighbours."""
+    lines = result.place.excerpt()
+    if not lines:
+        return ""
+    rows = []
+    for number, code in lines:
+        here = number == result.place.line
+        mark = f"background:{FAINT};border-left:3px solid {colour}" if here else "border-left:3px solid transparent"
+        rows.append(
+            f'<div style="{mark};padding:0 8px"><span style="opacity:.5">{"▸" if here else " "}{number:>4}  </span>'
+            f"{escape(code)}</div>"
+        )
+    return f'<div style="{CODE};white-space:pre;overflow-x:auto;margin:6px 0">{"".join(rows)}</div>'
+
+
+def _inline(text: str) -> str:
+    """Text with what stands in backquotes as code."""
+    pieces = escape(text).split("`")
+    if len(pieces) % 2 == 0:
+        return "`".join(pieces)
+    return "".join(f'<code style="{CODE}">{piece}</code>' if i % 2 else piece for i, piece in enumerate(pieces))

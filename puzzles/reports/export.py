@@ -1,0 +1,149 @@
+"""Results for other programs: JUnit XML, Gradescope's results file, CSV, and the traces that were judged."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import click
+
+from puzzles.catalog.schedule import UnknownPuzzleError
+from puzzles.failure import plain
+from puzzles.grading.verdict import Graded, Verdict
+from puzzles.sandbox.tiers import Tier
+from puzzles.tracks import ALL, SCHEDULES, find_several, track_of
+
+COLUMNS = tuple("submission puzzle status reason stars timesteps peak_memory message notes track figures".split())
+
+
+def write_reports(
+    graded: Sequence[Graded],
+    wanted: Mapping[str, str | None],
+    points: Mapping[str, float],
+    partial: float,
+    tier: Tier,
+    traces: str | None,
+) -> None:
+    """Writes each of the files that are wanted; formats without a path are left out."""
+
+    def html() -> str:
+        from .html import page  # here, because templates are slow to import
+
+        return page(graded, tier)
+
+    writers: dict[str, Callable[[], str]] = {
+        "junit": lambda: junit(graded),
+        "gradescope": lambda: json.dumps(gradescope(graded, points, partial), indent=2),
+        "csv": lambda: table(graded),
+        "html": html,
+    }
+    for name, path in wanted.items():
+        if path:
+            _write(Path(path), writers[name]())
+    if traces:
+        for number, file in enumerate(graded):
+            for verdict in file.verdicts:
+                if verdict.trace and verdict.track == SCHEDULES.name:
+                    folder = Path(traces) if len(graded) == 1 else Path(traces, f"{number:04}_{Path(file.path).stem}")
+                    _write(folder / f"{verdict.puzzle}.json", verdict.trace)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as why:
+        raise click.UsageError(f"cannot write {path}: {why.strerror}") from None
+
+
+def parse_points(text: str) -> dict[str, float]:
+    """'fsdp=10,engine=5' as points by puzzle, a track's or chapter's for each of its; every other puzzle has one.
+
+    Raises:
+        click.UsageError: a puzzle does not exist, or the points are no number.
+    """
+    points = dict.fromkeys(ALL, 1.0)
+    for pair in filter(None, text.split(",")):
+        name, _, number = pair.partition("=")
+        try:
+            worth = float(number)
+            if not 0 <= worth <= 10**6:
+                raise ValueError
+            points |= dict.fromkeys(find_several(name), worth)
+        except ValueError:
+            raise click.UsageError(f"--points takes pairs like fsdp=10,gpipe=5; got '{pair}'") from None
+        except UnknownPuzzleError as why:
+            raise click.UsageError(f"--points: {why}") from None
+    return points
+
+
+def junit(graded: Sequence[Graded]) -> str:
+    """One suite for each file, one case for each puzzle; over target is a failure, not attempted is skipped."""
+    root = ElementTree.Element("testsuites")
+    for file in graded:
+        failed = sum(v.status in ("failed", "over_target") for v in file.verdicts)
+        skipped = len(file.verdicts) - len(file.attempted)
+        counts = {"tests": str(len(file.verdicts)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
+        suite = ElementTree.SubElement(root, "testsuite", {"name": plain(file.path), **counts})
+        for v in file.verdicts:
+            case = ElementTree.SubElement(suite, "testcase", {"classname": plain(file.path), "name": v.puzzle})
+            if v.status == "not_attempted":
+                ElementTree.SubElement(case, "skipped", {"message": v.message or "not attempted"})
+            elif v.status != "passed":
+                told = {"type": v.reason or v.status, "message": v.message}
+                ElementTree.SubElement(case, "failure", told).text = v.source
+            if v.notes or v.printed:
+                ElementTree.SubElement(case, "system-out").text = "\n".join((*v.notes, *v.printed))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def gradescope(graded: Sequence[Graded], points: Mapping[str, float], partial: float) -> dict[str, Any]:
+    """Gradescope's results of one student: of several files, the best for each puzzle counts."""
+    tests = []
+    asked = {v.puzzle for file in graded for v in file.verdicts}
+    for slug in (slug for slug in ALL if slug in asked):
+        found = [v for file in graded for v in file.verdicts if v.puzzle == slug]
+        best = max(found, key=lambda v: (share(v, partial), v.stars, v.attempted))
+        output = "\n".join(filter(None, (best.message, best.source and f"> {best.source}", *best.notes)))
+        tests.append(
+            {
+                "name": _name(slug),
+                "score": round(points[slug] * share(best, partial), 4),
+                "max_score": points[slug],
+                "status": "passed" if best.status == "passed" else "failed",
+                "output": output or best.status.replace("_", " "),
+                "tags": [slug, f"stars: {best.stars}"],
+            }
+        )
+    return {"score": round(sum(test["score"] for test in tests), 4), "tests": tests}
+
+
+def _name(slug: str) -> str:
+    track = track_of(slug)
+    puzzle = track.puzzle(slug)
+    return f"{puzzle.number}. {puzzle.title}" if track is SCHEDULES else track.heading(puzzle)
+
+
+def share(verdict: Verdict, partial: float) -> float:
+    """The share of a puzzle's points that a verdict is worth."""
+    return {"passed": 1.0, "over_target": partial}.get(verdict.status, 0.0)
+
+
+def table(graded: Sequence[Graded]) -> str:
+    """CSV. What a spreadsheet would take for a formula gets an apostrophe in front."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for file in graded:
+        for v in file.verdicts:
+            figures = (v.stars, v.timesteps, v.peak_memory)
+            words = (plain(file.path), v.puzzle, v.status, v.reason, *figures, v.message, "; ".join(v.notes), v.track)
+            words += (" ".join(f"{name}={value}" for name, value in v.figures.items()),)
+            writer.writerow(f"'{word}" if str(word).startswith(("=", "+", "-", "@")) else word for word in words)
+    return text.getvalue()

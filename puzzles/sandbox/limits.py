@@ -1,0 +1,24 @@
+"""What a run may use: wall time, memory, output, files, processes. The player sees the limits and can set them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .deadline import TIME_LIMIT
+
+MIB = 1 << 20
+
+
+class Limits(NamedTuple):
+    """The limits of one puzzle of one submission. Memory, output and files in bytes."""
+
+    seconds: float = TIME_LIMIT
+    """Of wall time, at all sizes together."""
+    memory: int = 1024 * MIB
+    """Of address space, for each process of a run."""
+    output: int = 16 * MIB
+    """Printed in one run; what is shown of it is much less."""
+    files: int = 16 * MIB
+    """Written to one file; in the sandbox, to all files together."""
+    processes: int = 4
+    """Processes and threads at once, the first one included."""

@@ -1,0 +1,64 @@
+"""Tells whether the engine's modules, and numpy's functions that it counts, are still those that were imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from lib.engine.metering.numpy_patch import STAND_INS
+
+PACKAGE = "lib.engine"
+
+LATE = ("runs.local", "runs.streams", "symmetric", "transports.inprocess")
+"""Modules that the engine imports when they are needed."""
+
+STATE = frozenset({"_depth", "_cache"})
+"""Names that change while the engine runs."""
+
+
+MISSING = object()
+
+
+class Seal:
+    """Every name of every module, every attribute of their classes, and the code of every function."""
+
+    def __init__(self) -> None:
+        for late in LATE:
+            import_module(f"{PACKAGE}.{late}")
+        self._modules = [name for name in sys.modules if name == PACKAGE or name.startswith(f"{PACKAGE}.")]
+        self._was = _everything(self._modules)
+
+    def broken(self) -> str:
+        """The first thing that is another one now, or was not there; empty if there is none."""
+        now = _everything(self._modules)
+        return next((name for name in {**self._was, **now} if self._was.get(name, MISSING) is not now.get(name)), "")
+
+
+def _everything(modules: Iterable[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in modules:
+        for key, value in list(vars(sys.modules[name]).items()):
+            if key not in STATE and not key.startswith("__") and not isinstance(value, ModuleType):
+                _note(found, f"{name}.{key}", value, name)
+    for key in STAND_INS:
+        found[f"numpy.{key}"] = vars(np).get(key)
+    return found
+
+
+def _note(found: dict[str, Any], name: str, value: Any, module: str) -> None:
+    if isinstance(value, bool | int | float | str):
+        return  # states and constants: what is counted does not hang on them
+    found[name] = value
+    if isinstance(value, FunctionType):
+        found[f"{name}.__code__"] = value.__code__
+    elif isinstance(value, type) and value.__module__ == module:
+        for key, attribute in list(vars(value).items()):
+            if not key.startswith(("__abstract", "_abc_", "__weakref__", "__dict__")):
+                found[f"{name}.{key}"] = attribute
+                if isinstance(attribute, FunctionType):
+                    found[f"{name}.{key}.__code__"] = attribute.__code__

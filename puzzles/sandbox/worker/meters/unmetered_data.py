@@ -1,0 +1,59 @@
+"""Finds numbers that a device keeps in lists and the like, where no meter counts them."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from lib.engine.launcher import Run
+from lib.errors import RuleError
+
+MOST = 128
+"""Numbers that an attribute may have outside of arrays: sizes, places, names of layers."""
+
+
+def require_arrays(run: Run) -> None:
+    """Nothing, if what devices in this process keep in self, their class and its module is in arrays, but for a few
+    numbers.
+
+    Raises:
+        RuleError: naming the device and where.
+    """
+    for number, device in enumerate(getattr(run._runs, "devices", ())):
+        for name, value in kept(device.player):
+            found = numbers_in(value)
+            if found > MOST:
+                raise RuleError(
+                    f"device {number} keeps {found:,} numbers in {name} that are in no array, and no meter counts "
+                    "them; keep them in numpy's arrays"
+                )
+
+
+def kept(player: Any) -> Iterator[tuple[str, Any]]:
+    """What a device of the player's has names for: its attributes, its class's, and those of the module."""
+    cls = type(player)
+    module = next((f.__globals__ for f in vars(cls).values() if isinstance(f, FunctionType)), {})
+    for where, names in (("self.", vars(player)), (f"{cls.__name__}.", vars(cls)), ("", module)):
+        yield from ((where + name, value) for name, value in list(names.items()) if not name.startswith("__"))
+
+
+def numbers_in(value: Any) -> int:
+    """How many numbers there are in collections inside collections; eight letters or bytes are one."""
+    found, seen, waiting = 0, set[int](), [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, bool | int | float | complex | np.generic):
+            found += 1
+        elif isinstance(one, str | bytes | bytearray):
+            found += len(one) // 8
+        elif isinstance(one, array | memoryview):
+            found += len(one)
+        elif isinstance(one, list | tuple | set | frozenset | dict | deque) and id(one) not in seen:
+            seen.add(id(one))
+            waiting += [*one, *one.values()] if isinstance(one, dict) else [*one]
+    return found

@@ -1,0 +1,35 @@
+"""Launches a class, makes every call of a trial, reads the meters. Nothing is judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lib.engine import launch
+from lib.engine.launcher import Run
+
+
+def perform(
+    trial: Mapping[str, Any], cls: type, on: str = "inprocess", look: Callable[[Run], None] = lambda run: None
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Launches a class and makes every call: the results of each call on each device, the outputs of the stream, and
+    the meters after loading, after each call, and at the end. `look` sees the run whenever the meters are read.
+
+    Raises:
+        Exception: what the class raises, and what the engine says of it.
+    """
+    results: list[Any] = []
+    outputs: list[Any] = []
+    with launch(cls, trial["devices"], on=on, **trial["options"], **trial["arguments"]) as run:
+        if trial["params"]:
+            run.load_checkpoint(trial["params"])
+        readings = [run.meters]
+        look(run)
+        for method, arguments in trial["calls"]:
+            results.append(run.call(method, arguments))
+            readings.append(run.meters)
+            look(run)
+        if trial["stream"] is not None:
+            outputs = list(run.inference_loop(trial["stream"]))
+            readings.append(run.meters)
+    return results, outputs, readings

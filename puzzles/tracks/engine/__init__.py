@@ -1,0 +1,1 @@
+"""The engine track: how is the maths split?"""

@@ -1,0 +1,1 @@
+"""The layout track: where does each tensor live?"""

@@ -1,0 +1,108 @@
+"""Judges a player's strategies: propagation completes them on a graph of our own, and the plan is measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lib import PuzzleError
+from lib.layout import GraphPlan, propagate
+from lib.layout.program.graph import Strategy
+from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
+from puzzles.failure import Failure, of_refusal, plain
+from puzzles.sandbox.plain_data import unpack
+from puzzles.tracks.base import Judged
+
+PAYERS = 3
+"""How many edges or operators a message names."""
+
+MOST = 1 << 20
+"""Parts of a dimension, and operators."""
+
+
+def judged(puzzle: LayoutPuzzle, row: Mapping[str, Any]) -> Judged | Failure:
+    """The bytes that move and that are held, and the limits that they miss."""
+    strategies = strategies_of(row)
+    found = strategies if isinstance(strategies, Failure) else completed(puzzle, strategies)
+    if isinstance(found, Failure):
+        return found
+    missed = tuple(_missed(found, puzzle))
+    return Judged({"bytes": found.bytes, "memory": found.memory}, missed, 1 if missed else 3)
+
+
+def strategies_of(row: Mapping[str, Any]) -> dict[str, Strategy] | Failure:
+    """What a run says that its function has configured."""
+    try:
+        given = unpack(row.get("strategies"))
+        if not isinstance(given, dict) or len(given) > MOST:
+            raise ValueError("they are no dictionary")
+        return {_name(name): tuple(_parts(parts) for parts in _collection(one)) for name, one in given.items()}
+    except (ValueError, TypeError, RecursionError, MemoryError) as why:
+        return Failure("layout", plain(f"the strategies that the graph was left with cannot be read: {why}")[:300])
+
+
+def completed(puzzle: LayoutPuzzle, strategies: Mapping[str, Strategy]) -> GraphPlan | Failure:
+    """The plan that propagation makes of these strategies, on a fresh graph; or why there is none."""
+    graph = puzzle.graph()
+    mine = {name: strategy for name, strategy in strategies.items() if graph.strategies.get(name) != strategy}
+    taken = [name for name in mine if name in puzzle.given]
+    if taken and not puzzle.may_change:
+        return Failure("annotations", f"'{taken[0]}' is given as {puzzle.given[taken[0]]}; configure other operators")
+    if len(mine) > puzzle.annotations:
+        names = plain(", ".join(mine))[:200]
+        return Failure(
+            "annotations", f"{len(mine)} operators are configured, {names}; this puzzle allows {puzzle.annotations}"
+        )
+    try:
+        for name, strategy in mine.items():
+            graph.shard(name, strategy)
+        return propagate(graph)
+    except PuzzleError as why:
+        return of_refusal(why)
+
+
+def strategies_text(row: Mapping[str, Any]) -> str:
+    """The strategies as JSON, for whoever draws the plan again; empty if there are none."""
+    strategies = strategies_of(row)
+    return "" if isinstance(strategies, Failure) else json.dumps(strategies)
+
+
+def plan_of(puzzle: LayoutPuzzle, text: str) -> GraphPlan | Failure:
+    """The plan of strategies that `strategies_text` gave."""
+    given = json.loads(text)
+    return completed(puzzle, {name: tuple(map(tuple, strategy)) for name, strategy in given.items()})
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ValueError("an operator is named by a text")
+    return name
+
+
+def _collection(value: Any) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError("a strategy has, for each input, into how many parts each dimension is split")
+    return value
+
+
+def _parts(value: Any) -> tuple[int, ...]:
+    parts = tuple(_collection(value))
+    if not all(type(n) is int and -MOST <= n <= MOST for n in parts):
+        raise ValueError("a dimension is split into a whole number of parts")
+    return parts
+
+
+def _missed(found: GraphPlan, puzzle: LayoutPuzzle) -> list[str]:
+    """Which limit was missed by how much, and who pays."""
+    said = []
+    if found.bytes > puzzle.target:
+        who = "; ".join(text for _, text in found.paying()[:PAYERS])
+        said.append(f"{found.bytes:,} bytes move, the target is {puzzle.target:,}: {who}")
+    if found.memory > puzzle.memory_cap:
+        size = found.graph.itemsize
+        held = {name: found.layout(name).elements * size for name in found.graph.shapes}
+        largest = sorted(held, key=lambda name: -held[name])[:PAYERS]
+        who = ", ".join(f"'{name}' takes {held[name]:,}" for name in largest)
+        said.append(f"each device holds {found.memory:,} bytes, the cap is {puzzle.memory_cap:,}: {who}")
+    return said

@@ -1,0 +1,1 @@
+"""The schedule track: when does each rank compute and communicate?"""

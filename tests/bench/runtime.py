@@ -1,0 +1,141 @@
+"""The speed of the runtime and of its pictures: `make bench` prints it, also in bare asyncio switches.
+
+A line ends in OK when it keeps the promise in brackets. Nothing here fails: times are for people to look at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from time import perf_counter
+from typing import Any
+
+from drawing import draw, svg
+from drawing.export.files import in_form
+from drawing.runs.scene import read
+from lib import referee, run
+from tests.bench import engine
+from tests.support import CLASSICS
+
+FSDP = next(classic.solution for classic in CLASSICS if classic.slug == "fsdp")
+
+
+def best(measure: Callable[[], Any], times: int = 5) -> float:
+    """The shortest of a few measurements, in seconds: the one that was disturbed least."""
+
+    def once() -> float:
+        start = perf_counter()
+        measure()
+        return perf_counter() - start
+
+    return min(once() for _ in range(times))
+
+
+def bare_switch(times: int = 100_000) -> float:
+    """Seconds of one switch between two asyncio tasks that do nothing."""
+
+    async def idle() -> None:
+        for _ in range(times // 2):
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(idle(), idle())
+
+    return best(lambda: asyncio.run(both())) / times
+
+
+def per_event(layers: int, ranks: int, times: int) -> tuple[int, float, float]:
+    """Events of fsdp at a size, and the seconds that one takes to run and to judge."""
+    outcome: Any = None
+
+    def go() -> None:
+        nonlocal outcome
+        outcome = None
+        outcome = run(FSDP, layers, ranks, ranks)
+
+    running = best(go, times)
+    judging = best(lambda: referee(outcome.trace), times)
+    assert referee(outcome.trace).error is None
+    events = sum(len(outcome.trace.events(rank)) for rank in range(ranks))
+    return events, running / events, judging / events
+
+
+def classics() -> None:
+    for classic in CLASSICS:
+        assert referee(run(classic.solution, *classic.size).trace, classic.goal).status == "passed"
+
+
+def shell(*command: str) -> float:
+    return best(lambda: subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL), 5)
+
+
+def picture(what: str, outcome: Any) -> None:
+    """How long a run takes to draw, and how large its picture is."""
+    with redirect_stdout(StringIO()):
+        seconds = best(lambda: svg(draw(outcome)), 3)
+        size = len(svg(draw(outcome)).encode())
+    events = sum(len(outcome.trace.events(rank)) for rank in range(len(outcome.models)))
+    show(f"{what} ({events:,} events), drawn", seconds / events * 1e3, "ms/ev", 0.35)
+    show("  its size", size / events, "B/ev", 900)
+
+
+def all_drawn(outcomes: Sequence[Any]) -> None:
+    for outcome in outcomes:
+        svg(draw(outcome))
+
+
+def drawings() -> None:
+    outcomes = [run(classic.solution, *classic.size) for classic in CLASSICS]
+    picture("pipeline_fsdp", outcomes[-1])
+    picture("fsdp, 12 ranks, 40 layers", run(FSDP, 40, 12, 12))
+    with redirect_stdout(StringIO()):
+        eight = best(lambda: all_drawn(outcomes), 3)
+        long = run(FSDP, 52, 32, 32)
+        page = best(lambda: in_form(read(long.trace), "", ".html"), 2)
+    show("the eight classics, drawn", eight, "s", 0.6)
+    events = sum(len(long.trace.events(rank)) for rank in range(len(long.models)))
+    show(f"fsdp, 32 ranks, 52 layers ({events:,} events), as a page", page, "s", 3)
+
+
+def show(what: str, value: float, unit: str, limit: float, in_switches: float | None = None) -> None:
+    switches = "" if in_switches is None else f"= {in_switches:,.1f} switches"
+    print(f"{what:<52} {value:8.2f} {unit:<5} {switches:<20} [at most {limit:g}] {'OK' if value <= limit else 'SLOW'}")
+
+
+def main() -> None:
+    switch = bare_switch()
+    print(f"{'a bare asyncio switch, the yardstick':<52} {switch * 1e6:8.2f} us")
+    eight = best(classics)
+    show("the eight classics, run and judged", eight * 1e3, "ms", 60, eight / switch)
+    events, running, judging = per_event(32, 64, 5)
+    show(f"fsdp, 64 ranks, 32 layers ({events:,} events), run", running * 1e6, "us/ev", 12, running / switch)
+    show("  judged, in the time of its run", judging / running, "x", 1)
+    events, large, large_judging = per_event(96, 1024, 1)
+    show(f"fsdp, 1,024 ranks, 96 layers ({events:,} events)", large / running, "x", 1.5, large / switch)
+    show("  judged, in the time of its run", large_judging / large, "x", 1)
+    empty = shell("-c", "pass")
+    show("import lib, beyond an empty interpreter", (shell("-c", "import lib") - empty) * 1e3, "ms", 60)
+    drawings()
+    from puzzles.grading.discover import submissions
+    from tests.bench.grader import class_of
+
+    eight = [f"solutions/{classic.slug}.py" for classic in CLASSICS]
+    show("puzzles grade, the eight solutions, isolated", shell("-m", "puzzles", "grade", *eight), "s", 2.5)
+    known = shell("-m", "puzzles", "grade", *eight, "solutions/records")
+    show("  with their records", known, "s", 1.5)
+    files = len(submissions(["solutions"]))
+    everything = shell("-m", "puzzles", "grade", "solutions")
+    show(f"  and classes and layouts, {files} files: for each file", everything / files * 1e3, "ms", 80)
+    seconds, small = class_of(8)
+    seconds, large = class_of(24)
+    show("a class of 24, core seconds for each puzzle", seconds, "s", 1 / 8)
+    show("  memory of the grader, in that for a class of 8", large / small, "x", 1.1)
+    engine.main(show)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""A player at a real browser: JupyterLab, headless Chromium, a wrong solution and then a right one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule.puzzle import END_OF_GAP
+from tests.support.kernel import ROOT
+
+WHY = "needs JupyterLab and selenium (make browser), chromium and chromedriver"
+pytest.importorskip("jupyterlab", reason=WHY)
+pytest.importorskip("jupytext", reason=WHY)
+pytest.importorskip("selenium", reason=WHY)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER) and not os.environ.get("PUZZLES_BROWSER"), reason=WHY)
+"""Where a browser must be there, as in CI, PUZZLES_BROWSER=required makes its absence an error."""
+
+PATIENCE = 60
+"""Seconds to wait for anything that the browser should show."""
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1400,1000"
+).split()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[str]:
+    """The address of a JupyterLab that serves fresh notebooks; it ends with the test."""
+    from puzzles.notebook.authoring.build import books
+
+    work = tmp_path / "work"
+    work.mkdir()
+    for book in books():
+        (work / book.file).write_text(book.text, encoding="utf-8")
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    token = secrets.token_hex(16)
+    private = {f"JUPYTER_{name}_DIR": str(tmp_path / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", f"--port={port}", "--ServerApp.port_retries=0"]
+    command += ["--allow-root", f"--ServerApp.root_dir={work}", f"--IdentityProvider.token={token}"]
+    log = tmp_path / "lab.log"
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            [*command, "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"],
+            stdout=out,
+            stderr=out,
+            env={**os.environ, **private, "PYTHONPATH": path},
+            cwd=work,
+        )
+        try:
+            yield f"http://127.0.0.1:{port}/lab/tree/01_puzzles.ipynb?token={token}"
+        finally:
+            server.terminate()
+            server.wait(timeout=20)
+
+
+@pytest.fixture
+def page(lab: str, tmp_path: Path) -> Iterator[Page]:
+    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+    options = ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"):
+        options.add_argument(flag)
+    browser = Chrome(options=options, service=ChromeService(executable_path=str(DRIVER)))
+    try:
+        yield Page(browser, lab)
+    finally:
+        if folder := os.environ.get("PUZZLES_SCREENSHOTS"):
+            browser.save_screenshot(f"{folder}/browser_test.png")
+        browser.quit()
+
+
+class Page:
+    """JupyterLab's page, as far as a player needs it."""
+
+    def __init__(self, browser: Any, address: str) -> None:
+        self.browser = browser
+        self._open(address)
+        self.until(lambda: self.ask("return !!document.querySelector('.jp-Notebook .jp-CodeCell')"), "the notebook")
+
+    def _open(self, address: str) -> None:
+        from selenium.common.exceptions import WebDriverException
+
+        def opened() -> bool:
+            try:
+                self.browser.get(address)
+            except WebDriverException:  # the server is not up yet
+                return False
+            return True
+
+        self.until(opened, "the server")
+
+    def until(self, holds: Any, what: str) -> Any:
+        """What `holds` answers, as soon as it is something."""
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        wait = WebDriverWait(self.browser, PATIENCE, poll_frequency=0.1)
+        return wait.until(lambda _: holds(), f"waited in vain for {what}")
+
+    def ask(self, script: str, *arguments: Any) -> Any:
+        return self.browser.execute_script(script, *arguments)
+
+    def cell(self, beginning: str) -> Any:
+        """The code cell whose text begins so; scrolled to, since JupyterLab draws only what is in sight."""
+        script = """
+            const [beginning] = arguments;
+            for (const cell of document.querySelectorAll('.jp-Notebook .jp-CodeCell')) {
+                const text = [...cell.querySelectorAll('.cm-line')].map(line => line.textContent).join('\\n');
+                if (text.startsWith(beginning)) { cell.scrollIntoView({block: 'center'}); return cell; }
+            }
+            const panel = document.querySelector('.jp-WindowedPanel-outer') || document.querySelector('.jp-Notebook');
+            const before = panel.scrollTop;
+            panel.scrollTop = before + 500;
+            if (panel.scrollTop === before) panel.scrollTop = 0;
+            return null;"""
+        return self.until(lambda: self.ask(script, beginning), f"a cell that begins with {beginning!r}")
+
+    def type_into(self, beginning: str, text: str) -> None:
+        """Replaces what stands in a cell and runs it, by keyboard."""
+        from selenium.webdriver.common.action_chains import ActionChains
+        from selenium.webdriver.common.keys import Keys
+
+        editor = self.cell(beginning).find_element("css selector", ".cm-content")
+        editor.click()
+        select_all = ActionChains(self.browser).key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL)
+        select_all.send_keys(Keys.DELETE).perform()
+        # As one input event, because an editor that helps with brackets and indentation is not what is tested here.
+        self.browser.execute_cdp_cmd("Input.insertText", {"text": text})
+        ActionChains(self.browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
+
+    def run(self, beginning: str) -> None:
+        """Clicks into a cell and presses Ctrl+Enter."""
+        from selenium.webdriver.common.action_chains import ActionChains
+        from selenium.webdriver.common.keys import Keys
+
+        self.cell(beginning).find_element("css selector", ".cm-content").click()
+        ActionChains(self.browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
+
+    def result(self, beginning: str, status: str) -> Any:
+        """What a play shows below its cell, once it is of that status: its text, and whether its picture is seen."""
+        script = """
+            const [cell, status] = arguments;
+            const page = cell.querySelector(`.training-puzzles[data-status="${status}"]`);
+            if (!page) return null;
+            const svg = page.querySelector('svg');
+            const box = svg ? svg.getBoundingClientRect() : {width: 0, height: 0};
+            return {text: page.innerText, stars: page.querySelector('[aria-label$="stars"]').textContent,
+                    picture: [box.width, box.height], shapes: svg ? svg.querySelectorAll('path').length : 0};"""
+        return self.until(lambda: self.ask(script, self.cell(beginning), status), f"a result that is {status}")
+
+
+WRONG = PUZZLES["basic"].starter.replace(
+    END_OF_GAP,
+    "activations[1] = model.forward(0, activations[0], weights[0])\n"
+    "    activations[2] = model.forward(1, activations[0], weights[1])\n"
+    f"    {END_OF_GAP}",
+)
+BEST = (
+    (ROOT / PUZZLES["basic"].goal.records[0].by)
+    .read_text(encoding="utf-8")
+    .partition("from lib import Model")[2]
+    .strip()
+)
+PLAY = 'await play("basic"'
+PUPPY = "return document.querySelectorAll('.three-stars svg g').length === 1"
+
+
+def test_a_player_is_wrong_and_then_right(page: Page) -> None:
+    from puzzles.notebook.authoring.sections import solution
+
+    page.run("# Makes the puzzles importable")
+    page.run("from lib import")
+    sketches = (
+        "return [...document.querySelectorAll('.jp-RenderedMarkdown img')].filter(i => i.naturalWidth > 90).length"
+    )
+    page.cell("def basic")
+    page.until(lambda: page.ask(sketches), "the sketch of what to build")
+
+    page.type_into("def basic", WRONG)
+    page.run(PLAY)
+    wrong = page.result(PLAY, "failed")
+    assert wrong["stars"] == "☆☆☆"
+    assert "rank 0, t=4, forward(layer=1): this is the input activation of layer 0" in wrong["text"]
+    assert "activations[2] = model.forward(1, activations[0], weights[1])" in wrong["text"]
+    assert "Traceback" not in wrong["text"]
+    assert min(wrong["picture"]) > 100
+    assert wrong["shapes"] > 5
+
+    page.type_into("def basic", solution("basic"))
+    page.run(PLAY)
+    right = page.result(PLAY, "passed")
+    assert right["stars"] == "★★☆"
+    assert "16.5 steps, target 17" in right["text"]
+    assert min(right["picture"]) > 100
+
+    page.type_into("def basic", BEST)
+    page.run(PLAY)
+    page.until(lambda: page.ask(PUPPY), "the reward for three stars")
+    assert page.result(PLAY, "passed")["stars"] == "★★★"

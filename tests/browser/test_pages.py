@@ -1,0 +1,218 @@
+"""The web page in a real browser, driven by keyboard and pointer; and every picture opens without a complaint."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docs import gallery
+from drawing import Timeline, draw, save
+from lib import run
+from puzzles.catalog.schedule import PUZZLES
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: make browser")
+
+from selenium.webdriver import ActionChains, Keys  # noqa: E402
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --force-color-profile=srgb --window-size=1200,900"
+).split()
+PATIENCE = 20
+"""Seconds until a test gives up; it goes on as soon as what it waits for has come."""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # selenium's own, about how it starts processes
+        driver = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+def complaints(browser: Any) -> list[str]:
+    return [entry["message"] for entry in browser.get_log("browser")]
+
+
+class Page:
+    """The page of a run, as somebody uses it."""
+
+    def __init__(self, browser: Any, folder: Path, picture: Timeline) -> None:
+        self.browser = browser
+        save(picture, folder / "run.html")
+        browser.get((folder / "run.html").as_uri())
+        self.canvas = browser.find_element("id", "timeline")
+        self.until(lambda: self.data("drawn") is not None)
+
+    def data(self, name: str) -> str | None:
+        return self.canvas.get_attribute(f"data-{name}")
+
+    def numbers(self, name: str) -> list[int]:
+        return [int(word) for word in (self.data(name) or "").split(",") if word]
+
+    def span(self) -> float:
+        return float(self.data("to") or 0) - float(self.data("from") or 0)
+
+    def told(self) -> str:
+        return self.browser.find_element("id", "told").text
+
+    def press(self, *keys: str) -> None:
+        self.canvas.send_keys(*keys)
+
+    def click(self, name: str) -> None:
+        self.browser.find_element("id", name).click()
+
+    def until(self, condition: Callable[[], Any]) -> None:
+        WebDriverWait(self.browser, PATIENCE, 0.02).until(lambda _: condition())
+
+    def named(self, name: str) -> list[str]:
+        """The highlighted operations in words, without their times."""
+        script = "return JSON.parse(document.getElementById('run').textContent).words"
+        words = self.browser.execute_script(script)
+        return [words[number].split(",")[0] for number in self.numbers(name)]
+
+
+@pytest.fixture
+def gpipe(browser: Any, tmp_path: Path) -> Page:
+    return Page(browser, tmp_path, draw(gallery.solved("gpipe"), "GPipe", goal=PUZZLES["gpipe"].goal))
+
+
+def test_the_keyboard_alone_shows_what_an_operation_needs(gpipe: Page) -> None:
+    for _ in range(20):  # Tab goes through the bar to the timeline
+        gpipe.browser.switch_to.active_element.send_keys(Keys.TAB)
+        if gpipe.browser.switch_to.active_element == gpipe.canvas:
+            break
+    assert gpipe.browser.switch_to.active_element == gpipe.canvas
+    gpipe.press(Keys.ARROW_DOWN)
+    gpipe.until(lambda: gpipe.told().startswith("rank 0: forward layer 0 b0, t=0 to 1"))
+    gpipe.press(Keys.ARROW_RIGHT)
+    gpipe.until(lambda: gpipe.told().startswith("rank 0: forward layer 1 b0, t=1 to 2"))
+    assert "Needs: rank 0: forward layer 0 b0." in gpipe.told()
+    gpipe.press(Keys.ARROW_RIGHT)
+    gpipe.until(lambda: gpipe.told().startswith("rank 0: send to rank 1"))
+    gpipe.press("u")
+    gpipe.until(lambda: gpipe.told().startswith("rank 1: receive from rank 0"))
+    gpipe.until(lambda: gpipe.named("needs") == ["rank 0: send to rank 1"])
+    assert gpipe.named("users") == ["rank 1: forward layer 2 b0", "rank 1: backward layer 2 b0"]
+    gpipe.press("n")
+    gpipe.until(lambda: gpipe.told().startswith("rank 0: send to rank 1"))
+    gpipe.press(Keys.END)
+    gpipe.until(lambda: gpipe.told().startswith("rank 0: update layer 1"))
+    gpipe.press(Keys.ARROW_DOWN)
+    gpipe.until(lambda: gpipe.told().startswith("rank 1:"))
+    gpipe.press(Keys.ESCAPE)
+    gpipe.until(lambda: gpipe.data("chosen") == "-1")
+    assert complaints(gpipe.browser) == []
+
+
+def test_zoom_and_pan_keep_to_the_run(gpipe: Page) -> None:
+    whole = gpipe.span()
+    assert whole == pytest.approx(33.8)
+    gpipe.press("+", "+")
+    gpipe.until(lambda: gpipe.span() < whole / 2)
+    close = gpipe.span()
+    gpipe.press(Keys.SHIFT, Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    gpipe.until(lambda: float(gpipe.data("from") or 1) == 0)
+    assert gpipe.span() == pytest.approx(close)
+    gpipe.press("-", "-", "-")
+    gpipe.until(lambda: gpipe.span() == pytest.approx(whole))
+    gpipe.click("closer")
+    gpipe.until(lambda: gpipe.span() < whole)
+    gpipe.click("whole")
+    gpipe.until(lambda: gpipe.span() == pytest.approx(whole))
+
+
+def test_pointing_tells_and_a_gap_says_why(gpipe: Page) -> None:
+    width, height = gpipe.canvas.size["width"], gpipe.canvas.size["height"]
+    lane = 26 + 46 / 2 - height / 2  # the middle of the first lane, from that of the canvas
+    point = ActionChains(gpipe.browser, duration=0)
+    point.move_to_element_with_offset(gpipe.canvas, 75 - width // 2, round(lane)).perform()
+    gpipe.until(lambda: gpipe.told().startswith("rank 0: forward layer 0 b0"))
+    gpipe.until(lambda: "rank 0: forward layer 1 b0" in gpipe.named("users"))
+    point.move_to_element_with_offset(gpipe.canvas, 0, round(lane)).perform()
+    gpipe.until(lambda: "waits for rank 1 to send" in gpipe.told())
+    assert gpipe.browser.find_element("id", "tip").text.startswith("rank 0 idle, t=8.8 to 23.4: waits for rank 1")
+
+
+def test_play_moves_a_cursor_and_stops(gpipe: Page) -> None:
+    gpipe.click("play")
+    gpipe.until(lambda: 0 < float(gpipe.data("cursor") or 0) < 33)
+    gpipe.click("play")
+    assert gpipe.browser.find_element("id", "play").get_attribute("aria-pressed") == "false"
+    assert gpipe.browser.find_element("id", "clock").text.startswith("t=")
+    gpipe.browser.find_element("id", "time").send_keys(Keys.HOME)
+    gpipe.until(lambda: float(gpipe.data("cursor") or 1) == 0)
+
+
+def test_light_and_dark_and_the_critical_path(gpipe: Page) -> None:
+    def paper() -> str:
+        return gpipe.browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+    before = paper()
+    gpipe.click("theme")
+    gpipe.until(lambda: paper() != before)
+    gpipe.click("critical")
+    assert gpipe.browser.find_element("id", "critical").get_attribute("aria-pressed") == "true"
+    assert complaints(gpipe.browser) == []
+
+
+@pytest.mark.parametrize("name", gallery.ODD)
+def test_odd_runs_open_as_pages(browser: Any, tmp_path: Path, name: str) -> None:
+    schedule, size, title = gallery.ODD[name]
+    page = Page(browser, tmp_path, draw(run(schedule, *size), title))
+    assert browser.find_element("tag name", "h1").text == title
+    page.press(Keys.ARROW_RIGHT, Keys.ARROW_DOWN, "+", "c")
+    page.until(lambda: page.data("chosen") != "-1")
+    assert complaints(browser) == []
+
+
+def test_a_run_without_events_opens(browser: Any, tmp_path: Path) -> None:
+    page = Page(browser, tmp_path, draw(run(lambda model: None, 2, 2, 2)))
+    page.press(Keys.ARROW_RIGHT, "n", "+")
+    assert (page.data("chosen"), complaints(browser)) == ("-1", [])
+
+
+def test_ten_thousand_events_open_and_stay_smooth(browser: Any, tmp_path: Path) -> None:
+    page = Page(browser, tmp_path, draw(run(gallery.forward_often, 1, 1, 4)))
+    page.press(Keys.END)
+    page.until(lambda: page.data("chosen") == "2499")
+    # A frame takes some milliseconds; a tenth of a second would be felt.
+    script = """
+        const done = arguments[0], times = [], canvas = document.getElementById("timeline");
+        function next(before) {
+          document.getElementById("critical").click();
+          requestAnimationFrame(() => setTimeout(() => {
+            times.push(performance.now() - before);
+            times.length < 9 ? next(performance.now()) : done(times.sort((a, b) => a - b)[4]);
+          }));
+        }
+        next(performance.now());
+    """
+    frame = browser.execute_async_script(script)
+    print(f"a frame of 10,000 events: {frame:.1f} ms")
+    assert frame < 250
+    assert complaints(browser) == []
+
+
+@pytest.mark.parametrize("path", sorted(gallery.FOLDER.glob("*.svg")), ids=lambda path: path.stem)
+def test_every_picture_opens_without_a_complaint(browser: Any, path: Path) -> None:
+    browser.get(path.as_uri())
+    assert browser.execute_script("return document.documentElement.tagName") == "svg"
+    assert browser.execute_script("return document.getElementsByTagName('script').length") == 0
+    assert complaints(browser) == []

@@ -1,0 +1,44 @@
+"""The references of all engine puzzles have the same results and the same meters in process and on MPI."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="the engine needs greenlet")
+pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
+
+from lib import RuleError
+from lib.engine.transports.mpi.spawn import by_mpiexec, mpiexec
+from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.grading.engine_on_mpi import grade_on
+from tests.support.engine_trials import SOLUTIONS, numbers_of_devices, readings
+
+try:
+    mpiexec()
+except RuleError as why:
+    pytest.skip(str(why), allow_module_level=True)
+
+
+@pytest.mark.parametrize("devices", numbers_of_devices())
+def test_meters_are_the_same_on_mpi(devices: int) -> None:
+    there = json.loads(by_mpiexec(devices, "tests.support.engine_trials", str(devices)))
+    assert there == readings(devices)
+
+
+def test_no_puzzle_is_left_out() -> None:
+    found = {name.partition(",")[0] for devices in numbers_of_devices() for name in readings(devices)}
+    assert found == set(ENGINE_PUZZLES)
+
+
+def test_a_class_is_graded_on_each_number_of_devices(tmp_path: Path) -> None:
+    right = SOLUTIONS / "matmul_2d.py"
+    wrong = tmp_path / "mine.py"
+    wrong.write_text(right.read_text(encoding="utf-8").replace("x_size, y_size = mesh", "x_size, y_size = mesh[::-1]"))
+    for path in (str(right), str(wrong)):
+        there, here = (grade_on(path, ENGINE_PUZZLES["Matmul2D"], on) for on in ("mpi", "inprocess"))
+        assert [v.status for v in there] == [v.status for v in here]
+    assert "of 8, in forward; tried with 8 devices, model_dim 12, hidden_dim 16, mesh [4, 2]" in there[0].message

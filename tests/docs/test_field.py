@@ -1,0 +1,190 @@
+"""The field's map tells the truth: figures are measured or derived, every puzzle is on it, every link leads there."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="devices in one process are greenlets")
+
+from lib import Report, referee, run
+from lib.engine.collectives import bytes_sent
+from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, trials_of
+from puzzles.catalog.engine.data.memory_trials import memory
+from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.tracks.engine.perform import perform
+from tests.support import CLASSICS
+from tests.support.engine_trials import reference
+from tests.support.facts import unmeasured
+
+PAGE = Path(__file__).parents[2] / "docs" / "field.md"
+TEXT = " ".join(PAGE.read_text(encoding="utf-8").split())
+N, W, A, S = 4, 2 * 16 * 64 * 4, 8 * 16 * 4, 8192
+CLASSIC_OF = {classic.slug: classic for classic in CLASSICS}
+
+
+@cache
+def measured(slug: str, figure: str, trial: int = 0) -> str:
+    """A figure of a reference solution, as the page writes it."""
+    made = trials_of(ENGINE_PUZZLES[slug])[trial]()
+    return f"{FIGURES[figure].of(perform(made, reference(slug))):,}"
+
+
+@cache
+def schedule(slug: str, layers: int = 0, batches: int = 0) -> Report:
+    classic = CLASSIC_OF[slug]
+    size = (layers or classic.size.layers, batches or classic.size.batches, classic.size.ranks)
+    return referee(run(classic.solution, *size).trace)
+
+
+def idle(slug: str, batches: int = 0) -> str:
+    return f"{schedule(slug, 0, batches).bubble:.0%}"
+
+
+def bubble(stages: int, microbatches: int) -> str:
+    return f"{(stages - 1) / (microbatches + stages - 1):.0%}"
+
+
+def peak(slug: str, layers: int = 0) -> str:
+    return f"{schedule(slug, layers).peak.memory:,}"
+
+
+def gigabytes(stage: int) -> str:
+    return f"{memory(7_500_000_000, stage, 64) / 1e9:.3g} GB"
+
+
+def fetched(f: int, c: int, layers: int) -> tuple[int, int]:
+    """With and without prefetching, by playing it through: the link and the device, each busy with one thing."""
+    loaded = computed = 0
+    for _ in range(layers):
+        loaded = loaded + f
+        computed = max(loaded, computed) + c
+    return computed, layers * (f + c)
+
+
+SENT = {
+    "all-reduce | 2(N-1)/N S": bytes_sent("all_reduce", S, N),
+    "reduce-scatter, all-to-all | (N-1)/N S": bytes_sent("reduce_scatter", S, N),
+    "all-gather, of a shard of S | (N-1) S": bytes_sent("all_gather", S, N),
+    "send | S": bytes_sent("send", S, 2),
+}
+TIMES = [fetched(4, c, 8) for c in (1, 2, 4, 8)]
+STACK = "batch 8, model_dim 16, hidden_dim 64, float32, on N = 4 devices, so that W is 8,192 B and A is 512 B"
+
+FACTS = [
+    (STACK, (W, A) == (8192, 512)),
+    (f"2(N-1)/N W | {measured('DataParallel', 'sent')} B", True),
+    ("nothing | everything | nothing | 0 B", schedule("basic").ranks[0].bytes_sent == 0),
+    ("| 12,288 B |", measured("ZeRO2", "sent") == "12,288" == f"{2 * (N - 1) * W // N:,}"),
+    ("the same | 12,288 B", measured("ZeRO1", "sent") == f"{2 * 12_288:,}"),  # it is tried for two steps
+    ("(ZeRO-1)", True),
+    ("(ZeRO-2)", True),
+    ("(ZeRO-3, FSDP)", True),
+    ("3(N-1)/N W, 1.5 times as much | 18,432 B", measured("FSDP", "sent") == f"{3 * (N - 1) * W // N:,}"),
+    (
+        "4(N-1)/N A, whatever W is | 1,536 B",
+        measured("TensorParallel", "sent") == f"{4 * (N - 1) * A // N:,}",
+    ),
+    ("gathers and scatters: the same | 1,536 B", measured("SequenceParallel", "sent") == "1,536"),
+    (f"keys and values, N-1 hops forward | {measured('RingAttention', 'sent')} B", True),
+    (f"A at each boundary, each way | {measured('LayerSplit', 'sent')} B", True),
+    (f"two all-to-alls forward | {measured('SwitchDispatch', 'sent')} B", True),
+    ("rarely, and compressed | 1,028 B", {measured(s, "sent") for s in ("LowRank", "RandomMask")} == {"1,028"}),
+    (f"gathered after each fetch, forward | {measured('Stream', 'sent')} B", True),
+    (f"what the planner decides, here forward | {measured('AnnotatedMLP', 'sent')} B", True),
+    (
+        f"A between stages | {max(rank.bytes_sent for rank in schedule('pipeline_fsdp').ranks):,} B",
+        CLASSIC_OF["pipeline_fsdp"].size[:] == (4, 4, 16),
+    ),
+    ("an attention over 32 tokens, a pipeline of 4 layers, a schedule of 4 layers on 16 ranks", True),
+    ("32 tokens for 4 experts, a layer of 64 x 64", True),
+    ("eight layers of 16 x 16, and an MLP on a 2 x 2 mesh", True),
+    ("S = 8,192 B, N = 4", (S, N) == (8192, 4)),
+    *((f"{words} | {sent:,} B", True) for words, sent in SENT.items()),
+    ("ZeRO-1 and ZeRO-2 put the update between the two", True),
+    ("ZeRO-1 still sends once; ZeRO-2, which keeps shards only, scatters each", True),
+    (f"second gathering falls away: {measured('FSDPLean', 'sent')} B", True),
+    (
+        f"takes {measured('MegatronLayer', 'collectives')} all-reduces, {measured('MegatronLayer', 'sent')} B",
+        True,
+    ),
+    (
+        f"{measured('VocabParallelLoss', 'sent')} B instead of {bytes_sent('all_gather', 8 * 16 * 4, N):,} B",
+        True,
+    ),
+    ("at factor 1.25 a device sends 1,152 B", "1,152" in {measured("SwitchDispatch", "sent", i) for i in (1, 2)}),
+    (f"sends {measured('ExactDispatch', 'sent')} B where padding that loses nothing would send 1,920 B", True),
+    (f"With six local epochs, {measured('FedAvg', 'uplink')} B reach the loss", True),
+    ("for which FedSGD needs 30,160 B, and the examples would be 66,560 B", 29 * 4 * 65 * 4 == 30_160),
+    ("the examples would be 66,560 B", 256 * (64 + 1) * 4 == 66_560),
+    (f"An update of {64 * 64 * 4:,} B fits into {measured('Subsample', 'sent')} B", True),
+    (f"into {measured('Quantize', 'sent')} B with a bit for each number", True),
+    (f"into {measured('Compose', 'sent')} B with all of it composed", True),
+    ("2 bytes of weight, 2 of gradient, 12 of optimizer state. With 7.5e9 parameters on 64 devices", True),
+    (f"| 16 P | {gigabytes(0)} |", True),
+    (f"| 1, the state | 4 P + 12 P/N | {gigabytes(1)} |", True),
+    (f"| 2, and the gradients | 2 P + 14 P/N | {gigabytes(2)} |", True),
+    (f"| 3, and the weights | 16 P/N | {memory(7_500_000_000, 3, 64) / 1e9:.1f} GB |", True),
+    (
+        f"DataParallel {measured('DataParallel', 'peak')} B, ZeRO2 {measured('ZeRO2', 'peak')} B, "
+        f"FSDP {measured('FSDP', 'peak')} B, and {measured('SequenceParallel', 'peak')} B for SequenceParallel",
+        True,
+    ),
+    (f"data parallel {peak('ddp', 6)} elements, `wsdp` {peak('wsdp')}, `fsdp` {peak('fsdp')}", True),
+    (f"stores {measured('GPipeRemat', 'stored')} B and not {4 * 4 * 2 * 16 * 4:,} B", True),
+    (
+        f"for {measured('GPipeRemat', 'flops')} flops instead of {4 * 4 * 3 * 2 * 2 * 16 * 16:,}",
+        True,
+    ),
+    (
+        f"peaks at {measured('RingAttention', 'peak')} B on 2, 4 and 8 devices",
+        len({measured("RingAttention", "peak", i) for i in range(len(trials_of(ENGINE_PUZZLES["RingAttention"])))})
+        == 1,
+    ),
+    ("would be 2,048, 4,096 and 8,192 B", [n * 2 * 8 * 16 * 4 for n in (2, 4, 8)] == [2048, 4096, 8192]),
+    (f"Stream holds {measured('Stream', 'peak')} B of a model of {8 * 16 * 16 * 4:,} B", True),
+    ("a share of (p-1)/(m+p-1) of the time", True),
+    (f"everything at once | {bubble(4, 1)} | {idle('pipeline')} |", True),
+    *((f"{m} microbatches | {bubble(4, m)} | {idle('gpipe', m)} |", True) for m in (4, 16, 32)),
+    (f"LayerSplit takes {measured('LayerSplit', 'clock')} flops of time", True),
+    (
+        f"`pipeline_fsdp`, 16 ranks, is idle {idle('pipeline_fsdp')} of the time, and holds {peak('pipeline_fsdp')}",
+        True,
+    ),
+    ("f + (L-1) max(f, c) + c instead of L (f + c). With L = 8, f = 4 and c = 1, 2, 4, 8", True),
+    (
+        f"that is {', '.join(str(a) for a, _ in TIMES)} instead of {', '.join(str(b) for _, b in TIMES)}",
+        [a for a, _ in TIMES] == [4 + 7 * max(4, c) + c for c in (1, 2, 4, 8)],
+    ),
+]
+
+REFERENCES = r"\[\w+\]\([\w./]+\)|(?:^| )\d\. "
+"""Digits that are no statements: links, the names of puzzles, numbered lists."""
+
+
+def test_what_the_page_says_is_so() -> None:
+    assert [quote for quote, holds in FACTS if not holds] == []
+    assert [quote for quote, _ in FACTS if quote not in TEXT] == []
+
+
+def test_no_figure_stands_there_unmeasured() -> None:
+    assert unmeasured(TEXT, [quote for quote, _ in FACTS], REFERENCES) == []
+
+
+def test_every_puzzle_is_on_the_map_and_every_link_leads_to_its_file() -> None:
+    links = dict(re.findall(r"\[(\w+)\]\(\.\./([\w/]+\.py)\)", TEXT))
+    assert set(links) == {*PUZZLES, *ENGINE_PUZZLES}
+    for slug, path in links.items():
+        assert import_module(path.removesuffix(".py").replace("/", ".")).PUZZLE.slug == slug
+
+
+def test_every_chapter_has_a_row() -> None:
+    rows = [row for row in PAGE.read_text(encoding="utf-8").splitlines() if row.startswith("| ")]
+    for chapter in CHAPTERS:
+        assert any(f"/{chapter.package.rpartition('.')[2]}/" in row for row in rows), chapter.title

@@ -1,0 +1,149 @@
+"""Every figure in the words of the notebooks is true today: each is measured, and none stands there unmeasured."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from lib import HIDDEN, LENGTH, Activation, Report, Weight, WeightGrad, referee, run
+from lib.costs import CLASSIC, elements_sent
+from lib.goal import MEMORY_PRECISION, Goal
+from puzzles.catalog.schedule import PUZZLES
+from tests.support import CLASSICS
+from tests.support.facts import unmeasured
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+CLASSIC_OF = {classic.slug: classic for classic in CLASSICS}
+
+
+@cache
+def words(name: str) -> str:
+    """The markdown of a notebook's source, as one line."""
+    text = (NOTEBOOKS / f"{name}.py").read_text(encoding="utf-8")
+    cells = re.split(r"^# %%", text, flags=re.MULTILINE)
+    shown = [cell.partition("\n")[2] for cell in cells if cell.startswith(" [markdown]")]
+    return " ".join(" ".join(line.removeprefix("#").strip() for line in cell.splitlines()) for cell in shown)
+
+
+@cache
+def score(slug: str, layers: int = 0, batches: int = 0, ranks: int = 0) -> Report:
+    """The referee's report on a reference solution, at its own size or at another."""
+    classic = CLASSIC_OF[slug]
+    size = (layers or classic.size.layers, batches or classic.size.batches, ranks or classic.size.ranks)
+    return referee(run(classic.solution, *size).trace)
+
+
+def peak(slug: str, *size: int) -> int:
+    return score(slug, *size).peak.memory
+
+
+def sent(slug: str, *size: int) -> int:
+    """Bytes that the rank which sends most sends."""
+    return max(rank.bytes_sent for rank in score(slug, *size).ranks)
+
+
+def idle(slug: str, *size: int) -> str:
+    return f"{score(slug, *size).bubble:.0%}"
+
+
+def at_the_turn(slug: str) -> float:
+    """The share of activations and their gradients in the peak of a schedule on one rank, in fifths."""
+    model_and_states = 2 * CLASSIC_OF[slug].size.layers * CLASSIC.weight
+    return 5 * (peak(slug) - model_and_states) / peak(slug)
+
+
+GRADIENT_BYTES = 2 * CLASSIC.weight * 4
+"""Of the two layers of puzzle 2."""
+
+TOUR = [
+    ("two layers, and the step is made of four microbatches", True),
+    ("the output of layer 0 is `activations[1]`", True),
+    ("a square matrix of 512 x 512", HIDDEN == 512),
+    (f"its weight has {Weight(0, 2, 0).memory():,} elements", True),
+    ("for batches 2 and 3", True),
+    ("Half of the place is filled, because two of the four", True),
+    (f"One batch of activations takes {Activation(0, 2, {0}, 4).memory():,} elements", LENGTH == 256),
+    ("These two have seen batches 2 and 3", True),
+    ("**F0** is the forward of layer 0", True),
+    ("**B0** is its backward", True),
+    ("**U0** is its update", True),
+    ("del activations[0]", True),
+    (f"| `forward`, `backward` | {CLASSIC.duration('forward') / 10:g} step for each batch |", True),
+    (f"| `update` | {CLASSIC.duration('update') / 10:g} steps |", True),
+    (f"| a collective | {CLASSIC.duration('allreduce') / 10:g} steps, from when the last rank has joined |", True),
+    (f"| `pass_to`, `receive` | {CLASSIC.duration('pass_to') / 10:g} steps for each value |", True),
+    (
+        "with four ranks, the bytes of the two halves add up to those of the whole",
+        elements_sent("allreduce", 1024, 4)
+        == elements_sent("scatterreduce", 1024, 4) + elements_sent("allgather", 256, 4),
+    ),
+    ("which will matter in puzzle 4", PUZZLES["fsdp"].number == 4),
+    ("a first try at puzzle 0", PUZZLES["basic"].number == 0),
+    ("Open **01_puzzles**", (NOTEBOOKS / "01_puzzles.py").exists()),
+]
+
+PUZZLE_BOOK = [
+    ("Eight puzzles", len(PUZZLES) == 8),
+    ("whole steps and in hundreds of thousands of elements: 66.9 meets 66", MEMORY_PRECISION == 100_000),
+    ("66.9 meets 66", Goal("x", CLASSIC_OF["pipeline"].size, 66, 0).meets_time(score("pipeline").timesteps)),
+    ("**00_tour**", (NOTEBOOKS / "00_tour.py").exists()),
+    ("three fifths of the memory are activations and their gradients", at_the_turn("basic") == 3),
+    ("just two layers and four batches", CLASSIC_OF["basic"].size == (2, 4, 1)),
+    (f"sixteen batches the same schedule needs {peak('basic', 2, 16) / peak('basic'):g} times the memory", True),
+    ("The peak is a quarter lower than before", peak("grad_accum") == 3 / 4 * peak("basic")),
+    (f"in the same {score('basic').timesteps:g} steps", score("grad_accum").timesteps == score("basic").timesteps),
+    (f"with sixteen batches it is still {peak('grad_accum', 2, 16):,} elements", True),
+    (
+        f"Four devices finish in {score('ddp').timesteps:g} steps what took one device {score('basic').timesteps:g}",
+        True,
+    ),
+    (f"so {score('basic').timesteps / score('ddp').timesteps:.1f} times as fast", True),
+    (f"Each rank sends {sent('ddp'):,} bytes, {sent('ddp') / GRADIENT_BYTES:g} times the size of the gradient", True),
+    ("hardly grows with the number of ranks", sent("ddp", 2, 64, 64) < 2 * GRADIENT_BYTES),
+    ("four ranks keep four copies of every weight", score("ddp").copies == (4, 4)),
+    ("this model of six layers", CLASSIC_OF["wsdp"].size.layers == 6),
+    (f"would need {peak('ddp', 6):,} elements on every rank; this needs {peak('wsdp'):,}", True),
+    ("each rank sends twice the bytes", sent("wsdp") == 2 * sent("ddp", 6)),
+    ("the next puzzle costs nothing and saves more", score("fsdp").timesteps == score("wsdp").timesteps),
+    ("saves more", sent("fsdp") < sent("wsdp") and peak("fsdp") < peak("wsdp")),
+    (f"falls from {peak('ddp', 6):,} to {peak('fsdp'):,} elements", True),
+    (f"each rank sends {sent('fsdp') / sent('ddp', 6):g} times the bytes", True),
+    (f"{idle('pipeline')} of the time is idle", True),
+    (f"A rank in the middle sends {sent('pipeline'):,} bytes", True),
+    (f"`fsdp` on this model and these ranks would send {sent('fsdp', 8):,}", True),
+    (f"With four microbatches {idle('gpipe')} of the time is idle", True),
+    (f"with sixteen it is {idle('gpipe', 8, 16)}, and with thirty-two {idle('gpipe', 8, 32)}", True),
+    ("Memory grows with them", peak("gpipe", 8, 16) > peak("gpipe")),
+    ("one backward (1F1B)", True),
+    (
+        "less memory in less time? One is known",
+        any(r.dominates(33.2, 4_194_303) for r in PUZZLES["gpipe"].goal.records),
+    ),
+    (f"{peak('pipeline_fsdp'):,} elements on a rank, less than half", 2 * peak("pipeline_fsdp") < peak("fsdp")),
+    ("four layers and not six", CLASSIC_OF["pipeline_fsdp"].size.layers == 4),
+    (f"But {idle('pipeline_fsdp')} of the time is idle", True),
+    ("twelve to thirteen million bytes", all(12e6 < r.bytes_sent < 13e6 for r in score("pipeline_fsdp").ranks)),
+]
+
+REFERENCES = r"\(https://arxiv\.org/abs/[\d.]+\)|^\d\. | \d\. |\*\*0\d_\w+\*\*|\{puzzle: \w+\}"
+"""Digits that are no statements: addresses, numbered lists, names."""
+
+
+@pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK)])
+def test_what_the_words_say_is_so(name: str, facts: list[tuple[str, bool]]) -> None:
+    assert [quote for quote, holds in facts if not holds] == []
+    assert [quote for quote, _ in facts if quote not in words(name)] == []
+
+
+@pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK)])
+def test_no_figure_stands_there_unmeasured(name: str, facts: list[tuple[str, bool]]) -> None:
+    assert unmeasured(words(name), [quote for quote, _ in facts], REFERENCES) == []
+
+
+def test_the_sum_of_the_tour_is_complete() -> None:
+    """As its cells show: half of the batches and the other half."""
+    halves = WeightGrad(0, 2, {2, 3}, 4) + WeightGrad(0, 2, {0, 1}, 4)
+    assert halves.is_complete()

@@ -1,0 +1,261 @@
+"""The notebooks: made the same each time, true to the catalog, and they run from top to bottom."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import lib
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.commands.main import main
+from tests.support.kernel import ROOT
+
+WHY = "needs jupytext, nbformat and nbclient (pip install 'training-puzzles[test]')"
+pytest.importorskip("jupytext", reason=WHY)
+nbformat = pytest.importorskip("nbformat", reason=WHY)
+
+from puzzles.notebook.authoring import sections  # noqa: E402  # after what it needs is known to be there
+from puzzles.notebook.authoring.build import MARKER, SOURCES, books  # noqa: E402
+from puzzles.notebook.authoring.collective_svg import FULL, INK, collective  # noqa: E402
+from puzzles.notebook.authoring.overview_svg import plan_of, sketch  # noqa: E402
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MEGABYTE = 1_000_000
+SECONDS = 90
+"""In which all of them run, those of players and the solved ones."""
+both = pytest.mark.parametrize("solved", [False, True], ids=["player", "solved"])
+
+
+def cells_of(text: str) -> dict[str, Any]:
+    return {cell["id"]: cell for cell in json.loads(text)["cells"]}
+
+
+# --- How they are made ---
+
+
+@both
+def test_they_are_the_same_bytes_each_time_and_valid_and_without_outputs(solved: bool) -> None:
+    made = books(solved)
+    assert [book.file for book in made] == ["00_tour.ipynb", "01_puzzles.ipynb"]
+    assert made == books(solved)
+    for book in made:
+        notebook = nbformat.reads(book.text, as_version=4)
+        nbformat.validate(notebook)
+        assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in notebook.cells)
+        assert len(cells_of(book.text)) == len(notebook.cells)
+        assert not any(MARKER.search(cell.source) or "# %" in cell.source for cell in notebook.cells)
+
+
+@both
+def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool) -> None:
+    cells = cells_of(books(solved)[1].text)
+    plays = [name for name in cells if name.endswith("-play")]
+    assert plays == [f"{slug}-play" for slug in PUZZLES]
+    for slug, puzzle in PUZZLES.items():
+        task, code = "".join(cells[f"{slug}-task"]["source"]), "".join(cells[f"{slug}-code"]["source"])
+        assert puzzle.statement.strip() in task
+        assert f"| {puzzle.goal.time} steps | {puzzle.goal.memory:,} elements" in task
+        assert "data:image/svg+xml" in task
+        reference = (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
+        assert code.strip() in (reference if solved else puzzle.starter)
+        assert f"def {slug}(model: Model)" in code
+        hints, background = "".join(cells[f"{slug}-hints"]["source"]), "".join(cells[f"{slug}-background"]["source"])
+        assert all(hint in hints for hint in puzzle.hints)
+        assert puzzle.in_practice.strip() in background
+        assert all(source.title in background for source in puzzle.sources)
+
+
+def test_the_player_version_gives_no_solution_away() -> None:
+    player, solved = (cells_of(books(solved)[1].text) for solved in (False, True))
+    assert list(player) == list(solved)
+    assert {name for name in player if player[name] != solved[name]} == {f"{slug}-code" for slug in PUZZLES}
+
+
+def test_the_sources_are_in_percent_format_and_shadow_no_package() -> None:
+    for path in SOURCES.glob("*.py"):
+        assert "format_name: percent" in path.read_text(encoding="utf-8")
+        assert find_spec(path.stem) is None
+    assert not list(SOURCES.glob("*.ipynb")) or "/notebooks/*.ipynb" in (ROOT / ".gitignore").read_text()
+
+
+def set_up(place: Path, monkeypatch: pytest.MonkeyPatch, installed: bool = False) -> list[tuple[str, str]]:
+    """What the first cell asks pip for, run in a folder."""
+    asked: list[tuple[str, str]] = []
+    shell = SimpleNamespace(run_line_magic=lambda name, line: asked.append((name, line)))
+    code = sections.setup()
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("sys.path", [])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: "a spec" if installed else None)
+    exec(code, {"get_ipython": lambda: shell})
+    return asked
+
+
+def test_the_setup_does_nothing_where_the_puzzles_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := tmp_path / "clone" / "notebooks").mkdir(parents=True)
+    (tmp_path / "clone" / "puzzles" / "catalog").mkdir(parents=True)
+    assert set_up(folder, monkeypatch) == []
+    assert set_up(tmp_path, monkeypatch, installed=True) == []
+
+
+def test_the_setup_installs_the_wheel_that_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tmp_path / f"training_puzzles-{sections.VERSION}-py3-none-any.whl"
+    wheel.touch()
+    (tmp_path / "training_puzzles-0.0.1-py3-none-any.whl").touch()
+    assert set_up(tmp_path, monkeypatch) == [("pip", f"install --quiet '{wheel}'")]
+
+
+def test_the_setup_installs_the_tested_version_once_it_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sections, "PUBLISHED", True)
+    assert set_up(tmp_path, monkeypatch) == [("pip", f"install --quiet git+{sections.SOURCE}@v{sections.VERSION}")]
+
+
+def test_the_setup_installs_nothing_from_a_name_that_anybody_could_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sections, "PUBLISHED", False)
+    with pytest.raises(ImportError, match=f"put training_puzzles-{sections.VERSION}-py3-none-any.whl beside"):
+        set_up(tmp_path, monkeypatch)
+
+
+def test_version_and_address_are_said_in_one_voice() -> None:
+    assert PROJECT["version"] == sections.VERSION
+    assert PROJECT["urls"]["Source"] == sections.SOURCE
+    badges = re.findall(
+        r"\(https://colab\.research\.google\.com/github/([\w-]+/[\w-]+)/blob/\w+/(\w+\.ipynb)\)", README
+    )
+    owner = sections.SOURCE.removeprefix("https://github.com/")
+    assert badges == [(owner, book.file) for book in books()]
+
+
+@pytest.mark.parametrize(
+    ("name", "filled_dots", "strips"),
+    [("allreduce", 4 + 16, 8), ("allgather", 0, 4 + 16), ("scatterreduce", 4 + 16, 8)],
+)
+def test_a_collective_is_drawn_as_the_runtime_does_it(name: str, filled_dots: int, strips: int) -> None:
+    """Dots: one batch each before, four each after. Strips: shards, or one for a whole."""
+    drawn = collective(name)
+    assert drawn.count(f'fill="{INK}"/>') == filled_dots
+    assert drawn.count(f'fill="{FULL}"/>') == strips
+
+
+@pytest.mark.parametrize("slug", PUZZLES)
+def test_a_sketch_shows_every_rank_and_what_the_reference_loads(slug: str) -> None:
+    """As many filled boxes as there are pairs of a rank and a layer whose weight, or a shard of it, it loads."""
+    puzzle = PUZZLES[slug]
+    outcome = lib.run(getattr(import_module(f"solutions.{slug}"), slug), *puzzle.goal.size)
+    loads = [{op.layer for op in ops if op.name == "load_weights"} for ops in outcome.trace.ranks]
+    plan, drawn = plan_of(puzzle), sketch(puzzle)
+    size = puzzle.goal.size
+    assert [{layer for layer in range(size.layers) if plan.part(rank, layer)} for rank in range(size.ranks)] == loads
+    assert [word in drawn for word in (f"rank {size.ranks - 1}<", "rank 0<")] == [True, True]
+    assert f"rank {size.ranks}<" not in drawn
+
+
+# --- The command ---
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(main, ["notebook", *words])
+
+
+def test_the_command_writes_fresh_copies_and_never_over_work(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    assert run(str(folder)).exit_code == 0
+    for book in books():
+        assert (folder / book.file).read_text(encoding="utf-8") == book.text
+    (folder / "01_puzzles.ipynb").write_text("my work")
+    (folder / "00_tour.ipynb").unlink()
+    refused = run(str(folder))
+    assert refused.exit_code == 2
+    assert "01_puzzles.ipynb exists already" in refused.output
+    assert not (folder / "00_tour.ipynb").exists()
+    assert (folder / "01_puzzles.ipynb").read_text() == "my work"
+    assert run(str(folder), "--force", "--solved").exit_code == 0
+    assert (folder / "01_puzzles.ipynb").read_text(encoding="utf-8") == books(solved=True)[1].text
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused = run(str(tmp_path / "file" / "folder"))
+    assert refused.exit_code == 2
+    assert "cannot write" in refused.output
+
+
+def test_the_grader_reads_a_notebook(tmp_path: Path) -> None:
+    path = tmp_path / "my.ipynb"
+    path.write_text(books(solved=True)[1].text, encoding="utf-8")
+    graded = CliRunner().invoke(main, ["grade", str(path), "--json"])
+    results = json.loads(graded.output)["files"][0]["results"]
+    assert [(result["puzzle"], result["status"]) for result in results] == [(slug, "passed") for slug in PUZZLES]
+
+
+# --- How they run ---
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["player", "solved"])
+def executed(request: pytest.FixtureRequest) -> tuple[bool, list[Any]]:
+    """Both notebooks after a run from top to bottom, each in a fresh kernel; an exception in a cell would end it."""
+    nbclient = pytest.importorskip("nbclient", reason=WHY)
+    done, start = [], perf_counter()
+    for book in books(request.param):
+        notebook = nbformat.reads(book.text, as_version=4)
+        options = {"resources": {"metadata": {"path": str(ROOT)}}, "extra_arguments": ["--Application.log_level=50"]}
+        nbclient.NotebookClient(notebook, timeout=45, kernel_name="python3", **options).execute()
+        done.append(notebook)
+    assert perf_counter() - start < SECONDS / 2
+    return request.param, done
+
+
+def outputs(notebook: Any, cell: str) -> list[Any]:
+    return next(c.outputs for c in notebook.cells if c.id == cell)
+
+
+def test_every_puzzle_is_passed_or_not_attempted(executed: tuple[bool, list[Any]]) -> None:
+    solved, (_, book) = executed
+    expected = "Solved!" if solved else "Not attempted"
+    for slug, puzzle in PUZZLES.items():
+        (shown,) = outputs(book, f"{slug}-play")
+        assert f"Puzzle {puzzle.number}, {slug}: {expected}" in shown.data["text/plain"]
+        assert f'data-status="{"passed" if solved else "not_attempted"}"' in shown.data["text/html"]
+        assert shown.data["text/html"].count("<svg") == solved
+
+
+def test_nothing_is_written_to_stderr(executed: tuple[bool, list[Any]]) -> None:
+    for notebook in executed[1]:
+        said = [out for cell in notebook.cells for out in cell.get("outputs", ()) if out.get("name") == "stderr"]
+        assert said == []
+
+
+def test_each_is_under_a_megabyte(executed: tuple[bool, list[Any]]) -> None:
+    for notebook in executed[1]:
+        assert len(nbformat.writes(notebook).encode()) < MEGABYTE
+
+
+def test_the_tour_shows_what_its_words_promise(executed: tuple[bool, list[Any]]) -> None:
+    tour = executed[1][0]
+    printed = "".join(out.text for c in tour.cells for out in c.get("outputs", ()) if out.output_type == "stream")
+    for words in (
+        "3,145,728 elements before, 1,572,864 after",
+        "update(layer=0): the gradient has batches {2, 3} of 4",
+        "equal: True",
+        "reduce_all      1,572,864 bytes from each rank",
+        "in_two_halves   1,572,864 bytes from each rank",
+        "rank 1 hears: How much is the fish?",
+        "nobody can move: ranks 0, 1, 3 wait in allreduce(layer=0)",
+    ):
+        assert words in printed
+    pictures = [out for c in tour.cells for out in c.get("outputs", ()) if "image/svg+xml" in out.get("data", {})]
+    assert len(pictures) >= 10

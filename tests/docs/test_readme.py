@@ -1,0 +1,97 @@
+"""The README tells the truth: its code runs, its output comes out, its picture is what is drawn today."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from docs import gallery, papers
+from drawing import svg
+from lib import PuzzleError, run
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.commands.main import main
+from puzzles.tracks import TRACKS
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def lines(block: str) -> Iterator[str]:
+    return (line for line in block.splitlines() if line)
+
+
+def test_the_python_runs_and_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for code in blocks("python"):
+        exec(compile(code, "README.md", "exec"), names)
+    printed = capsys.readouterr().out
+    _, *outputs = blocks("text")
+    assert printed == "".join(outputs)
+
+
+def test_the_message_of_the_forgotten_allreduce_is_the_one_shown() -> None:
+    code = "\n".join(line for line in blocks("python")[0].splitlines() if "model.allreduce" not in line)
+    names: dict[str, object] = {}
+    exec(code, names)
+    error = run(names["ddp"], 2, 4, 4).error  # type: ignore[arg-type]
+    assert isinstance(error, PuzzleError)
+    assert str(error) == blocks("text")[0].strip()
+
+
+def test_the_commands_work_in_the_order_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "solutions").symlink_to(ROOT / "solutions")
+    for line in lines("".join(blocks("console"))):
+        words = shlex.split(line.removeprefix("$ puzzles "), comments=True)
+        result = CliRunner().invoke(main, words)
+        unsolved = words[0] in ("grade", "draw")
+        assert result.exit_code == (1 if unsolved else 0), f"{line}: {result.output}"
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert (tmp_path / "mine.py").exists()
+
+
+def test_the_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for text in (README, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+        for target in re.findall(r"^make (\w+)", text, re.MULTILINE):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_table_of_puzzles_is_that_of_the_catalog() -> None:
+    rows = re.findall(
+        r"^\| (\d) \| `(\w+)` \| .* \| (\d+), (\d+), (\d+) \| (\d+) \| ([\d.]+)M \|$", README, re.MULTILINE
+    )
+    shown = [(int(n), slug, *map(int, size), int(time), float(memory)) for n, slug, *size, time, memory in rows]
+    assert shown == [(p.number, p.slug, *p.goal.size, p.goal.time, p.goal.memory / 1_000_000) for p in PUZZLES.values()]
+
+
+def test_the_pictures_are_what_is_drawn_today() -> None:
+    drawn = {f"{name}.svg": svg(picture) for name, picture in gallery.pictures()}
+    shown = {path.name: path.read_text(encoding="utf-8") for path in gallery.FOLDER.iterdir()}
+    assert sorted(shown) == sorted(drawn), "a picture is missing or left over: make docs"
+    assert [name for name in drawn if shown[name] != drawn[name]] == [], "out of date: make docs"
+
+
+def test_every_paper_that_a_puzzle_names_is_listed() -> None:
+    assert papers.FILE.read_text(encoding="utf-8") == papers.page(), "out of date: make docs"
+
+
+def test_the_tracks_have_as_many_puzzles_as_is_said() -> None:
+    said = re.findall(r"^\| .*?, (\d+) puzzles \|", README, re.MULTILINE)
+    assert list(map(int, said)) == [len(track.slugs) for track in TRACKS.values()]
+
+
+def test_every_picture_is_shown() -> None:
+    page = (ROOT / "docs" / "pictures.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"\(pictures/(.*?)\)", page)) == sorted(path.name for path in gallery.FOLDER.iterdir())
+    for path in re.findall(r"\]\((docs/[^)]*)\)", README):
+        assert (ROOT / path).exists(), path

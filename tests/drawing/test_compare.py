@@ -1,0 +1,130 @@
+"""Two runs side by side, and a puzzle's schedules on one plane."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from docs import gallery
+from drawing import Attempt, draw_compare, draw_pareto, svg
+from drawing.palette import ALARM, WIRE
+from drawing.runs.compare import difference
+from drawing.runs.pareto import plane_of
+from lib import Goal, Model, Record, Report, Size, referee, run
+from puzzles.catalog.schedule import PUZZLES
+
+SVG = "{http://www.w3.org/2000/svg}"
+GOAL = PUZZLES["gpipe"].goal
+
+
+def texts(picture: Any) -> list[str]:
+    return ["".join(node.itertext()) for node in ET.fromstring(svg(picture)).iter(f"{SVG}text")]
+
+
+def tips(picture: Any) -> list[str]:
+    return [node.text or "" for node in ET.fromstring(svg(picture)).iter(f"{SVG}title")][1:]
+
+
+def report(slug: str, goal: Goal | None = None) -> Report:
+    return referee(gallery.solved(slug).trace, goal)
+
+
+# --- Side by side ---
+
+
+def test_a_comparison_names_the_difference() -> None:
+    picture = draw_compare(gallery.solved("pipeline"), gallery.solved("gpipe"), "Two pipelines")
+    title, told, mine, *rest = texts(picture)
+    assert (title, mine) == ("Two pipelines", "yours")
+    assert (
+        told == "yours, compared with reference: 33.6 steps more, 1,048,576 elements less, 31.3 points of bubble more"
+    )
+    assert "reference" in rest
+    assert told in picture.description
+
+
+def test_equal_runs_are_as_good() -> None:
+    names = ("a", "b")
+    same = difference(report("ddp"), report("ddp"), names)
+    assert same == "a, compared with b: as many steps, as many elements, as many points of bubble"
+
+
+def test_both_are_on_one_time_axis_and_one_scale_of_memory() -> None:
+    picture = draw_compare(gallery.solved("pipeline"), gallery.solved("gpipe"))
+    written = texts(picture)
+    assert written.count("65") == 2  # gpipe has its axis up to pipeline's end
+    assert written.count("memory in elements, all ranks on one scale up to 4,194,304") == 2
+    last = [tip for tip in tips(picture) if "update layer 1," in tip]
+    edges = [
+        float(re.match(r"M([\d.]+)", node.get("d", ""))[1])  # type: ignore[index]
+        for node in ET.fromstring(svg(picture)).iter(f"{SVG}path")
+        if node.findtext(f"{SVG}title") in last
+    ]
+    assert edges[0] > 1.8 * edges[1]
+
+
+def test_runs_of_different_ranks_can_be_compared() -> None:
+    def nothing(model: Model) -> None:
+        """Idle."""
+
+    picture = draw_compare(run(nothing, 1, 1, 1), run(nothing, 1, 1, 20), critical=True, dark=True)
+    assert texts(picture).count("rank 0") == 4
+
+
+# --- Pareto ---
+
+
+def test_attempts_and_records_are_told_apart() -> None:
+    goal = replace(GOAL, records=(Record(32.9, 2_490_368, "one forward, one backward"), Record(22.0, 2_359_296)))
+    picture = draw_pareto(goal, [Attempt("mine.py", report("gpipe", goal))], "GPipe")
+    assert sorted(tip for tip in tips(picture) if not tip.startswith("meets")) == [
+        "attempt: mine.py, 33.3 timesteps, 4,194,304 elements",
+        "record: one forward, one backward, 32.9 timesteps, 2,490,368 elements",
+        "record: record, 22 timesteps, 2,359,296 elements",
+    ]
+    marks = [node.get("fill") for node in ET.fromstring(svg(picture)).iter(f"{SVG}path") if len(node)]
+    assert marks.count(ALARM) == 1
+    assert "mine.py: 33.3 timesteps, 4,194,304 elements, meets the target" in picture.description
+    assert {"record", "attempt", "mine.py", "target met"} <= set(texts(picture))
+
+
+def test_the_target_box_holds_what_meets_the_target() -> None:
+    picture = draw_pareto(GOAL, [Attempt("mine.py", report("gpipe"))])
+    (box,) = [tip for tip in tips(picture) if tip.startswith("meets both targets")]
+    assert "33 timesteps and 4,100,000 elements" in box
+    border = [node for node in ET.fromstring(svg(picture)).iter(f"{SVG}path") if node.get("stroke-dasharray")]
+    assert [node.get("stroke") for node in border] == [WIRE]
+
+
+def test_what_failed_is_named_and_has_no_place() -> None:
+    wrong = Attempt("wrong.py", report("fsdp", GOAL))
+    picture = draw_pareto(GOAL, [wrong])
+    assert "wrong.py is not correct" in texts(picture)
+    assert [tip for tip in tips(picture) if "wrong.py" in tip] == []
+
+
+def test_a_puzzle_nobody_has_tried_is_a_target() -> None:
+    picture = draw_pareto(Goal("x", Size(1, 1, 1), 1, 100_000))
+    assert texts(picture)[:2] == ["x", "target: 1 timesteps, 100,000 elements"]
+
+
+def test_hostile_names_are_text() -> None:
+    picture = draw_pareto(GOAL, [Attempt('<script>"', report("gpipe"))], "<b>")
+    assert "<script" not in svg(picture)
+    assert '<script>"' in texts(picture)
+
+
+def test_names_close_together_do_not_cover_each_other() -> None:
+    picture = draw_pareto(GOAL, [Attempt(f"{i}.py", report("gpipe")) for i in range(4)])
+    nodes = [n for n in ET.fromstring(svg(picture)).iter(f"{SVG}text") if (n.text or "").endswith(".py")]
+    heights = sorted(float(node.get("y", 0)) for node in nodes)
+    assert all(high - low >= 12 for low, high in pairwise(heights))
+
+
+def test_everything_shown_lies_within_the_plane() -> None:
+    plane = plane_of(GOAL, [])
+    assert plane.x(GOAL.time) < 720
+    assert plane.y(GOAL.memory) > 0

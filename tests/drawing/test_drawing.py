@@ -1,0 +1,486 @@
+"""Pictures say what happened: which marks stand where, with which words. Pixels are for people to judge."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import chalk
+import pytest
+
+import drawing
+from drawing import draw, draw_group, draw_network, draw_value, save, svg
+from drawing.runs.axis import LEFT, Scale
+from drawing.runs.scene import TICKS_PER_STEP
+from lib import (
+    Activation,
+    ActivationGrad,
+    Model,
+    OptState,
+    PuzzleError,
+    Size,
+    Trace,
+    Value,
+    Weight,
+    WeightGrad,
+    costs,
+    referee,
+    run,
+)
+from tests.support import CLASSICS, Classic
+
+SVG = "{http://www.w3.org/2000/svg}"
+FSDP = next(classic for classic in CLASSICS if classic.slug == "fsdp")
+GPIPE = next(classic for classic in CLASSICS if classic.slug == "gpipe")
+PALE = drawing.palette.IDLE
+
+
+def trace_of(classic: Classic) -> Trace:
+    return run(classic.solution, *classic.size).trace
+
+
+def root(picture: Any) -> ET.Element:
+    return ET.fromstring(svg(picture))
+
+
+def texts(picture: Any) -> list[str]:
+    """What is written in a picture, tooltips left out."""
+    return [(node.text or "") + "".join(tip.tail or "" for tip in node) for node in root(picture).iter(f"{SVG}text")]
+
+
+def tips(picture: Any) -> list[str]:
+    """The tooltips of marks; the first title is the picture's own."""
+    return [node.text or "" for node in root(picture).iter(f"{SVG}title")][1:]
+
+
+def marks(picture: Any) -> list[str]:
+    return [tip for tip in tips(picture) if re.match(r"rank \d+: .*, t=", tip)]
+
+
+def paths(picture: Any, attribute: str, value: str) -> list[ET.Element]:
+    return [node for node in root(picture).iter(f"{SVG}path") if node.get(attribute) == value]
+
+
+def left_edge(path: ET.Element) -> float:
+    """The least x of a path of relative steps."""
+    x = least = 0.0
+    for command, first in re.findall(r"([Mhlv])(-?[\d.]+)", path.get("d", "")):
+        x = float(first) if command == "M" else x + float(first) if command in "hl" else x
+        least = x if command == "M" else min(least, x)
+    return least
+
+
+# --- The timeline ---
+
+
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+def test_every_classic_shows_each_of_its_events_once(classic: Classic) -> None:
+    trace = trace_of(classic)
+    picture = draw(trace)
+    drawn = Counter(tip.split(":")[0] for tip in marks(picture))
+    assert drawn == {f"rank {rank}": len(trace.events(rank)) for rank in range(classic.size.ranks)}
+    assert {f"rank {rank}" for rank in range(classic.size.ranks)} <= set(texts(picture))
+
+
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+def test_a_picture_costs_no_more_bytes_than_a_notebook_can_bear(classic: Classic) -> None:
+    trace = trace_of(classic)
+    events = sum(len(trace.events(rank)) for rank in range(classic.size.ranks))
+    assert len(svg(draw(trace)).encode()) < 12_000 + 600 * events
+
+
+def test_draw_prints_the_two_lines_that_people_know(capsys: pytest.CaptureFixture[str]) -> None:
+    draw(run(FSDP.solution, *FSDP.size).models)
+    assert capsys.readouterr().out == (
+        "Timesteps: 19.9\nMaximum Memory: 2359296 at GPU: 0 time: 9.1\n"
+    )  # fmt: skip
+
+
+def test_models_one_model_a_trace_and_an_outcome_are_the_same_run() -> None:
+    outcome = run(CLASSICS[0].solution, *CLASSICS[0].size)
+    ways: list[Any] = [outcome, outcome.trace, outcome.models, list(outcome.models), outcome.models[0]]
+    assert len({svg(draw(way)) for way in ways}) == 1
+
+
+def test_the_title_has_the_four_numbers() -> None:
+    picture = draw(trace_of(GPIPE), title="GPipe")
+    title, numbers, *_ = texts(picture)
+    assert title == "GPipe"
+    assert numbers == (
+        "timesteps 33.3 · makespan 33.8 · bubble 42.6% · peak memory 4,194,304 (rank 1, t=30.4)"
+    )  # fmt: skip
+
+
+def test_operations_stand_where_they_happened() -> None:
+    trace = trace_of(GPIPE)
+    picture = draw(trace)
+    scale = Scale(33.8, 4)
+    for path in root(picture).iter(f"{SVG}path"):
+        tip = "".join(path.itertext())
+        if match := re.match(r"rank \d: (?:forward|backward|send|receive) .*t=([\d.]+) to", tip):
+            assert left_edge(path) == pytest.approx(scale.x(float(match[1])) + 12, abs=0.11), tip
+
+
+def test_batches_and_layers_are_written_on_the_marks() -> None:
+    written = Counter(texts(draw(trace_of(GPIPE))))
+    for layer in range(8):
+        assert written[f"F{layer}"] == written[f"B{layer}"] == 4
+    assert {"b0", "b1", "b2", "b3", "L"} <= set(written)
+
+
+def test_the_legend_has_only_what_occurs() -> None:
+    names = {"loss", "backward", "update", "all-gather", "reduce-scatter", "all-reduce", "send", "receive", "idle"}
+    assert names & set(texts(draw(trace_of(FSDP)))) == {
+        "loss", "backward", "update", "all-gather", "reduce-scatter"
+    }  # fmt: skip
+    assert names & set(texts(draw(trace_of(GPIPE)))) == {
+        "loss", "backward", "update", "send", "receive", "idle"
+    }  # fmt: skip
+    assert "forward: layer 0, microbatch 0" in texts(draw(trace_of(FSDP)))
+
+
+def test_idle_time_is_a_pale_area_and_a_full_schedule_has_none() -> None:
+    gaps = "".join(path.get("d", "") for path in paths(draw(trace_of(GPIPE)), "fill", PALE))
+    assert gaps.count("M") == 1 + sum(len(lane.gaps) for lane in drawing.runs.scene.read(trace_of(GPIPE)).lanes)
+    assert paths(draw(trace_of(FSDP)), "fill", PALE) == []
+
+
+def test_each_message_is_a_link_and_each_collective_one_tie() -> None:
+    scene = drawing.runs.scene.read(trace_of(CLASSICS[7]))
+    sends = [mark for mark in scene.marks if mark.op.name == "pass_to"]
+    assert len(scene.links) == len(sends) == 24
+    assert all(link.received is not None and link.received >= link.sent for link in scene.links)
+    assert Counter(tie.name for tie in scene.ties) == {"allgather": 8, "scatterreduce": 4}
+    assert {(tie.first, tie.last) for tie in scene.ties} == {(0, 15)}
+
+
+def test_memory_is_continuous_and_reaches_the_peak() -> None:
+    scene = drawing.runs.scene.read(trace_of(FSDP))
+    for lane in scene.lanes:
+        assert lane.memory[0][0] == 0
+        assert lane.memory[-1][1] == scene.end
+        assert all(left[1] == right[0] for left, right in zip(lane.memory, lane.memory[1:], strict=False))
+    assert max(m for lane in scene.lanes for *_, m in lane.memory) == FSDP.peak_memory
+    assert "peak 2,359,296" in texts(draw(trace_of(FSDP)))
+
+
+def test_sixteen_ranks_fit_the_width_of_a_notebook() -> None:
+    picture = root(draw(trace_of(CLASSICS[7])))
+    assert int(picture.get("width", "")) <= 1000
+
+
+def test_marks_differ_in_shape_not_only_in_colour() -> None:
+    shapes: dict[str, set[str]] = {}
+    for name, glyph in drawing.runs.glyphs.GLYPHS.items():
+        outline = tuple(glyph.outline(drawing.runs.glyphs.Frame(0, 0, 20, 20)))
+        shapes.setdefault(str(outline), set()).add(name)
+    assert all(len(names) == 1 for names in shapes.values())
+
+
+def test_layers_get_lighter_in_order() -> None:
+    def lightness(colour: str) -> float:
+        red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    for layers in (2, 6, 8, 12):
+        ramp = [lightness(drawing.palette.layer_colour(layer, layers)) for layer in range(layers)]
+        assert ramp == sorted(ramp)
+
+
+# --- Runs of every kind ---
+
+
+async def nothing(model: Model) -> None:
+    """Every rank is idle."""
+
+
+def forward_on_rank_1(model: Model) -> None:
+    if model.rank == 1:
+        weight, _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0]), weight)
+
+
+def many(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    activation = model.get_activation([0])
+    for _ in range(2_000):
+        model.forward(0, activation, weight)
+
+
+async def gather_and_forward(model: Model) -> None:
+    activation = model.get_activation([0])
+    for layer in range(model.LAYERS):
+        shard, _ = model.load_weights(layer, model.rank, model.RANKS)
+        weight = await model.allgather(shard, layer)
+        activation = model.forward(layer, activation, weight)
+
+
+async def pizza(model: Model) -> None:
+    """Values that take no memory; one message is never read."""
+    if model.rank == 0:
+        await model.pass_to(1, "<script>alert('pizza')</script>")
+        await model.pass_to(3, "extra cheese")
+    if model.rank == 3:
+        await model.receive()
+
+
+async def wait_for_ever(model: Model) -> None:
+    if model.rank:
+        model.weights[0], model.opt_states[0] = model.load_weights(0)
+        await model.allgather(model.weights[0], 0)
+    await model.receive()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "size"),
+    [
+        (nothing, (1, 1, 1)),
+        (nothing, (2, 2, 3)),
+        (forward_on_rank_1, (1, 1, 2)),
+        (many, (1, 1, 1)),
+        (gather_and_forward, (130, 1, 2)),
+        (gather_and_forward, (2, 1, 64)),
+        (gather_and_forward, (1, 1, 300)),
+        (pizza, (1, 1, 4)),
+        (wait_for_ever, (1, 1, 2)),
+    ],
+)
+def test_any_run_is_drawn_finished_or_not(schedule: Callable[[Model], Any], size: tuple[int, int, int]) -> None:
+    trace = run(schedule, *size).trace
+    picture = draw(trace)
+    assert len(marks(picture)) == sum(len(trace.events(rank)) for rank in range(size[2]))
+    assert svg(picture) == svg(draw(trace))
+
+
+def test_a_run_without_events_says_so() -> None:
+    assert "nothing has happened yet" in texts(draw(run(nothing, 2, 2, 2)))
+
+
+def test_what_is_wrong_with_a_run_is_told_and_the_rest_is_drawn() -> None:
+    trace = run(pizza, 1, 1, 4).trace
+    picture = draw(trace)
+    assert any(text.startswith("Not correct: rank 0") for text in texts(picture))
+    assert "never received" in root(picture).findtext(f"{SVG}desc", "")
+    assert [node.get("d") for node in paths(picture, "stroke-dasharray", "3 3")] != []
+
+
+def test_an_illegal_trace_is_drawn_to_its_end() -> None:
+    trace = trace_of(FSDP)
+    first, *others = trace.ranks
+    forged = Trace(trace.size, (tuple(op for op in first if op.name != "load_weights"), *others))
+    assert referee(forged).error is not None
+    assert len(marks(draw(forged))) == 148
+
+
+def test_a_forged_trace_with_nonsense_in_it_is_still_drawn() -> None:
+    trace = trace_of(GPIPE)
+    forged = Trace(trace.size, tuple(tuple(op._replace(args=("x", 99), layer=99) for op in ops) for ops in trace.ranks))
+    assert len(marks(draw(forged))) == 124
+
+
+def test_something_else_than_models_is_refused() -> None:
+    with pytest.raises(PuzzleError, match="got NoneType"):
+        draw([None])  # type: ignore[list-item]
+    with pytest.raises(PuzzleError, match="draw takes the models of a run, or its trace; got NoneType"):
+        draw(None)  # type: ignore[arg-type]
+    with pytest.raises(PuzzleError, match="this trace has no ranks, so there is nothing to draw"):
+        draw(Trace(Size(1, 1, 1), ()))
+    with pytest.raises(PuzzleError, match="got none"):
+        draw([])
+
+
+# --- Values and groups ---
+
+VALUES: list[Value] = [
+    Weight(1, 4, 0),
+    Weight(1, 4, 1, {2}, 4),
+    OptState(1, 4, 0, {0, 1}, 4),
+    WeightGrad(1, 4, {0, 2}, 4, {3}, 4),
+    WeightGrad(1, 4, set(), 4),
+    Activation(2, 4, {1}, 4),
+    Activation(4, 4, {0, 1, 2, 3}, 4),
+    ActivationGrad(3, 4, {0, 1}, 4),
+    ActivationGrad(-1, 4, {0}, 4),
+    Weight(0, 1, 0, {5}, 1024),
+    OptState(77, 130, 0),
+    Activation(130, 130, {0}, 1024),
+    Weight(4_999, 5_000, 0),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=str)
+def test_a_value_is_drawn_with_the_words_it_calls_itself(value: Value) -> None:
+    assert f"{value} ({value.memory():,} elements)" in texts(draw_value(value))
+    assert value._repr_svg_() == svg(draw_value(value)) == svg(value.draw())
+
+
+def test_equal_values_have_equal_pictures_and_others_do_not() -> None:
+    pictures = [re.sub("<(title|desc|text).*", "", svg(draw_value(value))) for value in VALUES[:9]]
+    assert len(set(pictures)) == 9
+    assert svg(draw_value(Weight(1, 4, 0))) == svg(draw_value(VALUES[0]))
+
+
+def test_a_gradient_stands_at_the_output_of_the_layer_whose_backward_takes_it() -> None:
+    held = drawing.values.network.held
+    for layer in range(4):
+        weight, grad = held(Weight(layer, 4, 0)), held(ActivationGrad(layer, 4, {0}, 4))
+        inp, out = held(Activation(layer, 4, {0}, 4)), held(Activation(layer + 1, 4, {0}, 4))
+        assert (inp.place, weight.place, grad.place) == (2 * layer, 2 * layer + 1, out.place)
+        assert (inp.feeds, grad.feeds) == (1, -1)
+    after_all = held(ActivationGrad(-1, 4, {0}, 4))
+    assert (after_all.place, after_all.feeds) == (held(Activation(0, 4, {0}, 4)).place, 0)
+
+
+def test_kinds_have_their_own_pattern() -> None:
+    patterns = {
+        drawing.values.network.held(value).mark[0]: drawing.values.network.held(value).pattern for value in VALUES[:8]
+    }
+    assert patterns == {"W": "plain", "o": "dots", "∇": "hatch", "A": "plain"}
+
+
+def test_a_group_shows_its_keys_in_order() -> None:
+    model = Model(layers=2, batches=4)
+    model.activations[0] = model.get_activation([2, 3])
+    model.activations[1, "b"] = model.get_activation([0])
+    title, *rest = texts(draw_group(model.activations))
+    assert title == "activations: 2 keys, 393,216 elements"
+    first, second = str(model.activations[0]), str(model.activations[1, "b"])
+    places = [i for i, text in enumerate(rest) if text == "(1, 'b')" or text.startswith((first, second))]
+    assert [rest[i].split(" (")[0] for i in places] == [first, "(1, 'b')", second]
+
+
+def test_a_value_under_two_keys_counts_once() -> None:
+    weight = Weight(0, 1, 0)
+    assert texts(draw_group({0: weight, 1: weight}))[0] == "values: 2 keys, 262,144 elements"
+
+
+def test_an_empty_group_and_a_large_one() -> None:
+    assert texts(draw_group({})) == ["values: empty"]
+    assert texts(draw_group({i: Weight(0, 1, 0) for i in range(1_000)}))[-1] == "and 952 more"
+
+
+def test_whatever_a_player_stores_is_shown_as_text() -> None:
+    class Rude:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    things = {"<script>alert('x')</script>": '"&<>\x00\ud800', 1: Rude(), Rude(): [Weight(0, 1, 0)]}
+    picture = svg(draw_group(things))
+    assert "<script" not in picture
+    written = texts(draw_group(things))
+    assert any(text.startswith('"<script>alert(') for text in written)
+    assert written.count("<Rude>") == 2
+
+
+def test_a_title_cannot_break_out_of_the_picture() -> None:
+    picture = draw(run(nothing), title='"><script>alert(1)</script>')
+    assert "<script" not in svg(picture)
+    assert texts(picture)[0] == '"><script>alert(1)</script>'
+    assert root(picture).get("aria-label") == '"><script>alert(1)</script>'
+
+
+def test_what_is_no_value_or_no_dictionary_is_refused() -> None:
+    with pytest.raises(PuzzleError, match="draw_value shows a Weight"):
+        draw_value(3)  # type: ignore[arg-type]
+    with pytest.raises(PuzzleError, match="draw_group shows a dictionary"):
+        draw_group([Weight(0, 1, 0)])  # type: ignore[arg-type]
+    with pytest.raises(PuzzleError, match="svg takes a diagram"):
+        svg("x")  # type: ignore[arg-type]
+
+
+def test_a_network_shows_all_that_a_model_holds() -> None:
+    model = run(FSDP.solution, *FSDP.size).models[2]
+    written = texts(draw_network(model))
+    assert written[0] == f"rank 2, t=20.4: {model.memory():,} elements stored"
+    for storage in model.storage():
+        assert any(text.startswith(f"{storage.name}:") for text in written)
+    assert "final weights: 6 keys, 393,216 elements" in written
+
+
+# --- Pictures in notebooks and files ---
+
+
+def test_a_picture_is_a_chalk_diagram_that_chalk_can_use(tmp_path: Path) -> None:
+    picture = draw(trace_of(FSDP))
+    value = draw_value(Weight(0, 2, 0))
+    assert isinstance(picture, chalk.Diagram)
+    both = chalk.vcat([picture, value])
+    assert both.get_envelope().height == pytest.approx(picture.height + value.height)
+    both.render_svg(str(tmp_path / "both.svg"), height=500)
+    assert "F5" in (tmp_path / "both.svg").read_text(encoding="utf-8")
+    assert svg(both) == svg(chalk.vcat([picture, value]))
+
+
+def test_chalk_sets_the_height_that_a_notebook_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chalk.core, "SVG_HEIGHT", chalk.core.SVG_HEIGHT)
+    monkeypatch.setattr(chalk.core, "SVG_DRAW_HEIGHT", None)
+    picture = draw(trace_of(FSDP))
+    assert root(picture).get("width") == "1000"
+    chalk.set_svg_height(400)
+    chalk.set_svg_draw_height(600)
+    assert root(picture).get("height") == "400"
+    assert picture._repr_html_() == picture._repr_svg_()
+    small = draw_value(Weight(0, 2, 0))
+    assert root(small).get("height") == str(round(2 * small.height))
+
+
+def test_a_picture_has_words_for_those_who_do_not_see_it() -> None:
+    picture = draw(trace_of(FSDP))
+    node = root(picture)
+    assert node.get("role") == "img"
+    assert node.findtext(f"{SVG}title") == "4 ranks, 6 layers, 4 microbatches"
+    assert "timesteps 19.9" in node.findtext(f"{SVG}desc", "")
+    assert "timesteps 19.9" in repr(picture)
+
+
+def test_save_writes_what_svg_returns(tmp_path: Path) -> None:
+    picture = draw_value(Weight(0, 2, 0))
+    save(picture, tmp_path / "a.svg")
+    save(svg(picture), str(tmp_path / "b.SVG"))
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.SVG").read_bytes() == svg(picture).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.bmp", "the ending '.bmp' is not known; use .svg, .html, .json or .txt"),
+        ("a", "a name without an ending is not known; use .svg, .html, .json or .txt"),
+        ("no/such/folder/a.svg", "no such file or directory"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_one_clear_line(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(PuzzleError, match=re.escape(message)) as caught:
+        save(draw_value(Weight(0, 2, 0)), tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+# --- The package ---
+
+
+def test_import_is_clean() -> None:
+    home = Path(drawing.__file__).parent.parent
+    subprocess.run([sys.executable, "-W", "error", "-c", "import drawing"], check=True, cwd=home)
+
+
+def test_drawing_takes_only_what_lib_exports() -> None:
+    import lib
+
+    for path in sorted(Path(drawing.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("lib"):
+                if path.parent.name == "layouts" and node.module == "lib.layout":
+                    continue  # their own test holds them to what lib.layout exports
+                assert node.module == "lib", path.name
+                assert {alias.name for alias in node.names} <= set(lib.__all__), path.name
+
+
+def test_a_step_has_as_many_ticks_as_in_lib() -> None:
+    assert TICKS_PER_STEP == costs.TICKS_PER_STEP
+    assert Scale(10, 1).x(0) == LEFT

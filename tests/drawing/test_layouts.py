@@ -1,0 +1,86 @@
+"""Pictures of layouts, redistributions and plans: what they say is what is so."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import lib.layout
+from drawing import svg
+from drawing.layouts.graph import draw_plan
+from drawing.layouts.moves import draw_redistribution, short
+from drawing.layouts.tensor import draw_layout
+from lib.layout import LayoutError, TensorLayout, mesh, mesh_split, propagate, redistribute
+from lib.layout.examples import attention, feed_forward
+from tests.support.layout_strategies import pairs, steady
+from tests.test_imports import ROOT
+
+GRID = mesh(data=2, model=4)
+
+
+def tips(picture) -> list[str]:
+    return re.findall(r"<title>(.*?)</title>", svg(picture))[1:]
+
+
+def test_a_layout_is_drawn_with_the_holders_of_each_piece():
+    told = tips(draw_layout(mesh_split((64, 64), GRID, ("data", -1))))
+    assert told[:2] == ["part 0, 0: on 0, 1, 2, 3", "part 1, 0: on 4, 5, 6, 7"]
+    assert told[2:4] == ["device 0 holds part (0, 0)", "device 1 holds part (0, 0)"]
+
+
+def test_layouts_of_any_number_of_dimensions_are_drawn():
+    for shape in ((), (8,), (2, 8, 8)):
+        layout = TensorLayout(shape, GRID, ((),) * len(shape))
+        assert "on each of 8 devices" in svg(draw_layout(layout))
+    assert "partial over model" in svg(draw_layout(TensorLayout((4,), GRID, ((0,),), (1,))))
+
+
+def test_a_redistribution_is_drawn_message_by_message():
+    source, target = mesh_split((64, 64), GRID, ("data", "model")), mesh_split((64, 64), GRID, ("data", -1))
+    told = tips(draw_redistribution(redistribute(source, target)))
+    assert len(told) == 8 * 3
+    assert told[0] == "device 0 sends 2,048 bytes to device 1"
+
+
+@steady
+@given(pairs(partial=True))
+def test_what_is_drawn_is_what_is_sent_and_received(two):
+    for step in redistribute(*two).told:
+        table = step.traffic()
+        np.testing.assert_array_equal(table.sum(axis=1), step.sent)
+        np.testing.assert_array_equal(table.sum(axis=0), step.received)
+        assert step.total == table.sum()
+        assert table.trace() == 0
+
+
+def test_a_plan_is_drawn_with_what_its_edges_pay():
+    graph = feed_forward()
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    graph.shard("relu", ((8, 1),))
+    drawn = svg(draw_plan(propagate(graph), "FFN"))
+    assert "all-to-all, 12,288 bytes" in drawn
+    assert "12,288 bytes moved, 39,232 bytes on each of 8 devices" in drawn
+    graph = attention()
+    graph.shard("q", ((4, 1, 1), (1, 2)))
+    assert "x: all-to-all, 16,384 bytes" in svg(draw_plan(propagate(graph)))
+
+
+def test_pictures_take_only_what_the_layout_track_exports():
+    for path in (ROOT / "drawing" / "layouts").glob("[a-z]*.py"):
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        taken = [(node.module, alias.name) for node in nodes if node.level == 0 for alias in node.names]
+        assert all(name in lib.layout.__all__ for module, name in taken if module == "lib.layout"), path.name
+        assert not [module for module, _ in taken if module.startswith("lib.layout.")], path.name
+
+
+def test_pictures_have_limits():
+    many = mesh(a=128)
+    with pytest.raises(LayoutError, match="up to 64 devices; this one has 128"):
+        draw_redistribution(redistribute(mesh_split((128,), many, (-1,)), mesh_split((128,), many, ("a",))))
+    with pytest.raises(LayoutError, match="up to 4,096 pieces; this layout has 8,192"):
+        draw_layout(mesh_split((8192,), mesh(a=8192), ("a",)))
+    assert [short(n) for n in (512, 1536, 2_000_000, 3 * 10**9)] == ["512", "1.54k", "2M", "3G"]

@@ -1,0 +1,214 @@
+"""What a timeline tells beyond its marks: kinds of memory, targets, reasons to wait, the critical path."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+from IPython.core.formatters import DisplayFormatter
+
+from docs import gallery
+from drawing import Timeline, draw, svg
+from drawing.palette import (
+    CRITICAL,
+    INK,
+    KINDS,
+    PAPER,
+    TARGET,
+    dark,
+    layer_colour,
+    layer_tint,
+    lightness,
+    luminance,
+    text_on,
+)
+from drawing.runs.captions import describe_gap
+from drawing.runs.scene import read
+from lib import Goal, Model, Size, referee, run
+from puzzles.catalog.schedule import PUZZLES
+from tests.support import CLASSICS
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def picture(slug: str, **options: Any) -> Timeline:
+    return draw(gallery.solved(slug), **options)
+
+
+def root(drawn: Any) -> ET.Element:
+    return ET.fromstring(svg(drawn))
+
+
+def tips(drawn: Any) -> list[str]:
+    return [node.text or "" for node in root(drawn).iter(f"{SVG}title")][1:]
+
+
+def texts(drawn: Any) -> list[str]:
+    return ["".join(node.itertext()) for node in root(drawn).iter(f"{SVG}text")]
+
+
+def paths(drawn: Any, attribute: str, value: str) -> list[ET.Element]:
+    return [node for node in root(drawn).iter(f"{SVG}path") if node.get(attribute) == value]
+
+
+# --- Why is it idle? ---
+
+
+def gaps_of(slug: str, rank: int) -> list[str]:
+    scene = read(gallery.solved(slug).trace)
+    lane = scene.lanes[rank]
+    return [describe_gap(gap, lane, scene) for gap in lane.gaps]
+
+
+def test_a_gap_says_what_its_rank_waited_for() -> None:
+    assert gaps_of("pipeline", 1) == [
+        "rank 1 idle, t=0 to 8.2: waits for rank 0 to send, after its forward layer 1 b0-3",
+        "rank 1 idle, t=16.6 to 49.8: waits for rank 2 to send, after its backward layer 4 b0-3",
+        "rank 1 idle, t=59.2 to 67.4: has no more to do",
+    ]
+    assert gaps_of("pipeline_fsdp", 0)[1] == (
+        "rank 0 idle, t=2 to 3.4: waits for rank 2, last to come to this all-gather layer 2, "
+        "after its receive from rank 1"
+    )
+
+
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+def test_every_gap_of_a_legal_run_has_a_reason_and_shows_it(classic: Any) -> None:
+    scene = read(run(classic.solution, *classic.size).trace)
+    told = [describe_gap(gap, lane, scene) for lane in scene.lanes for gap in lane.gaps]
+    assert all(" waits for rank " in words or " has no more to do" in words for words in told)
+    assert sorted(told) == sorted(tip for tip in tips(picture(classic.slug)) if " idle, t=" in tip)
+
+
+def test_a_wide_gap_says_it_without_pointing() -> None:
+    written = texts(picture("pipeline"))
+    assert {"waits for rank 0", "waits for rank 3", "done"} <= set(written)
+
+
+def test_the_rest_of_a_run_that_failed_is_not_called_done() -> None:
+    async def wait_for_ever(model: Model) -> None:
+        if model.rank == 1:
+            weight, _ = model.load_weights(0)
+            model.forward(0, model.get_activation([0]), weight)
+        else:
+            await model.receive(1)
+
+    assert "rank 0 idle, t=0 to 1: nothing more was done" in tips(draw(run(wait_for_ever, 1, 1, 2)))
+
+
+# --- The critical path ---
+
+
+def test_the_critical_path_is_drawn_when_asked_for() -> None:
+    plain, critical = picture("gpipe"), picture("gpipe", critical=True)
+    assert paths(plain, "stroke", CRITICAL) == []
+    path, sample = paths(critical, "stroke", CRITICAL)
+    assert path.get("d", "").startswith("M74 ")
+    assert "critical path" in texts(critical)
+    assert sample.get("d", "").endswith("h24")
+
+
+def test_the_critical_path_of_nothing_is_nothing() -> None:
+    assert len(paths(draw(run(lambda model: None), critical=True), "stroke", CRITICAL)) == 1  # in the legend
+
+
+# --- Memory by kind ---
+
+
+def test_memory_is_split_by_kind() -> None:
+    drawn = picture("gpipe")
+    for colour in KINDS.values():
+        assert len(paths(drawn, "fill", colour)) == 4 + 1  # ranks and legend
+    assert "rank 1: gradients, at most 2,621,440 elements" in tips(drawn)
+    assert {"weights", "optimizer states", "activations", "gradients"} <= set(texts(drawn))
+
+
+def test_what_a_dictionary_does_not_hold_is_hatched() -> None:
+    drawn = draw(run(gallery.hidden_memory, 3, 2, 1))
+    assert "rank 0: not stored but used later: weights, at most 786,432 elements" in tips(drawn)
+    assert "not stored but used later" in texts(drawn)
+    assert not any("not stored" in tip for tip in [*tips(picture("gpipe")), *texts(picture("gpipe"))])
+
+
+def test_the_target_is_a_dashed_line_for_each_rank() -> None:
+    goal = PUZZLES["gpipe"].goal
+    drawn = picture("gpipe", goal=goal)
+    (line,) = paths(drawn, "stroke", TARGET)
+    assert line.get("d", "").count("M") == 4
+    assert line.get("stroke-dasharray")
+    assert "dashed: target 4,100,000" in texts(drawn)
+    assert "timesteps 33.3 (target 33)" in texts(drawn)[1]
+    assert paths(picture("gpipe"), "stroke", TARGET) == []
+
+
+def test_a_target_far_above_does_not_flatten_the_picture() -> None:
+    goal = Goal("x", Size(8, 4, 4), 33, 10**9)
+    assert paths(picture("gpipe", goal=goal), "stroke", TARGET) == []
+
+
+def test_with_a_goal_the_rules_of_a_puzzle_hold() -> None:
+    drawn = picture("gpipe", goal=PUZZLES["fsdp"].goal)
+    assert "the puzzle fsdp is of" in drawn.description
+
+
+# --- For everyone ---
+
+
+def test_the_text_alternative_tells_what_each_rank_does() -> None:
+    described = root(picture("gpipe")).findtext(f"{SVG}desc", "")
+    assert "Rank 3: 8 forward, 4 receive, 4 loss, 8 backward, 4 send, 2 update; 55% busy" in described.replace(
+        "4 receive, 8 forward", "8 forward, 4 receive"
+    )
+    assert "idle from t=8.8 to 23.4, waits for rank 1" in described
+    many = root(draw(run(gallery.gathered, 1, 1, 64))).findtext(f"{SVG}desc", "")
+    assert "And 56 more ranks." in many
+
+
+def test_a_notebook_gets_the_picture_and_a_text() -> None:
+    drawn = picture("ddp", title="Data parallel")
+    bundle = drawn._repr_mimebundle_()
+    assert bundle["image/svg+xml"] == svg(drawn)
+    assert bundle["text/plain"].startswith("Data parallel\ntimesteps 5.1")
+    assert "rank 3 F0b3" in bundle["text/plain"]
+    assert set(gallery.pareto()._repr_mimebundle_()) == {"image/svg+xml", "text/plain"}
+
+
+def test_a_notebook_with_all_eight_stays_below_a_megabyte() -> None:
+    formatter = DisplayFormatter()
+    outputs = [json.dumps(formatter.format(picture(classic.slug, goal=classic.goal))[0]) for classic in CLASSICS]
+    assert all("image/svg+xml" in output for output in outputs)
+    assert sum(map(len, outputs)) < 960_000
+
+
+def test_dark_is_the_same_picture_in_other_colours() -> None:
+    light, night = svg(picture("fsdp")), svg(picture("fsdp", dark=True))
+    assert re.sub("#[0-9a-f]{3,6}", "", light) == re.sub("#[0-9a-f]{3,6}", "", night)
+    assert 'fill="#fff"' not in night.split("\n")[1]
+
+
+def contrast(colour: str, other: str) -> float:
+    low, high = sorted((luminance(colour), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_can_be_read_on_every_layer_in_light_and_dark() -> None:
+    for layer in range(12):
+        for fill in (layer_colour(layer, 12), layer_tint(layer, 12)):
+            assert contrast(fill, text_on(fill)) > 3.5
+            assert contrast(dark(fill), dark(text_on(fill))) > 3
+    assert contrast(dark(PAPER), dark(INK)) > 10
+
+
+def test_neighbouring_kinds_of_memory_differ_in_lightness_or_hue_to_everyone() -> None:
+    shades = [lightness(luminance(colour)) for colour in KINDS.values()]
+    assert abs(shades[0] - shades[1]) > 0.25  # both blue
+    assert abs(shades[2] - shades[3]) > 0.2  # both orange
+
+
+def test_the_same_trace_gives_the_same_bytes() -> None:
+    trace = gallery.solved("pipeline_fsdp").trace
+    assert svg(draw(trace, critical=True)) == svg(draw(trace, critical=True))
+    assert referee(trace).error is None

@@ -1,0 +1,231 @@
+"""The engine, in process: collectives, messages, meters, and how runs end."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="devices in one process are greenlets")
+
+from lib import DeadlockError, RuleError  # noqa: E402
+from lib.engine import ShardedEngine, launch  # noqa: E402
+from tests.support.engine_bodies import BODIES, Script, on_each  # noqa: E402
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_in_process(body: str) -> None:
+    BODIES[body]("inprocess")
+
+
+def relu(x: Any) -> Any:
+    return np.maximum(x, 0)
+
+
+class SingleDevice(ShardedEngine):
+    """The two-layer model on one device, as the chapter writes it."""
+
+    def __init__(self, model_dim: int, hidden_dim: int) -> None:
+        self.w0 = np.zeros((model_dim, hidden_dim), dtype=np.float32)
+        self.w1 = np.zeros((hidden_dim, model_dim), dtype=np.float32)
+        self.activations: list[Any] = []
+
+    def load_checkpoint(self, params: Any) -> None:
+        self.w0[...] = params["layer_0/weights"][...]
+        self.w1[...] = params["layer_1/weights"][...]
+
+    def forward(self, x: Any) -> Any:
+        self.activations.append(x)
+        z = np.einsum("bd,df->bf", x, self.w0)
+        self.activations.append(z)
+        return np.einsum("bf,fd->bd", relu(z), self.w1)
+
+    def backward(self, grads: Any) -> Any:
+        z = self.activations.pop()
+        w1_grad = np.einsum("bf,bd->fd", relu(z), grads)
+        grads = np.einsum("bd,fd->bf", grads, self.w1) * (z > 0)
+        w0_grad = np.einsum("bd,bf->df", self.activations.pop(), grads)
+        return {"layer_0/weights": w0_grad, "layer_1/weights": w1_grad}
+
+
+class DataParallel(SingleDevice):
+    def backward(self, grads: Any) -> Any:
+        return {name: self.all_reduce(grad) for name, grad in super().backward(grads).items()}
+
+
+def whole(*shape: int, seed: int = 3) -> Any:
+    return np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32)
+
+
+PARAMS = {"layer_0/weights": whole(16, 64), "layer_1/weights": whole(64, 16)}
+
+
+def test_a_single_device_needs_no_launch_and_data_parallel_is_three_more_lines() -> None:
+    x, g = whole(8, 16, seed=5), whole(8, 16, seed=6)
+    alone = SingleDevice(16, 64)
+    alone.load_checkpoint(PARAMS)
+    out, grads = alone.forward(x), alone.backward(g)
+    with launch(SingleDevice, num_devices=1, model_dim=16, hidden_dim=64) as run:
+        run.load_checkpoint(PARAMS)
+        assert np.array_equal(run.forward(x)[0], out)
+        assert all(np.array_equal(grads[name], grad) for name, grad in run.backward(g)[0].items())
+    with launch(DataParallel, num_devices=4, model_dim=16, hidden_dim=64) as run:
+        run.load_checkpoint(PARAMS)
+        outs = run.forward(np.split(x, 4))
+        every = run.backward(np.split(g, 4))
+    assert np.array_equal(np.concatenate(outs), out)
+    assert all(np.array_equal(grads[name], device[name]) for device in every for name in grads)
+    assert [(m.sent, m.flops, m.collectives) for m in run.meters] == [(12_288, 20_480, 2)] * 4
+
+
+def test_two_runs_are_metered_alike_and_what_is_gone_is_not_live() -> None:
+    def readings() -> Any:
+        with launch(DataParallel, num_devices=4, model_dim=16, hidden_dim=64) as run:
+            run.load_checkpoint(PARAMS)
+            run.forward(whole(2, 16))
+            run.backward(whole(2, 16))
+            return run.meters
+
+    first = readings()
+    gc.collect()
+    assert first == readings()
+    assert first[0].live == 2 * 4096 + 2 * 4096  # weights, and the gradients that the last call returned
+
+
+def test_what_is_kept_of_lent_parameters_is_charged() -> None:
+    class Keeps(Script):
+        def load_checkpoint(self, params: Any) -> None:
+            self.part = params["w"][:1]  # a view keeps the whole block alive
+
+    with launch(Keeps, 1, lambda me, x: None) as run:
+        run.load_checkpoint({"w": np.zeros((8, 4), np.float32), "v": np.zeros(100)})
+        assert run.meters[0].live == 128
+
+
+def test_lent_parameters_cannot_be_changed() -> None:
+    class Changes(Script):
+        def load_checkpoint(self, params: Any) -> None:
+            params["w"][0] = 1
+
+    with pytest.raises(ValueError, match="read-only"), launch(Changes, 2, None) as run:
+        run.load_checkpoint({"w": np.zeros(3)})
+
+
+PRODUCTS = {
+    "operator": (lambda a, b: a @ b, 2 * 2 * 3 * 4),
+    "matmul": (lambda a, b: np.matmul(a, b), 2 * 2 * 3 * 4),
+    "batched": (lambda a, b: np.stack([a] * 5) @ b, 5 * 2 * 2 * 3 * 4),
+    "dot": (lambda a, b: np.dot(a, b), 2 * 2 * 3 * 4),
+    "method": (lambda a, b: a.dot(b), 2 * 2 * 3 * 4),
+    "inner": (lambda a, b: np.inner(a, b.T), 2 * 2 * 3 * 4),
+    "vdot": (lambda a, b: np.vdot(a, a), 2 * 6),
+    "vectors": (lambda a, b: a[0] @ b[:, 0], 2 * 3),
+    "tensordot": (lambda a, b: np.tensordot(a, b, 1), 2 * 2 * 3 * 4),
+    "outer tensordot": (lambda a, b: np.tensordot(a, b, 0), 2 * 6 * 12),
+    "einsum": (lambda a, b: np.einsum("ij,jk", a, b), 2 * 2 * 3 * 4),
+    "einsum optimized": (lambda a, b: np.einsum("ij,jk->ik", a, b, optimize=True), 2 * 2 * 3 * 4),
+    "einsum of lists": (lambda a, b: np.einsum(a, [0, 1], b, [1, 2]), 2 * 2 * 3 * 4),
+    "einsum with dots": (lambda a, b: np.einsum("...ij,jk->...ik", np.stack([a] * 5), b), 5 * 2 * 2 * 3 * 4),
+    "einsum of one": (lambda a, b: np.einsum("ij->ji", a), 0),
+    "into": (lambda a, b: np.dot(a, b, np.empty((2, 4))), 2 * 2 * 3 * 4),
+    "plain": (lambda a, b: np.ones((2, 3)) @ np.ones((3, 4)), 2 * 2 * 3 * 4),
+    "asarray": (lambda a, b: np.asarray(a) @ np.asarray(b), 2 * 2 * 3 * 4),
+    "sum": (lambda a, b: a.sum(), 0),
+    "elementwise": (lambda a, b: a * a, 0),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_flops_are_two_times_the_product_of_the_index_sizes(name: str) -> None:
+    product, flops = PRODUCTS[name]
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    with launch(Script, 1, lambda me, x: product(x["a"], x["b"])) as run:
+        (result,) = run.forward({"a": a, "b": b})
+        assert np.array_equal(result, product(a, b))
+        assert run.meters[0].flops == flops
+
+
+MEMORY = {
+    "a new array": (lambda x: [np.zeros(10, np.int8)], 10, 10),
+    "views": (lambda x: [x[1:], x.T, x.reshape(-1), x.real], 32, 0),
+    "copies": (lambda x: [x.copy(), x[[0, 1]], x.astype(np.float32), x + 0, x.flatten(), x.T.reshape(-1)], 192, 192),
+    "in place": (lambda x: x.__iadd__(x), 32, 0),
+    "temporaries": (lambda x: np.sum(x * x + x), 0, 64),
+    "asarray": (lambda x: [np.asarray(x), np.asanyarray(x)], 32, 0),
+    "asarray of what was made": (lambda x: [np.asarray(x + x), np.asarray(a=x + x), np.require((x + x)[:1])], 96, 96),
+    "joined": (lambda x: [np.concatenate([x, x]), np.stack([x, x])], 128, 128),
+    "split": (lambda x: np.split(x, 2), 32, 0),
+    "into": (lambda x: np.add(x, x, out=x), 32, 0),
+    "chance": (lambda x: [np.random.default_rng(1).random(3), np.random.random(2)], 40, 40),
+    "a mask": (lambda x: x * (x > 0), 32, 8 + 32),
+    "two results": (lambda x: list(np.modf(x)), 64, 64),
+}
+"""What a device does with its input of 32 bytes, the bytes that are live in the end, and what the peak adds to 32."""
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_a_block_of_memory_is_charged_once_while_anything_refers_to_it(name: str) -> None:
+    does, live, more = MEMORY[name]
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    with launch(Script, 1, lambda me, x: does(x)) as run:
+        run.forward(x)
+        assert (run.meters[0].live, run.meters[0].peak) == (live, 32 + more)
+
+
+def test_without_meters_arrays_are_plain_and_numpy_is_untouched() -> None:
+    zeros, rng = np.zeros, np.random.default_rng
+    with launch(Script, 1, lambda me, x: type(me.all_reduce(x)).__name__, metered=False) as run:
+        assert run.forward(np.ones(2)) == ["ndarray"]
+        with pytest.raises(RuleError, match="metered=True"):
+            _ = run.meters
+    with launch(Script, 1, lambda me, x: np.zeros is zeros) as run:
+        assert run.forward(np.ones(2)) == [False]
+    assert (np.zeros, np.random.default_rng) == (zeros, rng)
+
+
+def test_an_empty_array_costs_its_shape_because_that_arrives() -> None:
+    def tells(me: Any, x: Any) -> Any:
+        return me.send(1, np.zeros((0, 123))) if me.device_id == 0 else me.receive(0).shape[1]
+
+    with launch(Script, 2, tells) as run:
+        assert run.forward(0) == [None, 123]
+        assert [m.sent for m in run.meters] == [2 * 8, 0]
+
+
+def test_a_device_alone_cannot_wait() -> None:
+    with pytest.raises(RuleError, match="there is no device 1"):
+        Script(None).receive(1)  # type: ignore[arg-type]
+    with pytest.raises(
+        DeadlockError, match=r"nobody can move: device 0 waits in receive\(1\), line .*; device 1 has returned"
+    ):
+        on_each("inprocess", lambda me, x: me.receive(1) if me.device_id == 0 else None, n=2)
+
+
+def test_a_player_that_catches_everything_is_ended_all_the_same() -> None:
+    def does(me: Any, x: Any) -> Any:
+        if me.device_id == 0:
+            raise KeyError("mine")
+        for _ in range(5):
+            with suppress(BaseException):
+                me.barrier()
+        return None
+
+    with pytest.raises(KeyError):
+        on_each("inprocess", does)
+
+
+def test_a_stream_is_read_no_faster_than_its_outputs_are_taken() -> None:
+    pulled: list[int] = []
+
+    def endless() -> Any:
+        for i in range(10**6):
+            pulled.append(i)
+            yield np.array(i)
+
+    with launch(Script, 4, lambda me, x: x * 2, metered=False) as run:
+        outputs = run.inference_loop(endless())
+        assert [int(next(outputs)[0]) for _ in range(3)] == [0, 2, 4]
+    assert len(pulled) < 10

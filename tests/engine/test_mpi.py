@@ -1,0 +1,218 @@
+"""The engine on MPI: the same bodies as in process, and what only processes can do wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="the engine needs greenlet")
+pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
+
+import numpy as np
+from click.testing import CliRunner
+
+from lib import RuleError, run
+from lib.engine.call import Call, call_of
+from lib.engine.replay.replay import replay
+from lib.engine.transports.mpi.handshake import Letter, room
+from lib.engine.transports.mpi.spawn import by_mpiexec, mpiexec
+from puzzles.commands.main import main
+from puzzles.commands.run import on_transport
+from tests.support import CLASSICS, Classic
+from tests.support.engine_bodies import BODIES
+
+try:
+    MPIEXEC = mpiexec()
+except RuleError as why:
+    pytest.skip(str(why), allow_module_level=True)
+
+ROOT = Path(__file__).parents[2]
+LONGEST = 60
+IS_MPICH = "HYDRA" in subprocess.run([*MPIEXEC, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def under_mpiexec(*words: str, n: int = 4, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [*MPIEXEC, *options, "-n", str(n), sys.executable, *words]
+    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST)
+
+
+@pytest.fixture(scope="module")
+def passed() -> Any:
+    """One start for all bodies: how often each passed, and what was said otherwise."""
+    ended = under_mpiexec("-m", "tests.support.engine_bodies", *BODIES)
+    return ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_on_mpi(body: str, passed: Any) -> None:
+    out, err = passed
+    assert out.count(f"passed {body}") == 4, err[-3000:]
+
+
+@pytest.mark.skipif(not IS_MPICH, reason="one machine stands for two hosts only under MPICH")
+def test_on_two_hosts() -> None:
+    """Two names of this machine: MPI takes them for two, and carries nothing in shared memory between them."""
+    chosen = "large_arrays groups messages one_sided_puts endless_streams mismatches deadlocks a_raise_ends_all".split()
+    hosts = ("-hosts", "localhost:2,127.0.0.1:2", "-launcher", "fork")
+    ended = under_mpiexec("-m", "tests.support.engine_bodies", *chosen, options=hosts)
+    assert [body for body in chosen if ended.stdout.count(f"passed {body}") != 4] == [], ended.stderr[-3000:]
+    near = "from mpi4py import MPI; print(f'near {MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED).size}')"
+    assert under_mpiexec("-c", near, options=hosts).stdout.count("near 2") == 4
+
+
+SCRIPT = """
+import os, pathlib, sys
+import numpy as np
+from lib.engine import ShardedEngine, launch
+
+class Device(ShardedEngine):
+    def load_checkpoint(self, params): pass
+    def backward(self, grads): pass
+    def forward(self, x):
+        {body}
+
+with launch(Device, num_devices=4, patience=0.3) as run:
+    sys.stdout.write(f"{run.forward(np.ones(3))[0].sum():g}\\n")
+"""
+
+
+def script(tmp_path: Path, body: str, then: str = "") -> str:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT.replace("{body}", body) + then)
+    return str(path)
+
+
+def test_a_script_is_the_same_under_mpiexec_and_without(tmp_path: Path) -> None:
+    path = script(tmp_path, "return self.all_reduce(x)")
+    ended = under_mpiexec(path)
+    assert (ended.returncode, ended.stdout.count("12\n")) == (0, 4), ended.stderr
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    alone = subprocess.run([sys.executable, path], env=env, capture_output=True, text=True, check=True)
+    assert alone.stdout == "12\n"
+
+
+def test_a_raise_on_one_device_ends_all_with_its_traceback_once(tmp_path: Path) -> None:
+    note = f"pathlib.Path({str(tmp_path)!r}, f'{{os.getpid()}}.pid').touch()\n        "
+    path = script(tmp_path, note + "return self.receive(2) if self.device_id != 2 else 1 // 0")
+    start = perf_counter()
+    ended = under_mpiexec(path)
+    assert ended.returncode != 0
+    processes = [int(file.stem) for file in tmp_path.glob("*.pid")]
+    assert len(processes) == 4
+    for process in processes:  # no orphan
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+    assert ended.stderr.count("ZeroDivisionError") == 1, ended.stderr
+    assert "raised on device 2 of 4, in forward" in ended.stderr
+    assert "return self.receive(2)" in ended.stderr  # the line of the script
+    assert perf_counter() - start < 10
+
+
+def test_a_device_that_never_hears_of_it_is_ended_too(tmp_path: Path) -> None:
+    path = script(tmp_path, "while self.device_id == 1: pass\n        1 // 0")
+    start = perf_counter()
+    ended = under_mpiexec(path)
+    assert ended.returncode != 0
+    assert "ZeroDivisionError" in ended.stderr
+    assert perf_counter() - start < 10
+
+
+def test_a_deadlock_is_named_after_the_set_time(tmp_path: Path) -> None:
+    path = script(tmp_path, "return self.receive((self.device_id + 1) % 4)")
+    ended = under_mpiexec(path)
+    assert ended.returncode != 0
+    assert "device 3 waits in receive(0), line 10 of script.py" in ended.stderr, ended.stderr
+
+
+ONE_MORE = """
+    from mpi4py import MPI
+    if MPI.COMM_WORLD.rank == 2:
+        run.forward(np.ones(3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return x", "RuleError: device 2 calls this run, and device 0 closes it; every process must make the same"),
+        ("return self.all_reduce(x)", "device 0 has returned; device 1 has returned; device 2 waits in all_reduce("),
+    ],
+    ids=["that meets nobody", "that meets the others"],
+)
+def test_a_call_of_one_process_only_is_told_once(tmp_path: Path, body: str, words: str) -> None:
+    ended = under_mpiexec(script(tmp_path, body, ONE_MORE))
+    assert ended.returncode != 0
+    assert ended.stderr.count(words) == 1, ended.stderr
+
+
+def test_unread_messages_are_told_once(tmp_path: Path) -> None:
+    ended = under_mpiexec(script(tmp_path, "self.send((self.device_id + 1) % 4, x)\n        return x"))
+    assert ended.returncode != 0
+    assert ended.stderr.count("messages were sent and never received: 1 from device 0 to device 1") == 1, ended.stderr
+
+
+def test_a_letter_has_room_for_a_thousand_devices() -> None:
+    n = 1000
+    out, into = np.zeros(room(n), np.uint8), [np.zeros(room(n), np.uint8) for _ in range(n)]
+    call = Call("barrier", "", 0, (), "", tuple(range(n)))
+    letter = Letter(call, 7, out, into, np.zeros(n, np.int32))
+    assert len(letter.arrays) == n
+    letter.address()
+    letter.date(5)
+    for other in into:
+        other[:] = out
+    into[3][16:] = 0  # as far as the digest tells, the same call
+    assert letter.read() == 5
+
+
+def test_a_letter_tells_who_calls_what() -> None:
+    sums, most = (call_of("all_reduce", op, 0, (2, 3), np.dtype("float32"), None, 0, 2) for op in ("sum", "max"))
+    boxes = [np.zeros(room(2), np.uint8) for _ in range(2)]
+    mine, other = Letter(sums, 0, boxes[0], boxes, np.ones((2, 3))), Letter(most, 1, boxes[1], boxes, np.ones((2, 3)))
+    for letter in (mine, other):
+        letter.address()
+        letter.date(0)
+    assert mine.read() is None
+    assert mine.calls() == [sums, most]
+
+
+def test_a_wrong_number_of_processes_is_refused(tmp_path: Path) -> None:
+    ended = under_mpiexec(script(tmp_path, "return x"), n=2)
+    assert "there are 2 processes for 4 devices; start the program with 'mpiexec -n 4 python ...'" in ended.stderr
+
+
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+def test_the_classics_run_on_mpi_as_they_do_in_process(classic: Classic) -> None:
+    trace = run(classic.solution, *classic.size).trace
+    there, here = on_transport(trace, "mpi", small=True), replay(trace, small=True)
+    assert there.passed
+    assert (there.error, there.ranks, there.spans) == (here.error, here.ranks, here.spans)
+
+
+def test_the_command_starts_the_processes_itself() -> None:
+    words = ["run", str(ROOT / "solutions" / "ddp.py"), "ddp", "--small", "--on", "mpi", "-n", "4"]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert (result.exit_code, "ddp on 4 devices, mpi" in result.output) == (0, True), result.output
+
+
+@pytest.mark.parametrize("name", ["FSDP", "PipelineInference"])
+def test_an_engine_puzzle_has_the_same_figures_on_mpi(name: str) -> None:
+    file = {"FSDP": "fsdp", "PipelineInference": "pipeline_inference"}[name]
+    path = str(ROOT / "solutions" / "engine" / f"{file}.py")
+    told = [CliRunner().invoke(main, ["run", path, name, "--on", on]) for on in ("mpi", "inprocess")]
+    assert [result.exit_code for result in told] == [0, 0], told[0].output
+    first, second = (" ".join(result.output.split()).partition("stars")[2] for result in told)
+    assert first.partition(name)[2] == second.partition(name)[2]
+
+
+def test_what_the_processes_refuse_or_die_of_is_told() -> None:
+    with pytest.raises(RuleError, match="the processes under mpiexec ended with code"):
+        by_mpiexec(2, "lib.engine.replay.replay", "this is no request")

@@ -1,0 +1,444 @@
+"""The referee: exact figures for the eight classics, the same in every order, and honest about memory."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from lib import Costs, DeadlockError, Goal, Model, Op, PuzzleError, Record, Size, Trace, referee, run
+from tests.support import CLASSICS, Classic, judge
+
+UNIT = 512 * 512
+"""Elements of one weight."""
+
+
+@pytest.fixture(scope="module", params=CLASSICS, ids=lambda classic: classic.slug)
+def classic(request: Any) -> Classic:
+    return request.param
+
+
+def test_each_part_of_a_final_weight_can_be_set_by_itself() -> None:
+    def in_parts(model: Model) -> None:
+        weights, states, inputs, grads, weight_grads = model.storage()
+        parts = [model.load_weights(0, shard, 2) for shard in range(2)]
+        inputs[0] = model.get_activation(range(model.BATCHES))
+        whole = parts[0][0].combine(parts[1][0])
+        grads[1] = model.loss(model.forward(0, inputs[0], whole))
+        weight_grads[0], _ = model.backward(0, inputs[0], grads[1], whole)
+        for shard in range(2):
+            weights[shard], states[shard] = model.update(0, weight_grads[0], *parts[shard])
+            model.set_final_weight(0, weights[shard])
+        assert model.final_weights[0].is_complete()
+
+    assert judge(in_parts, layers=1).error is None
+
+
+def test_each_classic_scores_what_it_is_known_to_score(classic: Classic) -> None:
+    report = referee(run(classic.solution, *classic.size).trace, classic.goal)
+    assert (report.error, report.status, report.timesteps, report.peak.memory, report.notes) == (
+        None,
+        "passed",
+        classic.timesteps,
+        classic.peak_memory,
+        (),
+    )
+
+
+def test_the_run_is_the_same_in_every_order_of_starting(classic: Classic) -> None:
+    first = run(classic.solution, *classic.size)
+    shuffled = list(range(classic.size.ranks))
+    for order in (list(reversed(shuffled)), random.Random(7).sample(shuffled, len(shuffled))):
+        again = run(classic.solution, *classic.size, order)
+        assert again.trace == first.trace
+        assert [model.log for model in again.models] == [model.log for model in first.models]
+
+
+def test_the_clock_and_the_memory_of_the_log_are_those_of_the_report(classic: Classic) -> None:
+    outcome = run(classic.solution, *classic.size)
+    report = referee(outcome.trace)
+    for model, rank in zip(outcome.models, report.ranks):
+        assert [event.memory for event in model.log] == list(rank.memory[:-1])
+        assert model.memory() == rank.memory[-1]
+    assert max(event.time for model in outcome.models for event in model.log) == report.timesteps
+    assert max(event.time + event.length for model in outcome.models for event in model.log) == report.makespan
+
+
+def test_the_critical_path_leads_without_a_gap_from_the_start_to_the_end(classic: Classic) -> None:
+    trace = run(classic.solution, *classic.size).trace
+    report = referee(trace)
+    path = [trace.ranks[rank][i] for rank, i in report.critical_path]
+    assert path[0].start == 0
+    assert path[-1].end == report.makespan * 10
+    assert all(before.end == after.start for before, after in pairwise(path))
+
+
+# --- Figures from papers ----------------------------------------------------------------------------
+
+
+def test_ddp_sends_what_ring_all_reduce_sends() -> None:
+    """2 (N-1)/N times the size of the model (Patarasuk and Yuan 2009)."""
+    ddp = CLASSICS[2]
+    report = referee(run(ddp.solution, *ddp.size).trace)
+    assert {rank.bytes_sent for rank in report.ranks} == {2 * 3 * (2 * UNIT) // 4 * 4}
+
+
+def test_fsdp_sends_half_as_much_again_as_ddp() -> None:
+    """ZeRO-3 moves 3/2 of the volume of plain data parallel training (Rajbhandari et al. 2020, section 7)."""
+    ddp, fsdp = CLASSICS[2], CLASSICS[4]
+    sent = [referee(run(c.solution, 6, 4, 4).trace).ranks[0].bytes_sent for c in (ddp, fsdp)]
+    assert sent[1] * 2 == sent[0] * 3
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(4, 4), (4, 8), (2, 6)])
+def test_gpipe_s_bubble_is_that_of_the_paper(stages: int, batches: int) -> None:
+    """(K-1)/(M+K-1) of the time, with stages of equal work (Huang et al. 2019, section 2.3), less what
+    messages and updates add to the makespan."""
+    gpipe = CLASSICS[6]
+    report = referee(run(gpipe.solution, 2 * stages, batches, stages).trace)
+    compute = 2 * 2 * batches
+    assert compute / (compute * (batches + stages - 1) / batches) == pytest.approx(
+        1 - (stages - 1) / (batches + stages - 1)
+    )
+    assert report.bubble == pytest.approx((stages - 1) / (batches + stages - 1), abs=0.03)
+
+
+# --- Honest memory ----------------------------------------------------------------------------------
+
+
+def step(model: Model, keep: Any) -> None:
+    """Standard training; `keep` decides how an input activation is held from forward to backward."""
+    weights, states, activations, grads, weight_grads = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer)
+    activations[0] = model.get_activation(range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+        keep.put(activations, layer)
+    grads[0] = model.loss(activations.pop(model.LAYERS))
+    for layer in reversed(range(model.LAYERS)):
+        keep.get(activations, layer)
+        weight_grads[layer], grads[0] = model.backward(layer, activations[layer], grads[0], weights[layer])
+        del activations[layer]
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.update(layer, weight_grads.pop(layer), weights[layer], states[layer])
+        model.set_final_weight(layer, weights[layer])
+
+
+class Stored:
+    def put(self, activations: Any, layer: int) -> None: ...
+
+    def get(self, activations: Any, layer: int) -> None: ...
+
+
+class Hidden(dict[int, Any]):
+    def put(self, activations: Any, layer: int) -> None:
+        self[layer] = activations.pop(layer)
+
+    def get(self, activations: Any, layer: int) -> None:
+        activations[layer] = self.pop(layer)
+
+
+def test_values_in_a_private_dictionary_are_charged_until_their_last_use_and_named() -> None:
+    honest = judge(lambda model: step(model, Stored()), layers=3)
+    hiding = judge(lambda model: step(model, Hidden()), layers=3)
+    assert hiding.ranks[0].memory == honest.ranks[0].memory
+    assert honest.notes == ()
+    assert next(note.text for note in hiding.notes).startswith(
+        "rank 0 kept outside the dictionaries, charged until last used: "
+        "the input activation of layer 0, batches {0, 1} of 2 and 2 more (line "
+    )
+
+
+def test_emptying_the_storage_around_a_call_changes_nothing() -> None:
+    def emptying(model: Model) -> None:
+        def aside(call: Any) -> Any:
+            def without_storage(*args: Any) -> Any:
+                held = [(storage, dict(storage)) for storage in model.storage()]
+                for storage, _ in held:
+                    storage.clear()
+                made = call(*args)
+                for storage, content in held:
+                    storage.update(content)
+                return made
+
+            return without_storage
+
+        for name in ("forward", "loss", "backward", "update"):
+            object.__setattr__(model, name, aside(getattr(model, name)))
+        step(model, Stored())
+
+    assert judge(emptying).ranks[0].memory == judge(lambda model: step(model, Stored())).ranks[0].memory
+
+
+def test_memory_held_after_the_last_event_counts() -> None:
+    def hoarding(model: Model) -> None:
+        step(model, Stored())
+        for i in range(20):
+            model.weights["spare", i], _ = model.load_weights(0, 0, 2)
+
+    report = judge(hoarding)
+    left_by_the_step = 4 * UNIT + UNIT  # weights and states, and the gradient of the input
+    assert report.peak == (left_by_the_step + 10 * UNIT, 0, report.makespan)
+
+
+def test_deleting_a_final_weight_does_not_make_it_free() -> None:
+    def deleting(model: Model) -> None:
+        step(model, Stored())
+        model.weights.clear()
+
+    assert judge(deleting).ranks[0].memory == judge(lambda model: step(model, Stored())).ranks[0].memory
+
+
+def test_one_value_under_two_keys_counts_once() -> None:
+    model = Model(layers=1)
+    model.weights[0], _ = model.load_weights(0)
+    model.weights["again"] = model.weights[0]
+    assert model.memory() == UNIT
+    del model.weights[0]
+    assert model.memory() == UNIT
+    del model.weights["again"]
+    assert model.memory() == 0
+
+
+def test_an_argument_that_was_never_stored_is_charged_to_its_call() -> None:
+    def inline(model: Model) -> None:
+        model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
+
+    assert referee(run(inline, 1, 1, 1).trace).ranks[0].memory == (UNIT + UNIT // 2, 0)
+
+
+# --- Notes and stars --------------------------------------------------------------------------------
+
+
+def test_loading_the_same_weights_twice_costs_a_star() -> None:
+    def reloading(model: Model) -> None:
+        model.load_weights(0, 3, 4)
+        step(model, Stored())
+
+    report = judge(reloading)
+    assert report.stars == 2
+    assert "rank 0 loaded the same weights of layer 0 twice" in report.notes[0].text
+
+
+@pytest.mark.parametrize("parts", [[(0, 2), (1, 2)], [(0, 4), (1, 2), (1, 4)], [(2, 3), (0, 3)]])
+def test_loading_different_shards_is_not_loading_twice(parts: list[tuple[int, int]]) -> None:
+    def loading(model: Model) -> None:
+        for part in parts:
+            model.load_weights(0, *part)
+
+    assert referee(run(loading, 1, 1, 1).trace).notes == ()
+
+
+@pytest.mark.parametrize("parts", [[(0, 1), (3, 4)], [(1, 2), (2, 4)], [(1, 4), (0, 2)], [(0, 1), (3, 4), (0, 4)]])
+def test_loading_overlapping_shards_is(parts: list[tuple[int, int]]) -> None:
+    def loading(model: Model) -> None:
+        for part in parts:
+            model.load_weights(0, *part)
+
+    assert len(referee(run(loading, 1, 1, 1).trace).notes) == 1
+
+
+def test_throwing_an_updated_optimizer_state_away_costs_a_star() -> None:
+    def careless(model: Model) -> None:
+        step(model, Stored())
+        del model.opt_states[1]
+
+    report = judge(careless)
+    assert report.stars == 2
+    assert "threw away the updated optimizer state of layer 1, which" in report.notes[0].text
+
+
+def test_an_optimizer_state_that_was_used_and_then_lost_costs_a_star() -> None:
+    def careless(model: Model) -> None:
+        step(model, Stored())
+        model.opt_states[1].shard(0, 2)
+        del model.opt_states[1]
+
+    report = judge(careless)
+    assert report.stars == 2
+    assert "the updated optimizer state of layer 1 is not there in full at the end" in report.notes[0].text
+
+
+def test_ending_with_less_than_one_began_with_costs_a_star() -> None:
+    async def owner_of_a_part(model: Model) -> None:
+        weights, states, inputs, grads, weight_grads = model.storage()
+        weights[0], whole_state = model.load_weights(0)
+        states[0] = whole_state.shard(model.rank, model.RANKS)
+        inputs[0] = model.get_activation([model.rank])
+        inputs[1] = model.forward(0, inputs[0], weights[0])
+        grads[1] = model.loss(inputs[1])
+        weight_grads[0], grads[0] = model.backward(0, inputs[0], grads[1], weights[0])
+        weight_grads[0] = await model.scatterreduce(weight_grads[0], 0)
+        part = weights[0].shard(model.rank, model.RANKS)
+        weights[0], states[0] = model.update(0, weight_grads[0], part, states[0])
+        model.set_final_weight(0, weights[0])
+
+    async def zero_1(model: Model) -> None:
+        await owner_of_a_part(model)
+        model.weights[0] = await model.allgather(model.weights[0], 0)
+
+    partial, whole = (judge(schedule, layers=1, ranks=2) for schedule in (owner_of_a_part, zero_1))
+    assert (partial.stars, whole.stars, whole.notes) == (2, 3, ())
+    assert partial.notes[0].text.startswith("ranks 0, 1 began with more of the weight of layer 0 than at the end")
+
+
+def test_a_message_is_no_place_to_keep_things() -> None:
+    async def parking(model: Model) -> None:
+        if model.rank == 1:
+            await model.allreduce(model.fake_grad(0, []), 0)
+            await model.pass_to(0, await model.receive())
+            return
+        weights, states, inputs, grads, weight_grads = model.storage()
+        weights[0], states[0] = model.load_weights(0)
+        await model.pass_to(1, states[0])
+        del states[0]
+        inputs[0] = model.get_activation(range(model.BATCHES))
+        inputs[1] = model.forward(0, inputs[0], weights[0])
+        grads[1] = model.loss(inputs[1])
+        weight_grads[0], grads[0] = model.backward(0, inputs[0], grads[1], weights[0])
+        weight_grads[0] = await model.allreduce(weight_grads[0], 0)
+        inputs.clear()
+        grads.clear()
+        states[0] = await model.receive()
+        weights[0], states[0] = model.update(0, weight_grads[0], weights[0], states[0])
+        model.set_final_weight(0, weights[0])
+
+    report = judge(parking, layers=1, batches=4, ranks=2)
+    assert (report.stars, report.peak.memory) == (2, 10 * UNIT)
+    assert "rank 0 would need 2,883,584 elements if training went on" in report.notes[0].text
+
+
+def test_a_state_is_there_before_it_is_loaded() -> None:
+    async def borrowing(model: Model) -> None:
+        weights, states, inputs, grads, weight_grads = model.storage()
+        if model.rank == 1:
+            weights[0], states[0] = model.load_weights(0)
+            await model.pass_to(0, weights[0])
+            weight_grads[0] = await model.receive()
+        else:
+            weights["borrowed"] = await model.receive()
+            inputs[0] = model.get_activation(range(model.BATCHES))
+            inputs[1] = model.forward(0, inputs[0], weights["borrowed"])
+            grads[1] = model.loss(inputs[1])
+            weight_grads[0], grads[0] = model.backward(0, inputs[0], grads[1], weights["borrowed"])
+            inputs.clear()
+            grads.clear()
+            del weights["borrowed"]
+            await model.pass_to(1, weight_grads[0])
+            weights[0], states[0] = model.load_weights(0)
+        weights[0], states[0] = model.update(0, weight_grads[0], weights[0], states[0])
+        model.set_final_weight(0, weights[0])
+
+    report = judge(borrowing, layers=1, batches=4, ranks=2)
+    assert (report.stars, report.peak.memory) == (2, 7 * UNIT)
+    assert report.notes[0].text.startswith("rank 0 would need 2,359,296 elements if training went on")
+
+
+STARS = [((17, 2_600_000), 3), ((17, 2_500_000), 1), ((15, 2_600_000), 1)]
+
+
+@pytest.mark.parametrize(("targets", "stars"), STARS)
+def test_stars_for_targets(targets: tuple[int, int], stars: int) -> None:
+    basic = CLASSICS[0]
+    report = referee(run(basic.solution, *basic.size).trace, Goal("basic", basic.size, *targets))
+    assert (report.stars, report.status) == (stars, "passed" if stars > 1 else "over_target")
+
+
+RECORDS = [
+    (16.5, 2_621_440, 3),
+    (16.5, 2_621_439, 2),
+    (16.4, 2_621_440, 2),
+    (16.0, 9_000_000, 3),
+    (99.0, 1, 3),
+]
+
+
+@pytest.mark.parametrize(("timesteps", "memory", "stars"), RECORDS)
+def test_the_third_star_is_for_being_beaten_by_no_record(timesteps: float, memory: int, stars: int) -> None:
+    basic = CLASSICS[0]
+    goal = Goal("basic", basic.size, 17, 2_600_000, (Record(timesteps, memory),))
+    assert referee(run(basic.solution, *basic.size).trace, goal).stars == stars
+
+
+PRECISION = [(33.3, 4_194_304, True, True), (33.9, 4_100_000, True, True), (34.0, 4_200_000, False, False)]
+
+
+@pytest.mark.parametrize(("timesteps", "memory", "in_time", "in_memory"), PRECISION)
+def test_targets_are_compared_at_the_precision_they_are_stated_in(
+    timesteps: float, memory: int, in_time: bool, in_memory: bool
+) -> None:
+    goal = Goal("gpipe", Size(8, 4, 4), 33, 4_100_000)
+    assert (goal.meets_time(timesteps), goal.meets_memory(memory)) == (in_time, in_memory)
+
+
+# --- Traces that did not come from a run ------------------------------------------------------------
+
+
+def test_an_empty_trace_is_incomplete_not_an_accident() -> None:
+    report = referee(Trace(Size(1, 1, 2), ((), ())))
+    assert (report.status, report.error and report.error.reason, report.peak.memory) == (
+        "failed",
+        "incomplete",
+        0,
+    )
+
+
+def test_a_puzzle_is_judged_at_its_own_size() -> None:
+    basic = CLASSICS[0]
+    report = referee(run(basic.solution, 1, 4, 1).trace, basic.goal)
+    assert "this is a run of layers=1, batches=4, ranks=1; the puzzle basic is of layers=2" in str(report.error)
+
+
+def test_a_puzzle_is_judged_by_its_own_costs() -> None:
+    basic = CLASSICS[0]
+    trace = run(basic.solution, *basic.size).trace
+    free = Trace(trace.size, trace.ranks, Costs("free", hidden=1, length=1, ticks={}))
+    assert "this run has other costs than the puzzle basic" in str(referee(free, basic.goal).error)
+
+
+def test_a_forged_trace_that_is_legal_is_a_solution() -> None:
+    gpipe = CLASSICS[6]
+    trace = run(gpipe.solution, *gpipe.size).trace
+    forged = Trace(trace.size, tuple(tuple(Op(*op) for op in ops) for ops in trace.ranks))
+    assert referee(forged, gpipe.goal).status == "passed"
+
+
+def test_a_message_that_nobody_reads_is_refused() -> None:
+    async def shouting(model: Model) -> None:
+        step(model, Stored())
+        if model.rank == 0:
+            await model.pass_to(1, "hello")
+
+    with pytest.raises(PuzzleError, match=r"rank 0, t=.*, pass_to\(1\): this message was never received; let rank 1"):
+        raise judge(shouting, ranks=2).error  # type: ignore[misc]
+
+
+def test_a_trace_that_cannot_happen_is_a_deadlock() -> None:
+    receive = Op("receive", 0, 2, args=(1,))
+    report = referee(Trace(Size(1, 1, 2), ((receive,), ())))
+    assert isinstance(report.error, DeadlockError)
+    assert "rank 0 waits in receive(1)" in str(report.error)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        Op("dance", 0, 0),
+        Op("loss", 0, 0, layer=1, used=(0,)),
+        Op("forward", 0, 10, layer=0, used=(0,)),
+        Op("load_weights", 0, 0, layer=0, made=(0, 1)),
+        Op("load_weights", 0, 0, layer=0, made=(1, 2), args=(0, 1)),
+        Op("load_weights", 0, 3, layer=0, made=(0, 1), args=(0, 1)),
+        Op("load_weights", 0, 0, layer=0, made=(0,), args=(0, 1)),
+        Op("set_final_weight", 0, 0, layer=0, used=(5,)),
+        Op("pass_to", 0, 2, args=("0",)),
+        Op("delete", 0, 0, args=("weights", [1])),
+    ],
+)
+def test_a_malformed_record_is_named(op: Op) -> None:
+    report = referee(Trace(Size(1, 1, 1), ((op,),)))
+    assert isinstance(report.error, PuzzleError)
+    assert str(report.error).startswith("rank 0, t=0, ")

@@ -1,0 +1,88 @@
+"""`run_async` is `run` on somebody else's loop: the same traces, the same errors, and nothing stays on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from lib import DeadlockError, Model, run, run_async, trace_to_json
+from tests.support import CLASSICS, Classic
+
+
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+async def test_the_trace_is_the_same(classic: Classic) -> None:
+    outcome = await run_async(classic.solution, *classic.size)
+    alone = await asyncio.to_thread(run, classic.solution, *classic.size)
+    assert outcome.error is None
+    assert trace_to_json(outcome.trace) == trace_to_json(alone.trace)
+
+
+async def deadlocked(model: Model) -> None:
+    if model.rank == 1:
+        raise ValueError("not today")
+    await model.receive(1)
+
+
+async def elsewhere(model: Model) -> None:
+    if model.rank == 0:
+        await asyncio.Event().wait()
+    await model.receive(0)
+
+
+async def all_elsewhere(model: Model) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("schedule", [deadlocked, elsewhere, all_elsewhere])
+async def test_the_errors_are_the_same(schedule: Any) -> None:
+    before = asyncio.all_tasks()
+    outcome = await run_async(schedule, 2, 2, 3, patience=0.03)
+    alone = await asyncio.to_thread(run, schedule, 2, 2, 3)
+    assert [(type(e), str(e)) for e in outcome.errors] == [(type(e), str(e)) for e in alone.errors]
+    assert asyncio.all_tasks() == before
+
+
+async def test_it_does_not_matter_who_else_is_on_the_loop() -> None:
+    async def busy() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(busy())
+    outcome = await run_async(elsewhere, 1, 1, 2, patience=0.03)
+    assert isinstance(outcome.error, DeadlockError)
+    assert "rank 0 waits on line" in str(outcome.error)
+    assert not other.done()
+    other.cancel()
+    await asyncio.wait([other])
+
+
+async def test_a_wait_outside_that_ends_in_time_is_fine() -> None:
+    ends = asyncio.get_running_loop().create_future()
+
+    async def patient(model: Model) -> None:
+        if model.rank == 0:
+            asyncio.get_running_loop().call_later(0.01, ends.set_result, None)
+            await ends
+            await model.pass_to(1, "now")
+        else:
+            assert await model.receive() == "now"
+
+    assert (await run_async(patient, 1, 1, 2)).error is None
+
+
+async def test_cancelled_it_ends_its_ranks() -> None:
+    started = asyncio.Event()
+
+    async def waits(model: Model) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(run_async(waits, 1, 1, 4))
+    await started.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert asyncio.all_tasks() == before

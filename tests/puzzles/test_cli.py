@@ -1,0 +1,428 @@
+"""The command line: what it prints, what it writes, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.commands.main import main
+
+ROOT = Path(__file__).parents[2]
+SOLUTIONS = ROOT / "solutions"
+WRONG = "async def fsdp(model):\n    await model.receive()\n"
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def puzzles(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def words(text: str) -> str:
+    """Without the line breaks that an 80-column page has."""
+    return " ".join(text.split())
+
+
+def refusal(*arguments: str) -> str:
+    """What a usage error says."""
+    result = puzzles(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Traceback" not in result.stderr
+    return words(result.stderr.partition("Error: ")[2])
+
+
+def solution(slug: str) -> str:
+    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def graded(*arguments: str) -> tuple[int, dict]:
+    result = puzzles("grade", "--json", *arguments)
+    return result.exit_code, json.loads(result.stdout)
+
+
+# --- list, show, hint ---
+
+
+def test_list_has_a_row_for_each_puzzle():
+    result = puzzles("list", "schedule")
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert result.exit_code == 0
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
+    assert ["4", "fsdp", "Fully", "sharded", "data", "parallel", "6", "4", "4", "20", "2,300,000"] in rows
+    assert [row[1] for row in rows if row and row[0].isdigit()] == list(PUZZLES)
+
+
+@pytest.mark.parametrize("slug", PUZZLES)
+def test_show_tells_statement_targets_calls_and_starter(slug: str):
+    puzzle, result = PUZZLES[slug], puzzles("show", slug)
+    assert result.exit_code == 0
+    assert f"Puzzle {puzzle.number}: {puzzle.title}" in result.stdout
+    assert words(puzzle.statement) in words(result.stdout)
+    assert f"targets: {puzzle.goal.time} timesteps, {puzzle.goal.memory:,} elements" in result.stdout
+    assert puzzle.starter in result.stdout
+    assert all(f"model.{call}(" in result.stdout for call in puzzle.calls)
+
+
+@pytest.mark.parametrize("slug", PUZZLES)
+def test_show_about_tells_concept_practice_and_sources(slug: str):
+    puzzle, text = PUZZLES[slug], words(puzzles("show", slug, "--about").stdout)
+    assert words(puzzle.concept) in text
+    assert words(puzzle.in_practice) in text
+    assert all(str(source) in text for source in puzzle.sources)
+    assert "Sasha Rush" in text
+
+
+def test_hints_come_one_at_a_time():
+    hints = PUZZLES["fsdp"].hints
+    first = words(puzzles("hint", "fsdp").stdout)
+    assert hints[0] in first
+    assert hints[1] not in first
+    assert "Still stuck? 'puzzles hint fsdp -n 2'" in first
+    last = puzzles("hint", "fsdp", "-n", str(len(hints))).stdout
+    assert hints[-1] in words(last)
+    assert "Still stuck?" not in last
+
+
+# --- start ---
+
+
+def test_start_writes_all_puzzles_and_nothing_is_attempted_yet():
+    assert "puzzles grade my_solutions.py" in puzzles("start").stdout
+    functions = [node.name for node in ast.parse(Path("my_solutions.py").read_text()).body if hasattr(node, "name")]
+    assert functions == list(PUZZLES)
+    code, result = graded("my_solutions.py")
+    assert code == 1
+    assert {entry["status"] for entry in result["files"][0]["results"]} == {"not_attempted"}
+
+
+def test_start_with_one_puzzle():
+    puzzles("start", "fsdp")
+    text = Path("my_fsdp.py").read_text()
+    assert PUZZLES["fsdp"].starter in text
+    assert "puzzles hint fsdp" in text
+    assert "wsdp(model" not in text
+
+
+def test_start_never_overwrites_unless_forced():
+    Path("mine.py").write_text("precious")
+    assert refusal("start", "-o", "mine.py") == (
+        "mine.py exists already; choose another name with -o, or overwrite it with --force"
+    )
+    assert Path("mine.py").read_text() == "precious"
+    assert puzzles("start", "-o", "mine.py", "--force").exit_code == 0
+    assert "def basic" in Path("mine.py").read_text()
+
+
+def test_start_where_nothing_can_be_written():
+    assert refusal("start", "-o", "no/such/folder.py") == "cannot write no/such/folder.py: No such file or directory"
+    assert refusal("start", "-o", ".", "--force") == "cannot write .: Is a directory"
+
+
+# --- grade --json: the contract ---
+
+
+def test_json_is_exactly_as_promised():
+    Path("mine.py").write_text(solution("fsdp"))
+    result = puzzles("grade", "mine.py", "--json", "--puzzle", "fsdp")
+    answer = json.loads(result.stdout)
+    (entry,) = answer["files"][0]["results"]
+    stars = entry.pop("stars")
+    assert result.exit_code == 0
+    assert stars in (2, 3)
+    assert answer == {
+        "version": 1,
+        "files": [
+            {
+                "path": "mine.py",
+                "results": [
+                    {
+                        "puzzle": "fsdp",
+                        "status": "passed",
+                        "reason": None,
+                        "timesteps": 19.9,
+                        "makespan": 20.4,
+                        "peak_memory": 2359296,
+                        "target": {"time": 20, "memory": 2300000},
+                        "message": "",
+                        "notes": [],
+                    }
+                ],
+            }
+        ],
+    }
+    assert '"timesteps": 19.9,' in result.stdout
+    assert list(json.loads(result.stdout)["files"][0]["results"][0]) == [
+        *("puzzle", "status", "reason", "stars", "timesteps", "makespan", "peak_memory", "target", "message", "notes")
+    ]
+
+
+def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
+    Path("mine.py").write_text(solution("gpipe") + WRONG)
+    code, answer = graded("mine.py")
+    results = {entry["puzzle"]: entry for entry in answer["files"][0]["results"]}
+    assert code == 1
+    assert list(results) == list(PUZZLES)
+    assert results["gpipe"]["status"] == "passed"
+    assert results["fsdp"] == {
+        "puzzle": "fsdp",
+        "status": "failed",
+        "reason": "deadlock",
+        "stars": 0,
+        "timesteps": None,
+        "makespan": None,
+        "peak_memory": None,
+        "target": {"time": 20, "memory": 2300000},
+        "message": results["fsdp"]["message"],
+        "notes": [],
+    }
+    assert results["ddp"] == {
+        "puzzle": "ddp",
+        "status": "not_attempted",
+        "reason": None,
+        "stars": 0,
+        "timesteps": None,
+        "makespan": None,
+        "peak_memory": None,
+        "target": {"time": 5, "memory": 1800000},
+        "message": "",
+        "notes": [],
+    }
+
+
+def test_what_a_player_prints_does_not_disturb_the_json():
+    Path("mine.py").write_text("print('{')\n" + solution("basic") + "\nprint('}')\n")
+    result = puzzles("grade", "--json", "mine.py", "--puzzle", "basic")
+    assert json.loads(result.stdout)["files"][0]["results"][0]["status"] == "passed"
+    assert result.stderr == ""
+
+
+EXIT_CODES = [
+    ("the only attempt passes", {"mine.py": solution("ddp")}, 0),
+    ("one passes and one fails", {"mine.py": solution("ddp") + WRONG}, 1),
+    ("a target is missed", {"mine.py": solution("pipeline").replace("def pipeline", "def gpipe")}, 1),
+    ("nothing is attempted", {"mine.py": "x = 1\n"}, 1),
+    ("there is no Python file", {"mine.txt": ""}, 1),
+    ("one of two files fails", {"a.py": solution("ddp"), "b.py": WRONG}, 1),
+    ("one of two files attempts nothing", {"a.py": solution("ddp"), "b.py": ""}, 0),
+    ("it is no Python", {"mine.py": "def basic(model:\n"}, 1),
+]
+
+
+@pytest.mark.parametrize(("files", "code"), [pytest.param(*row, id=story) for story, *row in EXIT_CODES])
+def test_exit_codes(files: dict[str, str], code: int):
+    for name, text in files.items():
+        Path(name).write_text(text)
+    assert puzzles("grade", ".").exit_code == puzzles("grade", ".", "--json").exit_code == code
+
+
+def test_a_folder_of_solutions():
+    for name in ("anna/first.py", "anna/second.py", "ben/first.py"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(solution("basic") if "first" in name else WRONG)
+    code, answer = graded("anna", "ben")
+    assert code == 1
+    assert [file["path"] for file in answer["files"]] == ["anna/first.py", "anna/second.py", "ben/first.py"]
+    assert all(len(file["results"]) == 8 for file in answer["files"])
+    page = puzzles("grade", ".").stdout
+    assert "not attempted" not in page
+    assert "3 files, 3 puzzles attempted, 2 passed." in page
+    assert "./anna/second.py, fsdp: line 2: rank 0, t=0, receive(): nobody can move" in words(page)
+
+
+# --- grade for people ---
+
+
+def test_a_pass_is_praised_and_the_next_puzzle_named():
+    Path("mine.py").write_text(solution("basic"))
+    page = puzzles("grade", "mine.py").stdout
+    assert "16.5 of 17" in page
+    assert "2,621,440 of 2,600,000" in page
+    assert any(stars in page for stars in ("★★★", "★★☆"))
+    assert "Next is puzzle 1, Gradient accumulation: 'puzzles show grad_accum'." in words(page)
+    assert "ddp" in page
+    assert all(len(line) <= 80 for line in page.splitlines())
+
+
+def test_a_failure_is_shown_with_its_source_line_and_a_way_on():
+    Path("mine.py").write_text(WRONG)
+    page = puzzles("grade", "mine.py").stdout
+    assert "failed: deadlock" in page
+    assert "fsdp: line 2: rank 0, t=0, receive(): nobody can move: ranks 0-3 wait in receive()" in words(page)
+    assert "\n    > await model.receive()\n" in page
+    assert "'puzzles hint fsdp'" in page
+
+
+def test_nothing_attempted_is_answered_with_how_to_begin():
+    Path("mine.py").write_text("")
+    page = words(puzzles("grade", "mine.py").stdout)
+    assert "Nothing attempted yet" in page
+    assert "'puzzles show basic'" in page
+    assert "'puzzles start'" in page
+
+
+def test_a_file_that_is_no_python_says_so_even_if_it_names_no_puzzle():
+    Path("mine.py").write_text("x = = 1\n")
+    page = puzzles("grade", "mine.py").stdout
+    assert page.count("line 1: this is not valid Python: invalid syntax") == 1
+    assert "> x = = 1" in page
+
+
+def test_all_eight_puzzles_end_with_applause():
+    Path("all.py").write_text("\n".join(map(solution, PUZZLES)))
+    result = puzzles("grade", "all.py")
+    assert result.exit_code == 0
+    assert "That is every puzzle of the track 'Schedules'. Well played!" in result.stdout
+
+
+def test_over_target_shows_the_figures():
+    Path("mine.py").write_text(solution("pipeline").replace("def pipeline", "def gpipe"))
+    page = puzzles("grade", "mine.py").stdout
+    assert "66.9 of 33" in page
+    assert "over target" in page
+    assert "gpipe: correct, but it takes 66.9 timesteps and the target is 33" in words(page)
+
+
+def test_a_terminal_that_knows_no_stars_gets_asterisks():
+    Path("mine.py").write_text(solution("basic"))
+    result = CliRunner(charset="ascii").invoke(main, ["grade", "mine.py"])
+    assert result.exit_code == 0
+    assert "***" in result.stdout or "**-" in result.stdout
+
+
+def test_brackets_and_control_characters_of_a_player_are_only_shown():
+    Path("mine.py").write_text("def basic(model):\n    raise ValueError('[red]x[/nope] \x1b[2J')\n")
+    page = puzzles("grade", "mine.py").stdout
+    assert "ValueError: [red]x[/nope] \\x1b[2J" in page
+    assert "\x1b" not in page
+
+
+# --- draw ---
+
+
+def test_draw_writes_the_picture_of_a_solution():
+    result = puzzles("draw", str(SOLUTIONS / "fsdp.py"), "fsdp", "-o", "fsdp.svg")
+    assert result.exit_code == 0
+    assert "Wrote fsdp.svg." in result.stdout
+    assert "<svg" in Path("fsdp.svg").read_text()
+
+
+def test_draw_shows_a_failure_as_far_as_it_went():
+    Path("mine.py").write_text(
+        solution("fsdp").replace("    del weights", "    await model.receive()\n        del weights")
+    )
+    result = puzzles("draw", "mine.py", "fsdp")
+    assert result.exit_code == 1
+    assert "<svg" in Path("fsdp.svg").read_text()
+    assert "fsdp failed: line 16: rank 0, t=1.3, receive(): nobody can move" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "mine.py has no function fsdp; write 'def fsdp(model):'"),
+        ("def fsdp(:\n", "fsdp failed: line 1: this is not valid Python: invalid syntax"),
+        ("1 / 0\n", "fsdp failed: line 1: while the file is loaded: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_draw_without_a_schedule_draws_nothing(source: str, message: str):
+    Path("mine.py").write_text(source)
+    result = puzzles("draw", "mine.py", "fsdp")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr
+    assert not Path("fsdp.svg").exists()
+
+
+def test_draw_to_somewhere_impossible():
+    fsdp = str(SOLUTIONS / "fsdp.py")
+    assert (
+        refusal("draw", fsdp, "fsdp", "-o", "fsdp.png")
+        == "cannot write fsdp.png: the ending '.png' is not known; use .svg, .html, .json or .txt"
+    )
+    result = puzzles("draw", fsdp, "fsdp", "-o", "no/such/fsdp.svg")
+    assert result.exit_code == 2
+    assert "cannot write no/such/fsdp.svg: no such file or directory" in result.stderr.lower()
+
+
+# --- Usage errors ---
+
+USAGE = [
+    (["grad"], "there is no command 'grad'; did you mean 'grade'?"),
+    (["lst"], "there is no command 'lst'; did you mean 'list'?"),
+    (["fsdp"], "there is no command 'fsdp'; did you mean 'puzzles show fsdp'?"),
+    (["zzz"], "there is no command 'zzz'; there are "),
+    (["show", "fsdb"], "there is no puzzle 'fsdb'; did you mean 'fsdp'?"),
+    (["list", "expert"], "there is no chapter 'expert'; did you mean 'experts'?"),
+    (["list", "FSPD"], "there is no puzzle 'FSPD'; did you mean 'fsdp'?"),
+    (["hint", "grad"], "there is no puzzle 'grad'; did you mean 'grad_accum'?"),
+    (["start", "pipelin"], "there is no puzzle 'pipelin'; did you mean 'pipeline'?"),
+    (["grade", ".", "--puzzle", "gpip"], "there is no puzzle 'gpip'; did you mean 'gpipe'?"),
+    (["hint", "fsdp", "-n", "0"], "fsdp has hints 1 to 4; there is no hint 0"),
+    (["hint", "fsdp", "-n", "5"], "fsdp has hints 1 to 4; there is no hint 5"),
+    (["hint", "fsdp", "-n", "two"], "'two' is not a valid integer"),
+    (["show"], "Missing argument 'SLUG'"),
+    (["grade"], "Missing argument 'PATH...'"),
+    (["grade", "nope.py"], "Path 'nope.py' does not exist"),
+    (["grade", ".", "--time-limit", "0"], "'0' is not a positive number of seconds"),
+    (["grade", ".", "--time-limit", "nan"], "'nan' is not a positive number of seconds"),
+    (["grade", ".", "--time-limit", "-1"], "'-1' is not a positive number of seconds"),
+    (["grade", ".", "--time-limit", "soon"], "'soon' is not a positive number of seconds"),
+    (["grade", ".", "--jsn"], "No such option"),
+    (["draw", "nope.py", "fsdp"], "Path 'nope.py' does not exist"),
+    (["draw", ".", "fsdp"], "'.' is a directory; only --pareto takes a folder"),
+    (["draw", ".", "fsdp", "--pareto", "--text"], "choose one of --text, --against and --pareto"),
+    (["draw", ".", "fsdp", "--pareto", "--against", "."], "choose one of --text, --against and --pareto"),
+    (["draw", ".", "fsdp", "--pareto", "--width", "60"], "--width is for --text"),
+    (["draw", ".", "fsdp", "--pareto", "-o", "x.html"], "only the timeline of one run is written as .html; use .svg"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), USAGE, ids=lambda x: " ".join(x) if isinstance(x, list) else "")
+def test_usage_errors_say_what_would_be_right_and_exit_with_2(arguments: list[str], message: str):
+    assert message in refusal(*arguments)
+
+
+def test_the_time_limit_can_be_set():
+    Path("mine.py").write_text("def basic(model):\n    while True: pass\n")
+    code, answer = graded("mine.py", "--puzzle", "basic", "--time-limit", "0.02")
+    (entry,) = answer["files"][0]["results"]
+    assert (code, entry["status"], entry["reason"]) == (1, "failed", "timeout")
+    assert "time was up after 0.02 s" in entry["message"]
+
+
+def test_help_is_there_for_every_command():
+    page = puzzles("--help").stdout
+    for command in ("list", "show", "start", "hint", "grade", "draw"):
+        assert command in page
+        assert puzzles(command, "--help").exit_code == 0
+
+
+# --- From the shell ---
+
+
+def test_python_m_puzzles_is_the_same_program():
+    arguments = [sys.executable, "-m", "puzzles", "grade", "solutions/basic.py", "--json", "--puzzle", "basic"]
+    shell = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
+    assert (shell.returncode, shell.stderr) == (0, "")
+    assert json.loads(shell.stdout)["files"][0]["path"] == "solutions/basic.py"
+
+
+def test_starting_up_loads_nothing_that_is_not_needed():
+    question = (
+        "import sys, puzzles.commands.main; "
+        "print([m for m in ('rich', 'chalk', 'asyncio', 'numpy') if m in sys.modules])"
+    )
+    shell = subprocess.run([sys.executable, "-c", question], cwd=ROOT, capture_output=True, text=True)
+    assert shell.stdout == "[]\n"

@@ -1,0 +1,411 @@
+"""A whole class: many files, several processes, one table, and files for other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+import types
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from puzzles.commands.main import main
+from puzzles.grading import batch
+from puzzles.grading.batch import Job, grade_all
+from puzzles.grading.verdict import Graded
+from puzzles.sandbox import tiers
+from puzzles.sandbox.client import Line
+from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import Tier, best
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+WRONG = "async def ddp(model):\n    await model.receive()\n"
+
+
+def solution(slug: str) -> str:
+    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    folder = tmp_path / "class"
+    files = {
+        "anna.py": solution("basic") + solution("ddp"),
+        "ben.py": solution("basic").replace("        del activations[layer], grad_activations[layer + 1]\n", "")
+        + WRONG,
+        "=cleo.py": "def basic(model):\n    raise ValueError('<b>\"&\\x1b')\n",
+        "dora.py": "import os\ndef basic(model): os._exit(0)\n",
+        "emil.py": "",
+    }
+    for name, text in files.items():
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def puzzles(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def job(**more: Any) -> Job:
+    return Job(("basic",), Limits(seconds=5), best(), **more)
+
+
+def test_a_class_has_one_table_with_stars(a_class: Path):
+    page = puzzles("grade", "--trust", "class").stdout
+    rows = {row.split()[0]: row.split()[1:] for row in page.splitlines() if row.strip().partition(".py")[1]}
+    assert rows["anna.py"][0] in ("★★★", "★★☆")
+    assert rows["ben.py"] == ["★☆☆", "deadlock", "1"]
+    assert rows["dora.py"] == ["crash", "0"]
+    assert rows["emil.py"] == ["0"]
+    assert "5 files, 6 puzzles attempted, 2 passed." in page
+
+
+def test_every_executor_gives_the_same_results(a_class: Path):
+    paths = sorted(map(str, a_class.iterdir()))
+    one_by_one = [job()(path, None) for path in paths]
+    assert grade_all(paths, job()) == one_by_one
+    assert grade_all(paths, job(), jobs=1) == one_by_one
+
+
+def test_dask_and_mpi_are_executors_like_any_other(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+    class Client:
+        def __init__(self, address: str) -> None:
+            assert address == "tcp://there"
+
+        def get_executor(self) -> Executor:
+            return ThreadPoolExecutor(2)
+
+    monkeypatch.setitem(sys.modules, "distributed", types.SimpleNamespace(Client=Client))
+    mpi = types.SimpleNamespace(MPIPoolExecutor=lambda: ThreadPoolExecutor(2))
+    monkeypatch.setitem(sys.modules, "mpi4py", types.SimpleNamespace(futures=mpi))
+    monkeypatch.setitem(sys.modules, "mpi4py.futures", mpi)
+    plain = puzzles("grade", "--trust", "--json", "class").stdout
+    assert puzzles("grade", "--trust", "--json", "class", "--dask", "tcp://there").stdout == plain
+    assert puzzles("grade", "--trust", "--json", "class", "--mpi").stdout == plain
+
+
+@pytest.mark.parametrize(
+    ("option", "package", "extra"), [(["--dask", "x"], "distributed", "dask"), (["--mpi"], "mpi4py", "mpi")]
+)
+def test_a_missing_extra_is_told_in_one_sentence(
+    a_class: Path, monkeypatch: pytest.MonkeyPatch, option: list[str], package: str, extra: str
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, f"{package}.futures", None)
+    result = puzzles("grade", "--trust", "class", *option)
+    assert result.exit_code == 2
+    told = " ".join(result.stderr.split())
+    assert f"needs the package {package}; install it with: pip install 'training-puzzles[{extra}]'" in told
+
+
+class Breaking(Job):
+    """A job that takes its worker with it on one of the files."""
+
+    def __call__(self, path: str, source: bytes | None, line: Line | None = None) -> Graded:
+        if path.endswith("dora.py"):
+            os._exit(1)
+        return super().__call__(path, source, line)
+
+
+def test_a_worker_that_breaks_costs_no_row_but_its_own(a_class: Path):
+    paths = sorted(map(str, a_class.iterdir()))
+    found = grade_all(paths, Breaking(*job()), jobs=2)
+    assert [g.path for g in found] == paths
+    by_name = {Path(g.path).name: g.verdicts[0] for g in found}
+    assert by_name["dora.py"].message.startswith(
+        "the grader itself failed on this file (the process that graded it ended)"
+    )
+    assert by_name["anna.py"].status == "passed"
+
+
+def test_what_raises_in_the_grader_is_a_row_as_well(a_class: Path):
+    class Failing(ThreadPoolExecutor):
+        def submit(self, *_: Any) -> Future[Any]:  # type: ignore[override]
+            future: Future[Any] = Future()
+            future.set_exception(OSError("no more processes"))
+            return future
+
+    paths = sorted(map(str, a_class.iterdir()))
+    found = list(batch._spread(paths, job(), lambda: Failing(1), 2))
+    assert {g.verdicts[0].reason for g in found} == {"crash"}
+    assert "OSError: no more processes" in found[0].verdicts[0].message
+
+
+# --- Resuming ---
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(
+    a_class: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    paths = sorted(map(str, a_class.iterdir()))
+    whole = grade_all(paths, job())
+    graded: list[str] = []
+
+    def spread(to_do: list[str], job: Job, *_: Any) -> Any:
+        for path in to_do:
+            if len(graded) == 3:
+                raise KeyboardInterrupt
+            graded.append(path)
+            yield job(path, None)
+
+    monkeypatch.setattr(batch, "_spread", spread)
+    with pytest.raises(KeyboardInterrupt):
+        grade_all(paths, job())
+    assert "Interrupted after 3 of 5 files; --resume goes on from there." in capsys.readouterr().err
+    Path(graded[0]).write_text("# changed\n")
+    before, graded[:] = graded[:], []
+    resumed = grade_all(paths, job(), resume=True)
+    assert graded == [before[0], *(path for path in paths if path not in before)]
+    assert resumed[1:] == whole[1:]
+    assert resumed[0].verdicts[0].status == "not_attempted"
+
+
+def test_other_conditions_resume_nothing(a_class: Path, home_of_its_own: Path):
+    paths = sorted(map(str, a_class.iterdir()))
+    with batch.Journal.of(paths, job(), False) as journal:
+        journal.note(job()(paths[0], None), b"x")
+    with batch.Journal.of(paths, job(), True) as journal:
+        assert journal.known(paths[0], b"x") is not None
+        assert journal.known(paths[0], b"y") is None
+    with batch.Journal.of(paths, job(strict=True), True) as journal:
+        assert journal.known(paths[0], b"x") is None
+    journal.path.write_text('{"half a li')
+    with batch.Journal.of(paths, job(), True) as journal:
+        assert journal.known(paths[0], b"x") is None
+
+
+# --- Files for other programs ---
+
+
+def test_junit_has_a_case_for_each_puzzle(a_class: Path):
+    puzzles("grade", "--trust", "class", "--junit", "out/junit.xml")
+    suites = ElementTree.parse("out/junit.xml").getroot().findall("testsuite")
+    assert len(suites) == 5
+    ben = next(suite for suite in suites if suite.get("name") == "class/ben.py")
+    assert (ben.get("tests"), ben.get("failures"), ben.get("skipped")) == ("8", "2", "6")
+    assert [c.find("failure").get("type") for c in ben if c.find("failure") is not None] == ["over_target", "deadlock"]
+    assert "<b>" in ElementTree.tostring(suites[0], encoding="unicode", method="text") + str(
+        suites[0][0].find("failure").get("message")  # type: ignore[union-attr]
+    )
+
+
+def test_csv_has_a_row_for_each_puzzle_and_no_formulas(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(a_class)
+    puzzles("grade", "--trust", "=cleo.py", "--csv", "out.csv", "--puzzle", "basic")
+    (row,) = csv.DictReader(io.StringIO(Path("out.csv").read_text()))
+    assert (row["submission"], row["reason"]) == ("'=cleo.py", "crash")
+    assert "\x1b" not in row["message"]
+
+
+def test_gradescope_counts_points_and_partial_credit(a_class: Path):
+    puzzles("grade", "class/ben.py", "--gradescope", "results.json", "--points", "basic=10,1=3", "--partial", "0.7")
+    results = json.loads(Path("results.json").read_text())
+    assert results["score"] == 7
+    assert [(t["score"], t["max_score"]) for t in results["tests"]][:3] == [(7, 10), (0, 3), (0, 1)]
+    assert results["tests"][0]["output"].startswith("correct, but it needs ")
+    assert results["tests"][2]["output"].startswith("line ")
+    best_of_all = puzzles("grade", "--trust", "class", "--gradescope", "results.json")
+    assert best_of_all.exit_code == 1
+    assert json.loads(Path("results.json").read_text())["score"] == 2
+
+
+REFUSED = [
+    (["--points", "basic"], "--points takes pairs like fsdp=10,gpipe=5; got 'basic'"),
+    (["--points", "basic=-1"], "--points takes pairs like fsdp=10,gpipe=5; got 'basic=-1'"),
+    (["--points", "basic=nan"], "--points takes pairs like fsdp=10,gpipe=5; got 'basic=nan'"),
+    (["--points", "fsd=1"], "--points: there is no puzzle 'fsd'; did you mean 'fsdp'?"),
+    (["--memory-limit", "lots"], "'lots' is not a size; write a number of bytes, or 64k, 512M, 2G"),
+    (["--memory-limit", "0"], "'0' is not a size"),
+    (["--process-limit", "0"], "Invalid value for '--process-limit'"),
+    (["--csv", "class"], "cannot write class: Is a directory"),
+    (["--partial", "2"], "Invalid value for '--partial'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=lambda x: " ".join(x) if isinstance(x, list) else "")
+def test_wrong_options_say_what_would_be_right(a_class: Path, arguments: list[str], message: str):
+    result = puzzles("grade", "class/emil.py", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_gradescope_without_a_submission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert "there is no submission here" in puzzles("grade", ".", "--trust", "--gradescope", "r.json").stderr
+
+
+# --- HTML ---
+
+
+def test_the_page_holds_all_and_escapes_what_is_not_ours(a_class: Path):
+    stored = solution("basic").replace("activations[0] =", "activations['<script>'] = activations[0] =")
+    (a_class / "anna.py").write_text("print('<script>alert(1)</script>')\n" + stored)
+    puzzles("grade", "--trust", "class", "--html", "page.html")
+    page = Path("page.html").read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script" not in page
+    assert "&lt;b&gt;" in page
+    assert "\x1b" not in page
+    assert "raise ValueError" in page
+    assert page.count('class="picture"') >= 2
+    assert page.count("peak memory against timesteps") >= 2
+    assert "In practice: " in page
+    assert "http:" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_page_without_drawing_has_no_pictures_and_all_the_rest(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "drawing", None)
+    puzzles("grade", "class/anna.py", "--html", "page.html")
+    page = Path("page.html").read_text()
+    assert '<div class="picture">' not in page
+    assert "16.5 of 17 timesteps" in page
+
+
+# --- Trust ---
+
+
+def test_without_a_sandbox_a_folder_of_others_asks_for_trust(a_class: Path):
+    refused = puzzles("grade", "class", "--tier", "process")
+    assert refused.exit_code == 2
+    assert "code in class can read and change what you can. If you trust all of it, say --trust" in " ".join(
+        refused.stderr.split()
+    )
+    trusted = puzzles("grade", "class", "--tier", "process", "--trust")
+    assert "Run without a sandbox: it was asked for." in " ".join(trusted.stdout.split())
+    alone = puzzles("grade", "class/anna.py", "--tier", "process")
+    assert alone.exit_code == 0
+    assert puzzles("grade", str(SOLUTIONS), "--tier", "process", "--puzzle", "basic").exit_code == 0
+
+
+def test_a_sandbox_that_is_wanted_and_missing_is_told(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(
+        tiers, "_why_no_bubblewrap", lambda: "there is no command bwrap; install the package bubblewrap"
+    )
+    best.cache_clear()
+    try:
+        result = puzzles("grade", "class/anna.py", "--tier", "bubblewrap")
+        assert result.exit_code == 2
+        assert "bubblewrap does not work here: there is no command bwrap; install the package bubblewrap" in " ".join(
+            result.stderr.split()
+        )
+        told = puzzles("doctor").stdout
+        assert "none: there is no command bwrap" in told
+        assert "--trust" in told
+    finally:
+        best.cache_clear()
+
+
+def test_doctor_tells_what_a_sandbox_does(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puzzles.commands.doctor.best", lambda: Tier("bubblewrap"))
+    assert "no network, no other processes" in puzzles("doctor").stdout
+
+
+def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puzzles.commands.doctor.sys", types.SimpleNamespace(platform="darwin"))
+    assert "memory and processes are not limited" in puzzles("doctor").stdout
+
+
+# --- Systems that cannot fork ---
+
+
+@pytest.fixture
+def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """As on Windows, as far as that can be simulated: no fork, no bubblewrap. Killing a tree of processes is not."""
+    best.cache_clear()
+    monkeypatch.setattr(tiers, "_why_no_bubblewrap", lambda: "it is for Linux, and this is win32")
+    monkeypatch.delattr("puzzles.sandbox.tiers.os.fork")
+    yield a_class
+    best.cache_clear()
+
+
+def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
+    assert not best().forks
+    text = solution("basic") + solution("ddp")
+    text += (SOLUTIONS / "engine" / "fsdp.py").read_text() + (SOLUTIONS / "layout" / "ffn.py").read_text()
+    (without_fork / "anna.py").write_text(text)
+    result = puzzles("grade", "--json", "class/anna.py")
+    found = {one["puzzle"]: one["status"] for one in json.loads(result.stdout)["files"][0]["results"]}
+    assert {slug for slug, status in found.items() if status == "passed"} == {"basic", "ddp", "FSDP", "ffn"}
+    assert "this is win32" in " ".join(puzzles("grade", "class/anna.py", "--puzzle", "basic").stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "words"),
+    [
+        ("while True: pass", "timeout", "time was up after 1 s"),
+        ("while True: print('x' * 9999)", "crash", "it printed more than 65,536 bytes"),
+        ("import os; os._exit(3)", "crash", "the process ended by itself, with code 3"),
+        ("1 / 0", "crash", "line 2: rank 0, t=0: ZeroDivisionError"),
+        (f"open({str(SOLUTIONS / 'basic.py')!r})", "crash", "is not for submissions"),
+    ],
+)
+def test_without_fork_harm_has_its_verdict_too(without_fork: Path, body: str, reason: str, words: str):
+    (without_fork / "dora.py").write_text(f"def basic(model):\n    {body}\n")
+    limits = ("--time-limit", "1", "--output-limit", "64k")
+    told = json.loads(puzzles("grade", "--json", "class/dora.py", "--puzzle", "basic", *limits).stdout)
+    (verdict,) = told["files"][0]["results"]
+    assert (verdict["reason"], words in verdict["message"]) == (reason, True), verdict
+
+
+def test_without_fork_a_source_that_breaks_python_is_told(without_fork: Path):
+    (without_fork / "dora.py").write_text("def basic(model): return " + "-" * 200_000 + "1")
+    (verdict,) = grade_all(["class/dora.py"], job()._replace(tier=best()))[0].verdicts
+    assert (verdict.status, verdict.reason) == ("failed", "syntax")
+
+
+def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puzzles.commands.doctor.best", best)
+    monkeypatch.setattr("puzzles.commands.doctor.landlock", types.SimpleNamespace(version=lambda: 0))
+    monkeypatch.delattr("puzzles.commands.doctor.os.getuid")
+    told = puzzles("doctor").stdout
+    assert "none: it is for Linux, and this is win32" in told
+    assert "memory, files and processes are not limited on this system" in told
+    assert "nothing can be graded" not in told
+
+
+# --- Strict ---
+
+
+def test_strict_fails_what_works_only_at_the_shown_size(a_class: Path):
+    (a_class / "anna.py").write_text(solution("basic").replace("model.BATCHES", "4"))
+    relaxed = json.loads(puzzles("grade", "--json", "class/anna.py", "--puzzle", "basic").stdout)
+    strict = json.loads(puzzles("grade", "--json", "--strict", "class/anna.py", "--puzzle", "basic").stdout)
+    (passed,), (failed,) = relaxed["files"][0]["results"], strict["files"][0]["results"]
+    assert (passed["status"], passed["stars"]) == ("passed", 2)
+    assert (failed["status"], failed["reason"], failed["stars"], failed["timesteps"]) == ("failed", "rule", 0, None)
+    assert failed["message"] == passed["notes"][0]
+
+
+@pytest.mark.parametrize(("width", "told"), [(100, "Data Parallel"), (80, "Parallel"), (60, "schedule")])
+def test_the_table_of_a_class_keeps_its_columns_whole_or_shows_chapters(width: int, told: str) -> None:
+    from rich.console import Console
+
+    from puzzles.grading.verdict import Verdict
+    from puzzles.reports.terminal import standings
+
+    slugs = ("basic", "ddp", "fsdp", "gpipe", "DataParallel", "FSDP", "matmul", "ffn")
+    verdicts = tuple(Verdict(slug, "", "failed", {}, "rule") for slug in slugs)
+    screen = Console(width=width, file=io.StringIO())
+    screen.print(standings(screen, [Graded(f"class/{name}.py", verdicts) for name in ("anna", "ben")]))
+    page = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert told in page
+    assert "stars" in page
+    assert "…" not in page
+
+
+def test_what_a_broken_file_says_is_said_once(a_class: Path) -> None:
+    Path("broken.py").write_text("async def ddp(model:\n")
+    assert puzzles("grade", "broken.py").stdout.count("is not valid Python") == 1

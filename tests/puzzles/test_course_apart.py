@@ -1,0 +1,54 @@
+"""A class graded by processes of MPI, and on a dask cluster: really started, with the same results as here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lib import PuzzleError
+from lib.engine.transports.mpi.spawn import mpiexec
+
+ROOT = Path(__file__).parents[2]
+GRADE = ["puzzles", "grade", "class", "--trust", "--json"]
+
+
+@pytest.fixture
+def a_class(tmp_path: Path) -> Path:
+    folder = tmp_path / "class"
+    folder.mkdir()
+    for name in ("basic", "engine/fsdp", "layout/ffn"):
+        text = (ROOT / "solutions" / f"{name}.py").read_text(encoding="utf-8")
+        (folder / f"{name.replace('/', '_')}.py").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def ran(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_under_mpiexec_the_results_are_the_same(a_class: Path) -> None:
+    pytest.importorskip("mpi4py.futures", reason="--mpi needs the extra mpi")
+    try:
+        start = mpiexec()
+    except PuzzleError as why:
+        pytest.skip(str(why))
+    here = ran([sys.executable, "-m", *GRADE], a_class)
+    there = ran([*start, "-n", "2", sys.executable, "-m", "mpi4py.futures", "-m", *GRADE, "--mpi"], a_class)
+    assert (here.returncode, there.returncode) == (0, 0), there.stderr
+    assert json.loads(there.stdout) == json.loads(here.stdout)
+
+
+def test_on_a_dask_cluster_the_results_are_the_same(a_class: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="--dask needs the extra dask")
+    here = ran([sys.executable, "-m", *GRADE], a_class)
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        there = ran([sys.executable, "-m", *GRADE, "--dask", cluster.scheduler_address], a_class)
+    assert (here.returncode, there.returncode) == (0, 0), there.stderr
+    assert json.loads(there.stdout) == json.loads(here.stdout)

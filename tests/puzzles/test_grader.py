@@ -1,0 +1,569 @@
+"""The grader: what a player's file is worth, whatever stands in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from lib import Record
+from puzzles.catalog.schedule import PUZZLES, Puzzle, find
+from puzzles.grading.attempt import run_in
+from puzzles.grading.discover import submissions
+from puzzles.grading.grader import grade as grade_in
+from puzzles.grading.grader import grade_file
+from puzzles.grading.session import Session
+from puzzles.grading.submission import Submission
+from puzzles.grading.verdict import Verdict, all_passed
+from puzzles.sandbox import deadline
+from puzzles.sandbox.client import Line
+from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import Tier
+from puzzles.tracks import SCHEDULES
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+
+SCORES = [
+    # puzzle, timesteps, makespan, peak memory
+    ("basic", 16.5, 17.0, 2_621_440),
+    ("grad_accum", 16.5, 17.0, 1_966_080),
+    ("ddp", 5.1, 5.6, 1_835_008),
+    ("wsdp", 19.9, 20.4, 2_752_512),
+    ("fsdp", 19.9, 20.4, 2_359_296),
+    ("pipeline", 66.9, 67.4, 3_145_728),
+    ("gpipe", 33.3, 33.8, 4_194_304),
+    ("pipeline_fsdp", 15.5, 16.0, 966_656),
+]
+
+
+def solution(slug: str) -> str:
+    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def submit(source: str | bytes, name: str = "mine.py") -> Submission:
+    return Submission(Path(name), dedent(source).encode() if isinstance(source, str) else source)
+
+
+def grade(puzzle: Puzzle, submission: Submission, seconds: float = 10.0) -> Verdict:
+    with Session(submission, Limits(seconds=seconds)) as session:
+        return grade_in(puzzle, session)
+
+
+def verdict_on(slug: str, source: str | bytes, seconds: float = 10.0) -> Verdict:
+    return grade(PUZZLES[slug], submit(source), seconds)
+
+
+def failure(slug: str, source: str | bytes, seconds: float = 10.0) -> tuple[str | None, str]:
+    verdict = verdict_on(slug, source, seconds)
+    assert (verdict.status, verdict.stars, verdict.timesteps, verdict.peak_memory) == ("failed", 0, None, None)
+    return verdict.reason, verdict.message
+
+
+# --- What passes ---
+
+
+@pytest.mark.parametrize(("slug", "timesteps", "makespan", "peak"), SCORES)
+def test_the_reference_solutions_score_the_table(slug: str, timesteps: float, makespan: float, peak: int):
+    verdict = verdict_on(slug, solution(slug))
+    assert (verdict.status, verdict.reason, verdict.message, verdict.notes) == ("passed", None, "", ())
+    assert (verdict.timesteps, verdict.makespan, verdict.peak_memory) == (timesteps, makespan, peak)
+    assert verdict.stars >= 2
+
+
+def test_one_file_may_hold_all_solutions(tmp_path: Path):
+    everything = tmp_path / "all.py"
+    everything.write_text("\n".join(solution(slug) for slug in PUZZLES))
+    graded = grade_file(str(everything))
+    assert [(v.puzzle, v.status, v.timesteps) for v in graded.verdicts] == [(s, "passed", t) for s, t, _, _ in SCORES]
+    assert all_passed([graded])
+
+
+def test_what_is_absent_is_not_attempted():
+    verdict = verdict_on("ddp", solution("basic"))
+    assert verdict == Verdict("ddp", "schedule", "not_attempted", {"time": 5, "memory": 1_800_000})
+
+
+def test_over_the_memory_target_is_correct_and_worth_one_star():
+    forgetful = solution("fsdp").replace(
+        "        del activations[layer], grad_activations[layer + 1], weights", "        del weights"
+    )
+    verdict = verdict_on("fsdp", forgetful)
+    assert (verdict.status, verdict.reason, verdict.stars, verdict.timesteps) == ("over_target", None, 1, 19.9)
+    assert verdict.message == (
+        "correct, but it needs 3,342,336 elements of memory (rank 0 at t=17.1) and the target is 2,300,000"
+    )
+
+
+def test_over_the_time_target_is_told_with_both_figures():
+    source = solution("gpipe").replace("def gpipe", "def other") + solution("pipeline").replace("pipeline", "gpipe")
+    verdict = verdict_on("gpipe", source)
+    assert (verdict.status, verdict.stars) == ("over_target", 1)
+    assert verdict.message == "correct, but it takes 66.9 timesteps and the target is 33"
+
+
+def test_both_targets_missed_are_told_in_one_sentence():
+    lazy = solution("gpipe").replace("def gpipe", "def other") + solution("pipeline").replace("pipeline", "gpipe")
+    lazy = lazy.replace("        del activations[layer], grad_activations[layer + 1]\n", "")
+    assert verdict_on("gpipe", lazy).message == (
+        "correct, but it takes 66.9 timesteps and the target is 33; and it needs 4,718,592 elements of memory "
+        "(rank 0 at t=66.4) and the target is 4,100,000"
+    )
+
+
+def test_a_record_that_is_better_keeps_the_third_star():
+    puzzle = PUZZLES["ddp"]
+    beaten = replace(puzzle, goal=replace(puzzle.goal, records=(Record(5.1, 1_572_864, "somebody"),)))
+    equal = replace(puzzle, goal=replace(puzzle.goal, records=(Record(5.1, 1_835_008, "somebody"),)))
+    assert grade(beaten, submit(solution("ddp"))).stars == 2
+    assert grade(equal, submit(solution("ddp"))).stars == 3
+
+
+def test_notes_of_the_referee_are_passed_on():
+    hoarder = solution("basic").replace("    return model", "    model.load_weights(0)\n    return model")
+    verdict = verdict_on("basic", hoarder)
+    assert (verdict.status, verdict.stars) == ("passed", 2)
+    assert verdict.notes == (
+        "rank 0 loaded the same weights of layer 0 twice; keep them, or get them from other ranks",
+    )
+
+
+def test_a_schedule_for_the_shown_size_only_gets_a_note_and_two_stars():
+    special = solution("basic").replace("model.BATCHES", "4")
+    verdict = verdict_on("basic", special)
+    assert (verdict.status, verdict.stars) == ("passed", 2)
+    (note,) = verdict.notes
+    assert note == (
+        "works only at the shown size (2 layers, 4 batches, 1 rank); with 3 layers, 2 batches, 1 rank it fails: "
+        "line 11: rank 0, t=0, get_activation(): batch 2 does not exist; there are batches 0 to 1"
+    )
+
+
+def test_what_is_incomplete_at_another_size_is_noted_too():
+    special = (
+        solution("grad_accum")
+        .replace("model.LAYERS):", "2):")
+        .replace("[model.LAYERS", "[2")
+        .replace("pop(model.LAYERS)", "pop(2)")
+    )
+    verdict = verdict_on("grad_accum", special)
+    assert (verdict.status, verdict.stars) == ("passed", 2)
+    assert "with 3 layers, 6 batches, 1 rank it fails" in verdict.notes[0]
+
+
+# --- What is not attempted ---
+
+
+@pytest.mark.parametrize("slug", PUZZLES)
+def test_an_untouched_starter_is_not_attempted(slug: str):
+    starter = "from lib import Model, WeightGrad\n\n\n# mine, later\n" + PUZZLES[slug].starter
+    assert verdict_on(slug, starter).status == "not_attempted"
+    assert verdict_on(slug, starter.replace("# ----- your code -----", "pass")).status == "failed"
+
+
+def test_files_without_a_puzzle_are_not_even_run():
+    assert verdict_on("basic", "raise SystemExit('never executed')").status == "not_attempted"
+
+
+def test_a_name_inside_a_function_or_a_class_is_no_attempt():
+    source = "raise RuntimeError\ndef f():\n    basic = 1\nclass C:\n    def basic(self): pass\n"
+    assert verdict_on("basic", source).status == "not_attempted"
+
+
+def test_a_name_in_a_branch_that_was_not_taken_is_no_attempt():
+    assert verdict_on("basic", "if False:\n    def basic(model): pass\n").status == "not_attempted"
+
+
+def test_a_star_import_may_bring_a_solution():
+    """Here from a module of the standard library: other files of the player are not there."""
+    assert verdict_on("basic", "from this_and_that import *\n").message.endswith(ALONE)
+    source = "import sys\nsys.modules['more'] = sys.modules[__name__]\n" + solution("basic") + "\nfrom more import *\n"
+    assert verdict_on("basic", source).status == "passed"
+
+
+# --- What fails: the rules of the game ---
+
+
+def test_a_broken_rule_names_line_rank_time_and_operation():
+    source = """\
+        async def fsdp(model):
+            shard, _ = model.load_weights(0, model.rank, model.RANKS)
+            model.forward(0, model.get_activation([0]), shard)
+        """
+    reason, message = failure("fsdp", source)
+    assert reason == "rule"
+    assert message.startswith("line 3: rank 0, t=0, forward(layer=0): the weight holds shard {0} of 4; ")
+    assert verdict_on("fsdp", source).source == "model.forward(0, model.get_activation([0]), shard)"
+
+
+def test_a_deadlock_is_told_at_once():
+    reason, message = failure("ddp", "async def ddp(model):\n    await model.receive()\n")
+    assert reason == "deadlock"
+    assert message.startswith("line 2: rank 0, t=0, receive(): nobody can move: ")
+
+
+def test_a_mismatch_names_both_sides():
+    source = """\
+        async def ddp(model):
+            weight, _ = model.load_weights(0, model.rank, 4)
+            if model.rank:
+                await model.allgather(weight, 0)
+            else:
+                await model.allreduce(model.fake_grad(0, []), 0)
+        """
+    reason, message = failure("ddp", source)
+    assert reason == "mismatch"
+    assert "rank 0 calls allreduce(layer=0) on line 6, but rank 1 calls allgather(layer=0) on line 4" in message
+
+
+def test_what_is_incomplete_is_told_at_the_function():
+    reason, message = failure("basic", "# my solution\n\ndef basic(model):\n    pass\n")
+    assert reason == "incomplete"
+    assert message.startswith("line 3: no rank set a final weight for layer 0; ")
+
+
+def test_what_only_the_referee_refuses_is_a_failure_too():
+    source = solution("ddp").replace(
+        "await model.allreduce(grad_weights[layer], layer)", "model.fake_grad(layer, range(4))"
+    )
+    reason, message = failure("ddp", source)
+    assert reason == "rule"
+    assert "fake_grad(layer=0)" in message
+    assert message.startswith("line 25: rank 0, t=4, ")
+
+
+def test_a_forgotten_await_of_the_players_own_coroutine_is_told():
+    source = "async def basic(model):\n    train(model)\nasync def train(model): pass\n"
+    reason, message = failure("basic", source)
+    assert reason == "incomplete"
+    assert message.endswith("; coroutine 'train' was never awaited, so it did not run")
+
+
+# --- What fails: the player's code ---
+
+ALONE = "the file is run alone: put what it needs into it"
+
+CRASHES = [
+    # the body of basic, the message
+    ("1 / 0", "line 2: rank 0, t=0: ZeroDivisionError: division by zero"),
+    ("assert model is None", "line 2: rank 0, t=0: AssertionError"),
+    ("exit(3)", "line 2: rank 0, t=0: this called exit; let the function return instead"),
+    ("raise SystemExit", "line 2: rank 0, t=0: this called exit; let the function return instead"),
+    ("raise GeneratorExit", "line 2: rank 0, t=0: GeneratorExit"),
+    ("basic(model)", "line 2: rank 0, t=0: RecursionError: a function calls itself without end"),
+    ("input()", "line 2: rank 0, t=0: EOFError: EOF when reading a line"),
+    ("raise ValueError('a\\nb\\x1b[2J')", "line 2: rank 0, t=0: ValueError: a b\\x1b[2J"),
+    ("import no_such_package", "line 2: rank 0, t=0: ModuleNotFoundError: No module named 'no_such_package'; " + ALONE),
+    ("model.no_such_call()", "line 2: rank 0, t=0: AttributeError: 'Model' object has no attribute 'no_such_call'"),
+    ("yield", "line 1: there is a 'yield' in basic, so calling it runs none of its lines; take it out"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), CRASHES)
+def test_a_crash_is_told_with_its_line(body: str, message: str):
+    assert failure("basic", f"def basic(model):\n    {body}\n") == ("crash", message)
+
+
+def test_a_crash_says_which_rank_and_when():
+    source = """\
+        async def ddp(model):
+            if model.rank == 2:
+                weight, _ = model.load_weights(0)
+                model.forward(0, model.get_activation([0]), weight)
+                [][7]
+        """
+    assert failure("ddp", source) == ("crash", "line 5: rank 2, t=1: IndexError: list index out of range")
+
+
+def test_a_long_story_is_cut():
+    _, message = failure("basic", "def basic(model):\n    raise ValueError('x' * 10_000)\n")
+    assert len(message) < 400
+    assert message.endswith("xxx...")
+
+
+def test_an_exception_that_cannot_be_shown_is_told_by_its_name():
+    source = """\
+        class Mute(Exception):
+            def __str__(self): raise RuntimeError
+        def basic(model):
+            raise Mute
+        """
+    assert failure("basic", source) == ("crash", "line 4: rank 0, t=0: Mute: (its text cannot be shown)")
+
+
+def test_no_memory_left():
+    reason, message = failure("basic", "def basic(model):\n    bytearray(10**18)\n")
+    assert reason == "memory"
+    assert message == "line 2: rank 0, t=0: there was no memory left; make fewer or smaller objects"
+
+
+NO_FUNCTIONS = [
+    ("basic = 5", "line 1: basic is of type int, not a function; write 'def basic(model):'"),
+    ("import os as basic", "line 1: basic is of type module, not a function; write 'def basic(model):'"),
+    ("def basic(): pass", "line 1: basic is called with one argument, the model; write 'def basic(model):'"),
+    ("def basic(model, x): pass", "line 1: basic is called with one argument, the model; write 'def basic(model):'"),
+    ("\nbasic = lambda: 1", "line 2: basic is called with one argument, the model; write 'def basic(model):'"),
+    (
+        "async def basic(m):\n    yield",
+        "line 1: there is a 'yield' in basic, so calling it runs none of its lines; take it out",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), NO_FUNCTIONS)
+def test_what_cannot_be_called_with_a_model_is_told(source: str, message: str):
+    assert failure("basic", source) == ("crash", message)
+
+
+def test_sync_async_partial_and_callable_objects_are_all_fine():
+    for wrapped in (
+        "async def basic(model):\n    return train(model)",
+        "def basic(model, *, greeting='hi'):\n    train(model)",
+        "from functools import partial\nbasic = partial(train)",
+        "class Trainer:\n    def __call__(self, model): return train(model)\nbasic = Trainer()",
+    ):
+        assert verdict_on("basic", solution("basic").replace("def basic", "def train") + wrapped).status == "passed"
+
+
+# --- What fails: the file ---
+
+
+def test_a_syntax_error_fails_what_the_file_seems_to_define():
+    source = "def basic(model):\n    pass\n\nasync def ddp(model):\n    x = = 1\n"
+    assert failure("basic", source) == ("syntax", "line 5: this is not valid Python: invalid syntax")
+    assert failure("ddp", source) == ("syntax", "line 5: this is not valid Python: invalid syntax")
+    assert verdict_on("ddp", source).source == "x = = 1"
+    other = verdict_on("fsdp", source)
+    assert (other.status, other.reason) == ("not_attempted", None)
+    assert other.message == "line 5: this is not valid Python: invalid syntax"
+
+
+def test_an_await_outside_of_functions_says_where_it_belongs():
+    _, message = failure("ddp", "async def ddp(model): pass\n\nout = await ddp(None)\n")
+    assert message.startswith("line 3: this is not valid Python: 'await' outside function; keep what awaits inside")
+
+
+ODD_FILES = [
+    ("empty", b"", "not_attempted", ""),
+    ("nul", b"def basic(model): pass\n\0", "failed", "null byte"),
+    ("latin", "def basic(model): pass\n# é\n".encode("latin-1"), "failed", "utf-8"),
+    ("deep", b"basic = " + b"(" * 5000 + b")" * 5000, "failed", "too many nested parentheses"),
+    ("cookie", b"# coding: klingon\ndef basic(model): pass\n", "failed", "unknown encoding: klingon"),
+    ("deeper", b"basic = " + b"-" * 100_000 + b"1", "failed", "too deep"),
+]
+
+
+@pytest.mark.parametrize(("source", "status", "message"), [pytest.param(*row, id=name) for name, *row in ODD_FILES])
+def test_odd_files_have_verdicts_too(source: bytes, status: str, message: str):
+    verdict = verdict_on("basic", source)
+    assert verdict.status == status
+    assert message in verdict.message
+
+
+@pytest.mark.parametrize("encode", [
+    pytest.param(lambda text: b"\xef\xbb\xbf" + text.encode(), id="BOM"),
+    pytest.param(lambda text: text.replace("\n", "\r\n").encode(), id="CRLF"),
+    pytest.param(lambda text: ("# -*- coding: latin-1 -*-\n# é\n" + text).encode("latin-1"), id="cookie"),
+    pytest.param(lambda text: (text + "# " + "x" * 78 + "\n" + "#\n" * 1_500_000).encode(), id="3 MB"),
+])  # fmt: skip
+def test_files_as_people_have_them_pass(encode):
+    assert verdict_on("basic", encode(solution("basic"))).status == "passed"
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path):
+    gone = grade_file(str(tmp_path / "gone.py")).verdicts
+    assert {v.status for v in gone} == {"not_attempted"}
+    assert gone[0].message == "this file cannot be read: No such file or directory"
+
+
+CRASHES_AT_IMPORT = [
+    ("1 / 0", "line 2: while the file is loaded: ZeroDivisionError: division by zero"),
+    ("exit()", "line 2: while the file is loaded: this called exit; let the function return instead"),
+    (
+        "import no_such_package",
+        "line 2: while the file is loaded: ModuleNotFoundError: No module named 'no_such_package'; " + ALONE,
+    ),
+    ("from lib import Dist; Dist(0)", "line 2: Dist: ranks must be at least 1; got 0"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), CRASHES_AT_IMPORT)
+def test_a_crash_while_loading_fails_what_the_file_defines(line: str, message: str):
+    source = f"def basic(model): pass\n{line}\n"
+    reason = "rule" if "Dist" in line else "crash"
+    assert failure("basic", source) == (reason, message)
+    assert verdict_on("ddp", source).status == "not_attempted"
+
+
+def test_what_stands_under_main_is_not_run():
+    source = solution("basic") + "\nif __name__ == '__main__':\n    raise SystemExit\n"
+    assert verdict_on("basic", source).status == "passed"
+
+
+# --- Time ---
+
+ENDLESS = [
+    ("def basic(model):\n    while True:\n        pass\n", (2, 3)),
+    (
+        "def basic(model):\n    while True:\n        try:\n            len('')\n        except Exception: pass\n",
+        (2, 3, 4, 5),
+    ),
+    ("import time\ndef basic(model):\n    time.sleep(1000)\n", (3,)),
+    ("import asyncio\nasync def basic(model):\n    await asyncio.sleep(1000)\n", (2,)),
+    ("import asyncio\nasync def basic(model):\n    while True:\n        await asyncio.sleep(0)\n", (2, 3, 4)),
+    ("def basic(model):\n    try:\n        while True: pass\n    except BaseException:\n        pass\n", (3,)),
+]
+
+
+@pytest.mark.parametrize(("source", "lines"), ENDLESS)
+def test_what_never_ends_is_stopped_and_told(source: str, lines: tuple[int, ...]):
+    reason, message = failure("basic", source, seconds=0.03)
+    line, _, sentence = message.partition(": ")
+    assert reason == "timeout"
+    assert int(line.removeprefix("line ")) in lines
+    assert sentence == "time was up after 0.03 s; look for a loop that does not end, or allow more with --time-limit"
+
+
+def test_every_rank_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(deadline, "AGAIN", 0.005)
+    reason, _ = failure("pipeline_fsdp", "def pipeline_fsdp(model):\n    while True: pass\n", seconds=0.02)
+    assert reason == "timeout"
+
+
+def test_a_file_that_never_ends_loading_is_waited_for_once():
+    stuck = submit("def basic(model): pass\ndef ddp(model): pass\nwhile True: pass\n")
+    first, second = (grade(PUZZLES[slug], stuck, seconds=0.03) for slug in ("basic", "ddp"))
+    assert first.message.startswith("line 3: while the file is loaded, time was up after 0.03 s; ")
+    assert (first.reason, second.reason, second.message) == ("timeout", "timeout", first.message)
+
+
+def test_time_that_is_up_at_another_size_is_a_note():
+    slow = solution("basic").replace("    return model", "    while model.LAYERS == 3: pass\n    return model")
+    verdict = verdict_on("basic", slow, seconds=0.2)
+    assert (verdict.status, verdict.stars) == ("passed", 2)
+    assert "with 3 layers, 2 batches, 1 rank it fails: line 30: time was up after 0.2 s" in verdict.notes[0]
+
+
+def test_an_alarm_ends_with_the_work():
+    bell = deadline.Timer(0.001)
+    with pytest.raises(deadline.TimeUp):
+        bell.run(lambda: [None for _ in iter(int, 1)])
+    assert deadline.Timer(5).run(lambda: "fine") == "fine"
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+# --- One puzzle never disturbs another ---
+
+
+def test_one_puzzles_failure_hides_no_other_result():
+    bad = "def grad_accum(model):\n    raise SystemExit\nasync def ddp(model):\n    await model.receive()\nfsdp = 5\n"
+    source = submit(solution("basic") + bad + solution("gpipe"))
+    assert {slug: grade(puzzle, source).status for slug, puzzle in PUZZLES.items()} == {
+        "basic": "passed",
+        "grad_accum": "failed",
+        "ddp": "failed",
+        "wsdp": "not_attempted",
+        "fsdp": "failed",
+        "pipeline": "not_attempted",
+        "gpipe": "passed",
+        "pipeline_fsdp": "not_attempted",
+    }
+
+
+def test_every_run_begins_afresh():
+    """A global of the file counts the runs; it is always at its first."""
+    counting = "RUNS = []\n" + solution("basic").replace(
+        "    return model", "    assert not RUNS\n    RUNS.append(1)\n    return model"
+    )
+    both = submit(
+        counting + solution("grad_accum").replace("    return model", "    assert not RUNS\n    return model")
+    )
+    verdicts = [grade(PUZZLES[slug], both) for slug in ("basic", "grad_accum")]
+    assert [(verdict.status, verdict.notes) for verdict in verdicts] == [("passed", ())] * 2
+
+
+def test_the_files_beside_a_submission_are_not_there(tmp_path: Path):
+    (tmp_path / "my_helpers.py").write_text("NAME = 5\n")
+    (tmp_path / "mine.py").write_text("import my_helpers\n" + solution("basic"))
+    (verdict,) = grade_file(str(tmp_path / "mine.py"), [find("basic")]).verdicts
+    told = f"line 1: while the file is loaded: ModuleNotFoundError: No module named 'my_helpers'; {ALONE}"
+    assert (verdict.reason, verdict.message) == ("crash", told)
+
+
+def test_what_a_player_prints_is_shown_as_the_players(capsys: pytest.CaptureFixture[str]):
+    noisy = "print('loading')\n" + solution("basic").replace(
+        "    return model", "    print('\\x1b[2J')\n    return model"
+    )
+    verdict = verdict_on("basic", noisy)
+    assert (verdict.status, verdict.printed) == ("passed", ("loading", "\\x1b[2J"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_refused_operation_that_is_caught_does_no_harm():
+    careful = solution("basic").replace(
+        "    return model",
+        "    try:\n        model.loss(5)\n    except AssertionError:\n        pass\n    return model",
+    )
+    assert verdict_on("basic", careful).status == "passed"
+
+
+# --- Which files ---
+
+
+def test_a_folder_stands_for_the_python_files_below_it(tmp_path: Path):
+    for name in (
+        "b.py", "a.py", "sub/c.py", "sub/deeper/d.py", "notes.txt", "_draft.py", "__init__.py", ".hidden.py",
+        ".git/x.py", "__pycache__/y.py", "env/pyvenv.cfg", "env/lib/z.py",
+    ):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    found = [Path(file).relative_to(tmp_path).as_posix() for file in submissions([str(tmp_path)])]
+    assert found == ["a.py", "b.py", "sub/c.py", "sub/deeper/d.py"]
+    twice = submissions([str(tmp_path / "a.py"), str(tmp_path), str(tmp_path / "sub" / ".." / "a.py")])
+    assert len(twice) == 4
+
+
+def test_a_file_named_by_itself_is_taken_whatever_its_name(tmp_path: Path):
+    (tmp_path / "_draft.txt").write_text(solution("basic"))
+    assert submissions([str(tmp_path / "_draft.txt")]) == [str(tmp_path / "_draft.txt")]
+
+
+# --- What becomes of the keeper ---
+
+BASIC = {"size": [2, 4, 1]}
+
+
+def test_a_keeper_that_is_lost_costs_one_run():
+    with Session(submit(solution("basic"))) as session:
+        session.read()
+        assert session._line._keeper is not None
+        session._line._keeper.kill()
+        session._line._keeper.wait()
+        lost = run_in(session, SCHEDULES, "basic", BASIC, 10)
+        assert lost.failure is not None
+        assert lost.failure.sentence == "the process that ran this was ended by SIGKILL; leave other processes alone"
+        assert run_in(session, SCHEDULES, "basic", BASIC, 10).failure is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the warden in /proc")
+def test_a_warden_that_is_lost_costs_one_run_and_the_keeper_goes_on():
+    line = Line(Tier("process"), Limits())
+    with Session(submit(solution("basic")), line=line) as session:
+        session.read()
+        assert line._keeper is not None
+        keeper = line._keeper.pid
+        (warden,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+        os.kill(int(warden), signal.SIGKILL)
+        lost = run_in(session, SCHEDULES, "basic", BASIC, 10)
+        assert lost.failure is not None
+        assert "was ended by SIGKILL" in lost.failure.sentence
+        assert run_in(session, SCHEDULES, "basic", BASIC, 10).failure is None
+        assert line._keeper.pid == keeper
+    with Session(submit(solution("ddp")), line=line) as session:
+        assert run_in(session, SCHEDULES, "ddp", {"size": [2, 4, 4]}, 10).failure is None
+        assert line._keeper.pid == keeper, "one keeper serves submission after submission"
+    assert line.close() == 0

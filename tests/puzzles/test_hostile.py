@@ -1,0 +1,221 @@
+"""What means harm gets its verdict, in both tiers; nothing of it passes that should not, runs on, or writes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.grading.grader import grade
+from puzzles.grading.session import Session
+from puzzles.grading.submission import Submission
+from puzzles.grading.verdict import Verdict
+from puzzles.sandbox.client import MARK
+from puzzles.sandbox.limits import MIB, Limits
+from puzzles.sandbox.tiers import Tier, UnknownTier, best
+from tests.support import hostile
+
+ROOT = Path(__file__).parents[2]
+QUICK = Limits(seconds=0.25, memory=512 * MIB, output=MIB, files=MIB)
+SLOW = Limits(seconds=10, memory=512 * MIB, output=MIB, files=MIB)
+"""For what must have time to end by itself, on a busy machine as well."""
+
+
+def tier(name: str) -> Tier:
+    if os.name != "posix":
+        pytest.skip("the hostile suite needs POSIX")
+    try:
+        return best(name)
+    except UnknownTier as why:
+        pytest.skip(str(why))
+
+
+@contextmanager
+def nothing_is_left() -> Iterator[None]:
+    """Afterwards no file of the game has changed, and nothing is left running."""
+    before = fingerprint()
+    yield
+    assert fingerprint() == before
+    assert still_running() == []
+
+
+@pytest.fixture(params=["bubblewrap", "process"])
+def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
+    """A tier, with nothing left behind."""
+    found = tier(request.param)
+    with nothing_is_left():
+        yield found
+
+
+def fingerprint() -> str:
+    """Of the files that a submission might want to change."""
+    hashed = hashlib.sha256()
+    for folder in ("lib", "puzzles", "solutions", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            hashed.update(f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}".encode())
+    hashed.update(" ".join(sorted(os.listdir(ROOT))).encode())
+    return hashed.hexdigest()
+
+
+def still_running() -> list[str]:
+    """Processes that a session of this one has started and not ended."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc/self") else []):
+        try:
+            environment = Path("/proc", pid, "environ").read_bytes()
+        except OSError:
+            continue
+        if f"{MARK}={os.getpid()}-".encode() in environment:
+            found.append(Path("/proc", pid, "cmdline").read_text(errors="replace"))
+    return found
+
+
+def verdict(source: str | bytes, where: Tier, limits: Limits = QUICK, slug: str = "basic") -> Verdict:
+    text = source if isinstance(source, bytes) else source.encode()
+    with Session(Submission(Path("theirs.py"), text), limits, where) as session:
+        return grade(PUZZLES[slug], session)
+
+
+def short(found: Verdict) -> str | None:
+    """The verdict in a word: None if it passes."""
+    if found.status == "passed":
+        return "noted" if any("works only at the shown size" in note for note in found.notes) else None
+    return {"over_target": "over", "not_attempted": "nothing"}.get(found.status) or found.reason
+
+
+def expect(found: Verdict, allowed: tuple[Any, ...]) -> None:
+    assert short(found) in allowed, found
+    assert all(text.isprintable() for text in (found.message, found.source, *found.notes, *found.printed))
+    if found.status == "failed":
+        assert found.message
+        assert found.stars == 0
+
+
+BODIES = {**hostile.FORGING, **hostile.BREAKING, **hostile.RESOURCES}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_hostile_body(name: str, here: Tier):
+    body, *allowed = BODIES[name]
+    limits = QUICK if "timeout" in allowed else SLOW
+    expect(verdict(hostile.basic_with(body), here, limits), tuple(allowed))
+
+
+@pytest.mark.parametrize("name", hostile.WHOLE_FILES)
+def test_an_odd_file(name: str, here: Tier):
+    source, *allowed = hostile.WHOLE_FILES[name]
+    expect(verdict(source, here, QUICK if "timeout" in allowed else SLOW), tuple(allowed))
+
+
+@pytest.mark.parametrize("name", hostile.CONTROLS)
+def test_a_right_solution_passes_whatever_else_it_does(name: str, here: Tier):
+    found = verdict(hostile.CONTROLS[name], here, SLOW)
+    assert (found.status, found.notes) == ("passed", ())
+
+
+def test_talking_through_globals_is_refused(here: Tier):
+    """Rank 0 leaves what the others need where Python lets them take it."""
+    source = hostile.DDP.replace("async def ddp", "SEEN = {}\n\nasync def ddp").replace(
+        "await model.allreduce(grad_weights[layer], layer)",
+        "SEEN.setdefault(layer, grad_weights[layer]) if model.rank == 0 else SEEN[layer] + grad_weights[layer]",
+    )
+    assert verdict(source, here, SLOW, "ddp").reason == "rule"
+
+
+def test_talking_through_files_is_refused(here: Tier):
+    source = "import pickle\n" + hostile.DDP.replace(
+        "await model.allreduce(grad_weights[layer], layer)",
+        "(pickle.dump(grad_weights[layer], open('g', 'wb')), pickle.load(open('g', 'rb')))[1]",
+    )
+    assert verdict(source, here, SLOW, "ddp").reason in ("rule", "crash")
+
+
+def test_each_run_finds_an_empty_folder_and_a_fresh_process(here: Tier):
+    check = "    import os, sys\n    assert os.listdir() == [] and not hasattr(sys, 'seen')\n"
+    check += "    sys.seen = open('mark', 'w')\n"
+    found = verdict(hostile.SOLVED.replace("    return model", check + "    return model"), here, SLOW)
+    assert (found.status, found.notes) == ("passed", ())
+
+
+def test_a_locked_folder_is_emptied_too(here: Tier):
+    lock = "    import os\n    os.makedirs('a/b')\n    os.chmod('a/b', 0)\n    os.chmod('a', 0)\n    return model"
+    found = verdict(hostile.SOLVED.replace("    return model", lock), here, SLOW)
+    assert (found.status, found.notes) == ("passed", ())
+
+
+def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier):
+    for name in ("kills_the_keeper", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
+        source = hostile.basic_with(BODIES[name][0]) + hostile.DDP
+        with Session(Submission(Path("theirs.py"), source.encode()), QUICK, here) as session:
+            grade(PUZZLES["basic"], session)
+            assert grade(PUZZLES["ddp"], session).status == "passed", name
+
+
+def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp_path: Path):
+    where = tier("bubblewrap")
+    secret = tmp_path / "secret.txt"
+    secret.write_text("mine")
+    outside = [
+        str(secret),
+        str(tmp_path / "new"),
+        str(ROOT / "lib" / "__init__.py"),
+        "/tmp/new",
+        "/dev/shm/new",
+        "/new",
+    ]
+    looks = (
+        f"for path in {outside!r}:\n    try: open(path, 'a').close()\n    except OSError: pass\n"
+        "    else: raise ValueError(path)\n"
+        f"assert not os.path.exists({str(secret)!r}) and not os.path.exists({str(ROOT / 'solutions')!r})\n"
+        "assert not [p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getppid(), os.getpid())]\n"
+        f"assert set(os.environ) <= {{'PATH', 'HOME', 'TMPDIR', 'LANG', 'PWD', 'LC_CTYPE'}}, set(os.environ)\n"
+        "import socket\n"
+        "try: socket.create_connection(('127.0.0.1', 22), 1)\n"
+        "except OSError as why: assert why.errno in (101, 111), why\n"
+        "assert [name for _, name in socket.if_nameindex()] == ['lo']\nsolved(model)"
+    )
+    expect(verdict(hostile.basic_with(looks), where, SLOW), (None,))
+    assert secret.read_text() == "mine"
+
+
+def test_the_environment_is_scrubbed_in_every_tier(here: Tier, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MY_PASSWORD", "x")
+    body = "assert 'MY_PASSWORD' not in os.environ and not any('x=' in k for k in os.environ)\nsolved(model)"
+    expect(verdict(hostile.basic_with(body), here, SLOW), (None,))
+
+
+def test_limits_can_be_set(here: Tier):
+    small = SLOW._replace(output=1000)
+    noisy = verdict("def basic(model):\n    while True: print('x' * 99)\n", here, small)
+    assert noisy.message == "it printed more than 1,000 bytes; print less, or allow more with --output-limit"
+    many = hostile.basic_with(
+        "for _ in range(5): threading.Thread(target=time.sleep, args=(.01,)).start()\nsolved(model)"
+    )
+    assert verdict(many, here, SLOW._replace(processes=20)).status == "passed"
+    assert verdict(many, here, SLOW._replace(processes=2)).reason == "crash"
+
+
+def test_the_grader_itself_runs_nothing_of_a_submission(here: Tier):
+    found = verdict("import os, lib\nlib.SEEN = True\nprint(os.getpid())\n" + hostile.SOLVED, here, SLOW)
+    assert found.status == "passed"
+    assert found.printed != (str(os.getpid()),)
+    assert not hasattr(sys.modules["lib"], "SEEN")
+    assert "submission" not in sys.modules
+
+
+def test_many_at_once_do_not_take_each_others_processes(here: Tier):
+    """The system counts processes by user, and so each submission has a user of its own."""
+    with ExitStack() as stack:
+        submission = Submission(Path("theirs.py"), hostile.CONTROLS["uses_a_thread"].encode())
+        sessions = [stack.enter_context(Session(submission, SLOW, here)) for _ in range(6)]
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(lambda session: grade(PUZZLES["basic"], session), sessions))
+    assert [v.status for v in found] == ["passed"] * 6

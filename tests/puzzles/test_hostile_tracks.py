@@ -1,0 +1,101 @@
+"""Classes and layouts that mean harm get their verdict, in both tiers, as schedules do.
+
+What is known not to be found: a class that changes its meter and the tally of the transport alike. Results cannot
+be lied about; bytes, flops and peaks are counted beside the player's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy", reason="classes and layouts need numpy")
+pytest.importorskip("greenlet", reason="devices in one process are greenlets")
+
+from puzzles.grading.grader import grade
+from puzzles.grading.session import Session
+from puzzles.grading.submission import Submission
+from puzzles.grading.verdict import Verdict
+from puzzles.sandbox.limits import MIB, Limits
+from puzzles.sandbox.tiers import Tier
+from puzzles.tracks import track_of
+from tests.puzzles.test_hostile import expect, nothing_is_left, tier
+from tests.support import hostile_tracks
+
+QUICK = Limits(seconds=0.5, memory=1024 * MIB, output=MIB, files=MIB)
+SLOW = QUICK._replace(seconds=10)
+
+
+@pytest.fixture(params=["bubblewrap", "process"])
+def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
+    """A tier, with nothing left behind."""
+    found = tier(request.param)
+    with nothing_is_left():
+        yield found
+
+
+def verdict(source: str, where: Tier, slug: str, allowed: tuple[str | None, ...]) -> Verdict:
+    limits = QUICK if "timeout" in allowed else SLOW
+    with Session(Submission(Path("theirs.py"), source.encode()), limits, where) as session:
+        return grade(track_of(slug).puzzle(slug), session)
+
+
+@pytest.mark.parametrize("name", hostile_tracks.SOLVED)
+def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
+    old, new, *allowed = hostile_tracks.SOLVED[name]
+    assert old in hostile_tracks.PARALLEL
+    source = hostile_tracks.IMPORTS + hostile_tracks.PARALLEL.replace(old, new, 1)
+    expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
+
+
+@pytest.mark.parametrize("name", hostile_tracks.BODIES)
+def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
+    body, *allowed = hostile_tracks.BODIES[name]
+    body = body.replace("\n", "\n        ") if "\n        " not in body else body
+    source = hostile_tracks.IMPORTS + hostile_tracks.WRONG.format(body=body)
+    expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
+
+
+@pytest.mark.parametrize("name", hostile_tracks.RETURNS)
+def test_a_class_that_returns_something_odd(name: str, here: Tier) -> None:
+    value, *allowed = hostile_tracks.RETURNS[name]
+    source = hostile_tracks.IMPORTS + hostile_tracks.WRONG.format(body="pass").replace("return x", f"return {value}")
+    expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
+
+
+@pytest.mark.parametrize("name", hostile_tracks.LAYOUTS)
+def test_a_layout(name: str, here: Tier) -> None:
+    body, *allowed = hostile_tracks.LAYOUTS[name]
+    found = verdict(f"def ffn(graph):\n    {body}\n", here, "ffn", tuple(allowed))
+    expect(found, tuple(allowed))
+
+
+def test_arrays_of_the_module_are_charged_to_every_device(here: Tier) -> None:
+    source = (hostile_tracks.SOLUTIONS / "engine" / "tensor_parallel.py").read_text(encoding="utf-8")
+    spare = source.replace("def relu", "SPARE = np.zeros(1000)\n\n\ndef relu", 1)
+    plain, found = (verdict(text, here, "TensorParallel", ()) for text in (source, spare))
+    assert found.figures["weights"] == plain.figures["weights"] + 8000
+    assert found.status == "over_target"
+
+
+def test_what_a_class_is_asked_holds_nothing_of_what_is_expected() -> None:
+    """Every number that the child gets is one of the inputs."""
+    import json
+
+    from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
+    from puzzles.sandbox.plain_data import pack
+    from puzzles.tracks.engine.protocol import attempts_of
+
+    for puzzle in ENGINE_PUZZLES.values():
+        for make, attempt in zip(trials_of(puzzle), attempts_of(puzzle), strict=True):
+            trial, sent = make(), json.dumps(attempt.request)
+            inputs = json.dumps(
+                pack([trial.params, [c.arguments for c in trial.calls], trial.stream and trial.stream[0]])
+            )
+            for call in trial.calls:
+                for right in call.wanted or ():
+                    for array in right.values() if isinstance(right, dict) else [right]:
+                        text = json.dumps(pack(array))
+                        assert text not in sent or text in inputs, f"{puzzle.slug}, {call.method}"

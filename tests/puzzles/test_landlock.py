@@ -1,0 +1,96 @@
+"""Where bubblewrap does not work, the kernel's Landlock shuts a run in, and a fence of Python's where there is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from puzzles.grading.grader import grade_file
+from puzzles.sandbox.limits import MIB, Limits
+from puzzles.sandbox.tiers import HOUSE, Tier, hidden_folders, readable
+from puzzles.sandbox.worker import landlock
+from puzzles.tracks import SCHEDULES
+
+PROCESS = Tier("process", "it was asked for")
+SOLVED = (HOUSE / "solutions" / "basic.py").read_text(encoding="utf-8")
+
+needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+
+
+def graded(tmp_path: Path, body: str):
+    path = tmp_path / "theirs.py"
+    path.write_text(SOLVED.replace("    return model", f"{body}    return model"))
+    limits = Limits(memory=512 * MIB)
+    return grade_file(str(path), [SCHEDULES.puzzle("basic")], limits, PROCESS).verdicts[0]
+
+
+@needs_landlock
+@pytest.mark.parametrize(
+    "path", [HOUSE / "solutions" / "ddp.py", HOUSE / "pyproject.toml", "/etc/passwd", "secret.txt"]
+)
+def test_a_run_reads_nothing_that_is_not_its_own(tmp_path: Path, path: Path | str) -> None:
+    secret = tmp_path / path
+    if not secret.exists():
+        secret.write_text("mine")
+    verdict = graded(tmp_path, f"    open({str(secret)!r})\n")
+    assert (verdict.reason, "PermissionError" in verdict.message) == ("crash", True), verdict
+
+
+@needs_landlock
+def test_a_run_cannot_read_around_python_either(tmp_path: Path) -> None:
+    answer = HOUSE / "solutions" / "ddp.py"
+    call = f"    import ctypes\n    assert ctypes.CDLL(None).open({str(answer).encode()!r}, 0) == -1\n"
+    assert graded(tmp_path, call).status == "passed"
+
+
+@needs_landlock
+def test_a_run_writes_in_its_folder_only(tmp_path: Path) -> None:
+    assert graded(tmp_path, "    open('new', 'w').write('x')\n").status == "passed"
+    assert graded(tmp_path, f"    open({str(tmp_path / 'new')!r}, 'w')\n").reason == "crash"
+    assert not (tmp_path / "new").exists()
+
+
+@needs_landlock
+@pytest.mark.skipif(landlock.version() < 6, reason="this kernel's Landlock knows nothing of signals")
+def test_a_run_cannot_signal_its_keeper_nor_connect(tmp_path: Path) -> None:
+    body = "    import os, socket\n"
+    for call in ("os.kill(os.getppid(), 9)", "socket.create_connection(('127.0.0.1', 9), 1)"):
+        body += f"    try: {call}\n    except PermissionError: pass\n    else: raise ValueError\n"
+    assert graded(tmp_path, body).status == "passed"
+
+
+def test_what_a_run_may_read_holds_no_answers() -> None:
+    _, allowed = readable()
+    for hidden in hidden_folders():
+        assert not any(hidden == Path(place) or hidden.is_relative_to(place) for place in allowed), hidden
+    assert {HOUSE / "solutions", HOUSE / "puzzles" / "catalog" / "engine"} <= set(hidden_folders())
+
+
+def test_without_landlock_python_refuses_the_folders() -> None:
+    """In a process of its own, for an audit hook stays."""
+    code = f"""
+from puzzles.sandbox.worker import os_limits
+os_limits.fence_off([{str(HOUSE / "solutions")!r}])
+import os
+for look in (open, os.listdir, os.scandir):
+    for path in ({str(HOUSE / "solutions" / "basic.py")!r}, {str(HOUSE / "lib" / ".." / "solutions")!r}):
+        try:
+            look(path)
+        except PermissionError as why:
+            assert "not for submissions" in str(why)
+        else:
+            raise AssertionError(path)
+open({str(HOUSE / "lib" / "__init__.py")!r}).close()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=HOUSE, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_kernel_without_landlock_shuts_nothing_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "sys", SimpleNamespace(platform="darwin"))
+    assert landlock.version() == 0
+    assert landlock.shut_in([], [], []) is False

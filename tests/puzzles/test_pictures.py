@@ -1,0 +1,114 @@
+"""`puzzles draw`: every way of looking at a schedule, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from puzzles.commands.main import main
+
+ROOT = Path(__file__).parents[2]
+SOLUTIONS = str(ROOT / "solutions")
+GPIPE, FSDP = f"{SOLUTIONS}/gpipe.py", f"{SOLUTIONS}/fsdp.py"
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def draw(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["draw", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    assert result.exit_code == code, result.output
+    return result
+
+
+def written(name: str) -> str:
+    return Path(name).read_text(encoding="utf-8")
+
+
+def test_the_format_follows_the_ending() -> None:
+    for ending, start in (("svg", "<svg"), ("html", "<!doctype html>"), ("JSON", "{"), ("txt", "GPipe schedule\n")):
+        assert f"Wrote x.{ending}." in draw(GPIPE, "gpipe", "-o", f"x.{ending}").stdout
+        assert written(f"x.{ending}").startswith(start)
+    assert json.loads(written("x.JSON"))["otherData"]["title"] == "GPipe schedule"
+
+
+def test_the_picture_shows_the_targets_and_the_critical_path_if_asked() -> None:
+    draw(GPIPE, "gpipe")
+    assert "(target 33)" in written("gpipe.svg")
+    assert "critical path" not in written("gpipe.svg")
+    draw(GPIPE, "gpipe", "--critical", "--dark")
+    assert "critical path" in written("gpipe.svg")
+
+
+def test_text_is_printed_at_the_terminals_width_and_writes_no_file() -> None:
+    shown = draw(GPIPE, "gpipe", "--text").stdout
+    assert "rank 0 F0F1F0F1s" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert max(map(len, draw(GPIPE, "gpipe", "--text", "--width", "200").stdout.splitlines())) > 150
+    assert list(Path().iterdir()) == []
+    assert "Wrote x.html." in draw(GPIPE, "gpipe", "--text", "-o", "x.html").stdout
+
+
+def test_text_shows_a_failure_as_far_as_it_went() -> None:
+    Path("mine.py").write_text(
+        "def ddp(model):\n    model.forward(0, model.get_activation([0]), model.load_weights(0)[0])\n"
+    )
+    result = draw("mine.py", "ddp", "--text", code=0)
+    assert "Not finished" in result.stdout
+
+
+def test_against_a_folder_compares_with_the_file_named_after_the_puzzle() -> None:
+    other = f"{SOLUTIONS}/records/gpipe_laps.py"
+    draw(other, "gpipe", "--against", SOLUTIONS)
+    assert f"compared with {GPIPE}" in written("gpipe_against.svg")
+    draw(GPIPE, "gpipe", "--against", other, "-o", "two.svg")
+    assert f"compared with {other}" in written("two.svg")
+
+
+def test_pareto_shows_every_attempt_in_a_folder() -> None:
+    draw(f"{SOLUTIONS}/records", "gpipe", "--pareto")
+    picture = written("gpipe_pareto.svg")
+    assert picture.count("<title>attempt:") == 2
+    draw(GPIPE, "gpipe", "--pareto", "-o", "one.svg")
+    assert "attempt: gpipe.py, 33.3 timesteps" in written("one.svg")
+
+
+def test_pareto_tells_what_failed_and_draws_the_others() -> None:
+    Path("good.py").write_text(Path(FSDP).read_text())
+    Path("bad.py").write_text("async def fsdp(model):\n    await model.receive()\n")
+    Path("worse.py").write_text("def fsdp(:\n")
+    Path("other.py").write_text("x = 1\n")
+    result = draw(".", "fsdp", "--pareto", code=1)
+    assert "this is not valid Python" in result.stderr
+    Path("worse.py").unlink()
+    result = draw(".", "fsdp", "--pareto", code=1)
+    assert "bad.py: line 2: rank 0, t=0, receive()" in result.stderr
+    assert "attempt: good.py" in written("fsdp_pareto.svg")
+
+
+REFUSALS = [
+    (("idle.py", "gpipe"), 1, "gpipe did nothing, so there is nothing to draw"),
+    ((GPIPE, "gpipe", "--text", "--width", "20"), 2, "a picture in text is at least 40 columns wide; got 20"),
+    ((GPIPE, "gpipe", "--against", FSDP), 2, "fsdp.py has no function gpipe to compare with"),
+    ((GPIPE, "gpipe", "--against", SOLUTIONS, "-o", "x.json"), 2, "only the timeline of one run is written as .json"),
+    ((GPIPE, "gpipe", "-o", "x"), 2, "cannot write x: a name without an ending is not known; use .svg"),
+    ((GPIPE, "gpipe", "-o", "no/such/x.html"), 2, "cannot write no/such/x.html: no such file or directory"),
+    ((FSDP, "gpipe", "--pareto"), 1, "fsdp.py has no function gpipe; write 'def gpipe(model):'"),
+    ((GPIPE, "gpipe", "--against", "broken.py"), 1, "broken.py, to compare with, failed: line 1: "),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), REFUSALS, ids=lambda x: x if isinstance(x, str) else "")
+def test_refusals_say_what_would_be_right(arguments: tuple[str, ...], code: int, message: str) -> None:
+    Path("broken.py").write_text("async def gpipe(model): await model.receive()\n")
+    Path("idle.py").write_text("def gpipe(model): pass\n")
+    result = draw(*arguments, code=code)
+    assert message.lower() in " ".join(result.stderr.lower().split())
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,316 @@
+"""`play`: runs, judges, shows; with a running loop and without, alone and in company; and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import lib
+from lib import Model
+from lib.runtime.runner import PATIENCE
+from puzzles import play
+from puzzles.catalog.schedule import PUZZLES, UnknownPuzzleError
+from puzzles.notebook import play as module
+from puzzles.notebook.display import picture_of
+from puzzles.notebook.html import page
+from puzzles.notebook.interrupt import SECONDS
+from puzzles.notebook.result import Result
+from puzzles.notebook.reward import WORDS, smile
+from tests.support import CLASSICS, Classic
+
+CLASSIC = {classic.slug: classic for classic in CLASSICS}
+
+
+def solution(slug: str) -> Callable[[Model], Any]:
+    return CLASSIC[slug].solution
+
+
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+def test_every_reference_passes_with_the_figures_of_the_table(classic: Classic) -> None:
+    result = play(classic.slug, classic.solution)
+    assert (result.status, result.report.timesteps, result.report.peak.memory) == (
+        "passed",
+        classic.timesteps,
+        classic.peak_memory,
+    )
+    assert result.stars >= 2
+
+
+@pytest.mark.parametrize("slug", PUZZLES)
+def test_a_record_gets_three_stars_and_as_many_puppies_as_ranks(slug: str) -> None:
+    record = PUZZLES[slug].goal.records[0].by.removeprefix("solutions/records/").removesuffix(".py")
+    result = play(slug, getattr(import_module(f"solutions.records.{record}"), slug))
+    assert (result.status, result.stars) == ("passed", 3)
+    assert smile(result).count("<animateTransform") == 2 * PUZZLES[slug].goal.size.ranks
+    assert WORDS[slug] in page(result)
+    assert "http" not in smile(result).replace("http://www.w3.org/2000/svg", "")
+
+
+def test_two_stars_make_nobody_smile_but_say_what_is_known_to_be_better() -> None:
+    result = play("fsdp", solution("fsdp"))
+    best = PUZZLES["fsdp"].goal.records[0]
+    assert (result.stars, smile(result)) == (2, "")
+    assert f"a schedule of {best.timesteps:g} steps and {best.peak_memory:,} elements is known" in result.next_step
+    assert "On to puzzle 5" in result.next_step
+
+
+async def test_on_a_running_loop_it_is_awaited() -> None:
+    result = await play("ddp", solution("ddp"))
+    assert repr(result) == "<ddp: passed, ★★☆>"
+
+
+async def test_unawaited_it_goes_on_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    under_way = play("ddp", solution("ddp"))
+    await asyncio.wait([under_way])
+    assert "Puzzle 2, ddp: Solved!" in capsys.readouterr().out
+
+
+async def test_two_at_once_do_not_meet() -> None:
+    names = ("ddp", "gpipe", "ddp", "basic")
+    results = await asyncio.gather(*(play(name, solution(name)) for name in names))
+    assert [(r.puzzle.slug, r.status) for r in results] == [(name, "passed") for name in names]
+    assert results[0].as_dict() == results[2].as_dict()
+
+
+def test_the_puzzle_may_be_named_in_several_ways() -> None:
+    fsdp = solution("fsdp")
+    assert {
+        repr(play(*call)) for call in [("fsdp", fsdp), (4, fsdp), ("4", fsdp), (PUZZLES["fsdp"], fsdp), (fsdp,)]
+    } == {"<fsdp: passed, ★★☆>"}
+
+
+def test_a_wrong_name_is_answered_at_once() -> None:
+    with pytest.raises(UnknownPuzzleError, match="did you mean 'fsdp'"):
+        play("fdsp", solution("fsdp"))
+    with pytest.raises(UnknownPuzzleError, match="which puzzle does mine solve"):
+        play(mine)
+
+
+def mine(model: Model) -> None: ...
+
+
+# --- What goes wrong ---
+
+
+async def without_allreduce(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    activations[0] = model.get_activation([model.rank])
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+    grad_activations[2] = model.loss(activations[2])
+    grad_weights[1], grad_activations[1] = model.backward(1, activations[1], grad_activations[2], weights[1])
+    model.update(1, grad_weights[1], weights[1], opt_states[1])  # refused here
+
+
+async def waits_for_nothing(model: Model) -> None:
+    if model.rank == 1:
+        await model.receive()  # waits here
+
+
+async def hangs_outside(model: Model) -> None:
+    await asyncio.Event().wait()  # hangs here
+
+
+async def never_ends(model: Model) -> None:
+    while True:  # spins here
+        model.memory()
+
+
+async def crashes(model: Model) -> None:
+    if model.rank == 3:
+        raise ZeroDivisionError("one over none")  # crashes here
+    await model.allreduce(model.fake_grad(0, []), 0)
+
+
+def yields(model: Model) -> Any:
+    yield model
+
+
+def lies(model: Model) -> None:
+    model.forward(0, model.get_activation([0]), lib.Weight(0, 2, 0))  # lies here
+
+
+def unfinished(model: Model) -> None:
+    model.get_activation([0])
+
+
+@pytest.mark.parametrize(
+    ("function", "reason", "words", "line"),
+    [
+        (without_allreduce, "rule", "rank 0, t=3, update(layer=1): the gradient has batch {0} of 4", "# refused here"),
+        (waits_for_nothing, "deadlock", "rank 1 waits in receive()", "# waits here"),
+        (hangs_outside, "deadlock", "for something outside the game", "# hangs here"),
+        (never_ends, "timeout", f"rank 0, t=0: time was up after {SECONDS:g} s; look for a loop", ""),
+        (crashes, "crash", "rank 3, t=0: ZeroDivisionError: one over none", "# crashes here"),
+        (yields, "crash", "there is a 'yield' in ddp", ""),
+        (lies, "rule", "weight of layer 0", "# lies here"),
+        (unfinished, "incomplete", "layer 0", ""),
+        (None, "crash", "play takes the function itself", ""),
+        (lambda: None, "crash", "is called with one argument", ""),
+    ],
+    ids=lambda value: getattr(value, "__name__", None) if callable(value) else "",
+)
+async def test_a_failure_is_told_with_message_and_line(function: Any, reason: str, words: str, line: str) -> None:
+    before = asyncio.all_tasks()
+    result = await play("ddp", function)
+    assert (result.status, result.reason, result.stars) == ("failed", reason, 0)
+    assert words in result.message
+    marked = [code for number, code in result.place.excerpt() if number == result.place.line]
+    assert line in "".join(marked)
+    assert line in page(result, picture_of(result))
+    assert asyncio.all_tasks() == before
+
+
+async def test_the_picture_goes_as_far_as_the_run_went() -> None:
+    result = await play("ddp", without_allreduce)
+    shown = page(result, picture_of(result))
+    assert shown.count("<svg") == 1
+    assert "the gradient has batch {0} of 4" in shown
+    assert "Traceback" not in shown
+    assert picture_of(await play("ddp", None)) == ""
+
+
+async def test_a_hang_is_told_within_a_second() -> None:
+    assert max(PATIENCE, SECONDS) < 1
+    clock = asyncio.get_running_loop().time
+    start = clock()
+    for function in (waits_for_nothing, hangs_outside, never_ends):
+        assert (await play("ddp", function)).status == "failed"
+    assert clock() - start < 6  # three times what is allowed to two of them, for a machine that is busy
+
+
+async def test_a_rank_may_wait_for_its_own_helpers() -> None:
+    async def helped(model: Model) -> None:
+        first, second = asyncio.Event(), asyncio.Event()
+
+        async def helper() -> None:
+            await first.wait()
+            await asyncio.gather(asyncio.sleep(0), asyncio.sleep(0))
+            second.set()
+
+        task = asyncio.create_task(helper())
+        first.set()
+        await second.wait()
+        await task
+        await solution("ddp")(model)
+
+    assert (await play("ddp", helped)).status == "passed"
+
+
+async def test_over_target_says_by_how_much_and_where_to_look() -> None:
+    def hoards(model: Model) -> None:
+        model.activations["hoard"] = model.get_activation(range(model.BATCHES))
+        solution("basic")(model)
+
+    result = await play("basic", hoards)
+    assert (result.status, result.stars) == ("over_target", 1)
+    assert "the target is 2,600,000" in result.message
+    assert "'del' it" in result.next_step
+
+
+async def test_a_schedule_for_one_size_only_is_told_so() -> None:
+    def only_here(model: Model) -> None:
+        if model.LAYERS != 2:
+            raise ValueError("two layers, please")
+        solution("basic")(model)
+
+    result = await play("basic", only_here)
+    assert (result.status, result.stars) == ("passed", 2)
+    assert "works only at the shown size (2 layers, 4 batches, 1 rank); with 3 layers" in result.notes[-1]
+
+
+# --- Nothing is left behind ---
+
+
+async def test_tasks_that_a_schedule_forgets_are_ended() -> None:
+    async def forgets(model: Model) -> None:
+        async def inner() -> None:
+            kept.append(asyncio.create_task(asyncio.Event().wait(), name="grandchild"))
+            await asyncio.Event().wait()
+
+        kept.append(asyncio.create_task(inner(), name="child"))
+        await asyncio.sleep(0)
+        await solution("ddp")(model)
+
+    kept: list[asyncio.Task[Any]] = []
+    before = asyncio.all_tasks()
+    assert (await play("ddp", forgets)).status == "passed"
+    assert asyncio.all_tasks() == before
+    assert {task.get_name() for task in kept} == {"child", "grandchild"}
+
+
+async def test_cancelled_it_takes_its_ranks_along() -> None:
+    started = asyncio.Event()
+
+    async def patient(model: Model) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    under_way = play("ddp", patient)
+    await started.wait()
+    under_way.cancel()
+    await asyncio.wait([under_way])
+    assert under_way.cancelled()
+    assert asyncio.all_tasks() == before
+    assert (await play("ddp", solution("ddp"))).status == "passed"
+
+
+async def test_ctrl_c_ends_a_turn_and_is_told() -> None:
+    async def interrupted(model: Model) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT), asyncio.all_tasks()
+    result = await play("ddp", interrupted)
+    assert (result.reason, result.message) == ("interrupted", "rank 0, t=0: you interrupted it")
+    assert (signal.getsignal(signal.SIGINT), asyncio.all_tasks()) == before
+
+
+def test_ctrl_c_ends_a_script() -> None:
+    def interrupted(model: Model) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        play("basic", interrupted)
+
+
+# --- Small things ---
+
+
+async def test_an_untouched_starter_is_not_attempted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for slug, puzzle in PUZZLES.items():
+        file = tmp_path / f"my_{slug}.py"
+        file.write_text(f"from lib import Model, WeightGrad\n\n{puzzle.starter}")
+        names: dict[str, Any] = {}
+        exec(compile(file.read_text(), str(file), "exec"), names)
+        result = await play(slug, names[slug])
+        assert (result.status, result.stars, result.trace) == ("not_attempted", 0, None)
+        assert f"between the two marks in {slug}" in result.next_step
+
+
+def test_the_page_escapes_what_comes_from_the_player() -> None:
+    result = replace(Result(PUZZLES["ddp"], "failed"), message="<script>`x<y`", notes=("a & b",))
+    assert "&lt;script&gt;" in page(result)
+    assert "<script>" not in page(result)
+    assert "a &amp; b" in page(result)
+
+
+def test_the_text_marks_the_line() -> None:
+    result = play("ddp", without_allreduce)
+    (marked,) = [line for line in result.text().splitlines() if line.startswith("->")]
+    assert marked.endswith("# refused here")
+
+
+def test_play_is_what_the_package_exports() -> None:
+    assert play is module.play
+    import puzzles
+
+    with pytest.raises(AttributeError, match="nothing"):
+        puzzles.nothing

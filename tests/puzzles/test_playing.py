@@ -1,0 +1,309 @@
+"""Playing: watch, progress, what is said after a pass, and traces that anybody can judge again."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from lib import run, trace_to_json
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.commands import watch
+from puzzles.commands.main import main
+from puzzles.commands.watch import Game
+from puzzles.grading import progress
+from puzzles.grading.grader import grade_file
+from puzzles.grading.starters import starter_file
+from puzzles.sandbox.limits import Limits
+from puzzles.tracks import ALL, track_of
+from tests.support import CLASSICS
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+
+
+def solution(slug: str) -> str:
+    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def puzzles(*arguments: str, input: str | None = None) -> Result:
+    result = CliRunner().invoke(main, list(arguments), input=input)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+# --- Watch ---
+
+
+class Watched:
+    """A game on a file, with what it grades and shows."""
+
+    def __init__(self, text: str) -> None:
+        self.path = Path("mine.py")
+        self.path.write_text(text)
+        self.screen = io.StringIO()
+        self.graded: list[list[str] | None] = []
+        self.opened: list[str] = []
+        console = Console(file=self.screen, width=100, highlight=False, markup=False)
+        self.game = Game("mine.py", Limits(), console, self.grade, self.opened.append)
+        self.game.saved()
+
+    def grade(self, path: str, wanted: list[Any] | None, limits: Limits, keep: bool) -> Any:
+        self.graded.append(wanted and [puzzle.slug for puzzle in wanted])
+        return grade_file(path, wanted, limits, keep=keep)
+
+    def press(self, key: str) -> str:
+        self.screen.seek(0)
+        self.screen.truncate()
+        self.game.handle(key)
+        return words(self.screen.getvalue())
+
+
+def test_a_save_grades_only_what_changed():
+    watched = Watched(solution("basic") + solution("ddp"))
+    assert watched.graded == [None]
+    watched.path.write_text(solution("basic") + "# a remark\n\n\n" + solution("ddp"))
+    watched.press("saved")
+    assert watched.graded[1:] == []
+    watched.path.write_text(solution("basic") + solution("ddp").replace("allreduce", "no_such_call"))
+    watched.press("saved")
+    assert watched.graded[1:] == [["ddp"]]
+    watched.path.write_text("import math\n" + watched.path.read_text())
+    watched.press("saved")
+    assert watched.graded[2:] == [None]
+    watched.path.write_text("x = = 1")
+    assert "this is not valid Python" in watched.press("saved")
+
+
+def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
+    watched = Watched(solution("basic"))
+    assert watched.game.current == "grad_accum"
+    assert "Puzzle 1: " in watched.screen.getvalue()
+    watched.path.write_text(solution("basic") + solution("grad_accum"))
+    page = watched.press("saved")
+    assert watched.game.current == "grad_accum"
+    assert "passed ★★" in page
+    assert "In practice: " in page
+    assert "Puzzle 2: " in watched.press("n")
+    for _ in ALL:
+        watched.press("n")
+    assert watched.game.current == "ddp"
+
+
+@pytest.mark.parametrize("slug", ["gpipe", "FSDP", "mesh_2x3"])
+def test_a_starter_of_one_puzzle_is_watched_at_that_puzzle(slug: str):
+    track = track_of(slug)
+    assert Watched(starter_file(track, [track.puzzle(slug)], "mine.py")).game.current == slug
+
+
+@pytest.mark.parametrize("text", ["async def fsdp(model):\n    model.storage()\n", PUZZLES["fsdp"].starter])
+def test_the_screen_shows_what_the_file_has_begun(text: str):
+    watched = Watched(solution("ddp") + "\n\n" + text)
+    assert watched.game.current == "fsdp"
+    assert Watched(solution("ddp")).game.current == "wsdp"
+
+
+def test_keys_give_hints_the_list_and_the_end():
+    watched = Watched(solution("basic"))
+    hints = PUZZLES["grad_accum"].hints
+    assert words(hints[0]) in watched.press("h")
+    assert words(hints[1]) in watched.press("h")
+    for _ in hints:
+        last = watched.press("h")
+    assert words(hints[-1]) in last
+    assert progress.load()["grad_accum"].hints == len(hints)
+    assert "> grad_accum not attempted" in watched.press("l")
+    assert "basic ★★" in watched.press("l")
+    assert watched.press("x") == ""
+    assert watched.game.handle("l") is True
+    assert watched.game.handle("q") is False
+
+
+def test_classes_and_layouts_are_watched_like_schedules():
+    watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + (SOLUTIONS / "engine" / "fsdp.py").read_text())
+    assert watched.game.current == list(ALL)[list(ALL).index("ffn") + 1], "all that is begun is passed: the next one"
+    assert "FSDP ★★★ passed" in watched.press("l")
+    assert "ffn ★★★ passed" in watched.press("l")
+    watched.game.current = "mesh_2x3"
+    assert watched.press("o") == "There is nothing to draw of mesh_2x3 yet."
+    watched.game.current = "ffn"
+    assert watched.press("o") == "Wrote ffn.svg."
+    watched.path.write_text(watched.path.read_text() + "\n\nclass Helper:\n    pass\n")
+    page = watched.press("saved")
+    assert "12,288 of 12,288 bytes moved" in page
+    assert "matmul2: matmul ((8,1),(1,1))" in page
+    assert "In practice: " in page
+
+
+def test_the_picture_is_written_and_opened():
+    watched = Watched(solution("basic"))
+    assert watched.press("o") == "There is nothing to draw of grad_accum yet."
+    watched.game.current = "basic"
+    assert watched.press("o") == "Wrote basic.svg."
+    assert Path("basic.svg").read_text().startswith("<")
+    assert watched.opened == [Path("basic.svg").resolve().as_uri()]
+
+
+def test_control_characters_never_reach_the_screen():
+    watched = Watched("def basic(model):\n    print('\\x1b[2J')\n    raise ValueError('\\x1b]0;title\\x07')\n")
+    assert "\x1b]0" not in watched.screen.getvalue()
+    assert "\\x1b]0;title\\x07" in watched.screen.getvalue()
+
+
+def test_the_command_reads_keys_until_the_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(watch, "_saves", lambda *_: iter(()))
+    Path("mine.py").write_text(solution("basic"))
+    result = puzzles("watch", "mine.py", input="lq")
+    assert result.exit_code == 0
+    assert "> grad_accum" in result.stdout
+
+
+def test_a_save_of_another_file_is_not_ours(monkeypatch: pytest.MonkeyPatch):
+    changes = [{(1, str(Path("other.py").resolve()))}, {(1, str(Path("mine.py").resolve()))}]
+    monkeypatch.setattr("watchfiles.watch", lambda *_, **__: iter(changes))
+    assert list(watch._saves("mine.py", watch.threading.Event())) == ["saved"]
+
+
+# --- Progress ---
+
+
+def test_status_counts_attempts_stars_and_hints():
+    assert "0 of 24 stars." in puzzles("status").stdout
+    Path("mine.py").write_text(solution("basic") + "async def ddp(model): await model.receive()\n")
+    puzzles("grade", "mine.py")
+    puzzles("grade", "mine.py", "--puzzle", "ddp")
+    puzzles("hint", "ddp", "-n", "2")
+    rows = {row.split()[0]: row.split()[1:] for row in puzzles("status").stdout.splitlines() if row.strip()}
+    assert rows["basic"][1:8] == ["1", "0", "of", "4", "16.5", "of", "17"]
+    assert rows["ddp"] == ["☆☆☆", "2", "2", "of", "4"]
+    assert "Next: puzzle 1, " in puzzles("status").stdout
+
+
+def test_the_best_score_is_kept():
+    Path("mine.py").write_text(solution("basic"))
+    puzzles("grade", "mine.py")
+    best = progress.load()["basic"]
+    Path("mine.py").write_text("def basic(model): pass\n")
+    puzzles("grade", "mine.py")
+    now = progress.load()["basic"]
+    assert (now.attempts, now.stars, now.figures["timesteps"]) == (2, best.stars, 16.5)
+
+
+def test_when_all_is_done_status_asks_for_more(monkeypatch: pytest.MonkeyPatch):
+    for stars, told in ((2, "For a third star, try basic"), (3, "beats a record")):
+        progress.save({slug: progress.Entry(1, stars) for slug in ALL})
+        assert told in puzzles("status").stdout
+
+
+def test_neither_a_class_nor_our_own_solutions_are_somebodys_progress():
+    Path("a.py").write_text(solution("basic"))
+    Path("b.py").write_text(solution("basic"))
+    puzzles("grade", "a.py", "b.py")
+    puzzles("grade", str(SOLUTIONS / "basic.py"))
+    assert progress.load()["basic"].attempts == 0
+
+
+def test_reset_asks_first():
+    progress.save({slug: progress.Entry(attempts=5) for slug in PUZZLES})
+    assert puzzles("reset", input="n\n").exit_code == 1
+    assert progress.load()["basic"].attempts == 5
+    assert "Forgot your progress in basic." in puzzles("reset", "basic", input="y\n").stdout
+    assert [progress.load()[slug].attempts for slug in ("basic", "ddp")] == [0, 5]
+    assert "Forgot all your progress." in puzzles("reset", "--yes").stdout
+    assert progress.load()["ddp"].attempts == 0
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"puzzles": {"basic": {"what": 1}}}', '{"puzzles": 5}', "\0"])
+def test_a_progress_file_that_is_broken_counts_as_none(text: str, home_of_its_own: Path):
+    (home_of_its_own / "progress.json").write_text(text)
+    assert "0 of 24 stars." in puzzles("status").stdout
+
+
+def test_where_nothing_can_be_written_the_game_goes_on(monkeypatch: pytest.MonkeyPatch):
+    Path("file").write_text("")
+    monkeypatch.setenv(progress.HOME, "file/below")
+    Path("mine.py").write_text(solution("basic"))
+    assert puzzles("grade", "mine.py").exit_code == 0
+    Path("more.py").write_text(solution("ddp"))
+    assert puzzles("grade", "mine.py", "more.py").exit_code == 0
+
+
+def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(progress.HOME)
+    assert progress.data_folder().name == "training-puzzles"
+
+
+# --- After a pass ---
+
+
+def test_after_a_pass_reference_practice_and_record_are_told():
+    Path("mine.py").write_text(solution("pipeline").replace("pipeline", "fsdp"))
+    Path("ddp.py").write_text(solution("ddp"))
+    page = words(puzzles("grade", "ddp.py").stdout)
+    assert "ddp: The reference does the same, call by call. In practice: " in page
+    assert "star" in page
+    other = (SOLUTIONS / "records" / "wsdp_gather_once.py").read_text()
+    Path("other.py").write_text(other)
+    page = words(puzzles("grade", "other.py").stdout)
+    assert "The reference calls allgather 48 times (you: 24), in all ranks together." in page
+    assert "It takes 19.9 timesteps and 2,752,512 elements." in page
+
+
+# --- Verify ---
+
+
+def test_a_saved_trace_is_judged_again_with_the_same_result():
+    Path("mine.py").write_text(solution("fsdp"))
+    puzzles("grade", "mine.py", "--traces", "traces")
+    told = puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp")
+    assert told.exit_code == 0
+    assert words(told.stdout).startswith("passed, ")
+    answer = json.loads(puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp", "--json").stdout)
+    assert (answer["status"], answer["timesteps"], answer["peak_memory"]) == ("passed", 19.9, 2359296)
+    assert puzzles("verify", "traces/fsdp.json", "--puzzle", "gpipe").exit_code == 1
+
+
+BAD_TRACES = [
+    ("", "this trace cannot be judged: this is not a trace in JSON"),
+    ("[" * 100_000, "this trace cannot be judged: this is not a trace in JSON"),
+    ("{}", "this trace cannot be judged: this is not a trace"),
+    ("\udcff", "this trace cannot be judged: 'utf-8' codec can't decode"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_TRACES, ids=["empty", "deep", "object", "bytes"])
+def test_what_is_no_trace_does_not_pass(text: str, message: str):
+    Path("trace.json").write_text(text, errors="surrogateescape")
+    result = puzzles("verify", "trace.json", "--puzzle", "basic")
+    assert result.exit_code == 1
+    assert message in result.stdout
+    assert json.loads(puzzles("verify", "trace.json", "--puzzle", "basic", "--json").stdout)["status"] == "failed"
+
+
+def test_a_trace_of_another_size_or_edited_does_not_pass():
+    basic = CLASSICS[0].solution
+    Path("small.json").write_text(trace_to_json(run(basic, 1, 1, 1).trace))
+    assert "Not correct. " in puzzles("verify", "small.json", "--puzzle", "basic").stdout
+    right = trace_to_json(run(basic, 2, 4, 1).trace)
+    Path("edited.json").write_text(right.replace('"op":"update"', '"op":"loss"', 1))
+    assert puzzles("verify", "edited.json", "--puzzle", "basic").exit_code == 1
+    rows = json.loads(right)
+    rows["operations"][0] *= 200
+    Path("long.json").write_text(json.dumps(rows))
+    assert "needs far fewer than 2,000" in puzzles("verify", "long.json", "--puzzle", "basic").stdout
+    Path("large.json").write_bytes(b" " * ((16 << 20) + 1))
+    assert "it has more than 16,777,216 bytes" in puzzles("verify", "large.json", "--puzzle", "basic").stdout

@@ -1,0 +1,122 @@
+"""`puzzles run` of a layout: real tensors on the engine, here and on MPI; bytes foretold beside those measured."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from lib.engine.transports.mpi.spawn import mpiexec
+from lib.errors import RuleError
+from lib.layout import GraphPlan, propagate
+from lib.layout.examples import embedding_and_head
+from lib.layout.on_engine import Executed
+from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.commands.main import main
+from puzzles.commands.run_layout import CLOSE, played, whole_values
+from tests.test_imports import ROOT
+
+SOLUTIONS = ROOT / "solutions" / "layout"
+FFN = "def ffn(graph):\n    "
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def run(source: str, slug: str, *options: str) -> Result:
+    Path("mine.py").write_text(source)
+    result = CliRunner().invoke(main, ["run", "mine.py", slug, *options])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def sent(page: str) -> list[tuple[int, int]]:
+    """Bytes sent and foretold, by device, as the page has them."""
+    rows = re.findall(r"^ +\d+ +([\d,]+) +([\d,]+) +(?:equal|DIFFERS)", page, re.MULTILINE)
+    return [(int(a.replace(",", "")), int(b.replace(",", ""))) for a, b in rows]
+
+
+@pytest.mark.parametrize("slug", LAYOUT_PUZZLES)
+def test_every_reference_sends_its_target_in_bytes(slug: str):
+    result = run((SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8"), slug)
+    assert result.exit_code == 0, result.output
+    assert "results are those of a single device" in result.stdout
+    figures = sent(result.stdout)
+    assert len(figures) == LAYOUT_PUZZLES[slug].graph().devices
+    assert all(measured == foretold for measured, foretold in figures)
+    assert sum(measured for measured, _ in figures) == LAYOUT_PUZZLES[slug].target
+
+
+def test_a_plan_that_costs_too_much_runs_too_and_shows_who_pays():
+    result = run(FFN + "graph.shard('relu', ((4, 2),))", "ffn")
+    assert result.exit_code == 0
+    for told in (
+        "All 5 results are those of a single device, exactly.",
+        "matmul2 pays 32,768 bytes (all-reduce)",
+        "add1 -> relu pays 12,288 bytes (exchange)",
+        "1 all_reduce, 2 receive, 2 send",
+        "45,056 bytes moved; 45,056 were foretold.",
+    ):
+        assert told in result.stdout
+
+
+def test_the_same_on_mpi():
+    pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
+    try:
+        mpiexec()
+    except RuleError as why:
+        pytest.skip(str(why))
+    source = FFN + "graph.shard('matmul2', ((8, 1), (1, 1)))"
+    here, there = run(source, "ffn"), run(source, "ffn", "--on", "mpi")
+    assert (there.exit_code, there.stdout) == (0, here.stdout.replace("inprocess", "mpi"))
+
+
+REFUSED = [
+    (FFN + "1 / 0", "ffn", (), "ffn is not run: line 2: ZeroDivisionError: division by zero"),
+    (FFN + "graph.shard('relu', ((3, 1),))", "ffn", (), "ffn is not run: line 2: relu: dimension 0 of 'add1', of size"),
+    (FFN + "graph.strategies['relu'] = 5", "ffn", (), "the strategies that the graph was left with cannot be read"),
+    ("def matmul(graph):\n    pass  # tried", "matmul", (), "matmul is not run: no operator is configured"),
+    ("", "ffn", (), "there is no function ffn in mine.py; write 'def ffn(graph):'"),
+    ("def ffn(graph:", "ffn", (), "ffn is not run: line 1: this is not valid Python"),
+    (FFN + "pass", "ffn", ("-n", "4"), "ffn is laid out on 8 devices; leave out -n, or say -n 8"),
+]
+
+
+@pytest.mark.parametrize(("source", "slug", "options", "sentence"), REFUSED)
+def test_what_cannot_be_run_is_told_in_a_sentence(source, slug, options, sentence):
+    result = run(source, slug, *options)
+    assert (result.exit_code, sentence in result.output) == (1, True), result.output
+
+
+def test_values_are_whole_small_and_of_the_size_that_was_counted():
+    graph = embedding_and_head()
+    values = whole_values(graph)
+    assert {value.dtype.itemsize for value in values.values()} == {graph.itemsize}
+    assert (values["tokens"].dtype.kind, values["tokens"].min() >= 0, values["tokens"].max() < 512) == ("i", True, True)
+    assert all((value == np.round(value)).all() for value in values.values())
+
+
+def test_a_run_with_another_number_or_another_byte_does_not_pass(monkeypatch: pytest.MonkeyPatch):
+    plan = propagate(LAYOUT_PUZZLES["ffn"].graph())
+    honest = played(plan, "inprocess")
+    assert honest.passed
+    assert not replace(honest, sent=(honest.sent[0] - 1, *honest.sent[1:])).passed
+    on_engine = GraphPlan.on_engine
+
+    def spoilt(self: GraphPlan, values, on=None) -> Executed:
+        done = on_engine(self, values, on)
+        for piece in done.pieces["add2"].values():
+            piece += 1
+        return done
+
+    monkeypatch.setattr(GraphPlan, "on_engine", spoilt)
+    assert played(plan, "inprocess").error > CLOSE
+    page = run(FFN + "pass  # tried", "ffn")
+    assert (page.exit_code, "Tensors DIFFER from those of a single device" in page.stdout) == (1, True)

@@ -1,0 +1,171 @@
+"""Notebooks and jupytext scripts: definitions are taken, everything else is left lying."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.grading.grader import grade_file
+from puzzles.grading.verdict import Verdict
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+
+
+def solution(slug: str) -> str:
+    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def notebook(folder: Path, *cells: str) -> Path:
+    path = folder / "mine.ipynb"
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    made.cells.insert(0, nbformat.v4.new_markdown_cell("# def basic(model): nothing"))
+    nbformat.write(made, path)
+    return path
+
+
+def verdicts(path: Path, *slugs: str) -> list[Verdict]:
+    return list(grade_file(str(path), [PUZZLES[slug] for slug in slugs]).verdicts)
+
+
+SETUP = """\
+!pip install -q some-package
+%matplotlib inline
+from typing import List
+from lib import Model, Dist, WeightGrad
+from drawing import draw, draw_group
+from chalk import vcat
+import asyncio
+import chalk
+import no_such_package
+chalk.set_svg_height(5)
+"""
+
+RUN = """\
+ranks = 4
+dist = Dist(ranks)
+out = await asyncio.gather(*[ddp(Model(layers=2, batches=4, rank=i, dist=dist)) for i in range(ranks)])
+draw(out)
+raise RuntimeError("nobody runs this")
+"""
+
+CONSTANT = "STEP = 1\nNAMES = {'a': (1, -2)}\n"
+
+
+def test_a_notebook_of_the_original_puzzles_grades_as_it_is(tmp_path: Path):
+    cells = [
+        SETUP,
+        CONSTANT,
+        solution("basic"),
+        "out = basic(Model(2, 4, 0, Dist(1)))",
+        solution("ddp"),
+        RUN,
+        "Model.check(out)",
+    ]
+    found = verdicts(notebook(tmp_path, *cells), "basic", "ddp", "fsdp")
+    assert [(v.status, v.timesteps) for v in found] == [("passed", 16.5), ("passed", 5.1), ("not_attempted", None)]
+
+
+def test_the_last_definition_of_a_name_wins(tmp_path: Path):
+    wrong = "def basic(model):\n    raise ValueError"
+    assert verdicts(notebook(tmp_path, wrong, solution("basic")), "basic")[0].status == "passed"
+    assert verdicts(notebook(tmp_path, solution("basic"), wrong), "basic")[0].reason == "crash"
+
+
+def test_constants_are_taken_and_calls_are_not(tmp_path: Path):
+    body = "def basic(model):\n    assert (STEP, NAMES) == (1, {'a': (1, -2)})\n    print(DIST)\n"
+    (found,) = verdicts(notebook(tmp_path, SETUP, CONSTANT, "DIST = Dist(4)", body), "basic")
+    assert found.message.startswith("cell 5, line 3: rank 0, t=0: NameError: name 'DIST' is not defined")
+    assert found.source == "print(DIST)"
+
+
+def test_a_broken_cell_harms_only_its_own_puzzle(tmp_path: Path):
+    scratch, broken = "this is = no python", "def ddp(model):\n    x = = 1\n"
+    found = verdicts(notebook(tmp_path, scratch, solution("basic"), broken), "basic", "ddp", "fsdp")
+    assert [v.status for v in found] == ["passed", "failed", "not_attempted"]
+    assert found[1].message == "cell 4, line 2: this is not valid Python: invalid syntax"
+    assert found[1].source == "x = = 1"
+
+
+def test_other_languages_in_a_cell_are_skipped(tmp_path: Path):
+    cells = [
+        "%%bash\nrm -rf nothing",
+        "%%time\nx = 1",
+        "%%writefile basic.py\ndef basic(model): pass",
+        solution("basic"),
+    ]
+    assert verdicts(notebook(tmp_path, *cells), "basic")[0].status == "passed"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[" * 5000, '{"cells": 5, "nbformat": 4}', "no json"])
+def test_what_is_no_notebook_says_so(tmp_path: Path, text: str):
+    path = tmp_path / "mine.ipynb"
+    path.write_text(text)
+    (found,) = verdicts(path, "basic")
+    assert found.status == "not_attempted"
+    assert "it cannot be read as a notebook" in found.message or found.message == ""
+
+
+PERCENT = """\
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       format_name: percent
+# ---
+
+# %% [markdown]
+# # My solutions
+
+# %%
+# %matplotlib inline
+# !pip install x
+import asyncio
+from lib import Dist, Model
+
+# %%
+{solution}
+
+# %%
+out = await asyncio.gather(basic(Model()))
+"""
+
+
+def test_a_percent_script_is_a_notebook_with_the_lines_of_its_file(tmp_path: Path):
+    path = tmp_path / "mine.py"
+    path.write_text(PERCENT.format(solution=solution("basic")))
+    assert verdicts(path, "basic")[0].status == "passed"
+    path.write_text(PERCENT.format(solution="def basic(model):\n    1 / 0"))
+    (found,) = verdicts(path, "basic")
+    line = path.read_text().splitlines().index("    1 / 0") + 1
+    assert found.message.startswith(f"line {line}: rank 0, t=0: ZeroDivisionError")
+    assert found.source == "1 / 0"
+
+
+def test_a_light_script_is_a_notebook_too(tmp_path: Path):
+    path = tmp_path / "mine.py"
+    head = "# ---\n# jupyter:\n#   jupytext:\n#     text_representation:\n#       format_name: light\n# ---\n\n"
+    path.write_text(
+        head
+        + "# # Title\n\n# %%capture\n# !pip install x\nimport asyncio\n\n# +\n"
+        + solution("basic")
+        + "# -\n\nout = await basic(5)\n"
+    )
+    assert verdicts(path, "basic")[0].status == "passed"
+
+
+def test_messages_inside_a_message_name_cells_too(tmp_path: Path):
+    body = "async def ddp(model):\n    await model.receive()"
+    (found,) = verdicts(notebook(tmp_path, "x = 1\ny = 2", body), "ddp")
+    assert "wait in receive() on cell 3, line 2 for a message" in found.message
+
+
+def test_a_notebook_whose_cells_have_no_ids_is_read_without_a_word(tmp_path: Path) -> None:
+    """The tests make warnings errors: one would be told as a notebook that cannot be read."""
+    cell = {"cell_type": "code", "metadata": {}, "source": solution("ddp"), "outputs": [], "execution_count": None}
+    path = tmp_path / "mine.ipynb"
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}))
+    assert [verdict.status for verdict in verdicts(path, "ddp")] == ["passed"]

@@ -1,0 +1,194 @@
+"""The three tracks under one roof: names that do not collide, lists that are easy to take in, data that comes back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puzzles.catalog.schedule import UnknownPuzzleError
+from puzzles.commands.main import main
+from puzzles.grading import progress
+from puzzles.sandbox.plain_data import Foreign, pack, unpack
+from puzzles.tracks import ALL, TRACKS, find, find_several, parts
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def puzzles(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+# --- Names ---
+
+
+def test_no_two_puzzles_tracks_or_chapters_have_one_name() -> None:
+    slugs = [slug for track in TRACKS.values() for slug in track.slugs]
+    assert len(set(slugs)) == len(slugs) == len(ALL)
+    names = {*TRACKS, *(part.name for part in parts())}
+    assert not names & {slug.lower() for slug in slugs}
+    assert len({part.name for part in parts()}) == sum(len(track.parts) for track in TRACKS.values())
+
+
+@pytest.mark.parametrize("slug", ALL)
+def test_a_puzzle_is_found_by_its_slug_with_and_without_its_track(slug: str) -> None:
+    track = ALL[slug]
+    for name in (slug, f" {slug} ", f"{track.name}:{slug}", f"{track.name}:{slug.lower()}"):
+        assert find(name).slug == slug
+    assert find(f"{track.name}:{track.slugs.index(slug)}").slug == slug
+    assert find_several(slug) == (slug,)
+
+
+def test_case_decides_where_two_puzzles_differ_in_nothing_else() -> None:
+    assert [find(name).slug for name in ("fsdp", "FSDP", "Fsdp", "engine:fsdp", "zero1", "4", "grad-accum")] == [
+        *("fsdp", "FSDP", "fsdp", "FSDP", "ZeRO1", "fsdp", "grad_accum")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("fsdb", "there is no puzzle 'fsdb'; did you mean 'fsdp'?"),
+        ("engine:fsdb", "there is no engine puzzle 'fsdb'; did you mean 'FSDP'?"),
+        ("layout:zzz", "there is no layout puzzle 'zzz'; there are matmul, ffn, "),
+        ("layouts:ffn", "there is no track 'layouts'; there are schedule, engine, layout"),
+        ("zzzzz", "there is no puzzle 'zzzzz'; 'puzzles list' names them all"),
+    ],
+)
+def test_a_name_that_is_none_is_told_what_is_near(name: str, told: str) -> None:
+    with pytest.raises(UnknownPuzzleError) as refused:
+        find(name)
+    assert str(refused.value).startswith(told)
+
+
+# --- Lists ---
+
+
+def test_the_list_tells_every_track_and_chapter_with_its_idea_and_the_stars() -> None:
+    entries = progress.load()
+    entries["FSDP"] = progress.Entry(attempts=2, stars=3, figures={"sent": 18_432})
+    progress.save(entries)
+    page = puzzles("list").stdout
+    words = " ".join(page.split())
+    assert all(len(line) <= 80 for line in page.splitlines())
+    assert all(track.title in page for track in TRACKS.values())
+    assert all(part.idea in words for part in parts() if part.name not in TRACKS)
+    assert all(slug in page for slug in ALL)
+    assert "FSDP ★★★" in page
+    assert f"On real tensors 3 of {3 * len(TRACKS['engine'].slugs)} stars" in words
+    assert "Next is DataParallel" in words, "in the chapter that the player is in"
+
+
+@pytest.mark.parametrize("name", [part.name for part in parts()])
+def test_a_chapter_is_listed_with_its_targets_and_starts_as_a_file(name: str) -> None:
+    page = puzzles("list", name).stdout
+    (part,) = (part for part in parts() if part.name == name)
+    assert part.title in page
+    assert all(slug in page for slug in part.slugs)
+    assert puzzles("start", name).exit_code == 0
+    graded = json.loads(puzzles("grade", "--json", "--puzzle", name, f"my_{name}.py").stdout)
+    (file,) = graded["files"]
+    assert [(one["puzzle"], one["status"]) for one in file["results"]] == [(s, "not_attempted") for s in part.slugs]
+
+
+def test_a_puzzle_is_no_list() -> None:
+    result = puzzles("list", "fsdp")
+    assert (result.exit_code, "'puzzles show fsdp' tells it" in " ".join(result.stderr.split())) == (2, True)
+
+
+def test_a_class_has_no_picture_and_a_layout_only_one() -> None:
+    Path("mine.py").write_text("")
+    for words, told in (
+        (("draw", "mine.py", "FSDP"), "FSDP is a class, of which there is no picture"),
+        (("draw", "mine.py", "ffn", "--text"), "ffn is a layout; of it there is only the picture of its plan"),
+        (
+            ("run", "mine.py", "ffn", "-o", "ffn.svg"),
+            "ffn is a layout, of which 'puzzles draw' makes a picture; leave out -o",
+        ),
+        (("verify", "mine.py", "--puzzle", "ZeRO1"), "there is no schedule puzzle 'ZeRO1'"),
+    ):
+        result = puzzles(*words)
+        assert (result.exit_code, told in " ".join(result.stderr.split())) == (2, True), result.stderr
+
+
+def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
+    solutions = [ROOT / "solutions" / name for name in ("engine/fsdp.py", "layout/ffn.py")]
+    Path("mine.py").write_text("\n\n".join(path.read_text(encoding="utf-8") for path in solutions))
+    assert puzzles("grade", "mine.py").exit_code == 0
+    puzzles("hint", "FSDP", "-n", "2")
+    page = " ".join(puzzles("status").stdout.split())
+    assert "FSDP ★★★ 1 2 of 3 18,432 of 18,432 bytes sent" in page
+    assert "ffn ★★★ 1 0 of 3 12,288 of 12,288 bytes moved" in page
+    assert "Forgot your progress in matmul, ffn, " in puzzles("reset", "layout", "--yes").stdout
+    assert [progress.load()[slug].stars for slug in ("FSDP", "ffn")] == [3, 0]
+
+
+def test_progress_saved_before_there_were_tracks_is_read(home_of_its_own: Path) -> None:
+    old = {"attempts": 3, "stars": 2, "timesteps": 16.5, "peak_memory": 2_621_440, "hints": 1}
+    (home_of_its_own / "progress.json").write_text(json.dumps({"version": 1, "puzzles": {"basic": old}}))
+    assert progress.load()["basic"] == progress.Entry(3, 2, {"timesteps": 16.5, "peak_memory": 2_621_440}, 1)
+
+
+# --- Plain data ---
+
+dtypes = st.sampled_from(["<f4", "<f8", "<i8", "|b1", "<u2", "<c8", ">f4"])
+shapes = st.lists(st.integers(0, 3), max_size=3).map(tuple)
+arrays = st.builds(
+    lambda dtype, shape: np.arange(np.prod(shape, dtype=int)).astype(dtype).reshape(shape), dtypes, shapes
+)
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | arrays
+trees = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple) | st.dictionaries(st.text(), inner)
+    ),
+    max_leaves=8,
+)
+
+
+def same(a: object, b: object) -> bool:
+    if isinstance(a, np.ndarray):
+        return type(a) is type(b) and (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+    if isinstance(a, dict):
+        return isinstance(b, dict) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+@given(trees)
+def test_what_is_packed_comes_back_as_it_was(tree: object) -> None:
+    assert same(tree, unpack(json.loads(json.dumps(pack(tree)))))
+
+
+def test_anything_else_tells_only_what_it_was() -> None:
+    back = unpack(pack([object(), np.array([object()]), {1, 2}, np.float32(2)]))
+    assert [type(one) for one in back] == [Foreign, Foreign, Foreign, np.float32]
+    assert [one.what for one in back[:3]] == ["object", "ndarray", "set"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"array": ["<f4", [2], "AAAA"]}, {"array": ["<f4", [10**13], ""]}, {"array": ["|O", [1], "AAAAAAAAAAA="]},
+        {"array": ["<f4", [-1], ""]}, {"array": ["<f4", [1] * 40, "AAAAAA=="]}, {"array": ["no such", [], ""]},
+        {"array": ["<f4", [1], "%%%"]}, {"array": ["<f4", [True], "AAAAAA=="]}, {"array": ["V4", [1], "AAAAAA=="]},
+        {"pickle": "cos"}, {"dict": [[{"list": []}, 1]]}, {"dict": [[1]]}, {"list": 5}, [], {},
+    ],
+)  # fmt: skip
+def test_what_somebody_else_has_packed_is_refused(data: object) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # several sentences, none of which a player sees
+        unpack(data)

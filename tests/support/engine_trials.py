@@ -1,0 +1,68 @@
+"""The engine puzzles' references and trials: performed here or in each process of MPI, and graded by one keeper."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
+from puzzles.grading.grader import grade_file
+from puzzles.grading.verdict import Verdict
+from puzzles.sandbox.client import Line
+from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import best
+from puzzles.tracks.engine.judge import require_right
+from puzzles.tracks.engine.perform import perform
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions" / "engine"
+
+REFERENCES = {
+    match[1]: path
+    for path in sorted(SOLUTIONS.glob("*.py"))
+    for match in re.finditer(r"^class (\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    if match[1] in ENGINE_PUZZLES
+}
+
+
+def reference(slug: str) -> type:
+    """The class that solves a puzzle."""
+    found: type = getattr(import_module(f"solutions.engine.{REFERENCES[slug].stem}"), slug)
+    return found
+
+
+@cache
+def keeper() -> Line:
+    """One for all: to start it takes longer than to grade."""
+    return Line(best(), Limits())
+
+
+def verdict_on(slug: str, path: Path) -> Verdict:
+    """The grader's, on a player's file."""
+    return grade_file(str(path), [ENGINE_PUZZLES[slug]], line=keeper()).verdicts[0]
+
+
+def numbers_of_devices() -> list[int]:
+    return sorted({make().devices for puzzle in ENGINE_PUZZLES.values() for make in trials_of(puzzle)})
+
+
+def readings(devices: int, on: str = "inprocess") -> dict[str, Any]:
+    """The meters of all trials on so many devices, by "slug, number of the trial"; the results are right."""
+    found = {}
+    for slug, puzzle in ENGINE_PUZZLES.items():
+        for number, make in enumerate(trials_of(puzzle)):
+            trial = make()
+            if trial.devices == devices:
+                performed = perform(trial, reference(slug), on)
+                require_right(trial, performed)
+                found[f"{slug}, {number}"] = [[asdict(r) for r in after] for after in performed.readings]
+    return found
+
+
+def answer(request: str) -> str:
+    """What each process under mpiexec does."""
+    return json.dumps(readings(int(request), "mpi"))
