@@ -1,0 +1,52 @@
+"""CONTRIBUTING is true: every path in it exists, and each question's file holds the answer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+ANSWERS = {
+    "lib/deadlock.py": "nobody can move",
+    "lib/rules.py": "COLLECTIVES",
+    "lib/engine/collectives.py": "def reduce_scatter",
+    "lib/costs.py": "def duration",
+    "lib/judging/referee.py": "stars",
+    "lib/judging/memory.py": "def profile",
+    "lib/engine/metering/meter.py": "def communicate",
+    "lib/engine/transports/mpi/": "mpi4py",
+    "lib/layout/planning/exact.py": "def plan",
+    "drawing/runs/memory.py": "def ",
+    "puzzles/sandbox/worker/": "fork",
+    "puzzles/catalog/schedule/gpipe.py": "statement",
+    "puzzles/commands/watch.py": "watchfiles",
+    "puzzles/grading/notebook_cells.py": "jupytext",
+    "puzzles/reports/export.py": "radescope",
+}
+"""By path in the table of questions: a text that the file, or a file of the folder, must contain."""
+
+
+def section(title: str) -> str:
+    return TEXT.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def test_every_path_exists() -> None:
+    """Paths in backticks, from the top level; a folder's files beside it are named without their ending."""
+    named = re.findall(r"`((?:lib|drawing|puzzles|solutions|notebooks|tests)/[\w./]*)`", TEXT)
+    assert len(named) > 30
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_every_question_has_an_answer() -> None:
+    assert set(re.findall(r"`([\w/.]+)`", section("Find it by its path").partition("|---|")[2])) == set(ANSWERS)
+
+
+@pytest.mark.parametrize(("path", "answer"), ANSWERS.items())
+def test_the_answer_is_in_the_file(path: str, answer: str) -> None:
+    place = ROOT / path
+    files = sorted(place.glob("*.py")) if place.is_dir() else [place]
+    assert any(answer in file.read_text(encoding="utf-8") for file in files)
