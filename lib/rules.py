@@ -218,11 +218,15 @@ def scatterreduce(values: Sequence[Value]) -> list[Value]:
     return [with_shards(total, frozenset((r,)), ranks) for r in range(ranks)]
 
 
-COLLECTIVES: Mapping[str, Callable[[Sequence[Value]], list[Value]]] = {
+COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value]], list[Value]]] = {
     "allreduce": allreduce,
     "allgather": allgather,
     "scatterreduce": scatterreduce,
 }
+"""Each collective operation by name: from every rank's value to every rank's result, both in rank order."""
+
+COLLECTIVES = frozenset(COLLECTIVE_RULES)
+"""The names of the operations in which all ranks meet."""
 
 
 def partner(size: Size, rank: int, to: int) -> int:
@@ -308,7 +312,7 @@ class Call(Protocol):
     def args(self) -> Any: ...
 
 
-LOCAL: Mapping[str, Callable[[Size, Call, Sequence[Any]], tuple[Value, ...]]] = {
+LOCAL_RULES: Mapping[str, Callable[[Size, Call, Sequence[Any]], tuple[Value, ...]]] = {
     "load_weights": lambda size, call, _: load_weights(size, call.layer, *call.args),
     "get_activation": lambda size, call, _: (get_activation(size, call.batches),),
     "fake_grad": lambda size, call, _: (fake_grad(size, call.layer, call.batches),),

@@ -115,8 +115,8 @@ class Retrace:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
         if part.given and self.strict:
             self._refuse_given(part, op)
-        if name in rules.LOCAL:
-            made = rules.LOCAL[name](self.size, op, used)
+        if name in rules.LOCAL_RULES:
+            made = rules.LOCAL_RULES[name](self.size, op, used)
             batches, items = NO_BATCHES, 1
             if name in rules.BATCHED:
                 batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
@@ -204,7 +204,7 @@ class Retrace:
         ops = [p.ops[p.at] for p in parts]
         rules.agree([(o.name, o.layer) for o in ops], lambda rank: self._told(rank))  # type: ignore[misc]
         values = [p.values[o.used[0]] for p, o in zip(parts, ops)]
-        results = rules.COLLECTIVES[op.name](values)
+        results = rules.COLLECTIVE_RULES[op.name](values)
         last = max(parts, key=lambda p: p.clock)
         start, last_at = last.clock, last.at
         ticks = self.costs.duration(op.name)

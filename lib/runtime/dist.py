@@ -108,7 +108,7 @@ class Run:
         self._joining, self._joined = [None] * self.size.ranks, 0
         try:
             rules.agree([(w.name, w.layer) for w in waits], lambda rank: _told(waits[rank]))
-            results = rules.COLLECTIVES[wait.name]([w.value for w in waits])
+            results = rules.COLLECTIVE_RULES[wait.name]([w.value for w in waits])
         except PuzzleError as why:
             for other in waits:
                 if other is not wait:
