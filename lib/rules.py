@@ -218,11 +218,15 @@ def scatterreduce(values: Sequence[Value]) -> list[Value]:
     return [with_shards(total, frozenset((r,)), ranks) for r in range(ranks)]
 
 
-COLLECTIVES: Mapping[str, Callable[[Sequence[Value]], list[Value]]] = {
+COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value]], list[Value]]] = {
     "allreduce": allreduce,
     "allgather": allgather,
     "scatterreduce": scatterreduce,
 }
+"""Each collective operation by name: from every rank's value to every rank's result, both in rank order."""
+
+COLLECTIVES = frozenset(COLLECTIVE_RULES)
+"""The names of the operations in which all ranks meet."""
 
 
 def partner(size: Size, rank: int, to: int) -> int:
@@ -245,13 +249,12 @@ def contribute(size: Size, name: str, layer: int, value: Value) -> None:
         raise RuleError(f"this is the {value}, not of layer {layer}; name its own layer")
 
 
-def agree(calls: Sequence[tuple[str, int] | None], told: Callable[[int], str]) -> None:
-    """Every rank's k-th collective is the same; ranks not there yet are None. `told` describes a rank's call."""
-    present = [rank for rank, call in enumerate(calls) if call is not None]
-    for rank in present[1:]:
-        if calls[rank] != calls[present[0]]:
+def agree(calls: Sequence[tuple[str, int]], described: Callable[[int], str]) -> None:
+    """Every rank's k-th collective is the same: operation and layer. `described` names the i-th call in a message."""
+    for i, call in enumerate(calls):
+        if call != calls[0]:
             raise MismatchError(
-                f"{told(present[0])}, but {told(rank)}; "
+                f"{described(0)}, but {described(i)}; "
                 "every rank must make the same collective calls, on the same layers, in the same order"
             )
 
@@ -297,8 +300,8 @@ def _rank(rank: int) -> str:
 # --- Local operations from a record ------------------------------------------------------------------
 
 
-class Call(Protocol):
-    """What a record says of a local operation, besides the values it used."""
+class LocalRecord(Protocol):
+    """The columns of a local operation's record, besides the values it used."""
 
     @property
     def layer(self) -> Any: ...
@@ -308,17 +311,17 @@ class Call(Protocol):
     def args(self) -> Any: ...
 
 
-LOCAL: Mapping[str, Callable[[Size, Call, Sequence[Any]], tuple[Value, ...]]] = {
-    "load_weights": lambda size, call, _: load_weights(size, call.layer, *call.args),
-    "get_activation": lambda size, call, _: (get_activation(size, call.batches),),
-    "fake_grad": lambda size, call, _: (fake_grad(size, call.layer, call.batches),),
-    "forward": lambda size, call, v: (forward(size, call.layer, *v),),
-    "loss": lambda size, call, v: (loss(size, *v),),
-    "backward": lambda size, call, v: backward(size, call.layer, *v),
-    "update": lambda size, call, v: update(size, call.layer, *v),
-    "add": lambda size, call, v: (add(v),),
-    "combine": lambda size, call, v: (join(v),),
-    "shard": lambda size, call, v: (shard(*v, *call.args),),
-    "set_final_weight": lambda size, call, v: set_final_weight(size, call.layer, *v),
+LOCAL_RULES: Mapping[str, Callable[[Size, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
+    "load_weights": lambda size, op, _: load_weights(size, op.layer, *op.args),
+    "get_activation": lambda size, op, _: (get_activation(size, op.batches),),
+    "fake_grad": lambda size, op, _: (fake_grad(size, op.layer, op.batches),),
+    "forward": lambda size, op, v: (forward(size, op.layer, *v),),
+    "loss": lambda size, op, v: (loss(size, *v),),
+    "backward": lambda size, op, v: backward(size, op.layer, *v),
+    "update": lambda size, op, v: update(size, op.layer, *v),
+    "add": lambda size, op, v: (add(v),),
+    "combine": lambda size, op, v: (join(v),),
+    "shard": lambda size, op, v: (shard(*v, *op.args),),
+    "set_final_weight": lambda size, op, v: set_final_weight(size, op.layer, *v),
 }
 """Each local operation by name: the values it makes, in order. A new operation is a rule and a row here."""

@@ -1,4 +1,4 @@
-"""What a referee remarks on a legal run: habits that would not work in a real one."""
+"""Warnings on correct runs that real training could not use: habits that would not work in a real one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 from lib.trace import Op
 from lib.values.algebra import named
 
-from .memory import Profile, profile
-from .recompute import Part, Retrace
+from .memory import Profile, lasting_peak
+from .recompute import RankState, Retrace
 from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
 
 
@@ -21,14 +21,14 @@ class Note(NamedTuple):
 
 
 def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequence[Profile]) -> tuple[Note, ...]:
-    """All remarks on a run; one that several ranks get is told once. `sizes` of each rank's values, by number."""
+    """All remarks on a run; one that several ranks get names them together. `sizes` of each rank's values, by number."""
     peak = max(max(prof.memory) for prof in profiles)
-    told: dict[Note, list[int]] = {}
-    for part, size, prof in zip(retrace.parts, sizes, profiles):
-        for note in _on_rank(part, size, prof, peak):
-            told.setdefault(note, []).append(part.rank)
-    notes = [Note(f"{named('rank', ranks)} {text}", costs) for (text, costs), ranks in told.items()]
-    if lost := lost_states(retrace.parts, profiles, retrace.size.layers):
+    by_note: dict[Note, list[int]] = {}
+    for state, size, prof in zip(retrace.ranks, sizes, profiles):
+        for note in _on_rank(state, size, prof, peak):
+            by_note.setdefault(note, []).append(state.rank)
+    notes = [Note(f"{named('rank', ranks)} {text}", costs) for (text, costs), ranks in by_note.items()]
+    if lost := lost_states(retrace.ranks, profiles, retrace.size.layers):
         layers = named("layer", lost)
         text = f"the updated optimizer state of {layers} is not there in full at the end: the next step needs it"
         notes.append(Note(text, costs_a_star=True))
@@ -38,32 +38,35 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
     return tuple(notes)
 
 
-def _on_rank(part: Part, sizes: Sequence[int], prof: Profile, peak: int) -> Iterator[Note]:
-    ops, values = part.ops[: part.at], part.values
-    acts = [op for op in ops if op.name not in ("store", "delete")]
-    if prof.hidden:
-        line = next(op.line for op in ops if prof.hidden[0] in op.made)
-        more = f" and {len(prof.hidden) - 1} more" if len(prof.hidden) > 1 else ""
-        kept = f"the {values[prof.hidden[0]]}{more} (line {line})"
-        yield Note(f"kept outside the dictionaries, charged until last used: {kept}")
+def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -> Iterator[Note]:
+    acts = [op for op in state.done if op.name not in ("store", "delete")]
+    if prof.lifetimes.hidden:
+        yield _kept_outside(state, prof.lifetimes.hidden)
     if twice := loaded_twice(acts):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from other ranks"
         yield Note(text, costs_a_star=True)
-    if thrown := thrown_away(acts, values, prof):
+    if thrown := thrown_away(acts, state, prof):
         text = f"threw away the updated optimizer state of {named('layer', thrown)}, which the next step would need"
         yield Note(text, costs_a_star=True)
-    if fewer := not_held_again(acts, part, prof):
+    if fewer := not_held_again(acts, state, prof):
         layers = named("layer", fewer)
         text = f"began with more of the weight of {layers} than at the end, so the step could not be repeated"
         yield Note(text, costs_a_star=True)
-    if part.read or _loads_late(acts):
-        lasting = max(profile(ops, sizes, part.read).memory)
+    if state.read or _loads_late(acts):
+        lasting = lasting_peak(state.done, sizes, prof.lifetimes, state.read)
         if lasting > peak:
             text = (
                 f"would need {lasting:,} elements if training went on: counted are weights and states from the start, "
                 "though they are loaded later, and messages until they are read"
             )
             yield Note(text, costs_a_star=True)
+
+
+def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
+    line = next(op.line for op in state.done if hidden[0] in op.made)
+    more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+    kept = f"the {state.values[hidden[0]]}{more} (line {line})"
+    return Note(f"kept outside the dictionaries, charged until last used: {kept}")
 
 
 def _loads_late(ops: Sequence[Op]) -> bool:

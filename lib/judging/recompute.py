@@ -1,34 +1,32 @@
-"""Runs a trace again, by the rules alone: every value, every clock, every meeting. Believes nothing it can derive."""
+"""Re-executes a trace from the rules alone, trusting nothing it can recompute: values, clocks, meetings, messages."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from lib import rules
 from lib.costs import elements_sent
-from lib.deadlock import Standstill, explain
+from lib.deadlock import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
+from lib.meetings import agree, settle
 from lib.trace import FORMS, NO_BATCHES, TIMED, Op, Trace, place_text
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Weight
+from lib.walk import Cursor, Walk
 
 
 @dataclass(slots=True, eq=False)
-class Part:
-    """One rank's part of the trace, as far as it has been run again."""
+class RankState(Cursor):
+    """One rank of the trace, as far as it has been executed again."""
 
-    rank: int
-    ops: tuple[Op, ...]
-    at: int = 0
     clock: int = 0
     values: dict[int, Value] = field(default_factory=dict)
-    stored: dict[tuple[str, object], int] = field(default_factory=dict)
+    keys: set[tuple[str, object]] = field(default_factory=set)
+    """The dictionary keys under which something is stored."""
     final: list[Weight] = field(default_factory=list)
-    inbox: dict[int, tuple[list[Value], int, int]] = field(default_factory=dict)
-    """By sender: the values, the tick at which they have been sent, and the index of the sender's operation."""
     given: set[int] = field(default_factory=set)
     """Numbers of the values that were made by hand or by a model of another Dist."""
     read: dict[int, int] = field(default_factory=dict)
@@ -41,240 +39,264 @@ class Part:
     elements: int = 0
     """Elements sent, in messages and collectives (ring-optimal)."""
 
+    @property
+    def done(self) -> Sequence[Op]:
+        """The operations that have been executed."""
+        return self.ops[: self.at]
 
-class Retrace:
+    def used(self, op: Op) -> list[Value]:
+        """The values that an operation uses.
+
+        Raises:
+            TraceError: this rank has not made one of them.
+        """
+        try:
+            return [self.values[number] for number in op.used]
+        except KeyError as missing:
+            raise TraceError(f"it uses value {missing}, which this rank has not made") from None
+
+    def place(self, call: str) -> str:
+        """The place of a refusal on this rank, now."""
+        return place_text(self.rank, self.clock, call)
+
+
+class Arrival(NamedTuple):
+    """A rank's call of a collective, with the clock and the value that were recomputed."""
+
+    rank: int
+    clock: int
+    line: int
+    name: str
+    layer: int
+    value: Value
+
+
+class Met(NamedTuple):
+    """One rank's share of a collective: what it brought and gets, the start, and which rank's operation set it."""
+
+    brought: Value
+    result: Value
+    start: int
+    last: tuple[int, int]
+
+
+class Retrace(Walk[RankState]):
     """The run of a trace. `made_up` lists the values that no operation made; `strict` refuses them."""
 
     def __init__(self, trace: Trace, strict: bool = False) -> None:
+        self.ranks = [RankState(rank, ops) for rank, ops in enumerate(trace.ranks)]
+        super().__init__(self.ranks)
         self.trace = trace
         self.size = trace.size
         self.costs = trace.costs
         self.strict = strict
-        self.parts = [Part(rank, ops) for rank, ops in enumerate(trace.ranks)]
         self.made_up: list[str] = []
-        self._ready = deque(self.parts)
-        self._joined: dict[int, Part] = {}
 
     def run(self) -> None:
-        """Runs every rank to its end.
+        """Executes every rank to its end.
 
         Raises:
             PuzzleError: the first thing that is against the rules, with its place.
         """
-        if len(self.parts) != self.size.ranks:
-            raise TraceError(f"the trace is of {self.size.ranks} ranks and holds {len(self.parts)}")
-        while self._ready:
-            self._run_on(self._ready.popleft())
-        stuck = [part for part in self.parts if part.at < len(part.ops)]
-        if stuck:
-            self._stand_still(stuck)
-        for part in self.parts:
-            for source, (_, _, i) in sorted(part.inbox.items()):
-                op = self.parts[source].ops[i]
-                raise RuleError(
-                    f"this message was never received; let rank {part.rank} receive it, or do not send it",
-                    place_text(source, op.start, op.call()),
-                    op.line,
-                )
-        rules.complete(self.size, [weight for part in self.parts for weight in part.final])
+        if len(self.ranks) != self.size.ranks:
+            raise TraceError(f"the trace is of {self.size.ranks} ranks and holds {len(self.ranks)}")
+        if stuck := self.walk():
+            self._refuse_deadlock(stuck)
+        self._refuse_unread()
+        rules.complete(self.size, [weight for rank in self.ranks for weight in rank.final])
 
-    def _run_on(self, part: Part) -> None:
-        """Runs one rank until it ends or has to wait for another."""
-        ops = part.ops
-        op = None
+    def visit(self, cursor: RankState, op: Op) -> bool:
         try:
-            while part.at < len(ops):
-                op = ops[part.at]
-                if op.name == "store" or op.name == "delete":
-                    self._keep(part, op)
-                elif not self._do(part, op):
-                    return
+            return self._execute(cursor, op)
         except PuzzleError as why:
-            assert op is not None
-            raise why.at(place_text(part.rank, part.clock, op.call()), op.line) from None
+            raise why.at(cursor.place(op.call()), op.line) from None
         except (TypeError, ValueError, AttributeError) as why:
-            place = place_text(part.rank, part.clock, f"operation {part.at}")
+            place = cursor.place(f"operation {cursor.at}")
             raise TraceError(f"this record makes no sense ({why}): {op}", place) from None
 
-    def _do(self, part: Part, op: Op) -> bool:
-        """Performs one operation; False if it has to wait for another rank."""
+    def _execute(self, cursor: RankState, op: Op) -> bool:
         name = op.name
-        form = FORMS.get(name)
-        if form is None:
-            raise TraceError(f"there is no operation {name!r}")
-        if (
-            (op.layer is None) is form.layer
-            or (form.uses is not None and len(op.used) != form.uses)
-            or len(op.args) != len(form.args)
-        ):
-            raise TraceError(f"a record of {name} holds {form.describe()}; this one is {op}")
-        values = part.values
-        try:
-            used = [values[number] for number in op.used]
-        except KeyError as missing:
-            raise TraceError(f"it uses value {missing}, which this rank has not made") from None
-        if part.given and self.strict:
-            self._refuse_given(part, op)
-        if name in rules.LOCAL:
-            made = rules.LOCAL[name](self.size, op, used)
-            batches, items = NO_BATCHES, 1
-            if name in rules.BATCHED:
-                batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
-                items = len(batches)
-            self._confirm(part, op, made, part.clock, self.costs.duration(name, items), batches)
-            if name == "fake_grad" and batches:
-                if self.strict:
-                    raise RuleError(
-                        f"nobody computed the gradient of batches {set_text(batches)}; go forward and backward with "
-                        "them (a puzzle allows fake_grad only without batches, as a zero)"
-                    )
-                self.made_up.append(f"a gradient from fake_grad, of batches {set_text(batches)} that nobody computed")
-            elif name == "set_final_weight":
-                part.final.append(used[0])  # type: ignore[arg-type]  # the rule has checked that it is a weight
-        elif name in rules.COLLECTIVES:
-            return self._join(part, op, used[0])
-        elif name == "pass_to":
-            return self._post(part, op, used)
-        elif name == "receive":
-            return self._receive(part, op)
+        if name == "store" or name == "delete":
+            self._keep(cursor, op)
+            cursor.at += 1
+            return True
+        _check_form(op)
+        used = cursor.used(op)
+        if cursor.given and self.strict:
+            _refuse_given(cursor, op)
+        if name in rules.LOCAL_RULES:
+            self._compute(cursor, op, used)
+        elif name == "given":
+            self._take_over(cursor, op)
         else:
-            (value,) = op.args
-            self.made_up.append(f"the {value}, made by hand or by a model of another Dist")
-            part.given.add(len(values))
-            self._confirm(part, op, (copy_of(value),), part.clock, 0)
+            if name in rules.COLLECTIVES:
+                rules.contribute(self.size, name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
+            elif name == "pass_to":
+                rules.partner(self.size, cursor.rank, op.args[0])
+            return super().visit(cursor, op)
+        cursor.at += 1
         return True
 
-    def _keep(self, part: Part, op: Op) -> None:
+    # --- What a rank does on its own ---
+
+    def _keep(self, rank: RankState, op: Op) -> None:
         """Stores or deletes: most of a trace, so this looks at each column once."""
         name, start, end, layer, batches, used, made, args, _ = op
-        if start != part.clock or end != start or layer is not None or batches or made or len(args) != 2:
+        if start != rank.clock or end != start or layer is not None or batches or made or len(args) != 2:
             raise TraceError(f"to {name} takes no time, and makes nothing; this record is {op}")
         if name == "store":
             (number,) = used
-            value = part.values.get(number)
+            value = rank.values.get(number)
             if value is None:
                 raise TraceError(f"it stores value {number}, which this rank has not made")
             if HOLDS.get(args[0]) is not type(value):
                 raise RuleError(f"{args[0]} does not hold {value.kind}")
-            if part.given and self.strict:
-                self._refuse_given(part, op)
-            part.stored[args] = number
-        elif used or part.stored.pop(args, None) is None:
+            if rank.given and self.strict:
+                _refuse_given(rank, op)
+            rank.keys.add(args)
+        elif used or args not in rank.keys:
             raise RuleError("nothing is stored there")
-        part.at += 1
+        else:
+            rank.keys.remove(args)
 
-    def _refuse_given(self, part: Part, op: Op) -> None:
-        for number in part.given.intersection(op.used):
+    def _compute(self, rank: RankState, op: Op, used: list[Value]) -> None:
+        """Executes an operation on the rank's own values."""
+        name = op.name
+        made = rules.LOCAL_RULES[name](self.size, op, used)
+        batches, items = NO_BATCHES, 1
+        if name in rules.BATCHED:
+            batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
+            items = len(batches)
+        _confirm(rank, op, made, rank.clock, self.costs.duration(name, items), batches)
+        if name == "fake_grad" and batches:
+            self._note_made_up_gradient(set_text(batches))
+        elif name == "set_final_weight":
+            rank.final.append(used[0])  # type: ignore[arg-type]  # the rule has checked that it is a weight
+
+    def _note_made_up_gradient(self, batches: str) -> None:
+        if self.strict:
             raise RuleError(
-                f"the {part.values[number]} was made by hand or by a model of another Dist; "
-                "in a puzzle, get it from this model's own operations"
+                f"nobody computed the gradient of batches {batches}; go forward and backward with "
+                "them (a puzzle allows fake_grad only without batches, as a zero)"
             )
+        self.made_up.append(f"a gradient from fake_grad, of batches {batches} that nobody computed")
 
-    def _confirm(
-        self,
-        part: Part,
-        op: Op,
-        made: tuple[Value, ...] | list[Value],
-        start: int,
-        ticks: int,
-        batches: frozenset[int] = NO_BATCHES,
-    ) -> None:
-        """Checks the derived columns of a record, and takes its step."""
-        if op.start != start or op.end != start + ticks:
-            raise TraceError(f"it takes place from tick {start} to {start + ticks}, not {op.start} to {op.end}")
-        if op.batches is not batches and op.batches != batches:
-            raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(op.batches)}")
-        if made or op.made:
-            first = len(part.values)
-            if op.made != tuple(range(first, first + len(made))):
-                raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(op.made)}")
-            for number, value in zip(op.made, made):
-                part.values[number] = value
-        if op.name in TIMED:
-            part.events.append(part.at)
-            part.clock = op.end
-        part.at += 1
+    def _take_over(self, rank: RankState, op: Op) -> None:
+        """Accepts a value that no operation of the run made."""
+        (value,) = op.args
+        self.made_up.append(f"the {value}, made by hand or by a model of another Dist")
+        rank.given.add(len(rank.values))
+        _confirm(rank, op, (copy_of(value),), rank.clock, 0)
 
-    def _join(self, part: Part, op: Op, value: Value) -> bool:
-        rules.contribute(self.size, op.name, op.layer, value)  # type: ignore[arg-type]  # FORMS says it has one
-        self._joined[part.rank] = part
-        if len(self._joined) < self.size.ranks:
-            return False
-        parts, self._joined = self.parts, {}
-        ops = [p.ops[p.at] for p in parts]
-        rules.agree([(o.name, o.layer) for o in ops], lambda rank: self._told(rank))  # type: ignore[misc]
-        values = [p.values[o.used[0]] for p, o in zip(parts, ops)]
-        results = rules.COLLECTIVES[op.name](values)
-        last = max(parts, key=lambda p: p.clock)
-        start, last_at = last.clock, last.at
-        ticks = self.costs.duration(op.name)
-        for p, o, brought, result in zip(parts, ops, values, results):
-            if p.clock < start:
-                p.held_up[p.at] = (last.rank, last_at)
-            elements = elements_sent(op.name, brought.memory(self.costs), self.size.ranks)
-            p.elements += elements
-            try:
-                self._confirm(p, o, (result,), start, ticks)
-            except PuzzleError as why:
-                raise why.at(place_text(p.rank, p.clock, o.call()), o.line) from None
-            if p is not part:
-                self._ready.append(p)
-        return True
+    # --- What ranks do together ---
 
-    def _post(self, part: Part, op: Op, used: list[Value]) -> bool:
-        (to,) = op.args
-        rules.partner(self.size, part.rank, to)
-        receiver = self.parts[to]
-        if part.rank in receiver.inbox:
-            return False
-        receiver.inbox[part.rank] = (used, op.end, part.at)
-        elements = elements_sent("pass_to", sum(value.memory(self.costs) for value in used), self.size.ranks)
-        part.messages += 1
-        part.elements += elements
-        self._confirm(part, op, (), part.clock, self.costs.duration("pass_to", max(1, len(used))))
-        self._call(receiver, "receive", part.rank)
-        return True
+    def meet(self, cursors: Sequence[RankState]) -> list[Met]:
+        values = [rank.values[rank.op.used[0]] for rank in cursors]
+        results, start = settle(list(map(_arrival, cursors)))
+        last = next(rank for rank in cursors if rank.clock == start)
+        setter = (last.rank, last.at)
+        return [Met(brought, result, start, setter) for brought, result in zip(values, results)]
 
-    def _receive(self, part: Part, op: Op) -> bool:
-        (source,) = op.args
-        if source not in part.inbox:
-            return False
-        values, sent, sent_at = part.inbox.pop(source)
-        if sent > part.clock:
-            part.held_up[part.at] = (source, sent_at)
-        start = max(part.clock, sent)
-        self.parts[source].read[sent_at] = start
-        self._confirm(part, op, values, start, self.costs.duration("receive", max(1, len(values))))
-        self._call(self.parts[source], "pass_to", part.rank)
-        return True
-
-    def _call(self, part: Part, name: str, partner: int) -> None:
-        """Lets a rank go on that waits for `partner` in this operation."""
-        if part.at < len(part.ops):
-            op = part.ops[part.at]
-            if op.name == name and op.args == (partner,):
-                self._ready.append(part)
-
-    def _told(self, rank: int) -> str:
-        op = self.parts[rank].ops[self.parts[rank].at]
-        return f"rank {rank} calls {op.call()} on line {op.line}"
-
-    def _stand_still(self, stuck: list[Part]) -> NoReturn:
-        first = stuck[0].ops[stuck[0].at]
-        place = place_text(stuck[0].rank, stuck[0].clock, first.call())
-        joined = [self._joined.get(part.rank) for part in self.parts]
+    def met(self, cursor: RankState, op: Op, result: Met) -> None:
+        if cursor.clock < result.start:
+            cursor.held_up[cursor.at] = result.last
+        cursor.elements += elements_sent(op.name, result.brought.memory(self.costs), self.size.ranks)
         try:
-            calls = [(p.ops[p.at].name, p.ops[p.at].layer) if p else None for p in joined]
-            rules.agree(calls, self._told)  # type: ignore[arg-type]  # collectives name a layer
+            _confirm(cursor, op, (result.result,), result.start, self.costs.duration(op.name))
         except PuzzleError as why:
-            raise why.at(place, first.line) from None
-        waits = []
-        for part in stuck:
-            op = part.ops[part.at]
-            absent = tuple(rank for rank, p in enumerate(joined) if p is None)
-            kind, of = {"pass_to": ("post", op.args), "receive": ("receive", op.args)}.get(
-                op.name, ("collective", absent)
-            )
-            waits.append(Standstill(part.rank, op.call(), op.line, kind, of))
-        done = {part.rank: "has returned" for part in self.parts if part not in stuck}
-        raise DeadlockError(explain(waits, done), place, first.line)
+            raise why.at(cursor.place(op.call()), op.line) from None
+
+    def sent(self, cursor: RankState, op: Op) -> None:
+        used = cursor.used(op)
+        cursor.messages += 1
+        elements = sum(value.memory(self.costs) for value in used)
+        cursor.elements += elements_sent("pass_to", elements, self.size.ranks)
+        _confirm(cursor, op, (), cursor.clock, self.costs.duration("pass_to", max(1, len(used))))
+
+    def received(self, cursor: RankState, op: Op, sender: RankState, sent_at: int) -> None:
+        message = sender.ops[sent_at]
+        if message.end > cursor.clock:
+            cursor.held_up[cursor.at] = (sender.rank, sent_at)
+        start = sender.read[sent_at] = max(cursor.clock, message.end)
+        values = sender.used(message)
+        _confirm(cursor, op, values, start, self.costs.duration("receive", max(1, len(values))))
+
+    # --- The end ---
+
+    def _refuse_unread(self) -> None:
+        for rank in self.ranks:
+            for source, sent_at in self.mailboxes.unread(rank.rank):
+                op = self.ranks[source].ops[sent_at]
+                raise RuleError(
+                    f"this message was never received; let rank {rank.rank} receive it, or do not send it",
+                    place_text(source, op.start, op.call()),
+                    op.line,
+                )
+
+    def _refuse_deadlock(self, stuck: list[RankState]) -> NoReturn:
+        first = stuck[0]
+        place, line = first.place(first.op.call()), first.op.line
+        arrived = self.meeting.present()
+        try:
+            agree([_arrival(arrived[rank]) for rank in sorted(arrived)])
+        except PuzzleError as why:
+            raise why.at(place, line) from None
+        waits = [self._waiting(rank) for rank in stuck]
+        ended = {rank.rank: "has returned" for rank in self.ranks if rank.ended}
+        raise DeadlockError(deadlock_text(waits, ended), place, line)
+
+    def _waiting(self, rank: RankState) -> WaitingRank:
+        op = rank.op
+        kind = {"pass_to": "post", "receive": "receive"}.get(op.name, "collective")
+        of = self.meeting.missing() if kind == "collective" else op.args
+        return WaitingRank(rank.rank, op.call(), op.line, kind, of)
+
+
+def _arrival(rank: RankState) -> Arrival:
+    op = rank.op
+    return Arrival(rank.rank, rank.clock, op.line, op.name, op.layer, rank.values[op.used[0]])  # type: ignore[arg-type]
+
+
+def _check_form(op: Op) -> None:
+    """Refuses a record that does not hold what FORMS asks of its operation."""
+    form = FORMS.get(op.name)
+    if form is None:
+        raise TraceError(f"there is no operation {op.name!r}")
+    if (
+        (op.layer is None) is form.layer
+        or (form.uses is not None and len(op.used) != form.uses)
+        or len(op.args) != len(form.args)
+    ):
+        raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
+
+
+def _refuse_given(rank: RankState, op: Op) -> None:
+    for number in rank.given.intersection(op.used):
+        raise RuleError(
+            f"the {rank.values[number]} was made by hand or by a model of another Dist; "
+            "in a puzzle, get it from this model's own operations"
+        )
+
+
+def _confirm(
+    rank: RankState,
+    op: Op,
+    made: Sequence[Value],
+    start: int,
+    ticks: int,
+    batches: frozenset[int] = NO_BATCHES,
+) -> None:
+    """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
+    if op.start != start or op.end != start + ticks:
+        raise TraceError(f"it takes place from tick {start} to {start + ticks}, not {op.start} to {op.end}")
+    if op.batches is not batches and op.batches != batches:
+        raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(op.batches)}")
+    if made or op.made:
+        first = len(rank.values)
+        if op.made != tuple(range(first, first + len(made))):
+            raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(op.made)}")
+        for number, value in zip(op.made, made):
+            rank.values[number] = value
+    if op.name in TIMED:
+        rank.events.append(rank.at)
+        rank.clock = op.end

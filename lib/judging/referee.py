@@ -1,8 +1,8 @@
-"""The only judge: a trace in, a report out. It trusts nothing but the operations."""
+"""Judges a trace: recomputes it, measures time, memory and bytes, and reports. Trusts nothing but the operations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from lib.trace import TIMED, Op, Trace
 
 from .memory import Profile, profile
 from .notes import Note, notes_on
-from .recompute import Part, Retrace
+from .recompute import RankState, Retrace
 
 BYTES_PER_ELEMENT = 4
 
@@ -39,11 +39,11 @@ class RankReport(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What the referee found. Times in steps, memory in elements; measured as far as the trace is legal.
+    """The referee's findings. Times in steps, memory in elements; measured as far as the trace is legal.
 
     `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
     `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
-    `waits` tells for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
+    `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
     a `pass_to`, or the same collective on the rank that came to it last.
     """
 
@@ -107,42 +107,51 @@ def referee(trace: Trace, goal: Goal | None = None) -> Report:
 
 def _judge(trace: Trace, goal: Goal | None) -> Report:
     retrace = Retrace(trace, strict=goal is not None)
-    error: PuzzleError | None = None
-    try:
-        if goal is not None and trace.size != goal.size:
-            raise TraceError(f"this is a run of {trace.size}; the puzzle {goal.slug} is of {goal.size}")
-        if goal is not None and trace.costs != goal.costs:
-            raise TraceError(f"this run has other costs than the puzzle {goal.slug}, whose are {goal.costs.name}")
-        retrace.run()
-    except PuzzleError as why:
-        error = why
-    sizes = [[part.values[n].memory(trace.costs) for n in range(len(part.values))] for part in retrace.parts]
-    profiles = [profile(part.ops[: part.at], size) for part, size in zip(retrace.parts, sizes)]
-    events = [[part.ops[i] for i in part.events] for part in retrace.parts]
+    error = _first_error(retrace, goal)
+    ranks = retrace.ranks
+    sizes = [[state.values[n].memory(trace.costs) for n in range(len(state.values))] for state in ranks]
+    profiles = [profile(state.done, size) for state, size in zip(ranks, sizes)]
+    events = [[state.ops[i] for i in state.events] for state in ranks]
     makespan = max((op.end for ops in events for op in ops), default=0)
     working = [sum(op.end - op.start for op in ops) for ops in events]
-    idle = 1 - sum(working) / (makespan * len(events)) if makespan else 0.0
     return Report(
         error=error,
         goal=goal,
         timesteps=steps(max((op.start for ops in events for op in ops), default=0)),
         makespan=steps(makespan),
         peak=_peak(events, profiles),
-        bubble=idle,
+        bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,
         ranks=tuple(
-            RankReport(
-                busy=busy / makespan if makespan else 0.0,
-                messages=part.messages,
-                bytes_sent=part.elements * BYTES_PER_ELEMENT,
-                memory=tuple(prof.memory),
-            )
-            for busy, part, prof in zip(working, retrace.parts, profiles)
+            RankReport(_share(busy, makespan), state.messages, state.elements * BYTES_PER_ELEMENT, tuple(prof.memory))
+            for busy, state, prof in zip(working, ranks, profiles)
         ),
-        copies=_copies(retrace.parts, trace.size.layers),
-        critical_path=_critical_path(retrace.parts),
+        copies=_copies(ranks, trace.size.layers),
+        critical_path=_critical_path(ranks),
         notes=notes_on(retrace, sizes, profiles),
-        waits=tuple(part.held_up for part in retrace.parts),
+        waits=tuple(state.held_up for state in ranks),
     )
+
+
+def _first_error(retrace: Retrace, goal: Goal | None) -> PuzzleError | None:
+    """Executes the trace again, if it is of the goal's size and costs; the first thing against the rules."""
+    try:
+        if goal is not None:
+            _require_setting(retrace.trace, goal)
+        retrace.run()
+    except PuzzleError as why:
+        return why
+    return None
+
+
+def _require_setting(trace: Trace, goal: Goal) -> None:
+    if trace.size != goal.size:
+        raise TraceError(f"this is a run of {trace.size}; the puzzle {goal.slug} is of {goal.size}")
+    if trace.costs != goal.costs:
+        raise TraceError(f"this run has other costs than the puzzle {goal.slug}, whose are {goal.costs.name}")
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
 
 
 def _peak(events: list[list[Op]], profiles: list[Profile]) -> Peak:
@@ -156,31 +165,31 @@ def _peak(events: list[list[Op]], profiles: list[Profile]) -> Peak:
     return most
 
 
-def _copies(parts: list[Part], layers: int) -> tuple[float, ...]:
+def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:
     copies = [0.0] * layers
-    for part in parts:
-        for weight in part.final:
+    for state in ranks:
+        for weight in state.final:
             copies[weight.layer] += len(weight.shards) / weight.total
     return tuple(copies)
 
 
-def _critical_path(parts: list[Part]) -> tuple[tuple[int, int], ...]:
+def _critical_path(ranks: Sequence[RankState]) -> tuple[tuple[int, int], ...]:
     """From the event that ends last, back through what each event waited for."""
-    ends = [(part.ops[i].end, -part.rank, -i) for part in parts for i in part.events]
+    ends = [(state.ops[i].end, -state.rank, -i) for state in ranks for i in state.events]
     if not ends:
         return ()
     _, minus_rank, minus_i = max(ends)
     rank, i = -minus_rank, -minus_i
     path = [(rank, i)]
     while True:
-        if i in parts[rank].held_up:
-            held_by, at = parts[rank].held_up[i]
-            if parts[held_by].ops[at].name != "pass_to":
+        if i in ranks[rank].held_up:
+            held_by, at = ranks[rank].held_up[i]
+            if ranks[held_by].ops[at].name != "pass_to":
                 at -= 1  # of a collective: what the last to arrive did before it
             rank, i = held_by, at
         else:
             i -= 1
-        while i >= 0 and parts[rank].ops[i].name not in TIMED:
+        while i >= 0 and ranks[rank].ops[i].name not in TIMED:
             i -= 1
         if i < 0:
             return tuple(reversed(path))

@@ -1,21 +1,21 @@
-"""Whether a step could be followed by another like it: each rank ends with the successors of what it began with.
+"""Checks that the step is repeatable: each rank must end holding the updated form of what it started with.
 
 `ops` are one rank's operations without storing and deleting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
 from lib.trace import Op
 from lib.values.algebra import covers
-from lib.values.base import Sharded, Value
+from lib.values.base import Sharded
 from lib.values.kinds import OptState, Weight
 
 from .memory import Profile
-from .recompute import Part
+from .recompute import RankState
 
 
 def loaded_twice(ops: Sequence[Op]) -> list[int]:
@@ -32,7 +32,7 @@ def _overlap(parts: list[tuple[int, int]]) -> bool:
     return any(after[0] < before[1] for before, after in pairwise(spans))
 
 
-def thrown_away(ops: Sequence[Op], values: Mapping[int, Value], prof: Profile) -> list[int]:
+def thrown_away(ops: Sequence[Op], state: RankState, prof: Profile) -> list[int]:
     """Layers whose updated optimizer state is neither stored at the end nor went into anything else."""
     states: dict[int, None] = {}
     for op in ops:
@@ -41,23 +41,23 @@ def thrown_away(ops: Sequence[Op], values: Mapping[int, Value], prof: Profile) -
         elif states:
             for number in op.used:
                 states.pop(number, None)
-    return sorted({values[number].layer for number in states if number not in prof.left})
+    return sorted({state.values[number].layer for number in states if number not in prof.lifetimes.left})
 
 
-def lost_states(parts: Sequence[Part], profiles: Sequence[Profile], layers: int) -> list[int]:
+def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], layers: int) -> list[int]:
     """Layers that were updated, but whose optimizer state all ranks together do not hold whole at the end."""
     held: dict[int, list[Sharded]] = {layer: [] for layer in range(layers)}
-    for part, prof in zip(parts, profiles):
-        for value in map(part.values.__getitem__, prof.left):
+    for state, prof in zip(ranks, profiles):
+        for value in map(state.values.__getitem__, prof.lifetimes.left):
             if type(value) is OptState and value.step == 1:
                 held[value.layer].append(value)
-    updated = {part.ops[i].layer for part in parts for i in part.events if part.ops[i].name == "update"}
+    updated = {state.ops[i].layer for state in ranks for i in state.events if state.ops[i].name == "update"}
     return [layer for layer, states in held.items() if layer in updated and not _contain(states, (0,), 1)]
 
 
-def not_held_again(ops: Sequence[Op], part: Part, prof: Profile) -> list[int]:
+def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile) -> list[int]:
     """Layers of which a rank used more as it was loaded than it holds, updated, at the end."""
-    values = part.values
+    values = state.values
     loaded: set[int] = set()
     needed: dict[int, None] = {}
     for op in ops:
@@ -70,7 +70,7 @@ def not_held_again(ops: Sequence[Op], part: Part, prof: Profile) -> list[int]:
                 if number in loaded:
                     needed[number] = None
     held: dict[int, list[Sharded]] = {}
-    for value in [*map(values.__getitem__, prof.left), *part.final]:
+    for value in [*map(values.__getitem__, prof.lifetimes.left), *state.final]:
         if type(value) is Weight and value.step == 1:
             held.setdefault(value.layer, []).append(value)
     missing = set()
@@ -82,7 +82,7 @@ def not_held_again(ops: Sequence[Op], part: Part, prof: Profile) -> list[int]:
 
 
 def _contain(held: Sequence[Sharded], shards: Iterable[int], total: int) -> bool:
-    """Whether the shards of all values in `held` together cover `shards` of `total`."""
+    """True if the shards of all values in `held` together cover `shards` of `total`."""
     if any(covers(value.shards, value.total, shards, total) for value in held):
         return True
     spans = sorted((Fraction(i, v.total), Fraction(i + 1, v.total)) for v in held for i in v.shards)

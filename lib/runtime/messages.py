@@ -8,18 +8,18 @@ from typing import Any
 from lib.values.base import Value
 
 
-def repack(take: Callable[[Value], Value], payload: Any) -> Any:
+def map_values(take: Callable[[Value], Value], payload: Any) -> Any:
     """A copy of `payload` with `take` applied to each value in it, in order. Anything else is passed as it is."""
     if isinstance(payload, Value):
         return take(payload)
     if isinstance(payload, dict):
-        return {repack(take, key): repack(take, part) for key, part in payload.items()}
+        return {map_values(take, key): map_values(take, part) for key, part in payload.items()}
     if isinstance(payload, tuple) and hasattr(payload, "_fields"):
-        return type(payload)(*(repack(take, part) for part in payload))
+        return type(payload)(*(map_values(take, part) for part in payload))
     if isinstance(payload, tuple):
-        return tuple(repack(take, part) for part in payload)
+        return tuple(map_values(take, part) for part in payload)
     if isinstance(payload, list):
-        return [repack(take, part) for part in payload]
+        return [map_values(take, part) for part in payload]
     if isinstance(payload, (set, frozenset)):
-        return type(payload)(repack(take, part) for part in sorted(payload, key=repr))
+        return type(payload)(map_values(take, part) for part in sorted(payload, key=repr))
     return payload

@@ -17,22 +17,22 @@ from lib.values.base import S, Value, copy_of, describe, join
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 from .dist import Dist
-from .messages import repack
-from .rank import Hands
+from .messages import map_values
+from .rank import RankOperations
 from .recorder import player_line
 from .storage import Storage
 from .waits import Message, Posting, Receiving
 
 Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]]
 
-KEPT = frozenset(
+READ_ONLY = frozenset(
     ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "time", "log", "final_weights")
     + ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
 )
 """What the runtime keeps and a player only reads."""
 
 
-class Model(Hands):
+class Model(RankOperations):
     """A model of `layers` layers as one `rank` sees it, trained for one step of `batches` microbatches.
 
     `Model()` is rank 0 of a Dist of its own. Calls that involve other ranks are awaited. Times are in steps, memory
@@ -44,14 +44,14 @@ class Model(Hands):
         if not isinstance(self.dist, Dist):
             raise RuleError(f"Model: dist must be a Dist, such as Dist(4); got {describe(dist)}")
         self.run, self.rank = self.dist.enter(rank, layers, batches)
-        self._tape = tape = self.run.tapes[self.rank]
+        self._recorder = recorder = self.run.recorders[self.rank]
         self._size = self.run.size
         self.LAYERS, self.BATCHES, self.RANKS = self._size
-        self.weights = Storage(tape, "weights", Weight)
-        self.opt_states = Storage(tape, "opt_states", OptState)
-        self.activations = Storage(tape, "activations", Activation)
-        self.grad_activations = Storage(tape, "grad_activations", ActivationGrad)
-        self.grad_weights = Storage(tape, "grad_weights", WeightGrad)
+        self.weights = Storage(recorder, "weights", Weight)
+        self.opt_states = Storage(recorder, "opt_states", OptState)
+        self.activations = Storage(recorder, "activations", Activation)
+        self.grad_activations = Storage(recorder, "grad_activations", ActivationGrad)
+        self.grad_weights = Storage(recorder, "grad_weights", WeightGrad)
         self._final: dict[int, Weight] = {}
 
     # --- Looking around ---
@@ -59,13 +59,13 @@ class Model(Hands):
     @property
     def time(self) -> float:
         """This rank's clock, in steps."""
-        return steps(self._tape.clock)
+        return steps(self._recorder.clock)
 
     @property
     def log(self) -> list[Event]:
         """The timed operations so far, with the memory that was stored when each started."""
-        events = Trace(self._size, (tuple(self._tape.ops),)).events(0)
-        return [as_event(op, self.rank, m) for op, m in zip(events, self._tape.memory_at, strict=True)]
+        events = Trace(self._size, (tuple(self._recorder.ops),)).events(0)
+        return [as_event(op, self.rank, m) for op, m in zip(events, self._recorder.memory_at, strict=True)]
 
     @property
     def final_weights(self) -> Mapping[int, Weight]:
@@ -78,24 +78,24 @@ class Model(Hands):
 
     def memory(self) -> int:
         """Elements stored now; a value under two keys counts once."""
-        return self._tape.memory
+        return self._recorder.memory
 
     def status(self) -> None:
         """Prints what is stored where."""
-        print(f"rank {self.rank}, t={steps_text(self._tape.clock)}, {self.memory():,} elements")
+        print(f"rank {self.rank}, t={steps_text(self._recorder.clock)}, {self.memory():,} elements")
         for storage in self.storage():
             for key, value in storage.items():
                 print(f"  {storage.name}[{key!r}]: {value} ({value.memory():,})")
 
     def __repr__(self) -> str:
-        clock = steps_text(self._tape.clock)
+        clock = steps_text(self._recorder.clock)
         return f"Model(rank={self.rank} of {self.RANKS}, layers={self.LAYERS}, batches={self.BATCHES}, t={clock})"
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in KEPT and hasattr(self, name):
+        if name in READ_ONLY and hasattr(self, name):
             raise RuleError(
                 "the runtime keeps this; read it, change what is in a dictionary, but do not replace it",
-                self._tape.place(f"model.{name} = ..."),
+                self._recorder.place(f"model.{name} = ..."),
                 player_line(),
             )
         super().__setattr__(name, value)
@@ -168,12 +168,12 @@ class Model(Hands):
 
     def pass_to(self, rank: int, v: Any) -> Coroutine[Any, Any, None]:
         """Sends any object; 0.2 steps for each value in it. Waits while its last message to `rank` is unread."""
-        tape, line = self._tape, player_line()
+        recorder, line = self._recorder, player_line()
         numbers: list[int] = []
         copies: list[Value] = []
 
         def take(value: Value) -> Value:
-            numbers.append(tape.claim(value))
+            numbers.append(recorder.claim(value))
             copies.append(copy_of(value))
             return copies[-1]
 
@@ -184,24 +184,24 @@ class Model(Hands):
             to = rules.partner(self._size, self.rank, rank)
             if hasattr(v, "__await__"):
                 raise RuleError(f"cannot send {describe(v)}")
-            payload = repack(take, v)
+            payload = map_values(take, v)
         except PuzzleError as why:
-            raise why.at(tape.place(f"pass_to({'...' if isinstance(rank, Value) else rank})"), line) from None
-        sent = tape.clock + self.run.costs.duration("pass_to", max(1, len(copies)))
-        wait = Posting(self.rank, tape.clock, line, to, Message(payload, tuple(copies), sent))
+            raise why.at(recorder.place(f"pass_to({'...' if isinstance(rank, Value) else rank})"), line) from None
+        sent = recorder.clock + self.run.costs.duration("pass_to", max(1, len(copies)))
+        wait = Posting(self.rank, recorder.clock, line, to, Message(payload, tuple(copies), sent))
         return self._promise(wait, self.run.post, lambda _: self._posted(wait, tuple(numbers)))
 
     def receive(self, source: int | None = None) -> Coroutine[Any, Any, Any]:
         """A message from rank `source`, or the one sent first of all; 0.2 steps for each value in it,
         from when it has been sent."""
-        tape, line = self._tape, player_line()
+        recorder, line = self._recorder, player_line()
         try:
             self._ready()
             if source is not None:
                 source = algebra.number(source, self.RANKS, "rank")
         except PuzzleError as why:
-            raise why.at(tape.place(f"receive({'' if source is None else source})"), line) from None
-        wait = Receiving(self.rank, tape.clock, line, source)
+            raise why.at(recorder.place(f"receive({'' if source is None else source})"), line) from None
+        wait = Receiving(self.rank, recorder.clock, line, source)
         return self._promise(wait, self.run.receive, lambda answer: self._received(wait, *answer))
 
     # --- The end ---
@@ -211,7 +211,7 @@ class Model(Hands):
         try:
             self._ready()
         except PuzzleError as why:
-            raise why.at(self._tape.place("the end"), player_line()) from None
+            raise why.at(self._recorder.place("the end"), player_line()) from None
 
     @staticmethod
     def check(models: Sequence[Model]) -> Report:

@@ -13,8 +13,8 @@ from lib.trace import NO_BATCHES, TIMED, call_text
 from lib.values import algebra
 from lib.values.base import Value, copy_of
 
-from .dist import Run
-from .recorder import Tape, player_line
+from .live_run import LiveRun
+from .recorder import RankRecorder, player_line
 from .waits import Joining, Message, Posting, Receiving, Wait
 
 Call = Coroutine[Any, Any, Any]
@@ -23,46 +23,46 @@ R = TypeVar("R")
 W = TypeVar("W", bound=Wait)
 
 
-class Hands:
+class RankOperations:
     """One rank's part of a run. Every refusal is raised with its place, before anything has changed."""
 
     rank: int
-    run: Run
-    _tape: Tape
+    run: LiveRun
+    _recorder: RankRecorder
     _size: Size
 
     def _ready(self) -> None:
         """Refuses a call while another one has not been awaited or has not ended."""
-        tape = self._tape
-        if tape.promised is not None:
-            why = tape.forgotten()
+        recorder = self._recorder
+        if recorder.promised is not None:
+            why = recorder.forgotten()
             assert why is not None
             raise why
-        if tape.under_way is not None:
+        if recorder.under_way is not None:
             raise RuleError(
-                f"this rank is still in {tape.under_way.call()} on line {tape.under_way.line}; "
+                f"this rank is still in {recorder.under_way.call()} on line {recorder.under_way.line}; "
                 "a rank does one thing at a time, so await that first"
             )
 
     def _source(self, name: str, rule: Callable[..., Any], layer: int | None, *args: Any) -> Any:
         """Performs an operation that makes values out of nothing."""
-        tape, line = self._tape, player_line()
+        recorder, line = self._recorder, player_line()
         try:
             self._ready()
             made = rule(self._size, *args) if layer is None else rule(self._size, layer, *args)
         except PuzzleError as why:
-            raise why.at(tape.place(call_text(name, layer)), line) from None
+            raise why.at(recorder.place(call_text(name, layer)), line) from None
         made = made if isinstance(made, tuple) else (made,)
         layer = None if layer is None else made[0].layer
         if name in rules.BATCHED:
-            return tape.write(name, made, line, (), layer, made[0].batches)
-        return tape.write(name, made, line, (), layer, args=tuple(map(index, args)))
+            return recorder.write(name, made, line, (), layer, made[0].batches)
+        return recorder.write(name, made, line, (), layer, args=tuple(map(index, args)))
 
     def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
         """Performs an operation on this rank's values."""
-        tape, line = self._tape, player_line()
+        recorder, line = self._recorder, player_line()
         try:
-            if tape.promised is not None or tape.under_way is not None:
+            if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
             if layer is None:
                 made = rule(self._size, *used)
@@ -70,67 +70,67 @@ class Hands:
                 if type(layer) is not int:
                     layer = algebra.whole_number(layer, "layer")
                 made = rule(self._size, layer, *used)
-            numbers = tape.claim_all(used)
+            numbers = recorder.claim_all(used)
         except PuzzleError as why:
-            raise why.at(tape.place(call_text(name, layer)), line) from None
+            raise why.at(recorder.place(call_text(name, layer)), line) from None
         if type(made) is not tuple:
             made = (made,)
         if name not in TIMED:
-            return tape.write(name, made, line, numbers, layer)
+            return recorder.write(name, made, line, numbers, layer)
         if name in rules.BATCHED:
             batches: frozenset[int] = made[0].batches
             ticks = self.run.costs.duration(name, len(batches))
         else:
             batches, ticks = NO_BATCHES, self.run.costs.duration(name)
-        return tape.write_event(name, made, line, numbers, layer, batches, (), tape.clock, ticks)
+        return recorder.write_event(name, made, line, numbers, layer, batches, (), recorder.clock, ticks)
 
     def _collective(self, name: str, v: Any, layer: int) -> Call:
-        tape, line = self._tape, player_line()
+        recorder, line = self._recorder, player_line()
         try:
-            if tape.promised is not None or tape.under_way is not None:
+            if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
             if type(layer) is not int:
                 layer = algebra.whole_number(layer, "layer")
             rules.contribute(self._size, name, layer, v)
-            number = tape.claim(v)
+            number = recorder.claim(v)
         except PuzzleError as why:
-            raise why.at(tape.place(call_text(name, layer)), line) from None
-        wait = Joining(self.rank, tape.clock, line, name, layer, v)
+            raise why.at(recorder.place(call_text(name, layer)), line) from None
+        wait = Joining(self.rank, recorder.clock, line, name, layer, v)
         return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 
     def _joined(self, wait: Joining, number: int, result: Value, start: int) -> Value:
         own = copy_of(result)
         ticks = self.run.costs.duration(wait.name)
-        self._tape.write_event(wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, (), start, ticks)
+        self._recorder.write_event(wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, (), start, ticks)
         return own
 
     def _posted(self, wait: Posting, numbers: tuple[int, ...]) -> None:
         ticks = wait.message.sent - wait.clock
-        self._tape.write_event("pass_to", (), wait.line, numbers, None, NO_BATCHES, (wait.to,), wait.clock, ticks)
+        self._recorder.write_event("pass_to", (), wait.line, numbers, None, NO_BATCHES, (wait.to,), wait.clock, ticks)
 
     def _received(self, wait: Receiving, source: int, message: Message) -> Any:
         ticks = self.run.costs.duration("receive", max(1, len(message.values)))
         start = max(wait.clock, message.sent)
-        self._tape.write_event("receive", message.values, wait.line, (), None, NO_BATCHES, (source,), start, ticks)
+        self._recorder.write_event("receive", message.values, wait.line, (), None, NO_BATCHES, (source,), start, ticks)
         return message.payload
 
     def _promise(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> Coroutine[Any, Any, R]:
         """The coroutine that a call returns; whether it is awaited shows at the rank's next call."""
         coroutine = self._together(wait, meet, written)
-        self._tape.promised = (coroutine, wait)
+        self._recorder.promised = (coroutine, wait)
         return coroutine
 
     async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> R:
         """Meets other ranks, with this rank marked as being in that call; what comes of it is written down."""
-        tape = self._tape
-        tape.promised, tape.under_way = None, wait
+        recorder = self._recorder
+        recorder.promised, recorder.under_way = None, wait
         self.run.act(self.rank)
         try:
             answer = meet(wait)
             if answer is None:
                 answer = await self.run.stay(wait)
         except PuzzleError as why:
-            raise why.at(tape.place(wait.call()), wait.line) from None
+            raise why.at(recorder.place(wait.call()), wait.line) from None
         finally:
-            tape.under_way = None
+            recorder.under_way = None
         return written(answer)

@@ -1,4 +1,4 @@
-"""What one rank has done so far, written down as it does it: the live half of a trace."""
+"""Records one rank's operations as it performs them: the live half of a trace."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from lib.costs import Costs
 from lib.errors import PuzzleError, RuleError
+from lib.lifetimes import Stored
 from lib.rules import Size
 from lib.trace import NO_BATCHES, Op, call_text, place_text
 from lib.values.base import V, Value, copy_of, describe, stamp
@@ -32,18 +33,18 @@ class UnderWay(Protocol):
     def call(self) -> str: ...
 
 
-class Tape:
-    """One rank's operations, its clock in ticks, and the memory it has stored. `book` is shared by a run's tapes."""
+class RankRecorder:
+    """One rank's operations, its clock in ticks, and the memory it has stored. `run` is shared by a run's recorders."""
 
-    def __init__(self, rank: int, size: Size, costs: Costs, book: object) -> None:
+    def __init__(self, rank: int, size: Size, costs: Costs, run: object) -> None:
         self.rank = rank
         self.size = size
         self.costs = costs
-        self.book = book
+        self.run = run
         self.ops: list[Op] = []
         self.clock = 0
         self.values = 0
-        """How many values this rank has made: the next one's number."""
+        """The number of values that this rank has made: the next one's number."""
         self.memory = 0
         """Elements in storage now; a value under two keys counts once."""
         self.memory_at: list[int] = []
@@ -52,7 +53,7 @@ class Tape:
         """A call whose coroutine nobody has awaited yet."""
         self.under_way: UnderWay | None = None
         """The call that this rank is in, waiting for others."""
-        self._places: dict[int, int] = {}
+        self._stored = Stored()
         self._sizes: dict[int, int] = {}
         self._given: dict[int, tuple[Value, int]] = {}
 
@@ -60,7 +61,7 @@ class Tape:
         return place_text(self.rank, self.clock, call)
 
     def forgotten(self) -> RuleError | None:
-        """The refusal if a call was made without await; told once."""
+        """The refusal if a call was made without await; given once."""
         if self.promised is None:
             return None
         coroutine, wait = self.promised
@@ -73,21 +74,21 @@ class Tape:
         )
 
     def claim(self, value: Value) -> int:
-        """The number of a value on this rank; one that no rank of this run made is written down as given.
+        """The number of a value on this rank; one that no rank of this run made is recorded as given.
 
         Raises:
             RuleError: it is another rank's, or no value at all.
         """
         try:
-            if value._keeper is self:
+            if value._recorder is self:
                 return value._number
         except AttributeError:
             raise RuleError(f"expected a value of the game; got {describe(value)}") from None
         return self._adopt(value)
 
     def _adopt(self, value: Value) -> int:
-        owner = value._keeper
-        if isinstance(owner, Tape) and owner.book is self.book:
+        owner = value._recorder
+        if isinstance(owner, RankRecorder) and owner.run is self.run:
             raise RuleError(
                 f"the {value} belongs to rank {owner.rank}; rank {self.rank} gets it only by communication: "
                 "pass_to and receive, or a collective"
@@ -154,25 +155,23 @@ class Tape:
         return result
 
     def store(self, where: str, key: object, value: Value) -> None:
-        number = value._number if value._keeper is self else self.claim(value)
-        places = self._places.get(number, 0)
-        if not places:
+        """Records that a value is stored, in place of what was there."""
+        number = value._number if value._recorder is self else self.claim(value)
+        place = (where, key)
+        if number not in self._stored:
             self._sizes[number] = size = value.memory(self.costs)
             self.memory += size
-        self._places[number] = places + 1
+        self._free(self._stored.store(place, number))
         clock = self.clock
-        self.ops.append(_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), (where, key), 0)))
+        self.ops.append(_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), place, 0)))
 
-    def vacate(self, value: Value) -> None:
-        """Takes one of its places away from a stored value; with the last it is freed."""
-        number = value._number
-        places = self._places.pop(number, 0)
-        if places > 1:
-            self._places[number] = places - 1
-        elif places:
+    def delete(self, where: str, key: object) -> None:
+        """Records that a key was deleted."""
+        place = (where, key)
+        self._free(self._stored.delete(place))
+        clock = self.clock
+        self.ops.append(_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), place, 0)))
+
+    def _free(self, number: int | None) -> None:
+        if number is not None:
             self.memory -= self._sizes.pop(number)
-
-    def delete(self, where: str, key: object, value: Value) -> None:
-        self.vacate(value)
-        clock = self.clock
-        self.ops.append(_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), (where, key), 0)))

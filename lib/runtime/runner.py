@@ -11,7 +11,8 @@ from lib.errors import DeadlockError
 from lib.gc_pause import no_collection
 from lib.trace import Trace
 
-from .dist import Dist, Run
+from .dist import Dist
+from .live_run import LiveRun
 from .model import Model
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ Schedule = Callable[[Model], Any]
 """A player's function, sync or async, called once for each rank."""
 
 PATIENCE = 0.6
-"""Seconds for which ranks may wait for something outside the game while nothing moves in it, on a loop of others."""
+"""Seconds for which ranks may wait for something outside the game while nothing moves in the run, on a shared loop."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Outcome:
 
     @property
     def error(self) -> BaseException | None:
-        """The error to tell: the first by the ranks' clocks, one that is not just a consequence of another's."""
+        """The error to report: the first by the ranks' clocks, one that is not just a consequence of another's."""
         pairs = zip(self.models, self.errors)
         found = [(model.time, model.rank, error) for model, error in pairs if error is not None]
         causes = [entry for entry in found if not isinstance(entry[2], DeadlockError)]
@@ -62,21 +63,21 @@ def run(
     """
     import asyncio  # here, because it takes longer to import than all of lib
 
-    models, game = _enter(layers, batches, ranks)
+    models, live = _enter(layers, batches, ranks)
     selector = IdleSelector()
     loop = asyncio.SelectorEventLoop(selector)
     try:
         starting = list(range(ranks)) if order is None else list(order)
         tasks = {rank: loop.create_task(_rank(schedule, models[rank])) for rank in starting}
         in_order = [tasks[rank] for rank in range(ranks)]
-        game.supervise(in_order)
-        selector.on_idle = lambda: _end_waiting(game, in_order)
+        live.supervise(in_order)
+        selector.on_idle = lambda: _end_waiting(live, in_order)
         with no_collection():
             results = loop.run_until_complete(asyncio.gather(*in_order, return_exceptions=True))
     finally:
         _sweep(loop)
         loop.close()
-    return _outcome(models, game, results)
+    return _outcome(models, live, results)
 
 
 async def run_async(
@@ -88,27 +89,27 @@ async def run_async(
     """
     import asyncio
 
-    models, game = _enter(layers, batches, ranks)
+    models, live = _enter(layers, batches, ranks)
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(_rank(schedule, model)) for model in models]
-    game.supervise(tasks)
-    watch = _Watch(game, tasks, patience)
+    live.supervise(tasks)
+    watch = _PatienceTimer(live, tasks, patience)
     try:
         results = await asyncio.gather(*tasks, return_exceptions=True)
     finally:
         watch.end()
-    return _outcome(models, game, results)
+    return _outcome(models, live, results)
 
 
-def _enter(layers: int, batches: int, ranks: int) -> tuple[tuple[Model, ...], Run]:
+def _enter(layers: int, batches: int, ranks: int) -> tuple[tuple[Model, ...], LiveRun]:
     dist = Dist(ranks)
     models = tuple(Model(rank, dist, layers, batches) for rank in range(ranks))
     return models, models[0].run
 
 
-def _outcome(models: tuple[Model, ...], game: Run, results: Iterable[object]) -> Outcome:
+def _outcome(models: tuple[Model, ...], live: LiveRun, results: Iterable[object]) -> Outcome:
     errors = tuple(result if isinstance(result, BaseException) else None for result in results)
-    return Outcome(models, errors, game.trace())
+    return Outcome(models, errors, live.trace())
 
 
 async def _rank(schedule: Schedule, model: Model) -> None:
@@ -127,36 +128,36 @@ async def _rank(schedule: Schedule, model: Model) -> None:
     model.finish()
 
 
-def _end_waiting(game: Run, tasks: list[asyncio.Task[None]]) -> None:
-    """Called when the loop has run dry: some ranks wait for something that is not of this game."""
-    outside = {rank: task for rank, task in enumerate(tasks) if not task.done() and not game.is_waiting(rank)}
-    told = {rank: f"waits on line {_line(task)} for something outside the game" for rank, task in outside.items()}
-    if not game.stand_still(told):
+def _end_waiting(live: LiveRun, tasks: list[asyncio.Task[None]]) -> None:
+    """Called when the loop has run dry: some ranks wait for something that is not of this run."""
+    outside = {rank: task for rank, task in enumerate(tasks) if not task.done() and not live.is_waiting(rank)}
+    states = {rank: f"waits on line {_line(task)} for something outside the game" for rank, task in outside.items()}
+    if not live.end_waiting(states):
         for rank, task in outside.items():
-            task.cancel(f"nobody can move: rank {rank} {told[rank]}; use receive or a collective to wait for a rank")
+            task.cancel(f"nobody can move: rank {rank} {states[rank]}; use receive or a collective to wait for a rank")
 
 
-class _Watch:
-    """Looks, on a loop that others use too, whether anything moves in a game; ends the waiting if it does not."""
+class _PatienceTimer:
+    """Looks now and then if anything moves in a run, on a loop that others use too; ends the waiting if it does not."""
 
     LOOKS = 3
     """Looks in a row that must find nothing moved: the loop may have been busy with others for as long as one."""
 
-    def __init__(self, game: Run, tasks: list[asyncio.Task[None]], patience: float) -> None:
-        self._game, self._tasks = game, tasks
+    def __init__(self, live: LiveRun, tasks: list[asyncio.Task[None]], patience: float) -> None:
+        self._run, self._tasks = live, tasks
         self._between = self._pause = patience / self.LOOKS
-        self._seen, self._quiet = game.moves, 0
+        self._seen, self._quiet = live.moves, 0
         self._wait()
 
     def _wait(self) -> None:
         self._timer = self._tasks[0].get_loop().call_later(self._pause, self._look)
 
     def _look(self) -> None:
-        moved, self._seen = self._game.moves != self._seen, self._game.moves
+        moved, self._seen = self._run.moves != self._seen, self._run.moves
         self._quiet = 0 if moved else self._quiet + 1
         self._pause = self._between
         if self._quiet >= self.LOOKS:
-            _end_waiting(self._game, self._tasks)
+            _end_waiting(self._run, self._tasks)
             # Ranks that wait outside the game are ended after those within it, and without another delay.
             self._quiet, self._pause = self.LOOKS - 1, 0.01
         self._wait()

@@ -10,7 +10,7 @@ from lib.errors import PuzzleError, RuleError
 from lib.values.base import Value, describe
 from lib.values.kinds import HOLDS
 
-from .recorder import Tape, player_line
+from .recorder import RankRecorder, player_line
 
 K = TypeVar("K", bound=Value)
 
@@ -23,9 +23,9 @@ class Storage(dict[Any, K], Generic[K]):
     Storing what is not a value of its kind (a coroutine, a tuple, another rank's value) is a RuleError at once.
     """
 
-    def __init__(self, tape: Tape, name: str, kind: type[K]) -> None:
+    def __init__(self, recorder: RankRecorder, name: str, kind: type[K]) -> None:
         super().__init__()
-        self._tape = tape
+        self._recorder = recorder
         self.name = name
         self._kind = kind
 
@@ -34,17 +34,16 @@ class Storage(dict[Any, K], Generic[K]):
             if type(value) is not self._kind:
                 self._refuse(value)
             plain = key if type(key) is int else plain_key(key)
-            self._tape.store(self.name, plain, value)
+            self._recorder.store(self.name, plain, value)
         except PuzzleError as why:
             shown = repr(key) if isinstance(key, (int, str, tuple)) else "..."
-            raise why.at(self._tape.place(f"{self.name}[{shown}] = ..."), player_line()) from None
-        if key in self:
-            self._tape.vacate(self[key])
+            raise why.at(self._recorder.place(f"{self.name}[{shown}] = ..."), player_line()) from None
         super().__setitem__(key, value)
 
     def __delitem__(self, key: Any) -> None:
-        value = self[key]
-        self._tape.delete(self.name, key if type(key) is int else plain_key(key), value)
+        if key not in self:
+            self._absent(key)
+        self._recorder.delete(self.name, key if type(key) is int else plain_key(key))
         super().__delitem__(key)
 
     def __missing__(self, key: Any) -> NoReturn:
@@ -92,14 +91,14 @@ class Storage(dict[Any, K], Generic[K]):
 
     def _absent(self, key: Any) -> NoReturn:
         have = f"has the keys {', '.join(map(repr, self))}" if self else "is empty"
-        raise NothingStored(
+        raise NotStoredError(
             f"nothing is stored there; {self.name} {have}; store a value first",
-            self._tape.place(f"{self.name}[{key!r}]"),
+            self._recorder.place(f"{self.name}[{key!r}]"),
             player_line(),
         )
 
 
-class NothingStored(RuleError, KeyError):
+class NotStoredError(RuleError, KeyError):
     """A key that a storage dictionary does not have; also a KeyError, as for any dictionary."""
 
     __str__ = RuleError.__str__

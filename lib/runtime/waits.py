@@ -1,10 +1,11 @@
-"""One rank's stay in an operation that needs others: what it brings, or what it waits for."""
+"""Describes one rank's wait in an operation that needs others: what it brings, or what it waits for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lib.deadlock import WaitingRank
 from lib.trace import call_text
 from lib.values.base import Value
 
@@ -22,7 +23,7 @@ class Message(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Wait:
-    """One rank's stay in an operation that needs others."""
+    """One rank's stay in an operation that needs others, from tick `clock` on."""
 
     rank: int
     clock: int
@@ -31,6 +32,10 @@ class Wait:
 
     def call(self) -> str:
         """The operation as a message calls it: 'receive()'."""
+        raise NotImplementedError
+
+    def described(self, missing: tuple[int, ...]) -> WaitingRank:
+        """This wait for a deadlock message; `missing` are the ranks that have not come to the collective."""
         raise NotImplementedError
 
 
@@ -45,6 +50,9 @@ class Joining(Wait):
     def call(self) -> str:
         return call_text(self.name, self.layer)
 
+    def described(self, missing: tuple[int, ...]) -> WaitingRank:
+        return WaitingRank(self.rank, self.call(), self.line, "collective", missing)
+
 
 @dataclass(slots=True, eq=False)
 class Posting(Wait):
@@ -56,6 +64,9 @@ class Posting(Wait):
     def call(self) -> str:
         return f"pass_to({self.to})"
 
+    def described(self, missing: tuple[int, ...]) -> WaitingRank:
+        return WaitingRank(self.rank, self.call(), self.line, "post", (self.to,))
+
 
 @dataclass(slots=True, eq=False)
 class Receiving(Wait):
@@ -65,3 +76,7 @@ class Receiving(Wait):
 
     def call(self) -> str:
         return f"receive({'' if self.source is None else self.source})"
+
+    def described(self, missing: tuple[int, ...]) -> WaitingRank:
+        of = () if self.source is None else (self.source,)
+        return WaitingRank(self.rank, self.call(), self.line, "receive", of)

@@ -18,7 +18,7 @@ V = TypeVar("V", bound="Value")
 S = TypeVar("S", bound="Sharded")
 
 
-class Keeper(Protocol):
+class Recorder(Protocol):
     """Whoever keeps the record of a rank's values: an operation on them is written down there."""
 
     def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V: ...
@@ -36,9 +36,9 @@ class HasBatches(Protocol):
 class Value:
     """The common part of the five kinds."""
 
-    __slots__ = ("_keeper", "_number")
+    __slots__ = ("_number", "_recorder")
 
-    _keeper: Keeper | None
+    _recorder: Recorder | None
     """The record that this value belongs to, where it is value `_number`; None if it was made by hand."""
     _number: int
     layer: int
@@ -87,14 +87,14 @@ class Value:
     def _freeze(self, **checked: object) -> None:
         for name, content in checked.items():
             object.__setattr__(self, name, content)
-        object.__setattr__(self, "_keeper", None)
+        object.__setattr__(self, "_recorder", None)
 
     def _operate(self, name: str, others: tuple[Value, ...], args: tuple[int, ...], rule: Callable[[], V]) -> V:
         """Applies `rule`, and has the operation written down where the operands belong."""
         operands: tuple[Value, ...] = (self, *others)
         for value in operands:
-            if value._keeper is not None:
-                return value._keeper.derive(name, operands, args, rule)
+            if value._recorder is not None:
+                return value._recorder.derive(name, operands, args, rule)
         return rule()
 
 
@@ -164,7 +164,7 @@ class Batched(Value):
         self._freeze(layer=layer, layers=layers, batches=batches, total_batches=total)
 
 
-_set_keeper: Callable[[Value, object], None] = Value.__dict__["_keeper"].__set__
+_set_recorder: Callable[[Value, object], None] = Value.__dict__["_recorder"].__set__
 _set_number: Callable[[Value, object], None] = Value.__dict__["_number"].__set__
 
 
@@ -173,7 +173,7 @@ def make(cls: type[V], *label: object) -> V:
     value = object.__new__(cls)
     for setter, content in zip(cls._setters, label):
         setter(value, content)
-    _set_keeper(value, None)
+    _set_recorder(value, None)
     return value
 
 
@@ -183,9 +183,9 @@ def copy_of(value: V) -> V:
     return make(cls, *cls._label(value))
 
 
-def stamp(value: V, keeper: Keeper, number: int) -> V:
+def stamp(value: V, recorder: Recorder, number: int) -> V:
     """Marks a new value with the record it belongs to, and returns it."""
-    _set_keeper(value, keeper)
+    _set_recorder(value, recorder)
     _set_number(value, number)
     return value
 

@@ -194,7 +194,7 @@ def test_the_classics_run_on_mpi_as_they_do_in_process(classic: Classic) -> None
     trace = run(classic.solution, *classic.size).trace
     there, here = on_transport(trace, "mpi", small=True), replay(trace, small=True)
     assert there.passed
-    assert (there.error, there.ranks, there.spans) == (here.error, here.ranks, here.spans)
+    assert (there.error, there.ranks, there.predicted) == (here.error, here.ranks, here.predicted)
 
 
 def test_the_command_starts_the_processes_itself() -> None:

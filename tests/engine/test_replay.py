@@ -94,7 +94,7 @@ def test_uneven_gathers_and_messages_of_several_values() -> None:
     assert result.same_weights
     assert [rank.messages for rank in result.ranks] == [1, 0]
     # In an uneven gather every rank sends as much as the one that has most; all else is as foretold.
-    assert [rank.sent - rank.foretold_sent for rank in result.ranks] == [512, 0]
+    assert [rank.sent - rank.predicted_sent for rank in result.ranks] == [512, 0]
 
 
 def test_a_replay_survives_json() -> None:

@@ -134,7 +134,7 @@ def mutated(trace: Trace, draw: Random) -> Trace:
     alike = draw.random()
     for r, i in where.items():
         ops = list(ranks[r])
-        ops[i : i + 1] = change(Random(alike), ops, i, retrace.parts[r].values)
+        ops[i : i + 1] = change(Random(alike), ops, i, retrace.ranks[r].values)
         ranks[r] = renumbered(ops)
     return changed(trace, ranks=tuple(ranks))
 

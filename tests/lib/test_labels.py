@@ -86,7 +86,7 @@ def labels_are_true(trace: Trace) -> int:
         retrace.run()
     truth, (values, _) = Truth(trace.size), execute(trace)
     compared = 0
-    for part, numbers in zip(retrace.parts, values):
+    for part, numbers in zip(retrace.ranks, values):
         assert part.at == len(part.ops)
         for number, value in part.values.items():
             claimed = truth.of(value)

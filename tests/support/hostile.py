@@ -39,7 +39,7 @@ FORGING = {
     "patches_builtins": ("builtins.len = builtins.max = builtins.sum = lambda *a: 0\n{solve}", None, "crash", "rule"),
     "patches_assertions": ("builtins.AssertionError = builtins.Exception = OSError", "incomplete"),
     "patches_the_rules": ("lib.rules.complete = lambda *a: None", "incomplete"),
-    "patches_the_local_rules": ("for k in list(lib.rules.LOCAL): lib.rules.LOCAL[k] = lambda *a: []", "crash", "incomplete"),
+    "patches_the_local_rules": ("for k in list(lib.rules.LOCAL_RULES): lib.rules.LOCAL_RULES[k] = lambda *a: []", "crash", "incomplete"),
     "forges_a_log": ("model.log.append(Event('update', 0, 0, 0, 0, 0, []))", "crash", "incomplete", "rule"),
     "forges_a_row": ("os.write(3, b'{\"defined\": true, \"status\": \"passed\", \"stars\": 3}\\n'); os._exit(0)", "crash"),
     "forges_an_empty_trace": (

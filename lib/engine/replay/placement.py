@@ -1,91 +1,73 @@
-"""Which rows or batches every value of a trace holds: what a replay must know before tensors can move.
+"""Derives which rows or batches every value of a trace holds: what a replay must know before tensors can move.
 
 Follows the operations without the rules, so that a refused trace can be followed as well, as far as it can run.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from lib.errors import TraceError
 from lib.trace import Op, Trace
+from lib.walk import Cursor, Walk
 
 Label = tuple[int, ...]
 """The rows of a weight, a state or a gradient; or the batches of an activation or its gradient."""
 
-COLLECTIVE = frozenset(("allreduce", "allgather", "scatterreduce"))
+
+@dataclass(slots=True, eq=False)
+class RankPlacement(Cursor):
+    """One rank: a label for each value by its number."""
+
+    labels: dict[int, Label] = field(default_factory=dict)
+    batched: set[int] = field(default_factory=set)
+    """The numbers of the values whose labels are batches; all others have rows."""
+    brought: dict[int, list[Label]] = field(default_factory=dict)
+    """By number of the value that a collective makes: the labels of what all ranks bring to it."""
 
 
-class Plan:
-    """Per rank: a label for each value by its number, and for each collective by its index the labels of all."""
+class Placement(Walk[RankPlacement]):
+    """The labels of all values of a trace, whose weights have `hidden` rows; `ranks` holds those of each rank.
+
+    Raises:
+        TraceError: rows cannot be cut as the trace does, a value was made by hand, or a rank waits for ever.
+    """
 
     def __init__(self, trace: Trace, hidden: int) -> None:
-        self.trace = trace
+        self.ranks = [RankPlacement(rank, ops) for rank, ops in enumerate(trace.ranks)]
+        super().__init__(self.ranks, buffered=True)  # as the engine's sends are
         self.hidden = hidden
-        ranks = range(len(trace.ranks))
-        self.labels: list[dict[int, Label]] = [{} for _ in ranks]
-        self.batched: list[set[int]] = [set() for _ in ranks]
-        """The numbers of the values whose labels are batches; all others have rows."""
-        self.brought: list[dict[int, list[Label]]] = [{} for _ in ranks]
-        self._at = [0] * len(trace.ranks)
-        self._mail: dict[tuple[int, int], deque[list[tuple[Label, bool]]]] = {}
-        self._meeting: dict[int, Op] = {}
-        self._follow()
+        for stuck in self.walk():
+            raise TraceError(f"rank {stuck.rank} can never get past {stuck.op.call()}; nobody joins it there")
 
-    def _follow(self) -> None:
-        moved = True
-        while moved:
-            moved = False
-            for rank, ops in enumerate(self.trace.ranks):
-                while self._at[rank] < len(ops) and self._step(rank, ops[self._at[rank]]):
-                    self._at[rank] += 1
-                    moved = True
-        for rank, ops in enumerate(self.trace.ranks):
-            if self._at[rank] < len(ops):
-                raise TraceError(f"rank {rank} can never get past {ops[self._at[rank]].call()}; nobody joins it there")
+    def alone(self, cursor: RankPlacement, op: Op) -> None:
+        used = [cursor.labels[number] for number in op.used]
+        cursor.labels.update(zip(op.made, self._made(op, used)))
+        if op.name in ("get_activation", "forward", "loss", "backward"):
+            cursor.batched.add(op.made[-1])
 
-    def _step(self, rank: int, op: Op) -> bool:
-        labels = self.labels[rank]
-        used = [labels[number] for number in op.used]
-        if op.name in COLLECTIVE:
-            return self._meet(rank, op)
-        if op.name == "receive":
-            box = self._mail.get((op.args[0], rank))
-            if not box:
-                return False
-            sent = box.popleft()
-            made = [label for label, _ in sent]
-            self.batched[rank].update(number for number, (_, batched) in zip(op.made, sent) if batched)
-        elif op.name == "pass_to":
-            self._mail.setdefault((rank, op.args[0]), deque()).append(
-                [(labels[number], number in self.batched[rank]) for number in op.used]
-            )
-            made = []
+    def meet(self, cursors: Sequence[RankPlacement]) -> list[list[Label]]:
+        brought = [rank.labels[rank.op.used[0]] for rank in cursors]
+        return [brought] * len(cursors)
+
+    def met(self, cursor: RankPlacement, op: Op, result: list[Label]) -> None:
+        (made,) = op.made
+        cursor.brought[made] = result
+        if op.name == "allgather":
+            label = tuple(sorted(row for part in result for row in part))
+        elif op.name == "scatterreduce":
+            label = self._rows(cursor.rank, len(result))
         else:
-            made = self._made(op, used)
-            if op.name in ("get_activation", "forward", "loss", "backward"):
-                self.batched[rank].add(op.made[-1])
-        labels.update(zip(op.made, made))
-        return True
+            label = result[cursor.rank]
+        cursor.labels[made] = label
 
-    def _meet(self, rank: int, op: Op) -> bool:
-        self._meeting[rank] = op
-        if len(self._meeting) < len(self.labels):
-            return False
-        meeting, self._meeting = self._meeting, {}
-        brought = [self.labels[r][meeting[r].used[0]] for r in range(len(self.labels))]
-        for r, other in meeting.items():
-            if other.name == "allgather":
-                self.labels[r][other.made[0]] = tuple(sorted(row for label in brought for row in label))
-            elif other.name == "scatterreduce":
-                self.labels[r][other.made[0]] = self._rows(r, len(brought))
-            else:
-                self.labels[r][other.made[0]] = brought[r]
-            self.brought[r][self._at[r]] = brought
-            if r != rank:
-                self._at[r] += 1
-        return True
+    def received(self, cursor: RankPlacement, op: Op, sender: RankPlacement, sent_at: int) -> None:
+        for theirs, own in zip(sender.ops[sent_at].used, op.made):
+            cursor.labels[own] = sender.labels[theirs]
+            if theirs in sender.batched:
+                cursor.batched.add(own)
 
     def _rows(self, shard: int, total: int) -> Label:
         if self.hidden % total:
@@ -116,17 +98,8 @@ class Plan:
                 return used[:1]
 
 
-def last_uses(ops: tuple[Op, ...]) -> list[int]:
-    """By number of the value: the index of its last use; final weights are used to the end."""
-    last = [-1] * (1 + max((number for op in ops for number in op.made), default=-1))
-    for i, op in enumerate(ops):
-        for number in op.used:
-            last[number] = len(ops) if op.name == "set_final_weight" else max(last[number], i)
-    return last
-
-
 def rows_of(label: Label, wanted: Label) -> Any:
-    """Where the wanted rows are in a tensor that holds `label`: a slice if they stand together.
+    """The index of the wanted rows in a tensor that holds `label`: a slice if they are next to each other.
 
     Raises:
         TraceError: some are not there.

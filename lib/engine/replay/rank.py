@@ -1,7 +1,8 @@
-"""One rank of a trace on the engine: it does what the trace says, with real tensors."""
+"""Performs one rank's part of a trace on the engine, with real tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -10,135 +11,148 @@ import numpy as np
 from lib.engine.collectives import Array
 from lib.engine.engine import ShardedEngine
 from lib.errors import TraceError
+from lib.lifetimes import Span, lifetimes
 from lib.trace import TIMED, Op
 
-from .placement import Label, Plan, last_uses, rows_of
-from .workload import Problem, backward, forward, loss_grad, update
+from .placement import Label, Placement, rows_of
+from .workload import Workload, backward, forward, loss_grad, update
 
 
-class Actor(ShardedEngine):
+class ReplayEngine(ShardedEngine):
     """Holds a tensor from when the trace makes it to its last use, and while it is stored: what the game charges."""
 
-    def __init__(self, plan: Plan, problem: Problem) -> None:
-        self.plan = plan
-        self.problem = problem
-        self.ops = plan.trace.ranks[self.device_id]
-        self.labels = plan.labels[self.device_id]
+    def __init__(self, placement: Placement, workload: Workload) -> None:
+        self.workload = workload
+        self.placed = placement.ranks[self.device_id]
+        self.labels = self.placed.labels
         self.tensors: dict[int, Array] = {}
         self.final: dict[int, list[tuple[Label, Array]]] = {}
 
     def load_checkpoint(self, params: Any) -> None:
-        """Nothing: `load_weights` says in the trace which part is loaded, and when."""
+        """Does nothing: `load_weights` says in the trace which part is loaded, and when."""
 
     def backward(self, grads: Any) -> Any:
-        """Nothing: the trace says when."""
+        """Does nothing: the trace says when."""
 
     def forward(self, x: Any) -> Any:
         """Plays the whole trace. Returns what was measured: bytes live at each event and at the end, and seconds
         of each event."""
-        meter = self._port.meter
-        last, places = last_uses(self.ops), [0] * len(self.labels)
-        stored: dict[Any, int] = {}
+        ops = self.placed.ops
+        freed = _freed_after(lifetimes(ops).held)
         live: list[int] = []
         seconds: list[float] = []
-        for i, op in enumerate(self.ops):
-            touched = [*op.used, *op.made]
-            if op.name == "store":
-                places[op.used[0]] += 1
-                touched += [number] if (number := stored.get(op.args, -1)) >= 0 else []
-                if len(touched) > 1:
-                    places[touched[1]] -= 1
-                stored[op.args] = op.used[0]
-            elif op.name == "delete":
-                touched = [stored.pop(op.args)]
-                places[touched[0]] -= 1
-            else:
-                timed = op.name in TIMED
-                if timed:
-                    live.append(meter.live if meter is not None else 0)
-                start = perf_counter()
-                self.tensors.update(zip(op.made, self.perform(i, op)))
-                if timed:
-                    seconds.append(perf_counter() - start)
-            for number in touched:
-                if not places[number] and last[number] <= i:
-                    self.tensors.pop(number, None)
-        live.append(meter.live if meter is not None else 0)
+        for i, op in enumerate(ops):
+            if op.name in TIMED:
+                live.append(self._live_bytes())
+            start = perf_counter()
+            self.tensors.update(zip(op.made, self.perform(op)))
+            if op.name in TIMED:
+                seconds.append(perf_counter() - start)
+            for number in freed.get(i, ()):
+                self.tensors.pop(number, None)
+        live.append(self._live_bytes())
         return {"live": live, "seconds": seconds}
+
+    def _live_bytes(self) -> int:
+        meter = self._port.meter
+        return meter.live if meter is not None else 0
 
     def finals(self) -> dict[int, list[tuple[Label, Array]]]:
         """By layer: the final weights that this rank has set, with their rows."""
         return self.final
 
-    def perform(self, i: int, op: Op) -> list[Array]:
-        """The tensors that an operation makes."""
-        used = [self.tensors[number] for number in op.used]
-        labels = [self.labels[number] for number in op.used]
-        problem, layer = self.problem, op.layer or 0
-        match op.name:
-            case "load_weights":
-                rows = self.labels[op.made[0]]
-                part = slice(rows[0], rows[-1] + 1)
-                return [np.array(problem.weight(layer)[part]), np.array(problem.state(layer)[part])]
-            case "get_activation":
-                return [np.array([problem.input(b) for b in self.labels[op.made[0]]])]
-            case "fake_grad":
-                return [np.zeros((problem.shape.hidden, problem.shape.hidden), problem.dtype)]
-            case "forward":
-                return [forward(used[0], self.whole(used[1]))]
-            case "loss":
-                return [loss_grad(used[0], np.array([problem.target(b) for b in labels[0]]))]
-            case "backward":
-                return list(backward(used[0], used[1], self.whole(used[2])))
-            case "update":
-                (grad, weight, state), rows = used, labels[1]
-                return list(update(problem, grad[rows_of(labels[0], rows)], weight, state[rows_of(labels[2], rows)]))
-            case "add":
-                return [used[0] + used[1]]
-            case "combine":
-                return [self.joined(used, labels, self.labels[op.made[0]])]
-            case "shard":
-                return [np.array(used[0][rows_of(labels[0], self.labels[op.made[0]])])]
-            case "allreduce":
-                return [self.all_reduce(used[0])]
-            case "scatterreduce":
-                return [self.reduce_scatter(used[0])]
-            case "allgather":
-                return [self.gathered(used[0], i, self.labels[op.made[0]])]
-            case "pass_to":
-                self.send(op.args[0], used[0] if len(used) == 1 else bundle(used, problem))
-            case "receive":
-                return self.received(op)
-            case "set_final_weight":
-                self.final.setdefault(layer, []).append((labels[0], used[0]))
-        return []
+    def perform(self, op: Op) -> Sequence[Array]:
+        """The tensors that an operation makes; none if no tensor is touched."""
+        perform = PERFORM.get(op.name)
+        return () if perform is None else perform(self, op, [self.tensors[number] for number in op.used])
+
+    def labels_of(self, numbers: Iterable[int]) -> list[Label]:
+        return [self.labels[number] for number in numbers]
+
+    # --- What a rank does on its own ---
+
+    def load(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        rows, layer = self.labels[op.made[0]], op.layer or 0
+        part = slice(rows[0], rows[-1] + 1)
+        return [np.array(self.workload.weight(layer)[part]), np.array(self.workload.state(layer)[part])]
+
+    def inputs(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        return [np.array([self.workload.input(batch) for batch in self.labels[op.made[0]]])]
+
+    def zero_grad(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        hidden = self.workload.shape.hidden
+        return [np.zeros((hidden, hidden), self.workload.dtype)]
+
+    def layer_forward(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        inp, weight = used
+        return [forward(inp, self.whole(weight))]
+
+    def loss(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        targets = np.array([self.workload.target(batch) for batch in self.labels[op.used[0]]])
+        return [loss_grad(used[0], targets)]
+
+    def layer_backward(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        inp, grad, weight = used
+        return backward(inp, grad, self.whole(weight))
+
+    def update(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        grad, weight, state = used
+        of_grad, rows, of_state = self.labels_of(op.used)
+        return update(self.workload, grad[rows_of(of_grad, rows)], weight, state[rows_of(of_state, rows)])
+
+    def add(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        return [used[0] + used[1]]
+
+    def combine(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        return [self.joined(used, self.labels_of(op.used), self.labels[op.made[0]])]
+
+    def cut(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        return [np.array(used[0][rows_of(self.labels[op.used[0]], self.labels[op.made[0]])])]
+
+    def set_final(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        self.final.setdefault(op.layer or 0, []).append((self.labels[op.used[0]], used[0]))
+        return ()
 
     def whole(self, weight: Array) -> Array:
-        if len(weight) < self.problem.shape.hidden:
+        if len(weight) < self.workload.shape.hidden:
             raise TraceError(
-                f"a weight of {len(weight)} rows cannot be used; all {self.problem.shape.hidden} are needed"
+                f"a weight of {len(weight)} rows cannot be used; all {self.workload.shape.hidden} are needed"
             )
         return weight
 
-    def gathered(self, part: Array, i: int, wanted: Label) -> Array:
+    def joined(self, parts: list[Array], labels: list[Label], wanted: Label) -> Array:
+        """The wanted rows of all parts; rows that none has, as in a forced trace, are zero."""
+        result = np.zeros((len(wanted), parts[0].shape[1]), parts[0].dtype)
+        for part, label in zip(parts, labels):
+            result[rows_of(wanted, label)] = part
+        return result
+
+    # --- What ranks do together ---
+
+    def sum_of_all(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        return [self.all_reduce(used[0])]
+
+    def shard_of_sum(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        return [self.reduce_scatter(used[0])]
+
+    def rows_of_all(self, op: Op, used: list[Array]) -> Sequence[Array]:
         """All ranks' rows in order. Where ranks bring different numbers of rows, all send as many as the most."""
-        brought = self.plan.brought[self.device_id][i]
+        (part,), (made,) = used, op.made
+        brought, wanted = self.placed.brought[made], self.labels[made]
         most = max(map(len, brought))
         if len(part) < most:
             part = np.concatenate([part, np.zeros((most - len(part), part.shape[1]), part.dtype)])
         parts = self.all_gather(part)
         if tuple(row for label in brought for row in label) == wanted and all(len(label) == most for label in brought):
-            return parts
+            return [parts]
         cut = [parts[n * most : n * most + len(label)] for n, label in enumerate(brought)]
-        return self.joined(cut, brought, wanted)
+        return [self.joined(cut, brought, wanted)]
 
-    def joined(self, parts: list[Array], labels: list[Label], wanted: Label) -> Array:
-        result = np.zeros((len(wanted), parts[0].shape[1]), parts[0].dtype)  # what a forced trace never brings is zero
-        for part, label in zip(parts, labels):
-            result[rows_of(wanted, label)] = part
-        return result
+    def send_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        self.send(op.args[0], used[0] if len(used) == 1 else bundle(used, self.workload))
+        return ()
 
-    def received(self, op: Op) -> list[Array]:
+    def receive_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         array = self.receive(op.args[0])
         if len(op.made) == 1:
             return [array]
@@ -148,10 +162,39 @@ class Actor(ShardedEngine):
 
     def shape_of(self, number: int) -> tuple[int, ...]:
         """The shape of a value that arrives in a bundle."""
-        count, (hidden, length) = len(self.labels[number]), self.problem.shape
-        return (count, length, hidden) if number in self.plan.batched[self.device_id] else (count, hidden)
+        count, (hidden, length) = len(self.labels[number]), self.workload.shape
+        return (count, length, hidden) if number in self.placed.batched else (count, hidden)
 
 
-def bundle(tensors: list[Array], problem: Problem) -> Array:
+PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]] = {
+    "load_weights": ReplayEngine.load,
+    "get_activation": ReplayEngine.inputs,
+    "fake_grad": ReplayEngine.zero_grad,
+    "forward": ReplayEngine.layer_forward,
+    "loss": ReplayEngine.loss,
+    "backward": ReplayEngine.layer_backward,
+    "update": ReplayEngine.update,
+    "add": ReplayEngine.add,
+    "combine": ReplayEngine.combine,
+    "shard": ReplayEngine.cut,
+    "allreduce": ReplayEngine.sum_of_all,
+    "allgather": ReplayEngine.rows_of_all,
+    "scatterreduce": ReplayEngine.shard_of_sum,
+    "pass_to": ReplayEngine.send_values,
+    "receive": ReplayEngine.receive_values,
+    "set_final_weight": ReplayEngine.set_final,
+}
+"""Each operation that touches tensors, by name: from the tensors it uses to those it makes."""
+
+
+def _freed_after(held: Iterable[Span]) -> dict[int, list[int]]:
+    """By index of an operation: the numbers of the values that are needed no longer after it."""
+    freed: dict[int, list[int]] = {}
+    for span in held:
+        freed.setdefault(span.until, []).append(span.number)
+    return freed
+
+
+def bundle(tensors: list[Array], workload: Workload) -> Array:
     """Several tensors as one message; none as an empty one."""
-    return np.concatenate([np.ravel(t) for t in tensors]) if tensors else np.zeros(0, problem.dtype)
+    return np.concatenate([np.ravel(t) for t in tensors]) if tensors else np.zeros(0, workload.dtype)

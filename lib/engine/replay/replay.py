@@ -1,55 +1,58 @@
-"""A schedule that really runs: its trace played with real tensors, and compared with what was foretold."""
+"""Replays a schedule's trace with real tensors, and compares weights, memory and bytes with what it predicts."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from lib.costs import Costs
 from lib.engine.launcher import launch
+from lib.engine.metering.meter import Reading
 from lib.errors import PuzzleError, TraceError
 from lib.goal import Goal
 from lib.judging.memory import profile
-from lib.judging.recompute import Retrace
+from lib.judging.recompute import RankState, Retrace
 from lib.judging.referee import BYTES_PER_ELEMENT
 from lib.notation import trace_from_json
 from lib.trace import Trace
 
-from .placement import Plan
-from .rank import Actor
-from .timeline import Span, foretold, measured
-from .workload import TOLERANCE, Problem, closeness, one_device
+from .placement import Placement
+from .rank import ReplayEngine
+from .timeline import TimedEvent, measured, predicted
+from .workload import TOLERANCE, Workload, closeness, one_device
 
 
 @dataclass(frozen=True)
 class RankReplay:
-    """One rank: bytes at its peak, messages and bytes sent, as the trace foretells them and as they were measured."""
+    """One rank: bytes at its peak, messages and bytes sent, as the trace predicts them and as they were measured."""
 
-    foretold_peak: int
+    predicted_peak: int
     peak: int
     same_memory: bool
-    """Whether the measured bytes were the foretold ones at every event, not only at the peak."""
-    foretold_messages: int
+    """The measured bytes were the predicted ones at every event, not only at the peak."""
+    predicted_messages: int
     messages: int
-    foretold_sent: int
+    predicted_sent: int
     sent: int
 
     @property
     def same(self) -> bool:
-        return self.same_memory and self.foretold_messages == self.messages and self.foretold_sent == self.sent
+        return self.same_memory and self.predicted_messages == self.messages and self.predicted_sent == self.sent
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay found. `error` is the largest difference of an updated weight from a single device's, as a
-    share of the largest weight; 0 in whole numbers. Times in `spans` are in steps, in `measured` in seconds."""
+    """The findings of a replay. `error` is the largest difference of an updated weight from a single device's, as a
+    share of the largest weight; 0 in whole numbers. Times in `predicted` are in steps, in `measured` in seconds."""
 
     on: str
     small: bool
     error: float
     ranks: tuple[RankReplay, ...]
-    spans: tuple[tuple[Span, ...], ...]
-    measured: tuple[tuple[Span, ...], ...]
+    predicted: tuple[tuple[TimedEvent, ...], ...]
+    measured: tuple[tuple[TimedEvent, ...], ...]
 
     @property
     def same_weights(self) -> bool:
@@ -79,49 +82,50 @@ def replay(
     except PuzzleError:
         if not force:
             raise
-    problem = Problem(trace.size, small)
-    plan = Plan(trace, problem.shape.hidden)
-    with launch(Actor, len(trace.ranks), plan, problem, on=on) as run:
+    workload = Workload(trace.size, small)
+    placement = Placement(trace, workload.shape.hidden)
+    with launch(ReplayEngine, len(trace.ranks), placement, workload, on=on) as run:
         played = run.forward(0)
         finals = run.call("finals")
-    costs = replace(trace.costs, hidden=problem.shape.hidden, length=problem.shape.length)
-    shaped = Retrace(replace(trace, costs=costs)) if not force else retrace
+    costs = replace(trace.costs, hidden=workload.shape.hidden, length=workload.shape.length)
+    shaped = retrace
     if not force:
+        shaped = Retrace(replace(trace, costs=costs))
         shaped.run()
-    ranks = []
-    for part, played_part, meter in zip(shaped.parts, played, run.meters):
-        sizes = [part.values[n].memory(costs) * BYTES_PER_ELEMENT for n in range(len(part.values))]
-        memory = profile(part.ops[: part.at], sizes).memory
-        ranks.append(
-            RankReplay(
-                foretold_peak=max(memory),
-                peak=max(played_part["live"]),
-                same_memory=memory == played_part["live"],
-                foretold_messages=part.messages,
-                messages=meter.messages,
-                foretold_sent=part.elements * BYTES_PER_ELEMENT,
-                sent=meter.sent,
-            )
-        )
     return Replay(
         on,
         small,
-        _error(problem, finals),
-        tuple(ranks),
-        foretold(trace),
-        measured(trace, [part["seconds"] for part in played]),
+        _error(workload, finals),
+        tuple(_compared(state, costs, *rank) for state, *rank in zip(shaped.ranks, played, run.meters)),
+        predicted(trace),
+        measured(trace, [rank["seconds"] for rank in played]),
     )
 
 
-def _error(problem: Problem, finals: list[dict[int, list[tuple[tuple[int, ...], object]]]]) -> float:
+def _compared(state: RankState, costs: Costs, played: Mapping[str, Any], meter: Reading) -> RankReplay:
+    """One rank's predicted figures beside the measured ones."""
+    sizes = [state.values[n].memory(costs) * BYTES_PER_ELEMENT for n in range(len(state.values))]
+    memory = profile(state.done, sizes).memory
+    return RankReplay(
+        predicted_peak=max(memory),
+        peak=max(played["live"]),
+        same_memory=memory == played["live"],
+        predicted_messages=state.messages,
+        messages=meter.messages,
+        predicted_sent=state.elements * BYTES_PER_ELEMENT,
+        sent=meter.sent,
+    )
+
+
+def _error(workload: Workload, finals: list[dict[int, list[tuple[tuple[int, ...], object]]]]) -> float:
     """The worst of all final weights; infinite if a row of some layer was never updated."""
     worst = 0.0
-    for layer, right in enumerate(one_device(problem)):
+    for layer, right in enumerate(one_device(workload)):
         seen: set[int] = set()
         for rank in finals:
             for rows, weight in rank.get(layer, []):
                 seen.update(rows)
-                worst = max(worst, closeness(problem, weight, right[list(rows)]))  # type: ignore[arg-type]
+                worst = max(worst, closeness(workload, weight, right[list(rows)]))  # type: ignore[arg-type]
         if len(seen) < len(right):
             return float("inf")
     return worst
@@ -130,11 +134,12 @@ def _error(problem: Problem, finals: list[dict[int, list[tuple[tuple[int, ...], 
 def replay_from_json(text: str) -> Replay:
     """A replay that was made elsewhere, as `replay_to_json` wrote it."""
     data: dict[str, Any] = json.loads(text)
-    spans: Any = {
-        name: tuple(tuple(Span(*span) for span in rank) for rank in data.pop(name)) for name in ("spans", "measured")
+    times: Any = {
+        name: tuple(tuple(TimedEvent(*event) for event in rank) for rank in data.pop(name))
+        for name in ("predicted", "measured")
     }
     ranks = tuple(RankReplay(**rank) for rank in data.pop("ranks"))
-    return Replay(ranks=ranks, **spans, **data)
+    return Replay(ranks=ranks, **times, **data)
 
 
 def replay_to_json(result: Replay) -> str:
@@ -143,6 +148,6 @@ def replay_to_json(result: Replay) -> str:
 
 
 def answer(request: str) -> str:
-    """What one of several processes under mpiexec does: the trace of a request, replayed there."""
+    """Replays the trace of a request, as one of several processes under mpiexec."""
     asked = json.loads(request)
     return replay_to_json(replay(trace_from_json(asked["trace"]), "mpi", asked["small"]))

@@ -1,4 +1,4 @@
-"""When each event of a replay took place: as the trace foretells it, and as it was measured.
+"""Places each event of a replay in time: as the trace predicts it, and as it was measured.
 
 What is measured is how long each event worked. From that, the clock runs as the game's does: a collective starts
 when the last rank has come and takes as long as the quickest rank was in it (the others were waiting), a message
@@ -7,17 +7,16 @@ can be received once it is sent. So the picture is of devices that run at once, 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lib.costs import steps
-from lib.trace import TIMED, Trace
+from lib.trace import TIMED, Op, Trace
+from lib.walk import Cursor, Walk
 
-from .placement import COLLECTIVE
 
-
-class Span(NamedTuple):
+class TimedEvent(NamedTuple):
     """One event: its operation, layer, start and end."""
 
     name: str
@@ -26,56 +25,63 @@ class Span(NamedTuple):
     end: float
 
 
-def foretold(trace: Trace) -> tuple[tuple[Span, ...], ...]:
+def predicted(trace: Trace) -> tuple[tuple[TimedEvent, ...], ...]:
     """Every rank's events, in steps."""
     return tuple(
-        tuple(Span(op.name, op.layer, steps(op.start), steps(op.end)) for op in trace.events(rank))
+        tuple(TimedEvent(op.name, op.layer, steps(op.start), steps(op.end)) for op in trace.events(rank))
         for rank in range(len(trace.ranks))
     )
 
 
-def measured(trace: Trace, seconds: Sequence[Sequence[float]]) -> tuple[tuple[Span, ...], ...]:
+def measured(trace: Trace, seconds: Sequence[Sequence[float]]) -> tuple[tuple[TimedEvent, ...], ...]:
     """Every rank's events, in seconds, from how long each took on its rank."""
-    ranks = range(len(trace.ranks))
-    events = [[op for op in ops if op.name in TIMED] for ops in trace.ranks]
-    spans: list[list[Span]] = [[] for _ in ranks]
-    clock = [0.0] * len(events)
-    mail: dict[tuple[int, int], deque[tuple[float, float]]] = {}
-    waiting: set[int] = set()
+    clocks = [RankClock(rank, ops, seconds=took) for rank, (ops, took) in enumerate(zip(trace.ranks, seconds))]
+    MeasuredWalk(clocks, buffered=True).walk()
+    return tuple(tuple(clock.events) for clock in clocks)
 
-    def write(rank: int, start: float, length: float) -> None:
-        op = events[rank][len(spans[rank])]
-        clock[rank] = start + length
-        spans[rank].append(Span(op.name, op.layer, start, clock[rank]))
 
-    def step(rank: int) -> bool:
-        op, length = events[rank][len(spans[rank])], seconds[rank][len(spans[rank])]
-        if op.name in COLLECTIVE:
-            waiting.add(rank)
-            if len(waiting) < len(events):
-                return False
-            start = max(clock)
-            quickest = min(seconds[r][len(spans[r])] for r in ranks)
-            waiting.clear()
-            for r in ranks:
-                write(r, start, quickest)
-        elif op.name == "receive":
-            box = mail.get((op.args[0], rank))
-            if not box:
-                return False
-            # How long it was in receive is mostly waiting; copying took as long as it took to send.
-            sent, took = box.popleft()
-            write(rank, max(clock[rank], sent), min(length, took))
-        else:
-            write(rank, clock[rank], length)
-            if op.name == "pass_to":
-                mail.setdefault((rank, op.args[0]), deque()).append((clock[rank], length))
-        return True
+@dataclass(slots=True, eq=False)
+class RankClock(Cursor):
+    """One rank: how long each of its events took, and the events so far."""
 
-    moved = True
-    while moved:
-        moved = False
-        for rank in ranks:
-            while len(spans[rank]) < len(events[rank]) and step(rank):
-                moved = True
-    return tuple(map(tuple, spans))
+    seconds: Sequence[float] = ()
+    clock: float = 0.0
+    events: list[TimedEvent] = field(default_factory=list)
+    sent: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """By index of a pass_to: when it ended, and how long it took."""
+
+    @property
+    def took(self) -> float:
+        """The seconds of the next event."""
+        return self.seconds[len(self.events)]
+
+    def advance(self, op: Op, start: float, length: float) -> None:
+        """Adds the next event."""
+        self.clock = start + length
+        self.events.append(TimedEvent(op.name, op.layer, start, self.clock))
+
+
+class MeasuredWalk(Walk[RankClock]):
+    """Runs every rank's clock over its events, with the seconds that were measured."""
+
+    def alone(self, cursor: RankClock, op: Op) -> None:
+        if op.name in TIMED:
+            cursor.advance(op, cursor.clock, cursor.took)
+
+    def meet(self, cursors: Sequence[RankClock]) -> list[tuple[float, float]]:
+        start = max(rank.clock for rank in cursors)
+        quickest = min(rank.took for rank in cursors)
+        return [(start, quickest)] * len(cursors)
+
+    def met(self, cursor: RankClock, op: Op, result: tuple[float, float]) -> None:
+        cursor.advance(op, *result)
+
+    def sent(self, cursor: RankClock, op: Op) -> None:
+        length = cursor.took
+        cursor.advance(op, cursor.clock, length)
+        cursor.sent[cursor.at] = cursor.clock, length
+
+    def received(self, cursor: RankClock, op: Op, sender: RankClock, sent_at: int) -> None:
+        # How long it was in receive is mostly waiting; copying took as long as it took to send.
+        arrived, length = sender.sent[sent_at]
+        cursor.advance(op, max(cursor.clock, arrived), min(cursor.took, length))

@@ -1,4 +1,4 @@
-"""The problem that a schedule solves on real tensors, and the same step on one device.
+"""Defines the training step that a schedule performs on real tensors, and the same step on one device.
 
 Layer l is relu(a @ W_l), the loss half the squared distance to a target, the update SGD with momentum. With a
 hidden width h and a length n, a weight is (h, h), an activation (n, h) for each batch: as many numbers as the game
@@ -24,7 +24,7 @@ class Shape(NamedTuple):
     length: int
 
 
-class Problem:
+class Workload:
     """Weights, momenta, inputs and targets of one training step.
 
     The small one is in whole numbers modulo 2**32, where sums are exact in any order; the full one in float32.
@@ -85,30 +85,30 @@ def backward(inp: Array, grad: Array, weight: Array) -> tuple[Array, Array]:
     return inp.reshape(-1, h).T @ grad.reshape(-1, h), grad @ weight.T
 
 
-def update(problem: Problem, grad: Array, weight: Array, state: Array) -> tuple[Array, Array]:
-    state = problem.decay * state + grad
-    return weight - problem.rate * state, state
+def update(workload: Workload, grad: Array, weight: Array, state: Array) -> tuple[Array, Array]:
+    state = workload.decay * state + grad
+    return weight - workload.rate * state, state
 
 
-def one_device(problem: Problem) -> list[Array]:
+def one_device(workload: Workload) -> list[Array]:
     """The updated weights of every layer, by one plain step on all batches, one after the other."""
-    size = problem.size
-    weights = [problem.weight(layer) for layer in range(size.layers)]
+    size = workload.size
+    weights = [workload.weight(layer) for layer in range(size.layers)]
     grads = [np.zeros_like(weight) for weight in weights]
     for batch in range(size.batches):
-        inputs = [problem.input(batch)]
+        inputs = [workload.input(batch)]
         for weight in weights:
             inputs.append(forward(inputs[-1], weight))
-        grad = loss_grad(inputs.pop(), problem.target(batch))
+        grad = loss_grad(inputs.pop(), workload.target(batch))
         for layer in reversed(range(size.layers)):
             weight_grad, grad = backward(inputs[layer], grad, weights[layer])
             grads[layer] += weight_grad
-    return [update(problem, grads[i], weights[i], problem.state(i))[0] for i in range(size.layers)]
+    return [update(workload, grads[i], weights[i], workload.state(i))[0] for i in range(size.layers)]
 
 
-def closeness(problem: Problem, weight: Array, right: Array) -> float:
-    """How far a weight is from the right one: the largest difference, in the size of the right update."""
-    if problem.exact:
+def closeness(workload: Workload, weight: Array, right: Array) -> float:
+    """The error of a weight: its largest difference from the right one, as a share of the largest right entry."""
+    if workload.exact:
         return 0.0 if np.array_equal(weight, right) else float("inf")
     scale = float(np.abs(right).max())
     return float(np.abs(weight - right).max()) / scale if np.isfinite(weight).all() else float("inf")

@@ -1,0 +1,94 @@
+"""Collects the calls of a collective until every rank has come, and settles what comes of it.
+
+Shared by the live run and the referee, so that both have one rule for when a collective is complete, when it starts
+and whose results it gives. Each keeps meetings of its own: the referee takes over no figure of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from lib.values.base import Value
+
+from . import rules
+from .trace import call_text
+
+
+class Arrival(Protocol):
+    """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def clock(self) -> int: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def layer(self) -> int: ...
+    @property
+    def value(self) -> Value: ...
+
+
+C = TypeVar("C")
+
+
+class Meeting(Generic[C]):
+    """The next collective of a group of ranks: who has come to it, and with which call.
+
+    A rank is in one blocking call at a time, so nobody can come to a group's next collective before this one is
+    complete: one meeting for each group is enough.
+    """
+
+    def __init__(self, members: Sequence[int]) -> None:
+        self.members = tuple(members)
+        self._calls: dict[int, C] = {}
+
+    def come(self, rank: int, call: C) -> list[C] | None:
+        """Adds a rank's call. The last one gets all calls, in the order of the members, and the next meeting opens."""
+        self._calls[rank] = call
+        if len(self._calls) < len(self.members):
+            return None
+        calls, self._calls = self._calls, {}
+        return [calls[member] for member in self.members]
+
+    def leave(self, rank: int, call: C) -> None:
+        """Takes a call back, if the rank is still waiting in it."""
+        if self._calls.get(rank) is call:
+            del self._calls[rank]
+
+    def present(self) -> Mapping[int, C]:
+        """The calls of the ranks that have come, by rank."""
+        return self._calls
+
+    def missing(self) -> tuple[int, ...]:
+        """The ranks that have not come yet."""
+        return tuple(rank for rank in self.members if rank not in self._calls)
+
+
+def settle(calls: Sequence[Arrival]) -> tuple[list[Value], int]:
+    """The result of each member of a complete meeting, and the tick at which the collective starts: that of the last
+    to come.
+
+    Raises:
+        MismatchError: they call different operations, or name different layers.
+        RuleError: the values do not fit together.
+    """
+    agree(calls)
+    results = rules.COLLECTIVE_RULES[calls[0].name]([call.value for call in calls])
+    return results, max([call.clock for call in calls])
+
+
+def agree(calls: Sequence[Arrival]) -> None:
+    """Refuses calls of one meeting that differ; also before all members have come.
+
+    Raises:
+        MismatchError: naming two ranks whose calls differ.
+    """
+    rules.agree([(call.name, call.layer) for call in calls], lambda i: _described(calls[i]))
+
+
+def _described(call: Arrival) -> str:
+    return f"rank {call.rank} calls {call_text(call.name, call.layer)} on line {call.line}"

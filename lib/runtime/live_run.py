@@ -1,0 +1,206 @@
+"""A run in progress: suspends the ranks that wait for others, and wakes them. The only file that creates futures.
+
+Nothing here polls. A rank that has to wait leaves a `Wait`; the rank that completes it wakes it. When every rank
+waits or is gone, nobody can move: then the earliest message is given to whoever takes any, or it is a deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from lib.costs import CLASSIC, Costs
+from lib.deadlock import deadlock_text
+from lib.errors import DeadlockError, MismatchError, PuzzleError
+from lib.mailboxes import Mailboxes
+from lib.meetings import Meeting, agree, settle
+from lib.rules import Size
+from lib.trace import Trace
+from lib.values.base import Value
+
+from .any_source import Offers
+from .recorder import RankRecorder
+from .standstill import StandstillDetector
+from .tasks import RankTasks
+from .waits import Joining, Message, Posting, Receiving, Wait
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+
+class LiveRun:
+    """The recorders of all ranks, and who waits for what."""
+
+    def __init__(self, size: Size, costs: Costs = CLASSIC) -> None:
+        import asyncio  # here, because it takes longer to import than all of lib
+
+        self.size = size
+        self.costs = costs
+        self.recorders = [RankRecorder(rank, size, costs, self) for rank in range(size.ranks)]
+        self.entered: set[int] = set()
+        """The ranks that have a Model."""
+        self._loop = asyncio.get_running_loop
+        self._detector = StandstillDetector(
+            size.ranks, asyncio.get_running_loop, self._hand_over_earliest, self.end_waiting
+        )
+        self._tasks = RankTasks(size.ranks, self._detector, asyncio.current_task)
+        self.act = self._tasks.act
+        self._waits: list[Wait | None] = [None] * size.ranks
+        self._meeting: Meeting[Joining] = Meeting(range(size.ranks))
+        self._mailboxes: Mailboxes[Message] = Mailboxes(size.ranks)
+        self._posting: dict[tuple[int, int], Posting] = {}
+        """By sender and receiver: who waits for a full mailbox."""
+        self._offers = Offers()
+
+    def trace(self) -> Trace:
+        """The trace of what has been recorded so far."""
+        return Trace(self.size, tuple(tuple(recorder.ops) for recorder in self.recorders), self.costs)
+
+    def supervise(self, tasks: Sequence[Task[Any]]) -> None:
+        """Takes every rank's task, so that the run knows for sure when one has ended."""
+        self._tasks.supervise(tasks)
+
+    @property
+    def moves(self) -> int:
+        """Grows whenever a rank begins or ends something that involves others."""
+        return self._detector.moves
+
+    # --- Each of these answers at once, or returns None: then the rank has to `stay`. ---
+
+    def join(self, wait: Joining) -> tuple[Value, int] | None:
+        """Meets all ranks. Answers this rank's result, and the tick at which the collective starts."""
+        waits = self._meeting.come(wait.rank, wait)
+        if waits is None:
+            return None
+        try:
+            results, start = settle(waits)
+        except PuzzleError as why:
+            for other in waits:
+                if other is not wait:
+                    self._fail(other, type(why)(why.problem))
+            raise
+        for other, value in zip(waits, results, strict=True):
+            if other is not wait:
+                self._wake(other, (value, start))
+        return results[wait.rank], start
+
+    def post(self, wait: Posting) -> bool | None:
+        """Sends a message, unless the one before it is unread."""
+        if self._mailboxes.full(wait.rank, wait.to):
+            self._posting[wait.rank, wait.to] = wait
+            return None
+        self._deliver(wait)
+        return True
+
+    def receive(self, wait: Receiving) -> tuple[int, Message] | None:
+        """Takes a message: answers who sent it, and the message."""
+        if wait.source is None:
+            for source, message in self._mailboxes.unread(wait.rank):
+                self._offers.add(wait, source, message)
+        elif self._mailboxes.first(wait.source, wait.rank) is not None:
+            return wait.source, self._take(wait.source, wait.rank)
+        return None
+
+    def _deliver(self, post: Posting) -> None:
+        self._mailboxes.put(post.rank, post.to, post.message)
+        receiver = self._waits[post.to]
+        if isinstance(receiver, Receiving):
+            if receiver.source is None:
+                self._offers.add(receiver, post.rank, post.message)
+            elif receiver.source == post.rank:
+                self._wake(receiver, (post.rank, self._take(post.rank, post.to)))
+
+    def _take(self, source: int, to: int) -> Message:
+        message = self._mailboxes.take(source, to)
+        queued = self._posting.pop((source, to), None)
+        if queued is not None:
+            self._deliver(queued)
+            self._wake(queued, True)
+        return message
+
+    def _hand_over_earliest(self) -> bool:
+        """Gives the earliest message to the open receive that waits for it, if there is one."""
+        offer = self._offers.earliest(self._is_open)
+        if offer is None:
+            return False
+        receiver, source = offer
+        self._wake(receiver, (source, self._take(source, receiver.rank)))
+        return True
+
+    def _is_open(self, receiver: Receiving, source: int, message: Message) -> bool:
+        waits = self._waits[receiver.rank] is receiver
+        return waits and self._mailboxes.first(source, receiver.rank) is message
+
+    # --- Waiting, and the end of it ---
+
+    async def stay(self, wait: Wait) -> Any:
+        """Waits until another rank, or the end of the waiting, answers."""
+        wait.future = self._loop().create_future()
+        self._waits[wait.rank] = wait
+        self._detector.wait()
+        try:
+            return await wait.future
+        finally:
+            if self._waits[wait.rank] is wait:  # cancelled from outside
+                self._leave(wait)
+
+    def is_waiting(self, rank: int) -> bool:
+        """True while a rank waits for others of this run."""
+        return self._waits[rank] is not None
+
+    def _leave(self, wait: Wait) -> None:
+        self._waits[wait.rank] = None
+        self._detector.go_on()
+        if isinstance(wait, Joining):
+            self._meeting.leave(wait.rank, wait)
+        elif isinstance(wait, Posting) and self._posting.get((wait.rank, wait.to)) is wait:
+            del self._posting[wait.rank, wait.to]
+
+    def _wake(self, wait: Wait, result: Any) -> None:
+        assert wait.future is not None
+        self._leave(wait)
+        if not wait.future.done():
+            wait.future.set_result(result)
+
+    def _fail(self, wait: Wait, why: PuzzleError) -> None:
+        assert wait.future is not None
+        self._leave(wait)
+        if not wait.future.done():
+            wait.future.set_exception(why)
+
+    def end_waiting(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
+        """Nobody can move: hands over the earliest message that an open receive waits for, or fails every wait.
+
+        `outside` describes the ranks that wait for something not of this run. False: no rank waits here.
+        """
+        if self._hand_over_earliest():
+            return True
+        waits = [wait for wait in self._waits if wait is not None]
+        why = self._why_nobody_moves(waits, {**self._absences(), **outside})
+        for wait in waits:
+            self._fail(wait, type(why)(why.problem))
+        return bool(waits)
+
+    def _why_nobody_moves(self, waits: Sequence[Wait], absent: Mapping[int, str]) -> PuzzleError:
+        arrived = self._meeting.present()
+        try:
+            agree([arrived[rank] for rank in sorted(arrived)])
+        except MismatchError as mismatch:
+            return mismatch
+        missing = self._meeting.missing()
+        return DeadlockError(deadlock_text([wait.described(missing) for wait in waits], absent))
+
+    def _absences(self) -> dict[int, str]:
+        """The ranks that do not wait, each with the reason as a message has it."""
+        absent = {}
+        for rank, wait in enumerate(self._waits):
+            promised = self.recorders[rank].promised
+            if wait is None and promised is not None:
+                promised[0].close()  # Python need not warn of it as well
+                absent[rank] = f"called {promised[1].call()} on line {promised[1].line} without await"
+            elif wait is None and rank not in self.entered:
+                absent[rank] = "has no Model"
+            elif wait is None:
+                absent[rank] = self._tasks.ending(rank)
+        return absent

@@ -1,0 +1,87 @@
+"""Detects a standstill: every rank waits, has ended or was never seen, so that nobody can move by itself.
+
+Nothing polls: a counter of the ranks that can move reaches zero. Only where the ranks are the player's own tasks,
+which may start late, is an absent rank given a moment to show up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+ABSENCE_GRACE = 0.2
+"""Seconds that a rank, which may have ended, is given to show up before its absence is called a deadlock."""
+
+
+class StandstillDetector:
+    """Counts the ranks that cannot move. At a standstill it calls `end_waiting`, which lets a rank go on or ends all
+    waits; where ranks may still show up, first `hand_over` alone, which says whether it let a rank go on."""
+
+    def __init__(
+        self,
+        ranks: int,
+        loop: Callable[[], AbstractEventLoop],
+        hand_over: Callable[[], bool],
+        end_waiting: Callable[[], object],
+    ) -> None:
+        self.supervised = False
+        """Every rank's task is known, so an absent rank has ended for sure."""
+        self.moves = 0
+        """Grows whenever a rank begins or ends something that involves others."""
+        self._ranks = ranks
+        self._still = ranks
+        self._waiting = 0
+        self._look_planned = False
+        self._loop = loop
+        self._hand_over = hand_over
+        self._end_waiting = end_waiting
+
+    def begin(self) -> None:
+        """A rank runs that was not seen before, or had ended."""
+        self._still -= 1
+
+    def end(self) -> None:
+        """A rank has ended."""
+        self.moves += 1
+        self._come_to_rest()
+
+    def wait(self) -> None:
+        """A rank waits for others."""
+        self._waiting += 1
+        self._come_to_rest()
+
+    def go_on(self) -> None:
+        """A rank waits no longer."""
+        self._waiting -= 1
+        self._still -= 1
+        self.moves += 1
+
+    @property
+    def _stands_still(self) -> bool:
+        return self._still == self._ranks and self._waiting > 0
+
+    def _come_to_rest(self) -> None:
+        self._still += 1
+        if self._still < self._ranks or not self._waiting:
+            return
+        if self.supervised or self._waiting == self._ranks:
+            self._end_waiting()
+        elif not self._look_planned:
+            # Ranks that start after this one, or whose helper task just ended, get their turn first.
+            self._look_planned = True
+            self._loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._look_planned = False
+        if self._stands_still and not self._hand_over():
+            self._loop().call_later(ABSENCE_GRACE, self._look_again, self.moves)
+
+    def _look_again(self, moves: int) -> None:
+        if self._stands_still:
+            if moves == self.moves:
+                self._end_waiting()
+            elif not self._look_planned:
+                self._look()

@@ -1,0 +1,130 @@
+"""Walks a trace: visits the operations of all ranks in an order in which they could have happened.
+
+A rank goes on until it needs others: a collective is visited when its last rank has come to it, a send when the
+mailbox has room, a receive when its message is there. The order is one of many, so no result may depend on it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from .errors import TraceError
+from .mailboxes import Mailboxes
+from .meetings import Meeting
+from .rules import COLLECTIVES
+from .trace import Op
+
+
+@dataclass(slots=True, eq=False)
+class Cursor:
+    """A rank's place in its operations: `at` is the index of the next one."""
+
+    rank: int
+    ops: Sequence[Op]
+    at: int = 0
+
+    @property
+    def op(self) -> Op:
+        """The next operation."""
+        return self.ops[self.at]
+
+    @property
+    def ended(self) -> bool:
+        return self.at == len(self.ops)
+
+
+C = TypeVar("C", bound=Cursor)
+
+
+class Walk(Generic[C]):
+    """Subclasses say what is done at each visit; the cursor stands at the operation until the visit has ended.
+
+    `buffered` lets sends go on however many messages are unread.
+    """
+
+    def __init__(self, cursors: Sequence[C], buffered: bool = False) -> None:
+        self.cursors = cursors
+        self.meeting: Meeting[C] = Meeting(range(len(cursors)))
+        self.mailboxes: Mailboxes[int] = Mailboxes(len(cursors), bounded=not buffered)
+        """For each unread message the index of its `pass_to` on the sender."""
+        self._ready = deque(cursors)
+
+    def alone(self, cursor: C, op: Op) -> None:
+        """Visits an operation that involves no other rank."""
+
+    def meet(self, cursors: Sequence[C]) -> Sequence[Any]:
+        """Visits a collective that all ranks have come to, in rank order: what each of them gets."""
+        raise NotImplementedError
+
+    def met(self, cursor: C, op: Op, result: Any) -> None:
+        """Visits one rank's part of a collective, with what `meet` has returned for it."""
+
+    def sent(self, cursor: C, op: Op) -> None:
+        """Visits a `pass_to`."""
+
+    def received(self, cursor: C, op: Op, sender: C, sent_at: int) -> None:
+        """Visits a `receive` of the message that the sender's operation `sent_at` has sent."""
+
+    def walk(self) -> list[C]:
+        """Visits every operation that can be reached. Returns the ranks that wait for ever."""
+        while self._ready:
+            self.go_on(self._ready.popleft())
+        return [cursor for cursor in self.cursors if not cursor.ended]
+
+    def go_on(self, cursor: C) -> None:
+        """Visits one rank's operations until it ends or has to wait for another."""
+        ops, visit = cursor.ops, self.visit
+        while cursor.at < len(ops) and visit(cursor, ops[cursor.at]):
+            pass
+
+    def visit(self, cursor: C, op: Op) -> bool:
+        """Visits one operation and moves the cursor on; False if the rank has to wait."""
+        if op.name in COLLECTIVES:
+            return self._meet(cursor)
+        if op.name == "pass_to":
+            return self._send(cursor, op)
+        if op.name == "receive":
+            return self._receive(cursor, op)
+        self.alone(cursor, op)
+        cursor.at += 1
+        return True
+
+    def _meet(self, cursor: C) -> bool:
+        cursors = self.meeting.come(cursor.rank, cursor)
+        if cursors is None:
+            return False
+        for other, result in zip(cursors, self.meet(cursors), strict=True):
+            self.met(other, other.op, result)
+            other.at += 1
+        self._ready.extend(other for other in cursors if other is not cursor)
+        return True
+
+    def _send(self, cursor: C, op: Op) -> bool:
+        (to,) = op.args
+        if to not in range(len(self.cursors)):
+            raise TraceError(f"rank {cursor.rank} sends to rank {to}, which does not exist")
+        if self.mailboxes.full(cursor.rank, to):
+            return False
+        self.mailboxes.put(cursor.rank, to, cursor.at)
+        self.sent(cursor, op)
+        cursor.at += 1
+        self._wake(self.cursors[to], "receive", cursor.rank)
+        return True
+
+    def _receive(self, cursor: C, op: Op) -> bool:
+        (source,) = op.args
+        if self.mailboxes.first(source, cursor.rank) is None:
+            return False
+        sender = self.cursors[source]
+        self.received(cursor, op, sender, self.mailboxes.take(source, cursor.rank))
+        cursor.at += 1
+        self._wake(sender, "pass_to", cursor.rank)
+        return True
+
+    def _wake(self, cursor: C, name: str, partner: int) -> None:
+        """Lets a rank go on if it may be waiting for `partner` in this operation."""
+        if not cursor.ended and cursor.op.name == name and cursor.op.args == (partner,):
+            self._ready.append(cursor)
