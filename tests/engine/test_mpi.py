@@ -19,9 +19,9 @@ import numpy as np
 from click.testing import CliRunner
 
 from lib import RuleError, run
-from lib.engine.call import Call, call_of
+from lib.engine.call import CollectiveCall, collective_call
 from lib.engine.replay.replay import replay
-from lib.engine.transports.mpi.handshake import Letter, room
+from lib.engine.transports.mpi.handshake import Handshake, buffer_bytes
 from lib.engine.transports.mpi.spawn import by_mpiexec, mpiexec
 from puzzles.commands.main import main
 from puzzles.commands.run import on_transport
@@ -159,28 +159,31 @@ def test_unread_messages_are_told_once(tmp_path: Path) -> None:
     assert ended.stderr.count("messages were sent and never received: 1 from device 0 to device 1") == 1, ended.stderr
 
 
-def test_a_letter_has_room_for_a_thousand_devices() -> None:
+def test_a_handshake_has_room_for_a_thousand_devices() -> None:
     n = 1000
-    out, into = np.zeros(room(n), np.uint8), [np.zeros(room(n), np.uint8) for _ in range(n)]
-    call = Call("barrier", "", 0, (), "", tuple(range(n)))
-    letter = Letter(call, 7, out, into, np.zeros(n, np.int32))
-    assert len(letter.arrays) == n
-    letter.address()
-    letter.date(5)
+    out, into = np.zeros(buffer_bytes(n), np.uint8), [np.zeros(buffer_bytes(n), np.uint8) for _ in range(n)]
+    call = CollectiveCall("barrier", "", 0, (), "", tuple(range(n)))
+    handshake = Handshake(call, 7, out, into, np.zeros(n, np.int32))
+    assert len(handshake.arrays) == n
+    handshake.write_call()
+    handshake.write_clock(5)
     for other in into:
         other[:] = out
     into[3][16:] = 0  # as far as the digest tells, the same call
-    assert letter.read() == 5
+    assert handshake.latest_clock() == 5
 
 
-def test_a_letter_tells_who_calls_what() -> None:
-    sums, most = (call_of("all_reduce", op, 0, (2, 3), np.dtype("float32"), None, 0, 2) for op in ("sum", "max"))
-    boxes = [np.zeros(room(2), np.uint8) for _ in range(2)]
-    mine, other = Letter(sums, 0, boxes[0], boxes, np.ones((2, 3))), Letter(most, 1, boxes[1], boxes, np.ones((2, 3)))
-    for letter in (mine, other):
-        letter.address()
-        letter.date(0)
-    assert mine.read() is None
+def test_a_handshake_shows_who_calls_what() -> None:
+    sums, most = (
+        collective_call("all_reduce", op, 0, (2, 3), np.dtype("float32"), None, 0, 2) for op in ("sum", "max")
+    )
+    boxes = [np.zeros(buffer_bytes(2), np.uint8) for _ in range(2)]
+    ones = np.ones((2, 3))
+    mine, other = Handshake(sums, 0, boxes[0], boxes, ones), Handshake(most, 1, boxes[1], boxes, ones)
+    for handshake in (mine, other):
+        handshake.write_call()
+        handshake.write_clock(0)
+    assert mine.latest_clock() is None
     assert mine.calls() == [sums, most]
 
 

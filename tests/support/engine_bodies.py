@@ -75,7 +75,7 @@ DTYPES = ("float32", "float64", "float16", "int8", "int64", "uint16", "bool", "c
 
 
 def reductions(on: str) -> None:
-    for op in collectives.OPS:
+    for op in collectives.REDUCTIONS:
         for dtype in DTYPES:
             xs = several((8, 3), dtype)
             got = on_each(on, lambda me, x, op=op: [me.all_reduce(x, op), me.reduce_scatter(x, op)], xs)
