@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="the engine needs greenlet")
 pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
 
 import numpy as np
@@ -57,7 +55,7 @@ def test_on_mpi(body: str, passed: Any) -> None:
     assert out.count(f"passed {body}") == 4, err[-3000:]
 
 
-@pytest.mark.skipif(not IS_MPICH, reason="one machine stands for two hosts only under MPICH")
+@pytest.mark.skipif(not IS_MPICH, reason="one machine counts as two hosts only under MPICH")
 def test_on_two_hosts() -> None:
     """Two names of this machine: MPI takes them for two, and carries nothing in shared memory between them."""
     chosen = "large_arrays groups messages one_sided_puts endless_streams mismatches deadlocks a_raise_ends_all".split()
@@ -169,7 +167,7 @@ def test_a_handshake_has_room_for_a_thousand_devices() -> None:
     handshake.write_clock(5)
     for other in into:
         other[:] = out
-    into[3][16:] = 0  # as far as the digest tells, the same call
+    into[3][16:] = 0  # the digest says that it is the same call
     assert handshake.latest_clock() == 5
 
 
@@ -210,9 +208,9 @@ def test_the_command_starts_the_processes_itself() -> None:
 def test_an_engine_puzzle_has_the_same_figures_on_mpi(name: str) -> None:
     file = {"FSDP": "fsdp", "PipelineInference": "pipeline_inference"}[name]
     path = str(ROOT / "solutions" / "engine" / f"{file}.py")
-    told = [CliRunner().invoke(main, ["run", path, name, "--on", on]) for on in ("mpi", "inprocess")]
-    assert [result.exit_code for result in told] == [0, 0], told[0].output
-    first, second = (" ".join(result.output.split()).partition("stars")[2] for result in told)
+    results = [CliRunner().invoke(main, ["run", path, name, "--on", on]) for on in ("mpi", "inprocess")]
+    assert [result.exit_code for result in results] == [0, 0], results[0].output
+    first, second = (" ".join(result.output.split()).partition("stars")[2] for result in results)
     assert first.partition(name)[2] == second.partition(name)[2]
 
 

@@ -23,7 +23,7 @@ class Executor(Protocol):
         ...
 
     def readings(self) -> tuple[Reading, ...]:
-        """What each device's meter shows."""
+        """The figures of each device's meter."""
         ...
 
     def close(self, failed: bool) -> None:

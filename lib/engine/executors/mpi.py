@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from lib.engine.transports.mpi.port import MpiPort
 from .base import unread_text
 from .copies import argument_for
 from .device import Device
+from .mpi_errors import marked, pickled, print_once
 from .streams import InputStream, OutputStream, OutputStreams
 
 MAX_AHEAD = 4
@@ -57,7 +57,7 @@ class MpiExecutor:
                 f"there are {MPI.COMM_WORLD.size} processes for {size} devices; start the program with "
                 f"'mpiexec -n {size} python ...'"
             )
-        sys.excepthook = _print_once
+        sys.excepthook = print_once
         self.cls = cls
         self.size = size
         self.metered = metered
@@ -94,7 +94,7 @@ class MpiExecutor:
         self.own_error = result if state == "failed" else None
         meter = self.port.meter
         reading = meter.reading() if meter is not None else None
-        return state, (result if self.own_error is None else _pickled(result), reading)
+        return state, (result if self.own_error is None else pickled(result), reading)
 
     def _results(self, outcomes: Sequence[tuple[str, Any]]) -> list[Any]:
         """The results by device.
@@ -110,7 +110,7 @@ class MpiExecutor:
         if not any(closed):
             self._readings = [report[1] for _, report in outcomes]
         elif not all(closed):
-            raise _found_by_all(
+            raise marked(
                 RuleError(
                     f"device {closed.index(False)} calls this run, and device {closed.index(True)} closes it; "
                     "every process must make the same calls of a run"
@@ -118,12 +118,10 @@ class MpiExecutor:
             )
         return [report[0] for _, report in outcomes]
 
-    def _raise_error_of(self, device: int, pickled: bytes) -> None:
+    def _raise_error_of(self, device: int, packed: bytes) -> None:
         is_own = device == self.port.device and self.own_error is not None
-        error: Any = self.own_error if is_own else pickle.loads(pickled)
-        error._device = device
-        _gave_up[0] = self.control.gave_up
-        raise error
+        error: Any = self.own_error if is_own else pickle.loads(packed)
+        raise marked(error, device, self.control.gave_up)
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
         box = [argument_for(arguments[self.port.device], lent, self.port.meter)]
@@ -178,43 +176,4 @@ class MpiExecutor:
             self._results(self.control.finish_call((CLOSED, (None, None))))
         unread = self.port.close()
         if unread and not left:
-            raise _found_by_all(RuleError(unread_text(unread)))
-
-
-def _found_by_all(error: Any) -> Any:
-    """Marks an error that every process raises, so that only the first prints it."""
-    error._device = 0
-    return error
-
-
-_gave_up = [False]
-"""True if a device did not end in time after another had failed."""
-
-
-def _pickled(error: BaseException) -> bytes:
-    """Pickles an exception for the other devices, with the traceback as a note; as its text if it cannot be pickled."""
-    where = "".join(traceback.format_exception(error))
-    try:
-        packed = pickle.dumps(error)
-        copy = pickle.loads(packed)
-    except Exception:
-        copy = RuntimeError(f"{type(error).__name__}: {error}")
-    for note in getattr(error, "__notes__", []):
-        if note not in getattr(copy, "__notes__", []):
-            copy.add_note(note)
-    if not isinstance(error, PuzzleError):
-        copy.add_note(where)
-    return pickle.dumps(copy)
-
-
-def _print_once(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Prints an error that ends the program; one that all devices have, only on the device that raised it.
-
-    If the others have to be aborted, the first process to do so prints it before, as no other may get to.
-    """
-    device = getattr(error, "_device", None)
-    if device in (None, MPI.COMM_WORLD.rank) or _gave_up[0]:
-        traceback.print_exception(kind, error, trace)
-        sys.stderr.flush()
-    if device is None or _gave_up[0]:
-        MPI.COMM_WORLD.Abort(1)  # the others do not know of the error, or do not read their messages
+            raise marked(RuleError(unread_text(unread)))

@@ -88,7 +88,7 @@ STAND_INS = {
 """By name in numpy: the function, and its stand-in."""
 
 _depth = 0
-"""How many contexts are open."""
+"""Number of open contexts."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Slower memories: what they keep, what they refuse, and what is charged and when."""
+"""Slower memories: the arrays they keep, the calls they refuse, and what is charged and when."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
