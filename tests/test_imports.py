@@ -17,9 +17,9 @@ ORDER = """
 lib.errors lib.gc_pause lib.costs lib.values lib.rules lib.trace lib.lifetimes lib.meetings lib.mailboxes lib.walk
 lib.deadlock lib.goal lib.judging lib.notation
 lib.runtime lib
-lib.engine.collectives lib.engine.call lib.engine.metering lib.engine.transports.base lib.engine.transports.inprocess
-lib.engine.memory_tiers lib.engine.symmetric lib.engine.engine lib.engine.runs lib.engine.transports.mpi
-lib.engine.launcher lib.engine lib.engine.replay
+lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.metering lib.engine.transports
+lib.engine.memory_tiers lib.engine.symmetric lib.engine.engine lib.engine.executors lib.engine.launcher
+lib.engine lib.engine.replay
 lib.layout.errors lib.layout.layouts lib.layout.redistribution lib.layout.program lib.layout.planning
 lib.layout.on_engine lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.runs drawing.values drawing.layouts

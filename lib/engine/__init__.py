@@ -1,4 +1,4 @@
-"""The engine: models on several devices, with real arrays. Needs numpy, and greenlet or an MPI.
+"""The engine: distributed models on several devices, with real arrays. Needs numpy and greenlet; an MPI is optional.
 
 from lib.engine import ShardedEngine, launch
 """

@@ -1,8 +1,8 @@
-"""Each collective once, as a pure function: every device's array in, every device's result out.
+"""Defines each collective once, as a pure function from the arrays of all devices to the results of all devices.
 
-Both transports are tested against these functions. `n` is the number of devices in the group, S the bytes of the
-array that one device brings. The arrays brought are alike in shape and dtype, are not changed, and every result is
-an array of its own, which its device may write to.
+Every transport is tested against these functions. `n` is the number of devices in the group, S the bytes of the
+array that one device brings. The arrays have one shape and dtype and are not changed; every result is a new array,
+which its device may write to.
 
 Bytes sent by one device are those of a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms
 for clusters of workstations", section 3).
@@ -19,24 +19,30 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-OPS = ("sum", "avg", "max", "min", "prod")
-"""The reductions: element by element, in the order of the devices."""
+REDUCTIONS = ("sum", "avg", "max", "min", "prod")
+"""Elementwise reductions, applied in the order of the devices."""
 
-_FUNCTIONS = {"sum": np.add, "avg": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
+ALONG_AN_AXIS = frozenset(("all_gather", "reduce_scatter", "all_to_all"))
+"""Collectives that join or cut arrays along an axis."""
+
+COLLECTIVES = ALONG_AN_AXIS | {"all_reduce"}
+"""Calls that all devices of a group make together to exchange arrays; a barrier carries none."""
+
+_UFUNCS = {"sum": np.add, "avg": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
 
 
 def all_reduce(arrays: Sequence[Array], op: str = "sum") -> list[Array]:
-    """Everyone gets the reduction of all: the same shape. Sends 2(n-1)/n S bytes."""
-    total = reduced(arrays, op)
+    """Gives everyone the reduction of all: the same shape. Sends 2(n-1)/n S bytes."""
+    total = reduce_arrays(arrays, op)
     return [total, *(total.copy() for _ in arrays[1:])]
 
 
-def reduced(arrays: Sequence[Array], op: str, out: Array | None = None) -> Array:
-    """The reduction, once: in `out`, of the right shape and dtype, or in a new array. It keeps the dtype, but the
+def reduce_arrays(arrays: Sequence[Array], op: str, out: Array | None = None) -> Array:
+    """Reduces the arrays into `out`, of the right shape and dtype, or into a new array. Keeps the dtype, but the
     average of whole numbers is float64."""
     if op == "avg":
-        return np.asarray(np.divide(reduced(arrays, "sum"), _scalar(len(arrays), arrays[0].dtype), out=out))
-    function = _FUNCTIONS[op]
+        return np.asarray(np.divide(reduce_arrays(arrays, "sum"), _scalar(len(arrays), arrays[0].dtype), out=out))
+    function = _UFUNCS[op]
     total = empty(arrays[0].shape, arrays[0].dtype) if out is None else out
     if len(arrays) == 1:
         total[...] = arrays[0]
@@ -48,33 +54,38 @@ def reduced(arrays: Sequence[Array], op: str, out: Array | None = None) -> Array
 
 
 def _scalar(n: int, dtype: np.dtype[Any]) -> Any:
-    """`n` in the array's own precision: under older numpy rules a 0-d float32 would turn into a float64."""
+    """Converts `n` to the array's precision: under numpy 1 rules a 0-d float32 would turn into a float64."""
     return dtype.type(n) if dtype.kind in "fc" else n
 
 
 def all_gather(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
-    """Everyone gets all arrays joined along `axis`, n times as long there; scalars become a vector of n.
+    """Gives everyone all arrays joined along `axis`, n times as long there; scalars become a vector of n.
     Sends (n-1) S bytes."""
-    whole = concatenate([a[None] for a in arrays] if arrays[0].ndim == 0 else arrays, axis)
+    whole = joined(arrays, axis)
     return [whole, *(whole.copy() for _ in arrays[1:])]
 
 
+def joined(arrays: Sequence[Array], axis: int) -> Array:
+    """The arrays one after another along `axis`; scalars as a vector."""
+    return concatenate([a[None] for a in arrays] if arrays[0].ndim == 0 else arrays, axis)
+
+
 def reduce_scatter(arrays: Sequence[Array], op: str = "sum", axis: int = 0) -> list[Array]:
-    """The reduction of all, of which the i-th device gets the i-th of n equal parts along `axis`.
+    """Reduces all arrays and gives the i-th device the i-th of n equal parts along `axis`.
     Sends (n-1)/n S bytes."""
     pieces = [np.split(array, len(arrays), axis) for array in arrays]
-    return [reduced([parts[i] for parts in pieces], op) for i in range(len(arrays))]
+    return [reduce_arrays([parts[i] for parts in pieces], op) for i in range(len(arrays))]
 
 
 def all_to_all(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
-    """Each device cuts its array into n equal parts along `axis` and gives the i-th to the i-th device, which
-    joins what it gets along `axis` in the order of the devices: the same shape. Sends (n-1)/n S bytes."""
+    """Exchanges parts: each device cuts its array into n equal parts along `axis` and gives the i-th to the i-th
+    device, which joins the parts it gets in the order of the devices: the same shape. Sends (n-1)/n S bytes."""
     pieces = [np.split(array, len(arrays), axis) for array in arrays]
     return [concatenate([parts[i] for parts in pieces], axis) for i in range(len(arrays))]
 
 
-def bytes_brought(array: Array) -> int:
-    """Bytes of an array that is sent by itself. Of an empty one its shape, which arrives too: 8 for each dimension."""
+def payload_bytes(array: Array) -> int:
+    """Bytes of an array that is sent by itself; of an empty one those of its shape, 8 for each dimension."""
     return array.nbytes or 8 * array.ndim
 
 

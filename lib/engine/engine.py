@@ -1,4 +1,8 @@
-"""ShardedEngine: what one device of a distributed model is written against. Blocking calls, plain numpy."""
+"""ShardedEngine, the base class of a distributed model: one device's blocking calls on plain numpy arrays.
+
+The interface is that of a process in MPI or torch.distributed, but blocking calls of one thread suffice: the
+in-process transport switches greenlets where a device waits.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +14,25 @@ from typing import Any, Protocol, Self
 from numpy import asarray, ndarray  # by name: a metered run counts what players make with np.asarray
 from numpy.typing import ArrayLike
 
-from lib.engine.metering.arrays import own
-from lib.engine.transports.base import Port
-from lib.errors import PuzzleError, RuleError
+from lib.engine.metering.arrays import as_metered
+from lib.engine.transports.base import CallableInt, Port, call_place
+from lib.engine.transports.inprocess import single_port
+from lib.errors import PuzzleError
 
-from .call import Call, Number, call_of, members_of, require_plain, whole
-from .collectives import Array, bytes_brought
-from .memory_tiers import Files, Tier
-from .symmetric import Symmetric
+from .arguments import checked_partner, device_numbers, require_sendable, whole_number
+from .call import CollectiveCall, collective_call
+from .collectives import Array, payload_bytes
+from .memory_tiers import FileStore, MemoryTier
+from .symmetric import SymmetricBuffers
 
 Group = Sequence[int] | None
 
 
 class Future:
-    """The end of a `send_async`: after `wait()` the source may be written to again."""
+    """The completion of a `send_async`: after `wait()` the source may be written to again."""
 
     def done(self) -> bool:
-        return True  # both transports copy what is put at once
+        return True  # both transports copy the source at once
 
     def wait(self) -> None:
         return None
@@ -34,8 +40,8 @@ class Future:
     result = wait
 
 
-class Writer(Protocol):
-    """Where an inference loop puts its outputs."""
+class SupportsWrite(Protocol):
+    """The output stream of an inference loop."""
 
     def write(self, item: Any, /) -> object: ...
 
@@ -56,20 +62,18 @@ class ShardedEngine(ABC):
     _port: Port
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        from lib.engine.transports.inprocess import alone
-
         self = super().__new__(cls)
-        self._port = alone()
+        self._port = single_port()
         return self
 
     @property
-    def device_id(self) -> Number:
+    def device_id(self) -> CallableInt:
         """This device's number, from 0 on; answers when called as well."""
         return self._port.device
 
     @property
-    def num_devices(self) -> Number:
-        """How many devices there are, the world size; answers when called as well."""
+    def num_devices(self) -> CallableInt:
+        """The number of devices, the world size; answers when called as well."""
         return self._port.size
 
     # --- Point to point -------------------------------------------------------------------------------
@@ -80,26 +84,26 @@ class ShardedEngine(ABC):
         array = asarray(arr)
         port = self._port
         try:
-            dest_id = self._partner(dest_id)
-            require_plain(array.shape, array.dtype)
+            dest_id = checked_partner(dest_id, port.device, port.size)
+            require_sendable(array.shape, array.dtype)
         except PuzzleError as why:
-            raise self._told(why, "send", dest_id) from None
+            raise why.at(call_place(port, "send", dest_id)) from None
         if port.meter is not None:
-            port.meter.communicate("send", bytes_brought(array), 2)
+            port.meter.communicate("send", payload_bytes(array), 2)
         port.send(dest_id, array)
 
     def receive(self, src_id: int) -> Array:
         """Waits for the next array that device `src_id` sends to this one: its shape and dtype. Sends nothing."""
         port = self._port
         try:
-            src_id = self._partner(src_id)
+            src_id = checked_partner(src_id, port.device, port.size)
         except PuzzleError as why:
-            raise self._told(why, "receive", src_id) from None
+            raise why.at(call_place(port, "receive", src_id)) from None
         array = port.receive(src_id)
         if port.meter is not None:
             port.meter.communicate("receive", 0, 2)
-            port.meter.waited()
-            return own(array, port.meter)
+            port.meter.record_stored()
+            return as_metered(array, port.meter)
         return array
 
     def symmetric(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
@@ -111,12 +115,13 @@ class ShardedEngine(ABC):
         """Puts `src` into the symmetric buffer of another device, at the place that `dst`, a view of this device's
         own buffer, has in it. The target sees it after the next `barrier()`; what it finds there before that may be
         old or new. Sends S bytes."""
-        return self._symmetric().put(asarray(src), asarray(dst), target_device_id)
+        self._symmetric().put(asarray(src), asarray(dst), target_device_id)
+        return Future()
 
     def barrier(self) -> None:
-        """Waits until all devices are here, and what was put has arrived. Sends nothing."""
+        """Waits until all devices are here, and all puts have arrived. Sends nothing."""
         port = self._port
-        call = Call("barrier", "", 0, (), "", tuple(range(port.size)))
+        call = CollectiveCall("barrier", "", 0, (), "", tuple(range(port.size)))
         if port.meter is not None:
             port.meter.communicate("barrier", 0, port.size)
         self._symmetric().fence(call)
@@ -124,17 +129,17 @@ class ShardedEngine(ABC):
     # --- Collectives ----------------------------------------------------------------------------------
 
     def all_gather(self, arr: ArrayLike, axis: int = 0, group: Group = None) -> Array:
-        """All devices' arrays joined along `axis` in the order of the devices: n times as long there. Scalars
+        """Joins all devices' arrays along `axis` in the order of the devices: n times as long there. Scalars
         give a vector of n. Sends (n-1) S bytes."""
         return self._collective("all_gather", arr, "", axis, group)
 
     def all_reduce(self, arr: ArrayLike, op: str = "sum", group: Group = None) -> Array:
-        """All devices' arrays reduced element by element (sum, avg, max, min, prod): the same shape; the same dtype,
+        """Reduces all devices' arrays element by element (sum, avg, max, min, prod): the same shape; the same dtype,
         but the average of whole numbers is float64. Sends 2(n-1)/n S bytes."""
         return self._collective("all_reduce", arr, op, 0, group)
 
     def reduce_scatter(self, arr: ArrayLike, op: str = "sum", axis: int = 0, group: Group = None) -> Array:
-        """The reduction of all devices' arrays, of which this device gets its own of n equal parts along `axis`.
+        """Reduces all devices' arrays and returns this device's part, one of n equal ones along `axis`.
         Sends (n-1)/n S bytes."""
         return self._collective("reduce_scatter", arr, op, axis, group)
 
@@ -147,38 +152,38 @@ class ShardedEngine(ABC):
         port = self._port
         array = arr if type(arr) is ndarray else asarray(arr)
         try:
-            members = None if group is None else members_of(group)
-            axis = whole(axis, "an axis")
-            if array.dtype.metadata:  # such a dtype equals the bare one, so what is remembered cannot tell them apart
-                require_plain(array.shape, array.dtype)
-            call = call_of(name, str(op), axis, array.shape, array.dtype, members, port.device, port.size)
+            members = None if group is None else device_numbers(group)
+            axis = whole_number(axis, "an axis")
+            if array.dtype.metadata:  # it equals the bare dtype, so the cache cannot tell them apart
+                require_sendable(array.shape, array.dtype)
+            call = collective_call(name, str(op), axis, array.shape, array.dtype, members, port.device, port.size)
         except PuzzleError as why:
-            raise self._told(why, name) from None
+            raise why.at(call_place(port, name)) from None
         meter = port.meter
         if meter is None:
             result: Array = port.collective(call, array)
             return result
         meter.calls[name] += 1
         meter.sent += call.sent
-        return own(port.collective(call, array), meter)
+        return as_metered(port.collective(call, array), meter)
 
     # --- Slower memories ------------------------------------------------------------------------------
 
     @cached_property
-    def host(self) -> Tier:
-        """The memory of this device's host: `put`, `fetch`, `fetch_async`, `drop` arrays by name."""
-        return Tier(self._port, "host", {})
+    def host(self) -> MemoryTier:
+        """The memory of this device's host: `put`, `fetch`, `fetch_async` and `drop` arrays by name."""
+        return MemoryTier(self._port, "host", {})
 
     @cached_property
-    def disk(self) -> Tier:
-        """A disk of this device's own, the same way; arrays are files, mapped into memory."""
-        return Tier(self._port, "disk", Files())
+    def disk(self) -> MemoryTier:
+        """A disk of this device, with the same calls; arrays are files, mapped into memory."""
+        return MemoryTier(self._port, "disk", FileStore())
 
-    # --- The life of a model --------------------------------------------------------------------------
+    # --- What a model implements ----------------------------------------------------------------------
 
     @abstractmethod
     def load_checkpoint(self, params: dict[str, ArrayLike]) -> None:
-        """Copies this device's part out of the whole model's parameters, which are only lent."""
+        """Copies this device's part out of the whole model's parameters, which are read-only and only lent."""
 
     @abstractmethod
     def forward(self, x: Any) -> Any:
@@ -188,29 +193,17 @@ class ShardedEngine(ABC):
     def backward(self, grads: Any) -> Any:
         """The parameters' gradients, by name, for the gradient of the output."""
 
-    def inference_loop(self, input_stream: Iterable[Any], output_stream: Writer) -> None:
-        """Reads inputs until the stream ends, and writes the output of each. What forward returns as None, on a
-        device that is not the last of a pipeline, is no output."""
+    def inference_loop(self, input_stream: Iterable[Any], output_stream: SupportsWrite) -> None:
+        """Reads inputs until the stream ends, and writes the output of each. None, which forward returns on a device
+        that is not the last of a pipeline, is no output."""
         for x in iter(input_stream):
             output_stream.write(self.forward(x))
 
     # --- Within ---------------------------------------------------------------------------------------
 
-    def _partner(self, other: int) -> int:
-        size, other = self._port.size, whole(other, "a device")
-        if not 0 <= other < size:
-            raise RuleError(f"there is no device {other}; there are {size} devices, 0 to {size - 1}")
-        if other == self._port.device:
-            raise RuleError("a device cannot send to or receive from itself; keep the array in a variable")
-        return other
-
-    def _told(self, why: PuzzleError, name: str, other: object = "") -> PuzzleError:
-        partner = other if isinstance(other, int) else ""  # an array, say, where a device was meant
-        return why.at(f"device {self._port.device} of {self._port.size}, {name}({partner})")
-
-    def _symmetric(self) -> Symmetric:
+    def _symmetric(self) -> SymmetricBuffers:
         try:
-            known: Symmetric = self.__dict__["_symmetric_buffers"]
+            known: SymmetricBuffers = self.__dict__["_symmetric_buffers"]
         except KeyError:
-            known = self.__dict__["_symmetric_buffers"] = Symmetric(self)
+            known = self.__dict__["_symmetric_buffers"] = SymmetricBuffers(self._port)
         return known

@@ -4,64 +4,50 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
+from lib.engine.executors.base import Executor
+from lib.engine.executors.copies import NO_ARGUMENT
+from lib.engine.executors.inprocess import InProcessExecutor
 from lib.engine.metering.meter import Reading
-from lib.engine.runs.device import NOTHING
-from lib.engine.runs.local import LocalRun
-from lib.errors import PuzzleError, RuleError
+from lib.errors import RuleError
 
-from .call import members_of, whole
+from .arguments import device_numbers, whole_number
 from .engine import ShardedEngine
 
 TRANSPORTS = ("inprocess", "mpi")
 
 WORLD_SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS")
-"""What the process managers of Open MPI, MPICH and Slurm tell their processes."""
-
-
-class Runs(Protocol):
-    """What a transport does for a run."""
-
-    size: int
-    metered: bool
-
-    def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
-        """Calls a method on every device with its argument; the results, in the order of the devices."""
-        ...
-
-    def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]: ...
-    def readings(self) -> tuple[Reading, ...]: ...
-    def close(self, failed: bool) -> None: ...
+"""Environment variables in which the process managers of Open MPI, MPICH and Slurm give the number of processes."""
 
 
 class Run:
     """A model that is running on its devices. Inputs are a list with one for each device, or one for all; results
-    are lists in the order of the devices, copies of their own."""
+    are lists in the order of the devices, and copies."""
 
-    def __init__(self, runs: Runs) -> None:
-        self._runs = runs
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
         self._ended = ""
         self._failed = False
         self._stream: Generator[Any, None, None] | None = None
 
     @property
     def num_devices(self) -> int:
-        return self._runs.size
+        return self._executor.size
 
     @property
     def meters(self) -> tuple[Reading, ...]:
-        """What each device has used so far; on MPI, up to the last call that has returned.
+        """The reading of each device's meter so far; on MPI, up to the last call that has returned.
 
         Raises:
             RuleError: the run is not metered.
         """
-        if not self._runs.metered:
+        if not self._executor.metered:
             raise RuleError("this run is not metered; launch it with metered=True")
-        return self._runs.readings()
+        return self._executor.readings()
 
     def load_checkpoint(self, params: Mapping[str, Any]) -> None:
-        """Gives every device the whole model's parameters to copy its part from. Lent: not charged unless kept."""
+        """Lends every device the whole model's parameters to copy its part from: not charged unless kept."""
         self._call("load_checkpoint", [params] * self.num_devices, lent=True)
 
     def forward(self, x: Any) -> list[Any]:
@@ -69,21 +55,21 @@ class Run:
         return self._call("forward", self._each(x))
 
     def backward(self, grads: Any) -> list[Any]:
-        """What every device's backward returns, for an output gradient of each or one for all."""
+        """Every device's result of backward, for an output gradient of each or one for all."""
         return self._call("backward", self._each(grads))
 
     def call(self, method: str, *argument: Any) -> list[Any]:
-        """What another method of the class returns on every device. Its argument as for `forward`; or none."""
+        """Every device's result of another method of the class. Its argument is as for `forward`, or none."""
         if len(argument) > 1:
             raise RuleError(f"{method} is called with one argument at most; put several into a dictionary")
-        return self._call(method, self._each(argument[0]) if argument else [NOTHING] * self.num_devices)
+        return self._call(method, self._each(argument[0]) if argument else [NO_ARGUMENT] * self.num_devices)
 
     def inference_loop(self, stream: Iterable[Any]) -> Iterator[Any]:
-        """The outputs for a stream of inputs, in its order, as they come: the stream may be endless. If one device
-        writes an output, that; if several do, a list with one for each device. On MPI every process reads the stream
-        and gets all outputs."""
+        """Yields the outputs for a stream of inputs, in its order, as they come: the stream may be endless. If one
+        device writes an output, yields that; if several do, a list with one for each device. On MPI every process
+        reads the stream and gets all outputs."""
         self._unless_ended()
-        self._stream = outputs = self._runs.stream(stream)
+        self._stream = outputs = self._executor.stream(stream)
         try:
             yield from outputs
         except GeneratorExit:
@@ -108,7 +94,7 @@ class Run:
     def _call(self, method: str, arguments: Sequence[Any], lent: bool = False) -> list[Any]:
         self._unless_ended()
         try:
-            return self._runs.call(method, arguments, lent)
+            return self._executor.call(method, arguments, lent)
         except BaseException as why:
             self._fail(why)
             raise
@@ -130,7 +116,7 @@ class Run:
         if self._stream is not None:
             self._stream.close()
         self._ended = self._ended or "it was closed"
-        self._runs.close(failed=kind is not None or self._failed)
+        self._executor.close(failed=kind is not None or self._failed)
 
 
 def launch(
@@ -144,7 +130,7 @@ def launch(
     byte_time: Mapping[str, int] | None = None,
     **kwargs: Any,
 ) -> Run:
-    """A run of `cls(*args, **kwargs)` on each of `num_devices` devices.
+    """Creates `cls(*args, **kwargs)` on each of `num_devices` devices; the run calls it.
 
     `on` is "inprocess", or "mpi" in a program that mpiexec started; None chooses MPI there, else in process.
     Metering costs some microseconds for each call of numpy; `metered=False` leaves it out. `patience` is how long
@@ -152,41 +138,50 @@ def launch(
     at once. `byte_time` says how many flops of the clock a byte from or to a slower memory takes, as in
     {"host": 8, "disk": 64}; without it none.
 
-    `late_puts` is a schedule for tests: what these devices put lands at the barrier, as everything does otherwise,
-    and what all others put lands at once. A program that looks at a place only after the barrier cannot tell.
-    Schedules are for runs in process; on MPI everything lands at the barrier.
+    `late_puts` is a schedule for tests: puts of these devices arrive at the barrier, as all do otherwise, and puts of
+    all others arrive at once. A program that reads its buffers only after the barrier cannot see a difference.
+    Schedules are for runs in process; on MPI all puts arrive at the barrier.
 
     Raises:
-        PuzzleError: MismatchError, Deadlock and others, from the call that they happen in.
-        Exception: what a device has raised, with a note that says which.
+        PuzzleError: MismatchError, DeadlockError and others, from the call that they happen in.
+        Exception: raised by a device, with a note that says which.
     """
     if not (isinstance(cls, type) and issubclass(cls, ShardedEngine)):
         raise RuleError(f"launch runs a subclass of ShardedEngine; got {cls!r}")
-    num_devices = whole(num_devices, "num_devices")
+    num_devices = whole_number(num_devices, "num_devices")
     if num_devices < 1:
         raise RuleError(f"num_devices is {num_devices}; a run needs one device at least")
-    late_puts = None if late_puts is None else members_of(late_puts)
-    strangers = [device for device in late_puts or () if not 0 <= device < num_devices]
-    if strangers:
-        raise RuleError(f"late_puts names device {strangers[0]}; there are {num_devices}, 0 to {num_devices - 1}")
-    byte_time = dict(byte_time or {})
-    for tier, flops in byte_time.items():
-        if tier not in ("host", "disk") or not isinstance(flops, int) or flops < 0:
-            raise RuleError(f"byte_time is {byte_time}; give whole numbers of flops, 0 or more, for 'host' and 'disk'")
+    late_puts = _checked_late_puts(late_puts, num_devices)
+    byte_time = _checked_byte_time(byte_time)
     if on is None:
         on = "mpi" if started_by_mpiexec() and num_devices > 1 else "inprocess"
     if on == "mpi":
-        from lib.engine.transports.mpi.run import MpiRun
+        from lib.engine.executors.mpi import MpiExecutor  # only here, because mpi4py is optional
 
-        return Run(MpiRun(cls, num_devices, args, kwargs, metered, patience, byte_time))
+        return Run(MpiExecutor(cls, num_devices, args, kwargs, metered, patience, byte_time))
     if on != "inprocess":
         raise RuleError(f"there is no transport {on!r}; there are {', '.join(TRANSPORTS)}")
-    return Run(LocalRun(cls, num_devices, args, kwargs, metered, late_puts, byte_time))
+    return Run(InProcessExecutor(cls, num_devices, args, kwargs, metered, late_puts, byte_time))
+
+
+def _checked_late_puts(late_puts: Collection[int] | None, size: int) -> tuple[int, ...] | None:
+    if late_puts is None:
+        return None
+    devices = device_numbers(late_puts)
+    for device in devices:
+        if not 0 <= device < size:
+            raise RuleError(f"late_puts names device {device}; there are {size}, 0 to {size - 1}")
+    return devices
+
+
+def _checked_byte_time(byte_time: Mapping[str, int] | None) -> dict[str, int]:
+    checked = dict(byte_time or {})
+    for memory, flops in checked.items():
+        if memory not in ("host", "disk") or not isinstance(flops, int) or flops < 0:
+            raise RuleError(f"byte_time is {checked}; give whole numbers of flops, 0 or more, for 'host' and 'disk'")
+    return checked
 
 
 def started_by_mpiexec() -> bool:
-    """Whether this program is one of several processes of mpiexec; asked without loading an MPI."""
+    """True if this program is one of several processes of mpiexec; found out without loading an MPI."""
     return any(os.environ.get(name, "1") not in ("", "0", "1") for name in WORLD_SIZE_VARIABLES)
-
-
-__all__ = ["PuzzleError", "Run", "launch"]

@@ -1,50 +1,52 @@
-"""Symmetric buffers: allocated in the same order on every device, so that a place in one is a place in all."""
+"""Symmetric buffers for one-sided puts: allocated in the same order on every device, so that a place in one is the
+same place in all.
+
+This is the memory model of OpenSHMEM: a put needs no partner that receives it, and is complete after a barrier.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy import zeros
 
-from lib.engine.metering.arrays import own
-from lib.engine.transports.base import Put
+from lib.engine.metering.arrays import as_metered
+from lib.engine.transports.base import Port, Put, call_place
 from lib.errors import RuleError
 
-from .call import Call, require_plain
+from .arguments import checked_partner, require_sendable
+from .call import CollectiveCall
 from .collectives import Array
 
-if TYPE_CHECKING:
-    from .engine import Future, ShardedEngine
 
+class SymmetricBuffers:
+    """The buffers of one device, and its puts into those of others since the last barrier."""
 
-class Symmetric:
-    """The buffers of one device, and what it has put into those of others since the last barrier."""
-
-    def __init__(self, engine: ShardedEngine) -> None:
-        self.engine = engine
+    def __init__(self, port: Port) -> None:
+        self.port = port
         self.buffers: list[Array] = []
         self.puts: list[tuple[int, Put]] = []
-        engine._port.land = self.write
+        port.apply_put = self.write
 
     def allocate(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        buffer = zeros(shape, dtype)
+        """A buffer of zeros. All devices meet, so that a difference in shape or dtype is refused here and not where
+        a put would go astray."""
+        buffer, port = zeros(shape, dtype), self.port
         try:
-            require_plain(buffer.shape, buffer.dtype)
+            require_sendable(buffer.shape, buffer.dtype)
         except RuleError as why:
-            raise self.engine._told(why, "symmetric") from None
+            raise why.at(call_place(port, "symmetric")) from None
         self.buffers.append(buffer)  # before the meeting: whoever leaves it first may put into this one
-        port = self.engine._port
-        # A meeting, only so that buffers that differ are told here and not where a put would go astray.
-        port.collective(Call("symmetric", "", 0, buffer.shape, buffer.dtype.str, tuple(range(port.size))), buffer)
-        return buffer if port.meter is None else own(buffer, port.meter)
+        everyone = tuple(range(port.size))
+        port.collective(CollectiveCall("symmetric", "", 0, buffer.shape, buffer.dtype.str, everyone), buffer)
+        return buffer if port.meter is None else as_metered(buffer, port.meter)
 
-    def put(self, src: Array, dst: Array, target: int) -> Future:
-        from .engine import Future
-
-        port = self.engine._port
+    def put(self, src: Array, dst: Array, target: int) -> None:
+        """Sends `src` to the place on device `target` that `dst` has here."""
+        port = self.port
         try:
-            target = self.engine._partner(target)
+            target = checked_partner(target, port.device, port.size)
             buffer, offset = self._find(dst)
             if dst.shape != src.shape or dst.dtype != src.dtype:
                 raise RuleError(
@@ -52,13 +54,12 @@ class Symmetric:
                     "let both have the same shape and dtype"
                 )
         except RuleError as why:
-            raise self.engine._told(why, "send_async", target) from None
+            raise why.at(call_place(port, "send_async", target)) from None
         if port.meter is not None:
             port.meter.communicate("send_async", src.nbytes, 2)
         put = Put(buffer, offset, dst.strides, src.copy())
-        if not port.landed(target, put):
+        if not port.try_put(target, put):
             self.puts.append((target, put))
-        return Future()
 
     def _find(self, dst: Array) -> tuple[int, int]:
         """The number of the buffer that `dst` is a view of, and the byte at which it begins there."""
@@ -69,13 +70,14 @@ class Symmetric:
                 return number, offset
         raise RuleError("dst is not a view of a symmetric buffer; get one from self.symmetric(shape, dtype)")
 
-    def fence(self, call: Call) -> None:
+    def fence(self, call: CollectiveCall) -> None:
+        """Meets all devices; afterwards all puts have arrived."""
         puts, self.puts = self.puts, []
-        for put in self.engine._port.fence(call, puts):
+        for put in self.port.fence(call, puts):
             self.write(put)
 
     def write(self, put: Put) -> None:
-        """What is put lands in this device's buffer."""
+        """Writes a put that has arrived into this device's buffer."""
         flat = self.buffers[put.buffer].reshape(-1).view(np.uint8)
         place: Array = np.ndarray(put.content.shape, put.content.dtype, flat.data, put.offset, put.strides)
         place[...] = put.content

@@ -16,7 +16,7 @@ pytest.importorskip("numpy", reason="the engine needs numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
 from lib.engine import ShardedEngine
-from lib.engine.metering.meter import COLLECTIVES
+from lib.engine.collectives import COLLECTIVES
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of
 from puzzles.catalog.engine.records import RECORDS
 from puzzles.commands.main import main

@@ -6,14 +6,12 @@ import gc
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
-from lib import DeadlockError, RuleError  # noqa: E402
-from lib.engine import ShardedEngine, launch  # noqa: E402
-from tests.support.engine_bodies import BODIES, Script, on_each  # noqa: E402
+from lib import DeadlockError, RuleError
+from lib.engine import ShardedEngine, launch
+from tests.support.engine_bodies import BODIES, Script, on_each
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -163,7 +161,7 @@ MEMORY = {
     "a mask": (lambda x: x * (x > 0), 32, 8 + 32),
     "two results": (lambda x: list(np.modf(x)), 64, 64),
 }
-"""What a device does with its input of 32 bytes, the bytes that are live in the end, and what the peak adds to 32."""
+"""An operation on an input of 32 bytes, the bytes that are live afterwards, and what the peak adds to 32."""
 
 
 @pytest.mark.parametrize("name", MEMORY)
@@ -187,10 +185,10 @@ def test_without_meters_arrays_are_plain_and_numpy_is_untouched() -> None:
 
 
 def test_an_empty_array_costs_its_shape_because_that_arrives() -> None:
-    def tells(me: Any, x: Any) -> Any:
+    def sends_a_shape(me: Any, x: Any) -> Any:
         return me.send(1, np.zeros((0, 123))) if me.device_id == 0 else me.receive(0).shape[1]
 
-    with launch(Script, 2, tells) as run:
+    with launch(Script, 2, sends_a_shape) as run:
         assert run.forward(0) == [None, 123]
         assert [m.sent for m in run.meters] == [2 * 8, 0]
 

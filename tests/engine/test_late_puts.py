@@ -1,15 +1,11 @@
-"""A schedule for tests, `late_puts`: a program that waits for the barrier cannot tell; one that does not, is caught."""
+"""The test schedule `late_puts`: programs that wait for the barrier give the same result; others are caught."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +18,7 @@ DEVICES = st.integers(0, N - 1)
 SCHEDULES = st.none() | st.sets(DEVICES)
 
 
-def told(does: Any, late_puts: Any) -> tuple[list[Any], Any]:
+def run_with(does: Any, late_puts: Any) -> tuple[list[Any], Any]:
     with launch(Script, N, does, late_puts=late_puts) as run:
         return run.forward(0), run.meters
 
@@ -39,7 +35,7 @@ def hands_around(me: Any, _: Any) -> Any:
 
 
 def found(results: list[Any], when: str) -> list[float]:
-    """What each device finds of its left neighbour."""
+    """The number of each device's left neighbour, or 0, that its buffer holds."""
     return [float(result[when][i - 1]) for i, result in enumerate(results)]
 
 
@@ -53,13 +49,13 @@ def found(results: list[Any], when: str) -> list[float]:
     ],
 )
 def test_a_late_put_lands_at_the_barrier_and_all_others_at_once(late_puts: Any, before: list[float]) -> None:
-    results, _ = told(hands_around, late_puts)
+    results, _ = run_with(hands_around, late_puts)
     assert (found(results, "before"), found(results, "after")) == (before, [4, 1, 2, 3])
-    assert told(hands_around, late_puts)[0][0]["before"].tolist() == results[0]["before"].tolist()
+    assert run_with(hands_around, late_puts)[0][0]["before"].tolist() == results[0]["before"].tolist()
 
 
 def test_the_meters_do_not_know_the_schedule() -> None:
-    assert told(hands_around, (1,))[1] == told(hands_around, None)[1]
+    assert run_with(hands_around, (1,))[1] == run_with(hands_around, None)[1]
 
 
 def test_a_put_can_land_before_its_target_has_come_back_from_making_the_buffer() -> None:
@@ -70,7 +66,7 @@ def test_a_put_can_land_before_its_target_has_come_back_from_making_the_buffer()
         me.barrier()
         return buffer
 
-    results, _ = told(at_once, ())
+    results, _ = run_with(at_once, ())
     assert [result.tolist() for result in results] == [[float(i != j) for j in range(N)] for i in range(N)]
 
 
@@ -91,7 +87,7 @@ def test_programs_that_wait_for_the_barrier_are_the_same_under_every_schedule(pu
         me.barrier()
         return [*seen, buffer]
 
-    as_ever, under = told(rounds, None), told(rounds, late)
+    as_ever, under = run_with(rounds, None), run_with(rounds, late)
     assert under[1] == as_ever[1]
     for one, other in zip(as_ever[0], under[0]):
         assert all(map(np.array_equal, one, other))

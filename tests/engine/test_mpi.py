@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="the engine needs greenlet")
 pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
 
 import numpy as np
 from click.testing import CliRunner
 
 from lib import RuleError, run
-from lib.engine.call import Call, call_of
+from lib.engine.call import CollectiveCall, collective_call
 from lib.engine.replay.replay import replay
-from lib.engine.transports.mpi.handshake import Letter, room
+from lib.engine.transports.mpi.handshake import Handshake, buffer_bytes
 from lib.engine.transports.mpi.spawn import by_mpiexec, mpiexec
 from puzzles.commands.main import main
 from puzzles.commands.run import on_transport
@@ -57,7 +55,7 @@ def test_on_mpi(body: str, passed: Any) -> None:
     assert out.count(f"passed {body}") == 4, err[-3000:]
 
 
-@pytest.mark.skipif(not IS_MPICH, reason="one machine stands for two hosts only under MPICH")
+@pytest.mark.skipif(not IS_MPICH, reason="one machine counts as two hosts only under MPICH")
 def test_on_two_hosts() -> None:
     """Two names of this machine: MPI takes them for two, and carries nothing in shared memory between them."""
     chosen = "large_arrays groups messages one_sided_puts endless_streams mismatches deadlocks a_raise_ends_all".split()
@@ -159,28 +157,31 @@ def test_unread_messages_are_told_once(tmp_path: Path) -> None:
     assert ended.stderr.count("messages were sent and never received: 1 from device 0 to device 1") == 1, ended.stderr
 
 
-def test_a_letter_has_room_for_a_thousand_devices() -> None:
+def test_a_handshake_has_room_for_a_thousand_devices() -> None:
     n = 1000
-    out, into = np.zeros(room(n), np.uint8), [np.zeros(room(n), np.uint8) for _ in range(n)]
-    call = Call("barrier", "", 0, (), "", tuple(range(n)))
-    letter = Letter(call, 7, out, into, np.zeros(n, np.int32))
-    assert len(letter.arrays) == n
-    letter.address()
-    letter.date(5)
+    out, into = np.zeros(buffer_bytes(n), np.uint8), [np.zeros(buffer_bytes(n), np.uint8) for _ in range(n)]
+    call = CollectiveCall("barrier", "", 0, (), "", tuple(range(n)))
+    handshake = Handshake(call, 7, out, into, np.zeros(n, np.int32))
+    assert len(handshake.arrays) == n
+    handshake.write_call()
+    handshake.write_clock(5)
     for other in into:
         other[:] = out
-    into[3][16:] = 0  # as far as the digest tells, the same call
-    assert letter.read() == 5
+    into[3][16:] = 0  # the digest says that it is the same call
+    assert handshake.latest_clock() == 5
 
 
-def test_a_letter_tells_who_calls_what() -> None:
-    sums, most = (call_of("all_reduce", op, 0, (2, 3), np.dtype("float32"), None, 0, 2) for op in ("sum", "max"))
-    boxes = [np.zeros(room(2), np.uint8) for _ in range(2)]
-    mine, other = Letter(sums, 0, boxes[0], boxes, np.ones((2, 3))), Letter(most, 1, boxes[1], boxes, np.ones((2, 3)))
-    for letter in (mine, other):
-        letter.address()
-        letter.date(0)
-    assert mine.read() is None
+def test_a_handshake_shows_who_calls_what() -> None:
+    sums, most = (
+        collective_call("all_reduce", op, 0, (2, 3), np.dtype("float32"), None, 0, 2) for op in ("sum", "max")
+    )
+    boxes = [np.zeros(buffer_bytes(2), np.uint8) for _ in range(2)]
+    ones = np.ones((2, 3))
+    mine, other = Handshake(sums, 0, boxes[0], boxes, ones), Handshake(most, 1, boxes[1], boxes, ones)
+    for handshake in (mine, other):
+        handshake.write_call()
+        handshake.write_clock(0)
+    assert mine.latest_clock() is None
     assert mine.calls() == [sums, most]
 
 
@@ -207,9 +208,9 @@ def test_the_command_starts_the_processes_itself() -> None:
 def test_an_engine_puzzle_has_the_same_figures_on_mpi(name: str) -> None:
     file = {"FSDP": "fsdp", "PipelineInference": "pipeline_inference"}[name]
     path = str(ROOT / "solutions" / "engine" / f"{file}.py")
-    told = [CliRunner().invoke(main, ["run", path, name, "--on", on]) for on in ("mpi", "inprocess")]
-    assert [result.exit_code for result in told] == [0, 0], told[0].output
-    first, second = (" ".join(result.output.split()).partition("stars")[2] for result in told)
+    results = [CliRunner().invoke(main, ["run", path, name, "--on", on]) for on in ("mpi", "inprocess")]
+    assert [result.exit_code for result in results] == [0, 0], results[0].output
+    first, second = (" ".join(result.output.split()).partition("stars")[2] for result in results)
     assert first.partition(name)[2] == second.partition(name)[2]
 
 

@@ -1,4 +1,4 @@
-"""What must hold of every transport: bodies that run on four devices, in process and under mpiexec alike.
+"""Tests that every transport must pass: bodies that run on four devices, in process and under mpiexec alike.
 
 A body takes `on`, the name of a transport. Run as a program (by mpiexec), this file runs those that it is given.
 """
@@ -34,7 +34,7 @@ class Script(ShardedEngine):
 
 
 def on_each(on: str, does: Callable[..., Any], x: Any = 0, n: int = N, metered: bool = False) -> list[Any]:
-    """What a function gives on every device, for an input of each or one for all."""
+    """Runs a function on every device, for an input of each or one for all; the results by device."""
     with launch(Script, n, does, on=on, metered=metered, patience=PATIENCE) as run:
         return run.forward(x)
 
@@ -44,7 +44,7 @@ PATIENCE = 0.3
 
 
 def refused(on: str, does: Callable[..., Any], x: Any = 0) -> str:
-    """What the run says when it is refused."""
+    """The message with which the run is refused."""
     return refusal_of(lambda: on_each(on, does, x))
 
 
@@ -75,7 +75,7 @@ DTYPES = ("float32", "float64", "float16", "int8", "int64", "uint16", "bool", "c
 
 
 def reductions(on: str) -> None:
-    for op in collectives.OPS:
+    for op in collectives.REDUCTIONS:
         for dtype in DTYPES:
             xs = several((8, 3), dtype)
             got = on_each(on, lambda me, x, op=op: [me.all_reduce(x, op), me.reduce_scatter(x, op)], xs)
@@ -373,28 +373,28 @@ def slower_memories(on: str) -> None:
 
 
 def mismatches(on: str) -> None:
-    def told(does: Callable[..., Any]) -> str:
+    def refusal(does: Callable[..., Any]) -> str:
         return refused(on, does)
 
     ones = np.ones((2, 4), np.float32)
-    text = told(lambda me, _: me.all_reduce(ones) if me.device_id != 1 else me.all_gather(ones))
+    text = refusal(lambda me, _: me.all_reduce(ones) if me.device_id != 1 else me.all_gather(ones))
     assert text.startswith("MismatchError: device "), text
     assert "calls all_reduce(float32 (2, 4), op='sum')" in text, text
     assert "device 1 calls all_gather(float32 (2, 4), axis=0)" in text, text
-    text = told(lambda me, _: me.all_reduce(ones[: 2 - (me.device_id == 2)]))
+    text = refusal(lambda me, _: me.all_reduce(ones[: 2 - (me.device_id == 2)]))
     assert "device 2 calls all_reduce(float32 (1, 4), op='sum')" in text, text
-    text = told(lambda me, _: me.all_reduce(ones.astype("int32" if me.device_id == 3 else "float32")))
+    text = refusal(lambda me, _: me.all_reduce(ones.astype("int32" if me.device_id == 3 else "float32")))
     assert "device 3 calls all_reduce(int32 (2, 4), op='sum')" in text, text
-    text = told(lambda me, _: me.all_reduce(ones, "max" if me.device_id == 0 else "min"))
+    text = refusal(lambda me, _: me.all_reduce(ones, "max" if me.device_id == 0 else "min"))
     assert "device 0 calls all_reduce(float32 (2, 4), op='max')" in text, text
-    text = told(lambda me, _: me.all_reduce(ones, group=[0, 1] if me.device_id == 0 else None))
+    text = refusal(lambda me, _: me.all_reduce(ones, group=[0, 1] if me.device_id == 0 else None))
     assert "device 0 calls all_reduce(float32 (2, 4), op='sum') in group (0, 1)" in text, text
     assert "in group (0, 1, 2, 3); every device of a group" in text or "in group (0, 1, 2, 3), but device 0" in text, (
         text
     )
-    text = told(lambda me, _: me.symmetric(3 + me.device_id))
+    text = refusal(lambda me, _: me.symmetric(3 + me.device_id))
     assert "symmetric" in text, text
-    text = told(lambda me, _: me.barrier() if me.device_id else me.all_reduce(ones))
+    text = refusal(lambda me, _: me.barrier() if me.device_id else me.all_reduce(ones))
     assert "barrier()" in text, text
     assert "same collective calls" in text
 
@@ -425,8 +425,8 @@ def a_raise_ends_all(on: str) -> None:
     except ZeroDivisionError as why:
         caught = why
     assert str(caught) == "the player's own mistake"
-    told = " ".join(getattr(caught, "__notes__", []))
-    assert "raised on device 2 of 4, in forward" in told, told
+    notes = " ".join(getattr(caught, "__notes__", []))
+    assert "raised on device 2 of 4, in forward" in notes, notes
 
 
 def unread_messages(on: str) -> None:

@@ -1,9 +1,10 @@
-"""Arrays that know whose memory they are: how unmodified player code is metered.
+"""An ndarray subclass that meters unmodified player code: it counts flops and live bytes.
 
-A device's arrays are of an ndarray subclass, which numpy hands every operation to: products are counted by their
-shapes, and each new block of memory is charged to the device from when it is made until nothing refers to it. What
-begins as a plain array (np.zeros and its like) is caught by `watching`, which stands in for those functions while
-a metered run is on. Views share their block; a block counts once.
+numpy hands every operation on a subclass to its `__array_ufunc__` or `__array_function__` (NEP 13 and 18): products
+are counted by their shapes, and each new block of memory is charged to the device until nothing refers to it. Views
+share their block, which counts once. Arrays that begin as plain ones (np.zeros and the like) come through
+`numpy_patch`. The price is some microseconds for each call; tracing the allocator (tracemalloc) would also count
+what numpy needs inside, which differs between versions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .meter import Meter, current
 
 
 class Block:
-    """One block of memory; charged from `charge` until it is gone."""
+    """A block of memory, charged to a meter for as long as this object lives; from the start, or from `charge` on."""
 
     __slots__ = ("__weakref__", "_charged", "_meter", "_nbytes")
 
@@ -28,7 +29,7 @@ class Block:
         self._nbytes = nbytes
         self._charged = charged
         if charged:
-            meter.live = live = meter.live + nbytes  # as `hold` does; here, for every array passes here
+            meter.live = live = meter.live + nbytes  # as `hold` does; inline, because every array passes here
             if live > meter.peak:
                 meter.peak = live
 
@@ -42,130 +43,130 @@ class Block:
             self._meter.live -= self._nbytes
 
 
-class Counted(ndarray[Any, Any]):
-    """An array whose memory and products are counted. Otherwise as any other."""
+class MeteredArray(ndarray[Any, Any]):
+    """An array of a device, whose memory and products are counted."""
 
     __slots__ = ("_block",)
     _block: Block | None
 
     def __array_finalize__(self, source: Any) -> None:
         base = self.base
-        # Indexing with a list gives a view of a new plain array: its block is new as well.
+        # Indexing with a list gives a view of a new plain array, whose block is new as well.
         if base is None or (type(base) is ndarray and base is not source and base is not source.base):
             meter = current.meter
             self._block = None if meter is None else Block(meter, self.nbytes)
         else:
-            self._block = source._block if type(source) is Counted else None
+            self._block = source._block if type(source) is MeteredArray else None
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out")
         if out is not None:
-            kwargs["out"] = tuple([plain(array) for array in out])
-        if type(kwargs.get("where")) is Counted:
-            kwargs["where"] = plain(kwargs["where"])
-        bare = [array.view(ndarray) if isinstance(array, Counted) else array for array in inputs]
+            kwargs["out"] = tuple([plain_view(array) for array in out])
+        if type(kwargs.get("where")) is MeteredArray:
+            kwargs["where"] = plain_view(kwargs["where"])
+        bare = [array.view(ndarray) if isinstance(array, MeteredArray) else array for array in inputs]
         result = getattr(ufunc, method)(*bare, **kwargs)
         meter = current.meter
-        if meter is not None and method == "__call__" and ufunc in flops.UFUNCS:
-            meter.compute(flops.UFUNCS[ufunc](bare, result))
+        if meter is not None and method == "__call__" and ufunc in flops.FLOPS_OF_UFUNC:
+            meter.compute(flops.FLOPS_OF_UFUNC[ufunc](bare, result))
         if out is not None:
             return out[0] if len(out) == 1 else out
         if type(result) is ndarray:
-            return result if meter is None else adopt(result, meter)
-        return tuple([charged(part) for part in result]) if isinstance(result, tuple) else result
+            return result if meter is None else as_metered_result(result, meter)
+        return tuple([charge_results(part) for part in result]) if isinstance(result, tuple) else result
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        count = flops.FUNCTIONS.get(function)
+        count = flops.FLOPS_OF_FUNCTION.get(function)
         if count is None:
-            return charged(super().__array_function__(function, types, args, kwargs))
-        return product(function, count, args, kwargs)
+            return charge_results(super().__array_function__(function, types, args, kwargs))
+        return metered_product(function, count, args, kwargs)
 
     def dot(self, other: Any, out: Any = None) -> Any:
         return DOT(self, other, out)
 
     def __repr__(self) -> str:
-        return repr(plain(self))
+        return repr(plain_view(self))
 
     def __reduce__(self) -> Any:
-        return plain(self).__reduce__()
+        return plain_view(self).__reduce__()
 
 
-DOT = next(function for function in flops.FUNCTIONS if function.__name__ == "dot")
+DOT = next(function for function in flops.FLOPS_OF_FUNCTION if function.__name__ == "dot")
 
 
-def product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
-    """A function of numpy that multiplies matrices, with its flops counted."""
+def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
+    """Calls a numpy function that multiplies matrices, and counts its flops with the rule `count`."""
     out = kwargs.get("out")
-    bare = [plain(array) for array in args]
-    result = function(*bare, **{name: plain(value) for name, value in kwargs.items()})
+    bare = [plain_view(array) for array in args]
+    result = function(*bare, **{name: plain_view(value) for name, value in kwargs.items()})
     if current.meter is not None:
         current.meter.compute(count(bare, result))
     if out is None and args and any(result is array for array in bare):
-        return next(array for array, naked in zip(args, bare) if result is naked)  # given as the third argument
-    return charged(result) if out is None else out
+        return next(array for array, plain in zip(args, bare) if result is plain)  # `out` as the third argument
+    return charge_results(result) if out is None else out
 
 
-def plain(array: Any) -> Any:
-    """The same memory as an ordinary array; anything else as it is."""
-    return array.view(ndarray) if isinstance(array, Counted) else array
+def plain_view(array: Any) -> Any:
+    """Views a metered array as an ordinary one; anything else is returned as it is."""
+    return array.view(ndarray) if isinstance(array, MeteredArray) else array
 
 
-def adopt(array: Array, meter: Meter) -> Array:
-    """A fresh array as one of the device's own; a view stays with the block that it is a view of."""
+def as_metered_result(array: Array, meter: Meter) -> Array:
+    """Charges the result of a numpy operation to `meter`; a view stays with the block that it is a view of."""
     block = block_of(array) if array.base is not None else Block(meter, array.nbytes)
-    counted = array.view(Counted)
+    counted = array.view(MeteredArray)
     counted._block = block
     return counted
 
 
-def own(array: Array, meter: Meter) -> Array:
-    """An array that a transport made for the device: all of its memory, whatever it is a view of."""
-    counted = array.view(Counted)
+def as_metered(array: Array, meter: Meter) -> Array:
+    """Charges the whole memory of an array to `meter`, whatever it is a view of: one that a transport delivered."""
+    counted = array.view(MeteredArray)
     counted._block = Block(meter, array.nbytes)
     return counted
 
 
-def is_view(result: Any, given: Any) -> bool:
-    """Whether a plain array is the memory of one of the device's own: `asarray` strips it of what it knows."""
+def is_stripped_view(result: Any, given: Any) -> bool:
+    """True if `result` is the memory of `given` as a plain array: `asarray` strips the subclass."""
     return (
-        isinstance(given, Counted)
+        isinstance(given, MeteredArray)
         and type(result) is ndarray
         and any(result.base is one for one in (given, given.base) if one is not None)
     )
 
 
-def same_memory(result: Array, given: Counted) -> Array:
-    """A plain array as the device's own again."""
-    counted = result.view(Counted)
+def restore_block(result: Array, given: MeteredArray) -> Array:
+    """Makes a stripped view metered again, in the block of the array that it is a view of."""
+    counted = result.view(MeteredArray)
     counted._block = given._block
     return counted
 
 
 def lend(array: Array, meter: Meter) -> tuple[Array, Block]:
-    """A view of an array that is not the device's, and its block, which is not charged unless someone does."""
+    """A read-only view of an array that is not the device's, and its block, which is not charged yet."""
     block = Block(meter, array.nbytes, charged=False)
-    counted = array.view(Counted)
+    counted = array.view(MeteredArray)
     counted._block = block
     counted.flags.writeable = False
     return counted, block
 
 
 def block_of(array: Any) -> Block | None:
-    """The block that an array is a view of, if it is a device's."""
+    """The block that an array is a view of; None if it is no device's."""
     while array is not None:
-        if isinstance(array, Counted) and array._block is not None:
+        if isinstance(array, MeteredArray) and array._block is not None:
             return array._block
         array = getattr(array, "base", None)
     return None
 
 
-def charged(result: Any) -> Any:
-    """A result of numpy with its plain new arrays charged to the device that runs; lists and tuples of them too."""
+def charge_results(result: Any) -> Any:
+    """Charges the new plain arrays in a result of numpy, also inside lists and tuples, to the device that runs."""
     meter = current.meter
     if meter is None:
         return result
     if type(result) is ndarray:
-        return adopt(result, meter)
+        return as_metered_result(result, meter)
     if type(result) is list or type(result) is tuple:
-        return type(result)([charged(part) for part in result])
+        return type(result)([charge_results(part) for part in result])
     return result

@@ -1,6 +1,6 @@
-"""Floating point operations of matrix products, from shapes alone: two for each multiply-add.
+"""Counts the floating point operations of matrix products from shapes alone: two for each multiply-add.
 
-Named functions of numpy, each as a rule from its arguments; two times the product of all index sizes.
+There is one rule for each numpy function that multiplies matrices, from its arguments and result to its flops.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ Shape = tuple[int, ...]
 
 
 def matmul(args: Sequence[Any], result: Any) -> int:
-    """(..., m, k) @ (..., k, n), and everything that contracts the first operand's last axis."""
+    """(..., m, k) @ (..., k, n), and all other products that contract the first operand's last axis."""
     a, b = np.shape(args[0]), np.shape(args[1])
     return 2 * a[-1] * int(np.size(result)) if a and b else 0
 
 
 def vdot(args: Sequence[Any], result: Any) -> int:
+    """All elements of both operands, which are equally many."""
     return 2 * int(np.size(args[0]))
 
 
@@ -35,10 +36,10 @@ def einsum(args: Sequence[Any], result: Any) -> int:
     if isinstance(args[0], str):
         terms = args[0].replace(" ", "").partition("->")[0].split(",")
         operands = [np.shape(x) for x in args[1:]]
-        labels: list[Sequence[Any]] = [_letters(term, shape) for term, shape in zip(terms, operands)]
+        labels: list[Sequence[Any]] = [_text_labels(term, shape) for term, shape in zip(terms, operands)]
     else:
         operands = [np.shape(x) for x in args[0 : len(args) // 2 * 2 : 2]]
-        labels = [_numbers(list(x), shape) for x, shape in zip(args[1::2], operands)]
+        labels = [_list_labels(list(x), shape) for x, shape in zip(args[1::2], operands)]
     if len(operands) < 2:
         return 0
     sizes: dict[Any, int] = {}
@@ -48,35 +49,35 @@ def einsum(args: Sequence[Any], result: Any) -> int:
     return 2 * prod(sizes.values())
 
 
-def _letters(term: str, shape: Shape) -> Sequence[Any]:
+def _text_labels(term: str, shape: Shape) -> Sequence[Any]:
     if "..." not in term:
         return term
     before, _, after = term.partition("...")
-    return [*before, *_hidden(len(shape) - len(before) - len(after)), *after]
+    return [*before, *_ellipsis_labels(len(shape) - len(before) - len(after)), *after]
 
 
-def _numbers(term: list[Any], shape: Shape) -> Sequence[Any]:
+def _list_labels(term: list[Any], shape: Shape) -> Sequence[Any]:
     if Ellipsis not in term:
         return term
     at = term.index(Ellipsis)
-    return [*term[:at], *_hidden(len(shape) - len(term) + 1), *term[at + 1 :]]
+    return [*term[:at], *_ellipsis_labels(len(shape) - len(term) + 1), *term[at + 1 :]]
 
 
-def _hidden(count: int) -> list[str]:
-    """Labels for the axes that an ellipsis stands for: counted from the right, as they are broadcast."""
+def _ellipsis_labels(count: int) -> list[str]:
+    """Labels for the axes that an ellipsis covers: counted from the right, as they are broadcast."""
     return [f"axis {i}" for i in range(-count, 0)]
 
 
-FUNCTIONS: dict[Any, Callable[[Sequence[Any], Any], int]] = {
+FLOPS_OF_FUNCTION: dict[Any, Callable[[Sequence[Any], Any], int]] = {
     np.einsum: einsum,
     np.dot: matmul,
     np.inner: matmul,
     np.vdot: vdot,
     np.tensordot: tensordot,
 }
-"""Functions of numpy that multiply matrices, and how many flops a call takes."""
+"""Functions of numpy that multiply matrices, with the rule for their flops."""
 
-UFUNCS: dict[Any, Callable[[Sequence[Any], Any], int]] = {np.matmul: matmul}
+FLOPS_OF_UFUNC: dict[Any, Callable[[Sequence[Any], Any], int]] = {np.matmul: matmul}
 for _name in ("vecdot", "matvec", "vecmat"):  # of numpy 2
     if hasattr(np, _name):
-        UFUNCS[getattr(np, _name)] = matmul
+        FLOPS_OF_UFUNC[getattr(np, _name)] = matmul

@@ -1,4 +1,8 @@
-"""What one device has used: counted, never estimated, so it is the same on every transport and in every run."""
+"""Counts the bytes, flops, memory and simulated time of one device.
+
+Everything is counted from calls and shapes and nothing is timed, so figures are equal on every transport and in
+every run.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from lib.engine.collectives import bytes_sent
+from lib.engine.collectives import COLLECTIVES, bytes_sent
 
 
-def no_bytes() -> dict[str, int]:
-    """The figures of a slower memory that nobody has used."""
+def unused_memory() -> dict[str, int]:
+    """The figures of a slower memory before its first use."""
     return dict.fromkeys(("read", "written", "live", "peak"), 0)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A meter's figures. `sent` in bytes (ring-optimal), `calls` by kind, `flops` of matrix products (two for each
-    multiply-add), `live` and `peak` in bytes of arrays, `stored` the most that was live while this device waited in
-    a receive, without what came; `clock` in flops: when this device would be done if flops and the links to slower
-    memories were all that takes time and nobody could receive what is not yet sent. `host` and `disk`: bytes "read"
-    from this memory and "written" to it, bytes that it holds, "live", and held at most, "peak"."""
+    """A meter's figures at one moment.
+
+    `sent`: bytes, ring-optimal. `calls`: how many, by kind. `flops`: of matrix products, two for each multiply-add.
+    `live` and `peak`: bytes of arrays. `stored`: the most bytes that were live while this device waited in a
+    receive, without what arrived. `clock`, in flops: when this device would be done if only flops and the links to
+    slower memories took time, and nothing could be received before it is sent. `host` and `disk`: bytes "read" from
+    this memory and "written" to it, bytes that it holds now, "live", and held at most, "peak".
+    """
 
     sent: int
     calls: Mapping[str, int]
@@ -30,8 +37,8 @@ class Reading:
     peak: int
     stored: int
     clock: int
-    host: Mapping[str, int] = field(default_factory=no_bytes)
-    disk: Mapping[str, int] = field(default_factory=no_bytes)
+    host: Mapping[str, int] = field(default_factory=unused_memory)
+    disk: Mapping[str, int] = field(default_factory=unused_memory)
 
     @property
     def collectives(self) -> int:
@@ -43,11 +50,9 @@ class Reading:
         return self.calls.get("send", 0) + self.calls.get("send_async", 0)
 
 
-COLLECTIVES = frozenset(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"))
-
-
 class Meter:
-    """The running figures of one device; as in `Reading`. `byte_time`: the flops that a byte of a memory takes."""
+    """The running figures of one device, named as in `Reading`. `byte_time`: by slower memory, the flops of the clock
+    that a transferred byte takes."""
 
     __slots__ = ("byte_time", "calls", "clock", "disk", "flops", "host", "live", "peak", "sent", "stored")
 
@@ -59,8 +64,8 @@ class Meter:
         self.peak = 0
         self.stored = 0
         self.clock = 0
-        self.host = no_bytes()
-        self.disk = no_bytes()
+        self.host = unused_memory()
+        self.disk = unused_memory()
         self.byte_time = byte_time or {}
 
     def hold(self, nbytes: int) -> None:
@@ -73,12 +78,12 @@ class Meter:
         self.clock += flops
 
     def communicate(self, name: str, nbytes: int, n: int) -> None:
-        """One call among `n` devices, to which this one brings `nbytes`."""
+        """Counts one call among `n` devices, to which this one brings `nbytes`."""
         self.calls[name] += 1
         self.sent += bytes_sent(name, nbytes, n)
 
-    def waited(self) -> None:
-        """A message has come, and is not charged yet: what is live was stored while this device waited for it."""
+    def record_stored(self) -> None:
+        """Called when a message has arrived and is not charged yet: what is live was stored during the wait."""
         if self.live > self.stored:
             self.stored = self.live
 
@@ -89,7 +94,7 @@ class Meter:
 
 
 class Current:
-    """Whose code is running: the meter that new arrays and flops are charged to, or None."""
+    """The meter of the device whose code is running, which new arrays and flops are charged to, or None."""
 
     __slots__ = ("meter",)
 
@@ -102,7 +107,7 @@ current = Current()
 
 @contextmanager
 def unmetered() -> Iterator[None]:
-    """Within: what runs is no device's work, and is charged to nobody."""
+    """A context in which nothing is charged to any device."""
     before, current.meter = current.meter, None
     try:
         yield

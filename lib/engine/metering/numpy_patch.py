@@ -1,6 +1,7 @@
-"""While a metered run is on: numpy's functions that make arrays, or multiply matrices, count what they do.
+"""Patches numpy constructors and matmuls during a metered run to count memory and flops.
 
-Only code of a device is counted; for all others (`current.meter` is None) these are the functions as they were.
+Only the code of a device is counted: for all others (`current.meter` is None) the stand-ins call the original
+function and do nothing more.
 """
 
 from __future__ import annotations
@@ -14,44 +15,48 @@ from typing import Any
 import numpy as np
 
 from . import flops
-from .arrays import charged, is_view, product, same_memory
+from .arrays import charge_results, is_stripped_view, metered_product, restore_block
 from .meter import current
 
-MAKERS = (
+CONSTRUCTORS = (
     "zeros ones empty full array asarray ascontiguousarray asfortranarray copy arange linspace eye identity tri "
     "diag frombuffer fromiter fromfunction indices zeros_like ones_like empty_like full_like require"
 ).split()
-"""Functions whose result can be a new plain array although no counted one is among the arguments."""
+"""Functions whose result can be a new plain array although no metered one is among the arguments."""
 
 
-def _maker(function: Callable[..., Any]) -> Callable[..., Any]:
+def _charging(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The stand-in for a function that makes arrays."""
+
     @functools.wraps(function)
     def make(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         if current.meter is None or any(result is arg for arg in args):
             return result
         given: Any = args[0] if args else kwargs.get("a")
-        return same_memory(result, given) if is_view(result, given) else charged(result)
+        return restore_block(result, given) if is_stripped_view(result, given) else charge_results(result)
 
     return make
 
 
-def _multiplier(function: Callable[..., Any], count: Any) -> Callable[..., Any]:
+def _counting(function: Callable[..., Any], count: Any) -> Callable[..., Any]:
+    """The stand-in for a function that multiplies matrices; `count` is the rule for its flops."""
+
     @functools.wraps(function)
     def multiply(*args: Any, **kwargs: Any) -> Any:
         if current.meter is None:
             return function(*args, **kwargs)
-        return product(function, count, args, kwargs)
+        return metered_product(function, count, args, kwargs)
 
     return multiply
 
 
-class Drawing(np.random.Generator):
-    """A generator whose arrays are the device's own, like all that it makes."""
+class MeteredGenerator(np.random.Generator):
+    """A random generator whose arrays are charged to the device."""
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        return _maker(found) if callable(found) and not name.startswith("_") else found
+        return _charging(found) if callable(found) and not name.startswith("_") else found
 
 
 def _default_rng(seed: Any = None) -> np.random.Generator:
@@ -60,69 +65,72 @@ def _default_rng(seed: Any = None) -> np.random.Generator:
         generator = _RNG(seed)
     finally:
         current.meter = meter
-    return generator if meter is None else Drawing(generator.bit_generator)
+    return generator if meter is None else MeteredGenerator(generator.bit_generator)
 
 
 _RNG = np.random.default_rng
 
-DRAWN = {
+RANDOM_STAND_INS = {
     **{
-        name: (function, _maker(function))
+        name: (function, _charging(function))
         for name, function in vars(np.random).items()
         if getattr(function, "__self__", None).__class__ is np.random.RandomState and not name.endswith("_state")
     },
     "default_rng": (_RNG, _default_rng),
 }
-"""The same for numpy.random."""
+"""By name in numpy.random: the function, and its stand-in."""
 
 STAND_INS = {
-    **{name: (getattr(np, name), _maker(getattr(np, name))) for name in MAKERS},
-    **{f.__name__: (f, _multiplier(f, count)) for f, count in {**flops.FUNCTIONS, **flops.UFUNCS}.items()},
+    **{name: (getattr(np, name), _charging(getattr(np, name))) for name in CONSTRUCTORS},
+    **{f.__name__: (f, _counting(f, count)) for f, count in flops.FLOPS_OF_FUNCTION.items()},
+    **{f.__name__: (f, _counting(f, count)) for f, count in flops.FLOPS_OF_UFUNC.items()},
 }
-"""By name in numpy: the function, and what stands in for it."""
+"""By name in numpy: the function, and its stand-in."""
 
 _depth = 0
+"""Number of open contexts."""
 
 
 @contextmanager
-def watching(cls: type, metered: bool) -> Iterator[None]:
-    """Within: numpy's functions count, also those that the module of a player's class has imported by name."""
+def patched_numpy(cls: type, metered: bool) -> Iterator[None]:
+    """A context in which numpy's functions count, also where the module of a player's class imported them by name.
+    Contexts nest; without `metered` it does nothing."""
     global _depth
     if not metered:
         yield
         return
     _depth += 1
     if _depth == 1:
-        _exchange(0, 1)
+        _swap(0, 1)
     imported = _modules_of(cls)
     for names in imported:
-        _exchange_imported(names, 0, 1)
+        _swap_imported(names, 0, 1)
     try:
         yield
     finally:
         _depth -= 1
         for names in imported:
-            _exchange_imported(names, 1, 0)
+            _swap_imported(names, 1, 0)
         if not _depth:
-            _exchange(1, 0)
+            _swap(1, 0)
 
 
-def _exchange(old: int, new: int) -> None:
-    for names, stand_ins in ((vars(np), STAND_INS), (vars(np.random), DRAWN)):
+def _swap(old: int, new: int) -> None:
+    for names, stand_ins in ((vars(np), STAND_INS), (vars(np.random), RANDOM_STAND_INS)):
         for name, pair in stand_ins.items():
             if names.get(name) is pair[old]:
                 names[name] = pair[new]
 
 
-def _exchange_imported(names: dict[str, Any], old: int, new: int) -> None:
-    by_id = {id(pair[old]): pair[new] for pair in (*STAND_INS.values(), *DRAWN.values())}
+def _swap_imported(names: dict[str, Any], old: int, new: int) -> None:
+    by_id = {id(pair[old]): pair[new] for pair in (*STAND_INS.values(), *RANDOM_STAND_INS.values())}
     for name, value in list(names.items()):
         if id(value) in by_id:
             names[name] = by_id[id(value)]
 
 
 def _modules_of(cls: type) -> list[dict[str, Any]]:
-    """The global names of the modules that a class and its ancestors are written in, but not ours or Python's."""
+    """The globals of the modules that define a class and its ancestors, without the engine's and Python's own."""
     found: dict[int, dict[str, Any]] = {}
     for ancestor in cls.__mro__:
         if ancestor.__module__.startswith("lib.engine.") or ancestor.__module__ in sys.stdlib_module_names:

@@ -1,7 +1,8 @@
-"""Devices as greenlets of one thread: they switch only when one has to wait, so every run is the same.
+"""The in-process transport: devices are greenlets of one thread and switch only where one waits.
 
-A switch costs less than a microsecond, and when nobody is ready and somebody waits, that is a deadlock: it is seen
-at once and needs no clock. Greenlets, because players write blocking calls in plain functions.
+So every run is the same, a switch costs less than a microsecond, and a deadlock needs no timeout: nobody is ready and
+somebody waits. Threads would be preempted anywhere and cost several times as much; asyncio would need `await` in
+players' classes, which are plain functions with blocking calls.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from lib.engine.call import Call, Number, agree, perform, place_in, told_in_group
+from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter, current
 from lib.errors import DeadlockError
 
-from .base import Put
+from .base import CallableInt, Put
+from .deadlock import deadlock_text, player_line, returned_text, waiting_text
 
 
-class World:
-    """All devices of one process, and who of them can run."""
+class GreenletScheduler:
+    """All devices of one process, and a queue of those that can run."""
 
     def __init__(
         self,
@@ -33,20 +35,21 @@ class World:
         meters = [Meter(byte_time) if metered else None for _ in range(size)]
         self.ports = [InProcessPort(self, device, size, meter) for device, meter in enumerate(meters)]
         self.ready: deque[InProcessPort] = deque()
-        self.meetings: dict[tuple[int, ...], tuple[Call, dict[int, Any]]] = {}
-        """By group: the call that its first member made, and what each that is there has brought."""
+        self.meetings: dict[tuple[int, ...], tuple[CollectiveCall, dict[int, Any]]] = {}
+        """By group: the call of its first member, and what each member that has arrived brings."""
         self.hub: Any = None
+        """The greenlet that runs `advance`."""
         self.failure: tuple[int, BaseException] | None = None
-        self.over = False
+        self.closed = False
         self.late_puts = late_puts
-        """Whose puts land at the barrier, while all others land at once. None: everybody's, as on MPI."""
+        """Devices whose puts arrive at the barrier, while those of others arrive at once. None: all, as on MPI."""
 
     def start(self, work: Callable[[InProcessPort], object]) -> None:
-        """Gives every device something to do; `advance` does it."""
+        """Makes every device ready to run `work`; `advance` runs it."""
         for port in self.ports:
-            port.task = greenlet(port.carry_out)
+            port.task = greenlet(port.run)
             port.work = work
-            port.waits = None
+            port.waits_in = None
             self.ready.append(port)
 
     def advance(self, until: Callable[[], bool] = lambda: False) -> bool:
@@ -54,7 +57,7 @@ class World:
 
         Raises:
             DeadlockError: nobody can move, and somebody waits.
-            BaseException: what a device has raised; all others have been ended.
+            BaseException: raised by a device; all others have been ended.
         """
         self.hub = getcurrent()
         try:
@@ -65,7 +68,7 @@ class World:
                 if until():
                     return False
             if any(not port.task.dead for port in self.ports):
-                raise DeadlockError(self._standstill())
+                raise DeadlockError(self._deadlock_text())
         except BaseException:
             self.close()
             raise
@@ -75,7 +78,7 @@ class World:
 
     def close(self) -> None:
         """Ends every device that has not ended."""
-        self.over = True
+        self.closed = True
         self.ready.clear()
         for port in self.ports:
             current.meter = port.meter
@@ -83,7 +86,7 @@ class World:
         current.meter = None
 
     def unread(self) -> list[tuple[int, int, int]]:
-        """Messages that nobody has received: (from, to, how many)."""
+        """Messages that were not received: (from, to, how many)."""
         pairs = [(source, port) for port in self.ports for source in port.inbox]
         return sorted((source, port.device, len(port.inbox[source])) for source, port in pairs if port.inbox[source])
 
@@ -91,34 +94,32 @@ class World:
         for port in self.ports:
             port.inbox.clear()
 
-    def _standstill(self) -> str:
-        told = []
-        for port in self.ports:
-            if port.task.dead:
-                told.append(f"device {port.device} has returned")
-            else:
-                waits = told_in_group(port.waits, len(self.ports))
-                told.append(f"device {port.device} waits in {waits}{place_in(port.task.gr_frame)}")
-        return f"nobody can move: {'; '.join(told)}. Every wait needs a partner: check who calls what, and how often"
+    def _deadlock_text(self) -> str:
+        return deadlock_text(map(self._state_text, self.ports))
+
+    def _state_text(self, port: InProcessPort) -> str:
+        if port.task.dead:
+            return returned_text(port.device)
+        return waiting_text(port.device, port.waits_in, len(self.ports), player_line(port.task.gr_frame))
 
 
 class InProcessPort:
-    """One device's end."""
+    """One device's end of the in-process transport."""
 
-    def __init__(self, world: World, device: int, size: int, meter: Meter | None) -> None:
-        self.world = world
-        self.device = Number(device)
-        self.size = Number(size)
+    def __init__(self, scheduler: GreenletScheduler, device: int, size: int, meter: Meter | None) -> None:
+        self.scheduler = scheduler
+        self.device = CallableInt(device)
+        self.size = CallableInt(size)
         self.meter = meter
         self.task: Any = None
         self.work: Callable[[InProcessPort], object] | None = None
-        self.waits: object = None
-        """The call it waits in; None if it can run: whoever makes it ready says so."""
+        self.waits_in: object = None
+        """The call it waits in; None if it can run, set by the device that makes it ready."""
         self.result: Any = None
         self.inbox: dict[int, deque[tuple[Array, int]]] = {}
-        self.land: Callable[[Put], None]
+        self.apply_put: Callable[[Put], None]
 
-    def carry_out(self) -> None:
+    def run(self) -> None:
         assert self.work is not None
         current.meter = self.meter
         try:
@@ -126,121 +127,127 @@ class InProcessPort:
         except GreenletExit:
             pass
         except BaseException as why:
-            if self.world.failure is None:
-                self.world.failure = (self.device, why)
+            if self.scheduler.failure is None:
+                self.scheduler.failure = (self.device, why)
 
-    def collective(self, call: Call, arr: Array) -> Any:
-        return self._meet(call, arr, perform)
+    def collective(self, call: CollectiveCall, arr: Array) -> Any:
+        return self._meet(call, arr, results_of)
 
-    def fence(self, call: Call, puts: Sequence[tuple[int, Put]]) -> list[Put]:
-        # What is put is seen after the barrier on every transport; before it only under a test schedule.
+    def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
         arrived: list[Put] = self._meet(call, puts, _deliver)
         return arrived
 
-    def landed(self, to: int, put: Put) -> bool:
-        late = self.world.late_puts
+    def try_put(self, to: int, put: Put) -> bool:
+        late = self.scheduler.late_puts
         if late is None or self.device in late:
             return False
-        self.world.ports[to].land(put)
+        self.scheduler.ports[to].apply_put(put)
         return True
 
-    def _meet(self, call: Call, brought: Any, perform: Callable[[Call, Sequence[Any]], Sequence[Any]]) -> Any:
-        world, group = self.world, call.group
+    def _meet(
+        self, call: CollectiveCall, brought: Any, combine: Callable[[CollectiveCall, Sequence[Any]], Sequence[Any]]
+    ) -> Any:
+        """Waits until the whole group has made the call. The last to arrive combines what all have brought."""
+        scheduler, group = self.scheduler, call.group
         if len(group) == 1:
-            return perform(call, [brought])[0]
-        begun = world.meetings.get(group)
+            return combine(call, [brought])[0]
+        begun = scheduler.meetings.get(group)
         if begun is None:
-            self._unless_elsewhere(call)
-            begun = world.meetings[group] = (call, {})
+            self._refuse_crossed_groups(call)
+            begun = scheduler.meetings[group] = (call, {})
         first, there = begun
         if call != first:
-            agree((first, call), (next(iter(there)), self.device))
+            require_same_call((first, call), (next(iter(there)), self.device))
         there[self.device] = brought
         if len(there) < len(group):
             self._wait(call)
         else:
-            del world.meetings[group]
-            ports = [world.ports[member] for member in group]
-            for port, result in zip(ports, perform(call, [there[member] for member in group])):
-                port.result, port.waits = result, None
-                if port is not self:
-                    world.ready.append(port)
-            meters = [port.meter for port in ports if port.meter is not None]
-            if meters:
-                latest = max([meter.clock for meter in meters])
-                for meter in meters:
-                    meter.clock = latest
+            del scheduler.meetings[group]
+            self._release(group, combine(call, [there[member] for member in group]))
         result, self.result = self.result, None
         return result
 
-    def _unless_elsewhere(self, call: Call) -> None:
-        """Refuses to wait for a device that waits for this one, in another group: neither would ever move."""
+    def _release(self, group: Sequence[int], results: Sequence[Any]) -> None:
+        """Gives every member of a complete meeting its result and the latest clock, and makes it ready."""
+        ports = [self.scheduler.ports[member] for member in group]
+        for port, result in zip(ports, results):
+            port.result, port.waits_in = result, None
+            if port is not self:
+                self.scheduler.ready.append(port)
+        meters = [port.meter for port in ports if port.meter is not None]
+        if meters:
+            latest = max([meter.clock for meter in meters])
+            for meter in meters:
+                meter.clock = latest
+
+    def _refuse_crossed_groups(self, call: CollectiveCall) -> None:
+        """Refuses to wait for a device that waits for this one in another group: neither would ever move."""
         for member in call.group:
-            other = self.world.ports[member].waits
-            if isinstance(other, Call) and self.device in other.group:
-                agree((other, call), (member, self.device))
+            other = self.scheduler.ports[member].waits_in
+            if isinstance(other, CollectiveCall) and self.device in other.group:
+                require_same_call((other, call), (member, self.device))
 
     def send(self, to: int, arr: Array) -> None:
-        port = self.world.ports[to]
+        port = self.scheduler.ports[to]
         box = port.inbox.setdefault(self.device, deque())
         box.append((arr.copy(), self.meter.clock if self.meter else 0))
-        if isinstance(port.waits, _Receive) and int(port.waits) == int(self.device):
-            port.waits = None
-            self.world.ready.append(port)
+        if isinstance(port.waits_in, _PendingReceive) and int(port.waits_in) == int(self.device):
+            port.waits_in = None
+            self.scheduler.ready.append(port)
 
     def receive(self, source: int) -> Array:
         box = self.inbox.setdefault(source, deque())
         if not box:
-            self._wait(_Receive(source))
+            self._wait(_PendingReceive(source))
         arr, clock = box.popleft()
         if self.meter is not None:
             self.meter.clock = max(self.meter.clock, clock)
         return arr
 
-    def step_aside(self) -> None:
-        if self.world.hub is not None and len(self.world.ports) > 1:
-            self.world.ready.append(self)
-            self.world.hub.switch()
+    def yield_turn(self) -> None:
+        if self.scheduler.hub is not None and len(self.scheduler.ports) > 1:
+            self.scheduler.ready.append(self)
+            self.scheduler.hub.switch()
             current.meter = self.meter
-            self._unless_over()
+            self._unless_closed()
 
     def _wait(self, what: object) -> None:
         """Lets others run until this device is made ready."""
-        world = self.world
-        self._unless_over()
-        self.waits = what
-        if world.hub is None or self.task is None:
+        scheduler = self.scheduler
+        self._unless_closed()
+        self.waits_in = what
+        if scheduler.hub is None or self.task is None:
             raise DeadlockError(f"device {self.device} waits in {what} for ever; it is alone: run it with launch(...)")
-        if world.ready:
-            world.ready.popleft().task.switch()
+        if scheduler.ready:
+            scheduler.ready.popleft().task.switch()
         else:
-            world.hub.switch()
+            scheduler.hub.switch()
         current.meter = self.meter
-        self._unless_over()
+        self._unless_closed()
 
-    def _unless_over(self) -> None:
-        if self.world.over:
+    def _unless_closed(self) -> None:
+        if self.scheduler.closed:
             raise GreenletExit
 
 
-class _Receive(int):
-    """A wait for a message from the device of this number."""
+class _PendingReceive(int):
+    """A wait for a message from the device of this number, as shown in messages."""
 
     def __str__(self) -> str:
         return f"receive({int(self)})"
 
 
-def _deliver(call: Call, brought: Sequence[Any]) -> list[list[Put]]:
+def _deliver(call: CollectiveCall, brought: Sequence[Any]) -> list[list[Put]]:
     return [[put for puts in brought for to, put in puts if to == member] for member in call.group]
 
 
-def alone() -> InProcessPort:
-    """The only device: what a ShardedEngine is on when nobody launched it. Its collectives return at once."""
-    return World(1).ports[0]
+def single_port() -> InProcessPort:
+    """The port of the only device: of a ShardedEngine that was not launched. Its collectives return at once."""
+    return GreenletScheduler(1).ports[0]
 
 
 def end_greenlet(task: Any) -> None:
-    """Ends a greenlet that has begun and not ended. A player's code may catch even this, but only so often."""
+    """Ends a greenlet that has begun. A player's code may catch even GreenletExit, but only so often."""
     for _ in range(100):
         if task is None or task.dead or not task:
             return

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from lib.engine.collectives import bytes_sent
-from lib.engine.metering.meter import Reading, no_bytes
+from lib.engine.metering.meter import Reading, unused_memory
 from puzzles.catalog.engine import trials_of
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.engine.trial import Performed, Trial, Wrong
@@ -83,7 +83,7 @@ def _reading(given: Any) -> Reading:
     if not isinstance(given, dict):
         raise ValueError("a meter cannot be read")
     tables = {name: _table(given.get(name)) for name in ("calls", "host", "disk")}
-    if any(set(tables[tier]) != set(no_bytes()) for tier in ("host", "disk")):
+    if any(set(tables[tier]) != set(unused_memory()) for tier in ("host", "disk")):
         raise ValueError("a meter cannot be read")
     figures = {field.name: given.get(field.name) for field in fields(Reading) if field.name not in tables}
     if not all(type(n) is int and 0 <= n < MOST for n in figures.values()):

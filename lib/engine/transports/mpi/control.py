@@ -1,8 +1,9 @@
-"""News between processes: who has ended a call and how, and whether everybody waits.
+"""MPI control channel: completion, failure propagation, deadlock detection.
 
-A device that waits polls, and now and then looks here. If a device has failed, waiting is over for all. After some
-seconds without progress it asks the others what they are doing; when twice in a row everyone answers that they wait,
-and nobody has moved in between, that is a deadlock.
+A device that waits polls, and now and then reads its control messages. When one device has failed, all stop waiting.
+After some seconds without progress a device asks all others what they do (a two-round probe, as in distributed
+termination detection): when two rounds in a row all answer that they wait, and nobody has made progress in between,
+that is a deadlock. A blocking MPI call could do none of this.
 """
 
 from __future__ import annotations
@@ -15,167 +16,173 @@ from typing import Any
 
 from mpi4py import MPI
 
-from lib.engine.call import place_here, told_in_group
+from lib.engine.transports.deadlock import current_player_line, deadlock_text, returned_text, waiting_text
 from lib.errors import DeadlockError
 
-SPINS = 64
-"""Polls between two looks."""
+POLLS_PER_CHECK = 64
+"""Polls between two checks of the control messages."""
 
-ANSWERS = 0.25
-"""Seconds within which a device that waits has answered."""
+ANSWER_SECONDS = 0.25
+"""Seconds within which a device that waits answers a question."""
 
-GRACE = 0.8
-"""Seconds that a device which has failed waits for the others to end as well."""
-
-
-class Stopped(BaseException):
-    """Another device has failed. Not an Exception, which players' code may well catch."""
+GRACE_SECONDS = 0.8
+"""Seconds that all wait, after one device has failed, for the others to end as well."""
 
 
-class Wire:
-    """This process's end of a communicator that only carries news."""
+class PeerFailedError(BaseException):
+    """Another device has failed. A BaseException, because players' code may catch every Exception."""
+
+
+class ControlChannel:
+    """This process's end of a communicator for control messages only: "ended" and "wrote" report to all, "ask" and
+    "answer" look for a deadlock."""
 
     def __init__(self, patience: float) -> None:
         self.world = MPI.COMM_WORLD.Dup()
         self.device = self.world.rank
         self.others = [i for i in range(self.world.size) if i != self.device]
         self.patience = patience
-        self.number = 0
-        """Of the call of the run."""
+        self.call_number = 0
+        """Number of the run's current call; all devices make the same calls."""
         self.ended: dict[int, dict[int, tuple[str, Any]]] = {}
-        """By number of the call: how devices have ended it."""
+        """By call number and device: the state it ended in, and its result."""
         self.written: dict[int, list[deque[Any]]] = {}
-        """By number of the call: the outputs that devices have written to its stream."""
-        self.ending = False
-        self.given_up = False
+        """By call number and device: the outputs written to the stream and not taken yet."""
+        self.has_ended = False
+        """This device has ended the current call."""
+        self.gave_up = False
+        """A device did not end in time after another had failed."""
         self._failed_at = 0.0
-        self._moves = 0
-        self._doing: object = None
+        self._progress = 0
+        self._waits_in: object = None
         self._question = 0
         self._answers: dict[int, tuple[str, int]] = {}
-        self._before: dict[int, tuple[str, int]] | None = None
-        self._asked = 0.0
+        self._previous_answers: dict[int, tuple[str, int]] | None = None
+        self._asked_at = 0.0
         self._sending: list[Any] = []
 
     def wait(self, test: Callable[[], Any], what: object) -> None:
         """Polls until `test` is true.
 
         Raises:
-            Stopped: another device has failed.
+            PeerFailedError: another device has failed.
             DeadlockError: nobody can move.
         """
-        spins = 0
+        polls = 0
         since = 0.0
         while not test():
-            spins += 1
-            if spins > 4:
+            polls += 1
+            if polls > 4:
                 os.sched_yield()  # devices may be more than cores
-            if not spins % SPINS:
+            if not polls % POLLS_PER_CHECK:
                 since = since or perf_counter()
-                self._doing = what
-                self.look(what)
-                since = self._suspect(since)
-        self._moves += 1
-        self._asked, self._before = 0.0, None
+                self._waits_in = what
+                self.receive_news(what)
+                since = self._check_deadlock(since)
+        self._progress += 1
+        self._asked_at, self._previous_answers = 0.0, None
 
-    def look(self, what: object) -> None:
-        """Reads the news."""
+    def receive_news(self, what: object) -> None:
+        """Reads all control messages that have arrived, and answers questions with `what` this device waits in.
+
+        Raises:
+            PeerFailedError: another device has failed.
+        """
         status = MPI.Status()
         while self.world.Iprobe(MPI.ANY_SOURCE, 0, status):
             source = status.Get_source()
-            kind, *news = self.world.recv(source=source, tag=0)
+            kind, *content = self.world.recv(source=source, tag=0)
             if kind == "ended":
-                number, outcome = news
-                self.ended.setdefault(number, {})[source] = outcome
+                call_number, outcome = content
+                self.ended.setdefault(call_number, {})[source] = outcome
             elif kind == "wrote":
-                number, item = news
-                self.stream(number)[source].append(item)
+                call_number, item = content
+                self.stream(call_number)[source].append(item)
             elif kind == "ask" and what is not None:
-                self._tell(source, ("answer", news[0], self._told(what), self._moves))
-            elif kind == "answer" and news[0] == self._question:
-                self._answers[source] = (news[1], news[2])
-        now = self.ended.get(self.number, {})
-        if not self.ending and any(outcome[0] == "failed" for outcome in now.values()):
-            raise Stopped
+                self._send(source, ("answer", content[0], self._state_text(what), self._progress))
+            elif kind == "answer" and content[0] == self._question:
+                self._answers[source] = (content[1], content[2])
+        now = self.ended.get(self.call_number, {})
+        if not self.has_ended and any(outcome[0] == "failed" for outcome in now.values()):
+            raise PeerFailedError
 
-    def stream(self, number: int) -> list[deque[Any]]:
+    def stream(self, call_number: int) -> list[deque[Any]]:
         """The outputs of each device in the call of this number."""
-        return self.written.setdefault(number, [deque() for _ in range(self.world.size)])
+        return self.written.setdefault(call_number, [deque() for _ in range(self.world.size)])
 
     def write(self, item: Any) -> None:
-        """An output of this device, for all."""
+        """Sends an output of this device to all."""
         for other in self.others:
-            self._tell(other, ("wrote", self.number, item))
-        self.stream(self.number)[self.device].append(item)
+            self._send(other, ("wrote", self.call_number, item))
+        self.stream(self.call_number)[self.device].append(item)
 
-    def end(self, outcome: tuple[str, Any]) -> list[tuple[str, Any]]:
-        """Tells all how this device has ended a call, and waits for all others: how each has, in order."""
-        self.announce(outcome)
+    def finish_call(self, outcome: tuple[str, Any]) -> list[tuple[str, Any]]:
+        """Reports to all how this device has ended the call, and waits for the others: the outcomes by device."""
+        self.announce_end(outcome)
         self.wait(self.all_have_ended, "ended")
-        return self.outcomes()
+        return self.take_outcomes()
 
-    def announce(self, outcome: tuple[str, Any]) -> None:
-        """Tells all how this device has ended a call."""
-        self.ending = True
+    def announce_end(self, outcome: tuple[str, Any]) -> None:
+        """Reports to all how this device has ended the call."""
+        self.has_ended = True
         self._failed_at = 0.0
         for other in self.others:
-            self._tell(other, ("ended", self.number, outcome))
-        self.ended.setdefault(self.number, {})[self.device] = outcome
+            self._send(other, ("ended", self.call_number, outcome))
+        self.ended.setdefault(self.call_number, {})[self.device] = outcome
 
     def all_have_ended(self) -> bool:
-        """Whether all have ended the call, or one has failed and the others have had time enough."""
-        self.look("ended")
-        now = self.ended[self.number]
+        """True if all have ended the call, or one has failed and the others have had time enough."""
+        self.receive_news("ended")
+        now = self.ended[self.call_number]
         if self._failed_at or any(known[0] == "failed" for known in now.values()):
             self._failed_at = self._failed_at or perf_counter()
-            self.given_up = perf_counter() - self._failed_at > GRACE
-        return len(now) > len(self.others) or self.given_up
+            self.gave_up = perf_counter() - self._failed_at > GRACE_SECONDS
+        return len(now) > len(self.others) or self.gave_up
 
-    def outcomes(self) -> list[tuple[str, Any]]:
-        """How each device has ended the call; the next can begin."""
-        now = self.ended.pop(self.number)
-        self.written.pop(self.number, None)
-        self.number += 1
-        self.ending = False
+    def take_outcomes(self) -> list[tuple[str, Any]]:
+        """The outcomes of the call by device; the next call can begin."""
+        now = self.ended.pop(self.call_number)
+        self.written.pop(self.call_number, None)
+        self.call_number += 1
+        self.has_ended = False
         return [now.get(device, ("lost", None)) for device in range(self.world.size)]
 
-    def _suspect(self, since: float) -> float:
-        """Asks around when it has been long; the time from which to count on."""
+    def _check_deadlock(self, since: float) -> float:
+        """Asks all others when nothing has moved since `since` for too long; returns the time to count from."""
         now = perf_counter()
-        if self.ending:
+        if self.has_ended:
             return now
-        if not self._asked:
+        if not self._asked_at:
             if now - since < self.patience:
                 return since
             self._ask(now)
         elif len(self._answers) == len(self.others):
-            if self._before == self._answers:
-                raise DeadlockError(self._standstill())
-            self._before = self._answers
+            if self._previous_answers == self._answers:
+                raise DeadlockError(self._deadlock_text())
+            self._previous_answers = self._answers
             self._ask(now)
-        elif now - self._asked > ANSWERS:
-            self._asked, self._before = 0.0, None
+        elif now - self._asked_at > ANSWER_SECONDS:
+            self._asked_at, self._previous_answers = 0.0, None
             return now
         return since
 
     def _ask(self, now: float) -> None:
         self._question += 1
         self._answers = {}
-        self._asked = now
+        self._asked_at = now
         for other in self.others:
-            self._tell(other, ("ask", self._question))
+            self._send(other, ("ask", self._question))
 
-    def _told(self, what: object) -> str:
+    def _state_text(self, what: object) -> str:
         if what == "ended":
-            return f"device {self.device} has returned"
-        return f"device {self.device} waits in {told_in_group(what, self.world.size)}{place_here()}"
+            return returned_text(self.device)
+        return waiting_text(self.device, what, self.world.size, current_player_line())
 
-    def _standstill(self) -> str:
-        told = {device: text for device, (text, _) in self._answers.items()}
-        told[self.device] = self._told(self._doing)
-        lines = "; ".join(told[device] for device in sorted(told))
-        return f"nobody can move: {lines}. Every wait needs a partner: check who calls what, and how often"
+    def _deadlock_text(self) -> str:
+        states = {device: text for device, (text, _) in self._answers.items()}
+        states[self.device] = self._state_text(self._waits_in)
+        return deadlock_text(states[device] for device in sorted(states))
 
-    def _tell(self, other: int, news: tuple[Any, ...]) -> None:
+    def _send(self, other: int, message: tuple[Any, ...]) -> None:
         self._sending = [request for request in self._sending if not request.Test()]
-        self._sending.append(self.world.isend(news, other, 0))
+        self._sending.append(self.world.isend(message, other, 0))

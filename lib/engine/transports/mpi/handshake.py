@@ -1,7 +1,7 @@
-"""What devices on MPI tell each other to meet in a call: who makes which call, and the array itself if it is small.
+"""MPI rendezvous header: describes the collective; small payloads travel inline.
 
-A letter lies at a fixed place in a device's outgoing buffer and in the buffers of what comes in, so that a call that
-is made again finds everything ready: it writes its numbers, and reads the others' where they have arrived.
+A header is at a fixed place in a device's send buffer and in its receive buffers, so that a repeated call finds
+everything prepared: it only writes its clock, and reads digests and clocks of the others where they have arrived.
 """
 
 from __future__ import annotations
@@ -13,66 +13,72 @@ from struct import Struct
 
 import numpy as np
 
-from lib.engine.call import Call
+from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 
-ROOM = 1024
-"""Bytes of a letter, beside what grows with the number of devices."""
+CALL_BYTES = 1024
+"""Bytes of a handshake, without the part that grows with the number of devices."""
 
-_TOP = Struct("<8sq")
+_DIGEST_AND_CLOCK = Struct("<8sq")
 """A digest of the call, and the sender's clock."""
 
-_LENGTH = Struct("<i")
+_CALL_LENGTH = Struct("<i")
 
 
-def room(size: int) -> int:
-    """Bytes that every letter has among `size` devices: a group of all can be named, and a count for each fits."""
-    return ROOM + 12 * size
+def buffer_bytes(size: int) -> int:
+    """Bytes of every handshake among `size` devices: enough to name a group of all, and for a count for each."""
+    return CALL_BYTES + 12 * size
 
 
-class Letter:
-    """One call of one device: how it is written, and how what the others wrote is read."""
+class Handshake:
+    """One call of one device: writes it to the send buffer `out`, and reads what the others wrote from `into`.
 
-    def __init__(self, call: Call, device: int, out: Array, into: Sequence[Array], content: Array | None) -> None:
+    `content` is an example of the array that each member sends with it, None if it is always sent separately.
+    """
+
+    def __init__(
+        self, call: CollectiveCall, device: int, out: Array, into: Sequence[Array], content: Array | None
+    ) -> None:
         spelt = repr(tuple(call)).encode()
         self.call = call
         self.digest = blake2b(spelt, digest_size=8).digest()
         self.index = call.group.index(device)
         self.out = out.data
         self.others = [into[member].data for member in call.group if member != device]
-        self.head = _LENGTH.pack(len(spelt)) + spelt
-        start = -(-(_TOP.size + len(self.head)) // 16) * 16
+        self.packed_call = _CALL_LENGTH.pack(len(spelt)) + spelt
+        start = -(-(_DIGEST_AND_CLOCK.size + len(self.packed_call)) // 16) * 16
         self.arrays: list[Array] = []
-        """What each member brings, in the group's order; none if it does not fit into a letter."""
+        """The payload of each member, in the group's order, inside the buffers; none if it does not fit."""
         if content is not None and start + content.nbytes <= len(out):
             sources = [out if member == device else into[member] for member in call.group]
             self.arrays = [np.ndarray(content.shape, content.dtype, source.data, start) for source in sources]
 
-    def address(self) -> None:
-        """Writes the call itself: once, for as long as no other letter is written to the same place."""
-        self.out[_TOP.size : _TOP.size + len(self.head)] = self.head
+    def write_call(self) -> None:
+        """Writes the call itself: once, until another handshake is written to the same buffer."""
+        self.out[_DIGEST_AND_CLOCK.size : _DIGEST_AND_CLOCK.size + len(self.packed_call)] = self.packed_call
 
-    def date(self, clock: int) -> None:
-        _TOP.pack_into(self.out, 0, self.digest, clock)
+    def write_clock(self, clock: int) -> None:
+        """Writes the digest of the call and this device's clock: for every meeting."""
+        _DIGEST_AND_CLOCK.pack_into(self.out, 0, self.digest, clock)
 
-    def read(self) -> int | None:
-        """The latest of the others' clocks; None if one of them makes another call."""
+    def latest_clock(self) -> int | None:
+        """The latest of the others' clocks; None if one of them makes a different call."""
         latest = 0
         for source in self.others:
-            digest, clock = _TOP.unpack_from(source)
+            digest, clock = _DIGEST_AND_CLOCK.unpack_from(source)
             if digest != self.digest:
                 return None
             if clock > latest:
                 latest = clock
         return latest
 
-    def calls(self) -> list[Call]:
-        """What each member calls, in the order of this one's group."""
-        others = iter(map(_call_in, self.others))
+    def calls(self) -> list[CollectiveCall]:
+        """The call of each member, in the order of this one's group; decoded for a message."""
+        others = iter(map(_read_call, self.others))
         return [self.call if i == self.index else next(others) for i in range(len(self.call.group))]
 
 
-def _call_in(letter: memoryview) -> Call:
-    (length,) = _LENGTH.unpack_from(letter, _TOP.size)
-    start = _TOP.size + _LENGTH.size
-    return Call(*literal_eval(letter[start : start + length].tobytes().decode()))
+def _read_call(header: memoryview) -> CollectiveCall:
+    (length,) = _CALL_LENGTH.unpack_from(header, _DIGEST_AND_CLOCK.size)
+    start = _DIGEST_AND_CLOCK.size + _CALL_LENGTH.size
+    return CollectiveCall(*literal_eval(header[start : start + length].tobytes().decode()))

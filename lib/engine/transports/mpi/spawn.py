@@ -1,4 +1,4 @@
-"""Starts several processes under mpiexec, without the user typing it, and brings back what they answer."""
+"""Starts processes under mpiexec from a normal program, and returns their answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lib.errors import PuzzleError, RuleError
 
 
 def mpiexec() -> list[str]:
-    """The command: that of the MPI installed beside this Python, else the first on the path.
+    """The mpiexec command: of the MPI installed beside this Python, else the first on the path.
 
     Raises:
         RuleError: there is none.
@@ -28,25 +28,17 @@ def mpiexec() -> list[str]:
 
 
 def by_mpiexec(processes: int, module: str, request: str) -> str:
-    """What `module.answer(request)` gives, called in all of several processes.
+    """Calls `module.answer(request)` in several processes, and returns the answer of the first.
 
     Raises:
         PuzzleError: they could not be started, or the error that they ended with.
     """
-    root = str(Path(__file__).parents[4])
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
-    env = {
-        **os.environ,
-        **threads,
-        "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])]),
-    }
     with TemporaryDirectory() as folder:
         asked, answered = Path(folder, "request"), Path(folder, "answer")
         asked.write_text(request, encoding="utf-8")
-        words = [sys.executable, "-m", "lib.engine.transports.mpi.spawn", module, str(asked), str(answered)]
-        ended = subprocess.run(
-            [*mpiexec(), "-n", str(processes), *words], env=env, capture_output=True, text=True, check=False
-        )
+        program = [sys.executable, "-m", "lib.engine.transports.mpi.spawn", module, str(asked), str(answered)]
+        command = [*mpiexec(), "-n", str(processes), *program]
+        ended = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
         if answered.exists():
             kind, _, text = answered.read_text(encoding="utf-8").partition("\n")
             if kind == "answer":
@@ -57,18 +49,26 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
         )
 
 
+def _environment() -> dict[str, str]:
+    """This process's, with this package on the path, and one thread for each process unless it says otherwise."""
+    root = str(Path(__file__).parents[4])
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, **threads, "PYTHONPATH": path}
+
+
 def main(module: str, asked: str, answered: str) -> None:
-    """What each process does. The first one reads the request and writes the answer: the others may be elsewhere."""
+    """Runs in each process. Only the first reads the request and writes the answer: others may be on other hosts."""
     from mpi4py import MPI
 
     first = MPI.COMM_WORLD.rank == 0
     request = MPI.COMM_WORLD.bcast(Path(asked).read_text(encoding="utf-8") if first else None)
     try:
-        told = "answer\n" + import_module(module).answer(request)
+        report = "answer\n" + import_module(module).answer(request)
     except PuzzleError as why:
-        told = f"refused\n{why}"
+        report = f"refused\n{why}"
     if first:
-        Path(answered).write_text(told, encoding="utf-8")
+        Path(answered).write_text(report, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from lib.engine.metering.numpy_patch import STAND_INS
 
 PACKAGE = "lib.engine"
 
-LATE = ("runs.local", "runs.streams", "symmetric", "transports.inprocess")
+LATE = ("executors.inprocess", "executors.streams", "symmetric", "transports.inprocess")
 """Modules that the engine imports when they are needed."""
 
 STATE = frozenset({"_depth", "_cache"})

@@ -6,7 +6,7 @@ from collections import Counter
 from types import TracebackType
 from typing import Any, Self
 
-from lib.engine.collectives import bytes_brought
+from lib.engine.collectives import payload_bytes
 from lib.engine.transports.inprocess import InProcessPort
 
 from .isolate_modules import is_loading
@@ -30,7 +30,7 @@ class Tally:
 
         def watched_send(port: InProcessPort, to: int, arr: Any) -> None:
             if not is_loading():
-                rows[int(port.device), "send", int(bytes_brought(arr)), 2] += 1
+                rows[int(port.device), "send", int(payload_bytes(arr)), 2] += 1
             send(port, to, arr)
 
         InProcessPort.collective = watched_collective  # type: ignore[method-assign]

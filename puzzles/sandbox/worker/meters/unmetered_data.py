@@ -24,7 +24,7 @@ def require_arrays(run: Run) -> None:
     Raises:
         RuleError: naming the device and where.
     """
-    for number, device in enumerate(getattr(run._runs, "devices", ())):
+    for number, device in enumerate(getattr(run._executor, "devices", ())):
         for name, value in kept(device.player):
             found = numbers_in(value)
             if found > MOST:

@@ -1,4 +1,4 @@
-"""Slower memories: what they keep, what they refuse, and what is charged and when."""
+"""Slower memories: the arrays they keep, the calls they refuse, and what is charged and when."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,7 +60,7 @@ def test_without_meters_arrays_come_back_plain_and_at_once() -> None:
 def test_the_files_of_a_disk_go_with_the_run() -> None:
     def does(me: Any, x: Any) -> Any:
         me.disk.put("w", x)
-        return str(me.disk._shelf._folder)
+        return str(me.disk._store._folder)
 
     with launch(Script, 2, does) as run:
         folders = [Path(folder) for folder in run.forward(W)]
@@ -79,7 +75,7 @@ def test_an_array_of_the_same_name_takes_the_place_of_the_old_one() -> None:
         for tier in (me.host, me.disk):
             tier.put("w", x)
             tier.put("w", x[:8])
-        return [len(me.host), len(me.disk), len(list(me.disk._shelf._folder.iterdir()))]
+        return [len(me.host), len(me.disk), len(list(me.disk._store._folder.iterdir()))]
 
     with launch(Script, 1, does) as run:
         assert run.forward(W) == [[1, 1, 1]]

@@ -1,4 +1,4 @@
-"""A run in one process: each call starts a greenlet for each device, and ends when all have returned."""
+"""The in-process executor: each call starts a greenlet for each device, and ends when all have returned."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from lib.engine.metering.meter import Reading
-from lib.engine.metering.numpy_patch import watching
-from lib.engine.transports.inprocess import InProcessPort, World
+from lib.engine.metering.numpy_patch import patched_numpy
+from lib.engine.transports.inprocess import GreenletScheduler, InProcessPort
 from lib.errors import PuzzleError, RuleError
 
-from .device import Device, argument_for, unread_text
-from .streams import Inputs, Outputs
+from .base import unread_text
+from .copies import argument_for
+from .device import Device
+from .streams import InputStream, OutputStreams
 
 
-class LocalRun:
-    """The devices, and the world they live in."""
+class InProcessExecutor:
+    """All devices of a run, and the scheduler that switches between them."""
 
     def __init__(
         self,
@@ -31,28 +33,28 @@ class LocalRun:
         self.cls = cls
         self.size = size
         self.metered = metered
-        self.world = World(size, metered, late_puts, byte_time)
-        self.devices = [Device(cls, port) for port in self.world.ports]
+        self.scheduler = GreenletScheduler(size, metered, late_puts, byte_time)
+        self.devices = [Device(cls, port) for port in self.scheduler.ports]
         self._run("__init__", lambda port: self.devices[port.device].make(args, kwargs))
 
     def _run(self, method: str, work: Any) -> None:
-        with watching(self.cls, self.metered):
-            self.world.start(work)
+        with patched_numpy(self.cls, self.metered):
+            self.scheduler.start(work)
             self._advance(method)
 
     def _advance(self, method: str, until: Any = lambda: False) -> bool:
         try:
-            return self.world.advance(until)
+            return self.scheduler.advance(until)
         except Exception as why:
-            failure = self.world.failure
+            failure = self.scheduler.failure
             if failure is not None and not isinstance(why, PuzzleError):
                 why.add_note(f"raised on device {failure[0]} of {self.size}, in {method}")
             raise
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
         results: list[Any] = [None] * self.size
-        # Each in a box, out of which it is taken: an input lives no longer than its device wants it to.
-        given = [[argument_for(x, lent, port.meter)] for x, port in zip(arguments, self.world.ports)]
+        # Each in a box, which its device empties: so no reference here keeps an input alive.
+        given = [[argument_for(x, lent, port.meter)] for x, port in zip(arguments, self.scheduler.ports)]
 
         def work(port: InProcessPort) -> None:
             results[port.device] = self.devices[port.device].call(method, given[port.device])
@@ -61,26 +63,26 @@ class LocalRun:
         return results
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        source, sink = Inputs(inputs, self.size), Outputs([deque() for _ in range(self.size)])
-        with watching(self.cls, self.metered):
-            self.world.start(lambda port: self.devices[port.device].loop(source, sink.writer(port.device)))
+        source, sink = InputStream(inputs, self.size), OutputStreams([deque() for _ in range(self.size)])
+        with patched_numpy(self.cls, self.metered):
+            self.scheduler.start(lambda port: self.devices[port.device].loop(source, sink.writer(port.device)))
         done = False
         try:
             while not done:
-                with watching(self.cls, self.metered):
+                with patched_numpy(self.cls, self.metered):
                     done = self._advance("inference_loop", sink.is_ready)
                 yield from sink.take(all_of_them=done)
         except GeneratorExit:
-            self.world.close()
-            self.world.forget_messages()
+            self.scheduler.close()
+            self.scheduler.forget_messages()
             raise
 
     def readings(self) -> tuple[Reading, ...]:
-        return tuple(meter.reading() for port in self.world.ports if (meter := port.meter) is not None)
+        return tuple(meter.reading() for port in self.scheduler.ports if (meter := port.meter) is not None)
 
     def close(self, failed: bool) -> None:
-        self.world.close()
-        unread = [] if failed else self.world.unread()
-        self.world.forget_messages()
+        self.scheduler.close()
+        unread = [] if failed else self.scheduler.unread()
+        self.scheduler.forget_messages()
         if unread:
             raise RuleError(unread_text(unread))

@@ -1,4 +1,4 @@
-"""The two ends of an inference loop: inputs that every device can read, outputs in the order of the inputs."""
+"""The streams of an inference loop: inputs that every device reads, outputs joined in the order of the inputs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Any
 
 from lib.engine.transports.base import Port
 
+from .copies import argument_for, copy_out, map_arrays
 
-class Inputs:
-    """A stream of inputs, read once. Every device that reads gets them all, each its own if an item is a list."""
+
+class InputStream:
+    """A stream of inputs, read once for `size` devices. Each device gets all inputs; of one that is a list or tuple,
+    its own item."""
 
     def __init__(self, stream: Iterable[Any], size: int) -> None:
         self.stream = iter(stream)
         self.size = size
         self.kept: dict[int, list[Any]] = {}
-        """By number: the items that some device has not read yet, and how many have."""
+        """By number: an item that some device has not read yet, and how many have."""
         self.pulled = 0
         self.ended = False
 
     def reader(self, port: Port) -> Iterator[Any]:
-        from .device import argument_for
-
+        """The inputs of one device, copied."""
         number = 0
         while True:
-            port.step_aside()  # reading an input is where other devices get their turn
+            port.yield_turn()  # so that no device runs ahead of the others
             if number == self.pulled and not self.ended:
                 self._pull()
             if number >= self.pulled:
@@ -48,21 +50,22 @@ class Inputs:
             self.pulled += 1
 
 
-class Outputs:
-    """What the devices write. The n-th things that they write belong together."""
+class OutputStreams:
+    """The outputs of all devices. The n-th outputs of each device belong together."""
 
     def __init__(self, written: list[deque[Any]]) -> None:
         self.written = written
-        """By device: what has not been taken yet."""
+        """By device: the outputs that have not been taken yet."""
 
-    def writer(self, device: int) -> Output:
-        return Output(self.written[device].append)
+    def writer(self, device: int) -> OutputStream:
+        return OutputStream(self.written[device].append)
 
     def is_ready(self) -> bool:
-        """Whether every device has written its next."""
+        """True if every device has written its next output."""
         return all(self.written)
 
     def take(self, all_of_them: bool = False) -> Iterator[Any]:
+        """Removes what is complete, or everything: an output if one device wrote it, else a row of all devices'."""
         while self.is_ready() or (all_of_them and any(self.written)):
             row = [items.popleft() if items else None for items in self.written]
             there = [item for item in row if item is not None]
@@ -70,13 +73,11 @@ class Outputs:
                 yield there[0] if len(there) == 1 else row
 
 
-class Output:
-    """Where one device writes its outputs; None is none, but counts as this device's turn."""
+class OutputStream:
+    """The output stream of one device. None is no output, but counts as this device's n-th."""
 
     def __init__(self, keep: Callable[[Any], object]) -> None:
         self.keep = keep
 
     def write(self, item: Any) -> None:
-        from .device import mapped, outside
-
-        self.keep(mapped(item, outside))
+        self.keep(map_arrays(item, copy_out))

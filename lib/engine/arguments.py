@@ -1,0 +1,100 @@
+"""Validates what players pass to the engine: device numbers, groups, and arrays that can be sent.
+
+The meters count bytes of array elements, so nothing may travel beside them: no Python objects, field names, dtype
+metadata, or numbers disguised as the shape of an empty array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from operator import index
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+
+from lib.errors import RuleError
+
+MAX_EMPTY_BYTES = 1 << 16
+"""The product of an empty array's nonzero axes and its element size may not exceed this."""
+
+
+def require_sendable(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuses arrays that cannot be sent, or that would carry uncounted information in names, metadata or shape.
+
+    Raises:
+        RuleError: Python objects, named fields, metadata on the dtype, or an empty array with a long axis.
+    """
+    if dtype.hasobject:
+        raise RuleError(f"arrays of Python objects cannot be sent; got dtype {dtype}, so convert it with astype first")
+    if dtype.names:
+        raise RuleError(f"an array with named fields ({', '.join(dtype.names)}) cannot travel; bring each by itself")
+    if dtype.metadata:
+        raise RuleError("a dtype with metadata cannot travel; convert the array with astype to one without")
+    if 0 in shape and prod(n for n in shape if n) * dtype.itemsize > MAX_EMPTY_BYTES:
+        raise RuleError(
+            f"an array of {dtype} {shape} is empty, so only its shape would be sent, which no meter counts; "
+            "send numbers as the elements of an array"
+        )
+
+
+def whole_number(given: Any, what: str) -> int:
+    """Converts an integer of Python or numpy to `int`.
+
+    Raises:
+        RuleError: it is not an integer; `what` names the argument in the message.
+    """
+    try:
+        return index(given)
+    except TypeError:
+        raise RuleError(f"{what} is a whole number; got {short(given)}") from None
+
+
+def device_numbers(given: Any) -> tuple[int, ...]:
+    """Converts a player's list of devices to a tuple.
+
+    Raises:
+        RuleError: it is not a sequence of integers.
+    """
+    try:
+        return tuple([index(member) for member in given])
+    except TypeError:
+        raise RuleError(f"devices are named in a list, as in [0, 1]; got {short(given)}") from None
+
+
+def checked_group(group: Sequence[int] | None, device: int, size: int) -> tuple[int, ...]:
+    """A group of devices as a tuple, in the given order; None is all of them.
+
+    Raises:
+        RuleError: a device does not exist or comes twice, or the calling `device` is not a member.
+    """
+    if group is None:
+        return tuple(range(size))
+    chosen = tuple(group)
+    for member in chosen:
+        require_exists(member, size)
+    if len(set(chosen)) < len(chosen):
+        raise RuleError(f"group {chosen} names a device twice; name each once")
+    if device not in chosen:
+        raise RuleError(f"device {device} is not in group {chosen}; only its members make this call")
+    return chosen
+
+
+def checked_partner(given: Any, device: int, size: int) -> int:
+    """The other end of a message to or from `device`.
+
+    Raises:
+        RuleError: it is not an integer, does not exist, or is `device` itself.
+    """
+    partner = whole_number(given, "a device")
+    require_exists(partner, size)
+    if partner == device:
+        raise RuleError("a device cannot send to or receive from itself; keep the array in a variable")
+    return partner
+
+
+def require_exists(device: int, size: int) -> None:
+    """Refuses a device number outside 0 to `size` - 1."""
+    if not 0 <= device < size:
+        raise RuleError(f"there is no device {device}; there are {size} devices, 0 to {size - 1}")

@@ -1,0 +1,37 @@
+"""The executor interface: runs a player's class on every device of one transport."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, Protocol
+
+from lib.engine.metering.meter import Reading
+
+
+class Executor(Protocol):
+    """The devices of a run. There is one executor for each transport."""
+
+    size: int
+    metered: bool
+
+    def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
+        """Calls a method on every device with its argument, `lent` or as a copy; the results, by device."""
+        ...
+
+    def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
+        """Runs the inference loop of every device; yields an output, or a row of one for each device."""
+        ...
+
+    def readings(self) -> tuple[Reading, ...]:
+        """The figures of each device's meter."""
+        ...
+
+    def close(self, failed: bool) -> None:
+        """Ends the devices. Unless the run has failed, refuses messages that were never received."""
+        ...
+
+
+def unread_text(unread: Sequence[tuple[int, int, int]]) -> str:
+    """The refusal of messages left over: (from, to, how many)."""
+    pairs = [f"{n} from device {source} to device {to}" for source, to, n in unread]
+    return f"messages were sent and never received: {', '.join(pairs)}; receive them, or do not send them"

@@ -1,0 +1,179 @@
+"""The MPI executor: every process runs the same program and is one device; all get the results and errors of all.
+
+A program is SPMD, as in MPI itself: it makes the same calls of a run in every process, and none is special.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+from greenlet import getcurrent, greenlet
+
+from lib.engine.metering.meter import Meter, Reading, current
+from lib.engine.metering.numpy_patch import patched_numpy
+from lib.engine.transports.inprocess import end_greenlet
+from lib.errors import PuzzleError, RuleError
+
+try:
+    from mpi4py import MPI
+except ImportError as why:
+    raise RuleError("this needs mpi4py and an MPI: pip install 'training-puzzles[mpi]'") from why
+
+from lib.engine.transports.mpi.control import ControlChannel, PeerFailedError
+from lib.engine.transports.mpi.port import MpiPort
+
+from .base import unread_text
+from .copies import argument_for
+from .device import Device
+from .mpi_errors import marked, pickled, print_once
+from .streams import InputStream, OutputStream, OutputStreams
+
+MAX_AHEAD = 4
+"""Outputs of a stream, times the number of devices, that one device may be ahead: enough to fill a pipeline."""
+
+CLOSED = "closed"
+"""The state in which a device ends the call that closes a run. It is a call like others, so that a process that makes
+another call at the same time does not wait for ever."""
+
+
+class MpiExecutor:
+    """The device of this process, and the outcomes of all."""
+
+    def __init__(
+        self,
+        cls: type,
+        size: int,
+        args: Sequence[Any],
+        kwargs: Any,
+        metered: bool,
+        patience: float,
+        byte_time: Mapping[str, int],
+    ) -> None:
+        if size != MPI.COMM_WORLD.size:
+            raise RuleError(
+                f"there are {MPI.COMM_WORLD.size} processes for {size} devices; start the program with "
+                f"'mpiexec -n {size} python ...'"
+            )
+        sys.excepthook = print_once
+        self.cls = cls
+        self.size = size
+        self.metered = metered
+        self.control = ControlChannel(patience)
+        self.port = MpiPort(self.control, Meter(byte_time) if metered else None)
+        self.device = Device(cls, self.port)
+        self._readings: list[Any] = []
+        self.own_error: BaseException | None = None
+        """The exception of this device in the last call."""
+        self.loop: Any = None
+        self._run("__init__", lambda: self.device.make(args, kwargs))
+
+    def _run(self, method: str, work: Callable[[], Any]) -> list[Any]:
+        """Does this device's part of a call, and returns the results of all."""
+        return self._results(self.control.finish_call(self._outcome(*self._run_here(method, work))))
+
+    def _run_here(self, method: str, work: Callable[[], Any]) -> tuple[str, Any]:
+        """Does this device's work. It ends as "returned" with its result, "failed" with its error, or "stopped"."""
+        try:
+            with patched_numpy(self.cls, self.metered):
+                current.meter = self.port.meter
+                return "returned", work()
+        except PeerFailedError:
+            return "stopped", None
+        except BaseException as why:
+            if not isinstance(why, PuzzleError):
+                why.add_note(f"raised on device {self.port.device} of {self.size}, in {method}")
+            return "failed", why
+        finally:
+            current.meter = None
+
+    def _outcome(self, state: str, result: Any) -> tuple[str, Any]:
+        """The report to all devices: the state, the result or the pickled error, and the reading of the meter."""
+        self.own_error = result if state == "failed" else None
+        meter = self.port.meter
+        reading = meter.reading() if meter is not None else None
+        return state, (result if self.own_error is None else pickled(result), reading)
+
+    def _results(self, outcomes: Sequence[tuple[str, Any]]) -> list[Any]:
+        """The results by device.
+
+        Raises:
+            Exception: the error of the first device that failed; this device's own exception if it is that one.
+            RuleError: some devices close the run, and others call it.
+        """
+        for device, (state, report) in enumerate(outcomes):
+            if state == "failed":
+                self._raise_error_of(device, report[0])
+        closed = [state == CLOSED for state, _ in outcomes]
+        if not any(closed):
+            self._readings = [report[1] for _, report in outcomes]
+        elif not all(closed):
+            raise marked(
+                RuleError(
+                    f"device {closed.index(False)} calls this run, and device {closed.index(True)} closes it; "
+                    "every process must make the same calls of a run"
+                )
+            )
+        return [report[0] for _, report in outcomes]
+
+    def _raise_error_of(self, device: int, packed: bytes) -> None:
+        is_own = device == self.port.device and self.own_error is not None
+        error: Any = self.own_error if is_own else pickle.loads(packed)
+        raise marked(error, device, self.control.gave_up)
+
+    def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
+        box = [argument_for(arguments[self.port.device], lent, self.port.meter)]
+        return self._run(method, lambda: self.device.call(method, box))
+
+    def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
+        """Every process reads all inputs. This device's loop runs, from one input to the next, while an output is
+        wanted; the outputs of the others come as control messages."""
+        control, sink = self.control, OutputStreams(self.control.stream(self.control.call_number))
+        self.loop = greenlet(lambda: self.device.loop(InputStream(inputs, 1), OutputStream(control.write)))
+        self.port.hub = getcurrent()
+        state, result = "returned", None
+        while state == "returned" and not self.loop.dead:
+            state, result = self._run_here("inference_loop", lambda: self._until_output(sink))
+            yield from sink.take()
+        control.announce_end(self._outcome(state, result))
+        while not control.all_have_ended():
+            control.wait(lambda: control.all_have_ended() or sink.is_ready(), "ended")
+            yield from sink.take()
+        self.port.hub = None
+        self._results(control.take_outcomes())
+        yield from sink.take(all_of_them=True)
+
+    def _until_output(self, sink: OutputStreams) -> None:
+        """Runs this device's loop until an output of all is complete or the loop has ended; while it is far ahead,
+        waits for the others."""
+
+        def has_come() -> bool:
+            self.control.receive_news("inference_loop")
+            return sink.is_ready()
+
+        while not self.loop.dead and not sink.is_ready():
+            if len(sink.written[self.port.device]) < MAX_AHEAD * self.size:
+                self.loop.switch()
+            else:
+                self.control.wait(has_come, "inference_loop")
+
+    def readings(self) -> tuple[Reading, ...]:
+        return tuple(self._readings)
+
+    def close(self, failed: bool) -> None:
+        if failed:
+            return
+        left = self.port.hub is not None
+        if left:
+            end_greenlet(self.loop)
+            if not self.control.has_ended:
+                self.control.announce_end(("left", None))
+            self.control.wait(self.control.all_have_ended, "ended")
+            self.port.hub = None
+        else:
+            self._results(self.control.finish_call((CLOSED, (None, None))))
+        unread = self.port.close()
+        if unread and not left:
+            raise marked(RuleError(unread_text(unread)))
