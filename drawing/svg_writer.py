@@ -17,7 +17,7 @@ from chalk.style import Style
 from chalk.types import Diagram
 from chalk.visitor import DiagramVisitor
 
-from .palette import dark
+from .palette import dark_variant
 from .pen import Label
 
 Offset = tuple[float, float]
@@ -57,11 +57,11 @@ def compact_svg(
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}"{fit} role="img" '
         f'aria-label="{clean(title)}" font-family="{FONT}" text-anchor="middle">'
         f"<title>{clean(title)}</title><desc>{clean(description)}</desc>\n"
-        f"{diagram.accept(Writer(dark if on_dark else str), (0.0, 0.0))}</svg>\n"
+        f"{diagram.accept(SvgWriter(dark_variant if on_dark else str), (0.0, 0.0))}</svg>\n"
     )
 
 
-class Writer(DiagramVisitor[Any, Any]):
+class SvgWriter(DiagramVisitor[Any, Any]):
     """Visits what `pen` makes: paths of straight lines, labels, names and translations."""
 
     def __init__(self, tone: Callable[[str], str] = str) -> None:

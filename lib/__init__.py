@@ -11,16 +11,18 @@ from lib.runtime.runner import Outcome, run, run_async
 from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
-from .costs import HIDDEN, LENGTH, Costs
+from .costs import HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
 from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
 from .goal import Goal, Record
 from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
-from .rules import Size
+from .rules import COLLECTIVES, Size
 from .trace import TIMED, Event, Op, Trace
 
 __all__ = [
+    "COLLECTIVES",
     "HIDDEN",
     "LENGTH",
+    "TICKS_PER_STEP",
     "TIMED",
     "Activation",
     "ActivationGrad",
@@ -51,6 +53,7 @@ __all__ = [
     "referee",
     "run",
     "run_async",
+    "steps",
     "trace_from_json",
     "trace_from_text",
     "trace_of",

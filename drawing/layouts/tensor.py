@@ -15,7 +15,7 @@ SIDE = 240.0
 CELL = 34.0
 GAP = 48.0
 HEAD = 44.0
-MOST_PIECES = 4096
+MAX_PIECES = 4096
 
 
 def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
@@ -23,8 +23,8 @@ def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
 
     Copies share a colour; pieces that are only summands are hatched.
     """
-    if prod(layout.splits) > MOST_PIECES:
-        raise LayoutError(f"a picture shows up to {MOST_PIECES:,} pieces; this layout has {prod(layout.splits):,}")
+    if prod(layout.splits) > MAX_PIECES:
+        raise LayoutError(f"a picture shows up to {MAX_PIECES:,} pieces; this layout has {prod(layout.splits):,}")
     parts = [*_tensor(layout), *_matrix(layout, SIDE + GAP)]
     columns = layout.matrix.shape[-1] if layout.matrix.shape else 1
     rows = layout.devices // columns

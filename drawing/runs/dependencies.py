@@ -18,7 +18,7 @@ def needs(scene: Scene) -> Needs:
     """
     found: list[tuple[int, ...]] = [()] * sum(len(lane.marks) for lane in scene.lanes)
     for lane, ops in zip(scene.lanes, scene.trace.ranks, strict=True):
-        events = {mark.index: mark for mark in lane.marks}
+        events = {mark.place: mark for mark in lane.marks}
         makers: dict[int, tuple[int, ...]] = {}
         for i, op in enumerate(ops):
             if op.name in ("store", "delete"):

@@ -130,13 +130,13 @@ def wire(layer: int | None, layers: int) -> tuple[str, str, float]:
     return (WIRE, PAPER, 0.5)
 
 
-def dark(layer: int | None, layers: int) -> tuple[str, str, float]:
+def inked(layer: int | None, layers: int) -> tuple[str, str, float]:
     return (INK, PAPER, 0.8)
 
 
 GLYPHS: dict[str, Glyph] = {
     "forward": Glyph("F", "forward", forward_outline, tinted),
-    "loss": Glyph("L", "loss", loss_outline, dark),
+    "loss": Glyph("L", "loss", loss_outline, inked),
     "backward": Glyph("B", "backward", backward_outline, full),
     "update": Glyph("U", "update", update_outline, hollow),
     "allgather": Glyph("AG", "all-gather", gather_outline, wire),

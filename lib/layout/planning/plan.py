@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lib.layout.instructions import DeviceProgram, Instruction
 from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Array, Pieces, cut, join
 from lib.layout.layouts.tensor_layout import TensorLayout
@@ -121,13 +122,36 @@ class GraphPlan:
     def on_engine(self, values: Mapping[str, Array], on: str | None = None) -> Executed:
         """The program on `lib.engine`, where every device holds its own pieces and all else comes by engine calls.
 
-        `on` is as for `lib.engine.launcher`: "inprocess", or "mpi" in a program that mpiexec started. If elements
-        have `graph.itemsize` bytes, the meters read what `sent` foretells.
+        `on` is as for `lib.engine.launch`: "inprocess", or "mpi" in a program that mpiexec started. If elements
+        have `graph.itemsize` bytes, the meters read what `sent` predicts.
+
+        Raises:
+            LayoutError: the value of a source is missing or has another shape.
         """
-        from lib.layout.on_engine import executed  # here, for planning needs no engine
+        from lib.layout.on_engine import execute  # here, for planning loads no engine
 
         self.graph.check_values(values)
-        return executed(self, values, on)
+        return execute(self.device_program, {name: self.layout(name) for name in self.graph.shapes}, values, on)
+
+    @cached_property
+    def device_program(self) -> DeviceProgram:
+        """The plan lowered to instructions for its devices."""
+        sources = self.graph.sources
+        inputs, parameters = (
+            {name: self.homes[name] for name in sources if sources[name] == role} for role in ("input", "parameter")
+        )
+        instructions = tuple(
+            Instruction(
+                name,
+                op.operator.inputs,
+                tuple(move.told for move in self.moves[name]),
+                op.inputs,
+                op.compute,
+                op.reduction,
+            )
+            for name, op in self.operators.items()
+        )
+        return DeviceProgram(self.graph.devices, inputs, parameters, instructions)
 
     def values(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The same run, put together: every tensor whole."""

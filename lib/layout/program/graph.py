@@ -16,6 +16,7 @@ from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 
 from .dimension_labels import in_order, of_einsum, of_reshape
+from .distributed import distribute, strategy_of
 from .operators import KINDS, Operator
 
 Strategy = tuple[tuple[int, ...], ...]
@@ -163,8 +164,6 @@ class Graph:
 
     def shard(self, name: str, strategy: Iterable[Iterable[int]]) -> None:
         """Configures an operator with a Sharding Strategy: for each input, into how many parts each dimension."""
-        from .distributed import distribute, strategy_of  # here, for they build on this module
-
         operator = self.operator_named(name)
         chosen = strategy_of(name, strategy)
         distribute(operator, chosen, self.devices)  # refuses what cannot be

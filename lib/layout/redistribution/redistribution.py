@@ -56,11 +56,15 @@ class Redistribution:
         return pieces
 
     def on_engine(self, pieces: Pieces, on: str | None = None) -> Executed:
-        """The same on `lib.engine`, with a device for each piece: the target's pieces, and what the meters read."""
-        from lib.layout.on_engine import redistributed  # here, for planning needs no engine
+        """The same on `lib.engine`, with a device for each piece: the target's pieces, and the meters' readings.
+
+        Raises:
+            LayoutError: the pieces are not those of the source layout.
+        """
+        from lib.layout.on_engine import execute_steps  # here, for planning loads no engine
 
         check(pieces, self.source)
-        return redistributed(self, pieces, on)
+        return execute_steps(self.told, self.target, pieces, on)
 
     @cached_property
     def told(self) -> tuple[Step, ...]:
