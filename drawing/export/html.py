@@ -18,7 +18,7 @@ from drawing.runs.text import LETTERS, text_of
 WEB = Path(__file__).parent / "web"
 UNIT = 20.0
 """Outlines are given in a square of this size; the page stretches their middle."""
-SCRIPTS = ("paint.js", "hands.js")
+SCRIPTS = ("rendering.js", "interaction.js")
 PAGE_COLUMNS = 120
 COLOURS = (
     "PAPER",

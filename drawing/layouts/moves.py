@@ -24,12 +24,12 @@ def draw_redistribution(plan: Redistribution, title: str = "Redistribution") -> 
     width = LEFT + devices * cell + 90.0
     height = HEAD + devices * cell + FOOT
     words = f"{plan.source} to {plan.target}: {', '.join(plan.names) or 'nothing moves'}, {plan.bytes:,} bytes"
-    how = "Rows send, columns receive" if plan.told else ""
+    how = "Rows send, columns receive" if plan.named_steps else ""
     parts: list[Diagram] = [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, words, 11, SOFT, "start")]
     parts.append(label(0, 43, how, 11, SOFT, "start"))
-    for i, step in enumerate(plan.told):
+    for i, step in enumerate(plan.named_steps):
         parts += _step(step, plan.itemsize, i * width, cell)
-    content = panel(max(width * max(len(plan.told), 1), 6.0 * len(words)), height, parts)
+    content = panel(max(width * max(len(plan.named_steps), 1), 6.0 * len(words)), height, parts)
     return Picture(content, title, words)
 
 

@@ -83,9 +83,7 @@ def draw_lane_memory(lane: Lane, most: int, scale: Scale) -> Iterator[Diagram]:
             words = f"rank {lane.rank}: {KIND_NAMES[kind]}, at most {peak:,} elements"
             yield tip(polygons(areas(levels, unit, scale, floor), look(colour)), words)
         kept = [low + share.stored for low, share in zip(base, shares, strict=True)]
-        yield from draw_hidden(
-            list(merged(lane.memory, kept, tops)), unit, scale, floor, KIND_NAMES[kind], lane.rank
-        )
+        yield from draw_hidden(list(merged(lane.memory, kept, tops)), unit, scale, floor, KIND_NAMES[kind], lane.rank)
         base = tops
     yield lines([outline(list(merged(lane.memory, base, base)), unit, scale, floor)], look(None, MEMORY, 1.2))
     if lane.rank % scale.label_every == 0:

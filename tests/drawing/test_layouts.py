@@ -50,7 +50,7 @@ def test_a_redistribution_is_drawn_message_by_message():
 @steady
 @given(pairs(partial=True))
 def test_what_is_drawn_is_what_is_sent_and_received(two):
-    for step in redistribute(*two).told:
+    for step in redistribute(*two).named_steps:
         table = step.traffic()
         np.testing.assert_array_equal(table.sum(axis=1), step.sent)
         np.testing.assert_array_equal(table.sum(axis=0), step.received)

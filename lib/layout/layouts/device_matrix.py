@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from lib.layout.errors import LayoutError
 
-from .checks import whole_numbers
+from .checks import require_ints
 
 Ints = NDArray[np.int64]
 
-AXES = "a device matrix has positive whole numbers for axes"
+AXES_WANTED = "a device matrix has positive whole numbers for axes"
 AXIS_NAMES = "xyzuvwabcdefghijklmnopqrst"
 
 
@@ -39,11 +39,11 @@ class DeviceMatrix:
     names: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        shape = whole_numbers(self.shape, AXES)
+        shape = require_ints(self.shape, AXES_WANTED)
         if not all(n >= 1 for n in shape):
-            raise LayoutError(f"{AXES}; got {shape}")
+            raise LayoutError(f"{AXES_WANTED}; got {shape}")
         object.__setattr__(self, "shape", shape)
-        devices = whole_numbers(self.devices, "the devices of a device matrix go by their numbers")
+        devices = require_ints(self.devices, "the devices of a device matrix go by their numbers")
         if devices and sorted(devices) != list(range(self.size)):
             raise LayoutError(
                 f"the device matrix {self.shape} has places for devices 0-{self.size - 1}, each once; "

@@ -13,11 +13,11 @@ import numpy as np
 
 from lib.layout.errors import LayoutError
 
-from .checks import whole_number, whole_numbers
+from .checks import require_int, require_ints
 from .device_matrix import DeviceMatrix
 from .tensor_layout import TensorLayout
 
-DEVICES = "devices are counted in whole numbers"
+DEVICES_WANTED = "devices are counted in whole numbers"
 
 Shaped = Any
 """A shape, or anything that has one."""
@@ -54,7 +54,7 @@ def mesh_split(
 def replicate(tensor: Shaped, devices: int) -> TensorLayout:
     """The whole tensor on every device."""
     shape = _shape(tensor)
-    return TensorLayout(shape, DeviceMatrix((whole_number(devices, DEVICES),)), ((),) * len(shape))
+    return TensorLayout(shape, DeviceMatrix((require_int(devices, DEVICES_WANTED),)), ((),) * len(shape))
 
 
 def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: int | None = None) -> TensorLayout:
@@ -63,9 +63,9 @@ def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: in
     With more devices than partitions, consecutive devices hold the same part.
     """
     shape = _shape(tensor)
-    split_dimension = whole_number(split_dimension, "a split is along one dimension, by its number")
-    num_partitions = whole_number(num_partitions, "a split is into a whole number of partitions")
-    devices = num_partitions if devices is None else whole_number(devices, DEVICES)
+    split_dimension = require_int(split_dimension, "a split is along one dimension, by its number")
+    num_partitions = require_int(num_partitions, "a split is into a whole number of partitions")
+    devices = num_partitions if devices is None else require_int(devices, DEVICES_WANTED)
     if num_partitions < 1 or devices % num_partitions:
         raise LayoutError(f"{devices} devices cannot hold {num_partitions} partitions equally often")
     if not 0 <= split_dimension < len(shape):
@@ -92,7 +92,7 @@ def shard(tensor: Shaped, device_assignment: Any) -> TensorLayout:
 
 def _shape(tensor: Shaped) -> tuple[int, ...]:
     shape = getattr(tensor, "shape", tensor)
-    return whole_numbers(shape, "a layout is for a tensor, or for its shape")
+    return require_ints(shape, "a layout is for a tensor, or for its shape")
 
 
 def _numbers(matrix: DeviceMatrix, entry: Mapped) -> tuple[int, ...]:

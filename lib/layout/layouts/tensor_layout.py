@@ -11,7 +11,7 @@ import numpy as np
 
 from lib.layout.errors import LayoutError
 
-from .checks import whole_numbers
+from .checks import require_ints
 from .device_matrix import DeviceMatrix, Ints, coordinates
 
 Axes = tuple[int, ...]
@@ -37,7 +37,7 @@ class TensorLayout:
     partial: Axes = ()
 
     def __post_init__(self) -> None:
-        shape = whole_numbers(self.shape, "the shape of a tensor is a tuple of whole numbers")
+        shape = require_ints(self.shape, "the shape of a tensor is a tuple of whole numbers")
         if not all(n >= 1 for n in shape):
             raise LayoutError(f"a tensor has dimensions of 1 or more; got {shape}")
         entries = tuple(self.tensor_map)
@@ -126,7 +126,7 @@ def _axes(entry: int | Iterable[int] | None) -> Axes:
         return ()
     if isinstance(entry, int | np.integer):
         return () if entry == -1 else (int(entry),)
-    return whole_numbers(entry, "an entry of a tensor map is an axis by its number, several in a tuple, or -1 for none")
+    return require_ints(entry, "an entry of a tensor map is an axis by its number, several in a tuple, or -1 for none")
 
 
 def same_placement(a: TensorLayout, b: TensorLayout) -> bool:

@@ -20,9 +20,9 @@ Table = NDArray[np.float64]
 Pairs = Mapping[tuple[int, int], Table]
 Factor = tuple[tuple[int, ...], Table]
 """Variables, and a table with an axis for each."""
-NEVER = 2.0**50
+FORBIDDEN = 2.0**50
 """In a table of pairs: these two values do not go together. Larger than any sum of bytes, and still whole."""
-LARGEST = 60_000_000
+MAX_TABLE_ENTRIES = 60_000_000
 """Entries of a table in between."""
 
 
@@ -68,7 +68,7 @@ class Elimination:
 
     def _eliminate(self, v: int, scope: tuple[int, ...], factors: list[list[Factor]]) -> None:
         shape = [self.sizes[u] for u in scope] + [self.sizes[v]]
-        if prod(shape) > LARGEST:
+        if prod(shape) > MAX_TABLE_ENTRIES:
             raise LayoutError(
                 f"this graph is too entangled for an exact plan: {len(scope)} tensors or operators of up to "
                 f"{max(shape)} choices would have to be weighed at once, {prod(shape):,} cases"

@@ -18,7 +18,7 @@ from lib.layout.layouts.device_matrix import Ints
 
 from .elimination import Elimination, Pairs, Table
 
-MOST = 4_000_000
+MAX_PARTIAL_PLANS = 4_000_000
 """Partial choices weighed at once."""
 
 
@@ -61,7 +61,7 @@ class _Labels:
         return values
 
 
-class Fronts:
+class ParetoElimination:
     """The choices among the values in `keep` that cost at most `target` and take at most `cap` of memory."""
 
     def __init__(
@@ -124,10 +124,10 @@ class Fronts:
         order = np.argsort(right, kind="stable")
         first = np.searchsorted(right[order], left, side="left")
         many = np.searchsorted(right[order], left, side="right") - first
-        if many.sum() > MOST:
+        if many.sum() > MAX_PARTIAL_PLANS:
             raise LayoutError(
                 f"an exact plan under this cap would weigh {int(many.sum()):,} partial plans at once; "
-                f"{MOST:,} is the limit here: configure some operators, or plan a smaller graph"
+                f"{MAX_PARTIAL_PLANS:,} is the limit here: configure some operators, or plan a smaller graph"
             )
         i = np.repeat(np.arange(len(left)), many)
         j = order[np.arange(len(i)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)]

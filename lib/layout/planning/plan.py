@@ -144,7 +144,7 @@ class GraphPlan:
             Instruction(
                 name,
                 op.operator.inputs,
-                tuple(move.told for move in self.moves[name]),
+                tuple(move.named_steps for move in self.moves[name]),
                 op.inputs,
                 op.compute,
                 op.reduction,

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from lib.layout.errors import LayoutError
-from lib.layout.layouts.checks import whole_number, whole_numbers
+from lib.layout.layouts.checks import require_int, require_ints
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout
@@ -85,7 +85,7 @@ def distribute(operator: Operator, strategy: tuple[tuple[int, ...], ...], device
         LayoutError: the strategy has the wrong form, does not divide a dimension or the devices, splits what
             must stay whole, or splits one letter differently in two inputs.
     """
-    devices = whole_number(devices, "devices are counted in whole numbers")
+    devices = require_int(devices, "devices are counted in whole numbers")
     parts = letters_of(operator, strategy_of(operator.name, strategy))
     used = prod(parts.values())
     if devices < 1 or devices % used:
@@ -118,7 +118,7 @@ def strategy_of(name: str, given: Any) -> tuple[tuple[int, ...], ...]:
     """What is given as a strategy for an operator, as tuples of int."""
     form = f"{name}: a strategy is a tuple of whole numbers for each input, such as ((2, 1), (1, 4))"
     rows = given if isinstance(given, Iterable) else (given,)
-    return tuple(whole_numbers(parts, form, within=given) for parts in rows)
+    return tuple(require_ints(parts, form, within=given) for parts in rows)
 
 
 def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dict[str, int]:

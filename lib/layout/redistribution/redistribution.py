@@ -16,7 +16,7 @@ from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Pieces, check
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
 
-from .collective_path import named_path
+from .collective_path import collective_path
 from .exchange import least_elements, require_same
 from .steps import Step, lifted, reductions
 
@@ -64,14 +64,14 @@ class Redistribution:
         from lib.layout.on_engine import execute_steps  # here, for planning loads no engine
 
         check(pieces, self.source)
-        return execute_steps(self.told, self.target, pieces, on)
+        return execute_steps(self.named_steps, self.target, pieces, on)
 
     @cached_property
-    def told(self) -> tuple[Step, ...]:
+    def named_steps(self) -> tuple[Step, ...]:
         """The plan as named collectives if with them every device sends and receives the same, otherwise as it is."""
         if all(step.name != "exchange" for step in self.steps):
             return self.steps
-        named = named_path(self.source, self.target)
+        named = collective_path(self.source, self.target)
         if len(named) == 1:
             named = (Step(named[0].name, self.source, self.target),)
         as_named = Redistribution(self.source, self.target, named, self.itemsize)
@@ -83,7 +83,7 @@ class Redistribution:
         if not self.steps:
             return "nothing moves"
         lines = []
-        for step in self.told:
+        for step in self.named_steps:
             sent, received = step.sent * self.itemsize, step.received * self.itemsize
             if not received.any():
                 lines.append(f"{step}: nothing moves, each device takes its part of what it holds")
@@ -97,7 +97,7 @@ class Redistribution:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the steps, as they are told."""
-        return tuple(step.name for step in self.told)
+        return tuple(step.name for step in self.named_steps)
 
     def _sum(self, elements: list[Ints]) -> Ints:
         total = np.zeros(self.source.devices, dtype=np.int64)
@@ -132,7 +132,7 @@ def redistribute(
         if not named_only:
             return Redistribution(source, target, (Step("exchange", source, target),), itemsize)
     if named_only:
-        return Redistribution(source, target, named_path(source, target), itemsize)
+        return Redistribution(source, target, collective_path(source, target), itemsize)
     return Redistribution(source, target, _least(source, target), itemsize)
 
 

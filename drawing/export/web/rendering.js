@@ -1,4 +1,4 @@
-// The run as pixels: what is where, what needs what, and how it is drawn on the canvas.
+// Rendering: the dependencies of operations, and how the run is drawn on the canvas.
 
 const $ = (id) => document.getElementById(id);
 const run = JSON.parse($("run").textContent);
