@@ -97,7 +97,7 @@ def dark_variant(colour: str) -> str:
     away_from_white = 1 - lightness(luminance(colour))
     wanted = DARK_PAPER + (DARK_INK - DARK_PAPER) * away_from_white**0.8
     if away_from_white > 0.82:
-        wanted = DARK_INK  # ink, which also stands on colours of middle lightness
+        wanted = DARK_INK  # ink, which also has to be read on colours of middle lightness
     hue, _, saturation = rgb_to_hls(*(channel / 255 for channel in _rgb(colour)))
     low, high = 0.0, 1.0
     found = colour

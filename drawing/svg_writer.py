@@ -1,4 +1,4 @@
-"""A flat chalk diagram as small SVG text: whole elements instead of chalk's groups, names as tooltips.
+"""SVG writer for flat chalk diagrams: whole elements instead of chalk's nested groups, names as tooltips.
 
 Coordinates are rounded to tenths of a pixel, and lines drawn from rounded point to rounded point, so that
 rounding never adds up.
@@ -24,7 +24,7 @@ Offset = tuple[float, float]
 
 FONT = "'Helvetica Neue',Helvetica,Arial,'Liberation Sans',sans-serif"
 BASELINE = 0.35
-"""How far below its middle a line of text stands, in its font size."""
+"""Distance of the baseline below the middle of a line of text, in its font size."""
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

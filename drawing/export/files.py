@@ -20,7 +20,7 @@ from .html import web_page
 from .perfetto import viewer_json
 
 OF_A_RUN: Mapping[str, Callable[[Scene, str], str]] = {".html": web_page, ".json": viewer_json, ".txt": text_of}
-"""What only a run has, from its scene and title."""
+"""Formats that only a run has: from its scene and title, the text of the file."""
 
 ENDINGS = (".svg", *OF_A_RUN)
 
@@ -62,6 +62,7 @@ def form_of(picture: Diagram | str, ending: str) -> str:
 
 
 def in_form(scene: Scene, title: str, ending: str) -> str:
+    """A run as the text of a file with this ending."""
     return OF_A_RUN[ending](scene, title or name_of(scene))
 
 

@@ -1,4 +1,4 @@
-"""A run as one self-contained web page: zoom and pan along time, what needs what, a play cursor."""
+"""A run as one self-contained web page: zoom and pan along time, dependencies, a play cursor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from drawing import palette
 from drawing.runs.captions import describe, describe_gap, short_reason, summary, verdict
 from drawing.runs.dependencies import groups, needs
-from drawing.runs.glyphs import GLYPHS, Frame, batches_text, glyph_of
+from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
 from drawing.runs.memory import KIND_NAMES, highest
 from drawing.runs.scene import Lane, Mark, Scene
 from drawing.runs.text import LETTERS, text_of
@@ -64,13 +64,12 @@ def both(colour: str) -> tuple[str, str]:
 
 def legend_items(scene: Scene) -> list[tuple[str, str]]:
     """Letters and names of what occurs."""
-    found = {mark.op.name for mark in scene.marks}
-    names = [name for name in GLYPHS if name in found] + sorted(found - set(GLYPHS))
-    return [(glyph_of(name).mark, glyph_of(name).name) for name in names]
+    glyphs = map(glyph_of, in_legend_order(mark.op.name for mark in scene.marks))
+    return [(glyph.mark, glyph.name) for glyph in glyphs]
 
 
 def run_data(scene: Scene) -> dict[str, Any]:
-    """What the page's script draws: events by column, and everything around them. Times in steps."""
+    """The data of the page's script: events by column, and everything around them. Times in steps."""
     marks = list(scene.marks)
     looks: dict[tuple[str, int, int | None], int] = {}
     numbers = [looks.setdefault(look_of(mark), len(looks)) for mark in marks]
@@ -104,7 +103,7 @@ def look_of(mark: Mark) -> tuple[str, int, int | None]:
 
 
 def label_of(mark: Mark) -> list[str]:
-    """What to write on a mark, as room allows: letters and layer, and the microbatches."""
+    """The text of a mark, longest first: letters and layer, and the microbatches."""
     if mark.partner is not None:
         return [""]  # its wedge says it
     if mark.op.name in LETTERS or mark.op.layer is None:
@@ -113,7 +112,7 @@ def label_of(mark: Mark) -> list[str]:
 
 
 def look_data(name: str, toward: int, layer: int | None, layers: int) -> dict[str, Any]:
-    """Outline and colours of one kind of mark; one that takes no time stands around x = 0."""
+    """Outline and colours of one kind of mark; one that takes no time is centred at x = 0."""
     glyph = glyph_of(name)
     width = 0.0 if name == "loss" else UNIT
     fill, stroke, line = glyph.paint(layer, layers)

@@ -1,4 +1,4 @@
-"""Who sends how much to whom: a redistribution as a grid of senders and receivers, one for each step."""
+"""Picture of a redistribution: for each step a grid of senders and receivers with the bytes between them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ MAX_DEVICES = 64
 
 
 def draw_redistribution(plan: Redistribution, title: str = "Redistribution") -> Picture:
-    """Rows send, columns receive; the darker, the more. The rims say how much each device sends and receives."""
+    """Rows send, columns receive; the darker, the more bytes. The rims show how much each device sends and receives.
+
+    Raises:
+        LayoutError: there are more than MAX_DEVICES devices.
+    """
     devices = plan.source.devices
     if devices > MAX_DEVICES:
         raise LayoutError(f"a picture of a redistribution shows up to {MAX_DEVICES} devices; this one has {devices}")

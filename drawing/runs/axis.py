@@ -1,4 +1,4 @@
-"""Time across the page: how many pixels a step takes, where the ticks stand, where the lanes lie."""
+"""Scale and axis: pixels of a step, of a lane and of a strip of memory; round times along the axis."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class Scale:
 
     @property
     def label_every(self) -> int:
-        """Which lanes get a label where they are too close for all."""
+        """Every so many lanes get a label: more than 1 where they are too close for all."""
         return max(1, -(-9 // int(self.pitch)))
 
     @property
     def span(self) -> float:
-        """The steps that the width stands for: the run, or more if it is short."""
+        """The steps that fill the width: the run, or more if it is short."""
         return max(self.end, self.time_width / MAX_STEP_WIDTH)
 
     def x(self, time: float) -> float:

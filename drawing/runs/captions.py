@@ -1,4 +1,4 @@
-"""Operations, waits and whole runs in words: what tooltips, captions and screen readers say."""
+"""Operations, waits and whole runs in words, for tooltips, captions and screen readers."""
 
 from __future__ import annotations
 
@@ -99,13 +99,14 @@ def verdict(report: Report) -> str:
 
 def describe_run(scene: Scene) -> str:
     """A run for those who do not see it: its numbers, what is wrong, and what each rank does."""
-    told = [describe_lane(lane, scene) for lane in scene.lanes[:MAX_RANKS]]
-    more = len(scene.lanes) - len(told)
+    lanes = [describe_lane(lane, scene) for lane in scene.lanes[:MAX_RANKS]]
+    more = len(scene.lanes) - len(lanes)
     rest = [f"And {more} more {'rank' if more == 1 else 'ranks'}."] if more else []
-    return " ".join([f"{summary(scene.report)}.", *filter(None, [verdict(scene.report)]), *told, *rest])
+    return " ".join([f"{summary(scene.report)}.", *filter(None, [verdict(scene.report)]), *lanes, *rest])
 
 
 def describe_lane(lane: Lane, scene: Scene) -> str:
+    """One rank in words: its operations, how busy it is, its memory, and its longest wait."""
     counts = Counter(glyph_of(mark.op.name).name for mark in lane.marks)
     work = ", ".join(f"{number} {name}" for name, number in counts.items()) or "nothing"
     most = max((span.memory for span in lane.memory), default=0)
@@ -115,7 +116,7 @@ def describe_lane(lane: Lane, scene: Scene) -> str:
 
 
 def long_waits(lane: Lane, scene: Scene) -> Iterator[str]:
-    """The longest gap, if it is worth a word."""
+    """The longest gap, if it takes a tenth of the run."""
     gap = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None)
     if gap is not None and gap.before is not None and gap.end - gap.start >= scene.end / 10:
         yield f"; idle from t={tenths_text(gap.start)} to {tenths_text(gap.end)}, {short_reason(gap, scene)}"

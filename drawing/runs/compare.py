@@ -37,8 +37,8 @@ def draw_compare(
     scales = [Scale(end, len(scene.lanes)) for scene in scenes]
     most = max(map(highest, scenes))
     name = clip(title, 80) or name_of(scenes[0])
-    told = difference(scenes[0].report, scenes[1].report, names)
-    parts: list[Diagram] = [draw_header(name, [told], [], scales[0].width)]
+    summed_up = difference(scenes[0].report, scenes[1].report, names)
+    parts: list[Diagram] = [draw_header(name, [summed_up], [], scales[0].width)]
     for scene, scale, who in zip(scenes, scales, names, strict=True):
         parts += [
             panel(scale.width, 12.0, []),
@@ -47,7 +47,7 @@ def draw_compare(
             draw_memory(scene, scale, most),
         ]
     parts.append(draw_legend(scenes, scales[0].width, critical))
-    words = [f"{told}.", *(f"{who}: {describe_run(scene)}" for scene, who in zip(scenes, names, strict=True))]
+    words = [f"{summed_up}.", *(f"{who}: {describe_run(scene)}" for scene, who in zip(scenes, names, strict=True))]
     return Picture(stack(parts), name, " ".join(words), dark)
 
 

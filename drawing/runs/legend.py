@@ -1,4 +1,4 @@
-"""What the marks mean: a legend of only what occurs, and the layers' colours in order."""
+"""The legend: an entry for each kind of mark that occurs, and the layers' colours in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drawing.palette import CRITICAL, EMPTY, IDLE, IDLE_HATCH, INK, KINDS, SOFT,
 from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width
 from lib import Sample
 
-from .glyphs import GLYPHS, Frame, batches_text, draw_mark, glyph_of
+from .glyphs import Frame, batches_text, draw_mark, glyph_of, in_legend_order
 from .memory import KIND_NAMES
 from .scene import Mark, Scene
 
@@ -22,7 +22,7 @@ MAX_LAYERS = 12
 
 
 class LegendEntry(NamedTuple):
-    """One sample with its text; `parts` stand in the box from (0, 0) to (`width`, ROW)."""
+    """One sample with its text; `parts` lie in the box from (0, 0) to (`width`, ROW)."""
 
     width: float
     parts: Sequence[Diagram]
@@ -45,8 +45,7 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
     for scene in scenes:
         for mark in scene.marks:
             first.setdefault(mark.op.name, (mark, scene.layers))
-    names = [name for name in GLYPHS if name in first] + sorted(set(first) - set(GLYPHS))
-    for name in names:
+    for name in in_legend_order(first):
         yield operation_entry(*first[name])
     if any(lane.gaps for scene in scenes for lane in scene.lanes):
         yield idle_entry()

@@ -95,7 +95,7 @@ def draw_lane_memory(lane: Lane, most: int, scale: Scale) -> Iterator[Diagram]:
 def draw_hidden(
     levels: Sequence[Level], unit: float, scale: Scale, floor: float, kind: str, rank: int
 ) -> Iterator[Diagram]:
-    """What is in no dictionary, hatched."""
+    """Memory that is in no dictionary, hatched."""
     shown = [level for level in levels if level.high > level.low]
     if not shown:
         return
@@ -118,7 +118,7 @@ def merged(spans: Sequence[MemorySpan], lows: Sequence[int], highs: Sequence[int
 
 
 def areas(levels: Sequence[Level], unit: float, scale: Scale, floor: float) -> Iterator[list[Point]]:
-    """Where steps have a height, their outlines: along the top, and back along the bottom."""
+    """Outlines of neighbouring levels with a height: along the top, and back along the bottom."""
     for solid, group in groupby(levels, key=lambda level: level.high > level.low):
         if solid:
             run = list(group)
@@ -156,7 +156,7 @@ def draw_target(goal: Goal, scene: Scene, most: int, scale: Scale) -> list[Diagr
 
 
 def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
-    """Who needs the most, and when."""
+    """The peak: its rank, its time, its elements."""
     peak = scene.report.peak
     if not peak.memory:
         return []

@@ -1,4 +1,4 @@
-"""What a puzzle asks, what is known, and what was tried: peak memory against timesteps."""
+"""Pareto plot: peak memory against timesteps, of a puzzle's target, its records and attempts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Spot(NamedTuple):
 
 
 def _record_name(record: Record, goal: Goal) -> str:
-    """A record that stands in a file is called after it: 'laps' for '.../gpipe_laps.py'."""
+    """The name of a record, after the file that it is kept in: 'laps' for '.../gpipe_laps.py'."""
     stem = PurePosixPath(record.by).stem.removeprefix(f"{goal.slug}_")
     return stem.replace("_", " ") or "record"
 
@@ -70,11 +70,11 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
     plane = plane_of(goal, [spot for spot in spots if spot.whose != "failed"])
     name = clip(title or goal.slug, 80)
     asked = f"target: {goal.time} timesteps, {goal.memory:,} elements"
-    told = [describe_spot(spot, goal) for spot in spots]
+    words = [describe_spot(spot, goal) for spot in spots]
     plot = panel(WIDTH, HEIGHT, [*draw_axes(plane), *draw_box(goal, plane), *draw_spots(spots, plane)])
     failed = [describe_spot(spot, goal) for spot in spots if spot.whose == "failed"]
     parts: list[Diagram] = [draw_header(name, [asked], failed[:3], WIDTH), plot, draw_key(spots)]
-    return Picture(stack(parts), f"{name}: peak memory against timesteps", f"{asked}. {'; '.join(told)}", dark)
+    return Picture(stack(parts), f"{name}: peak memory against timesteps", f"{asked}. {'; '.join(words)}", dark)
 
 
 def describe_spot(spot: Spot, goal: Goal) -> str:

@@ -1,4 +1,4 @@
-"""A run as it was foretold, above the same run as it was measured; both fill the same width."""
+"""Predicted above measured: the lanes of one run in steps and in real time, both in the same width."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Beside(Scale):
         return self.wide
 
 
-def draw_replay(trace: Trace, times: Times, title: str = "", told: Sequence[str] = (), dark: bool = False) -> Picture:
-    """The lanes of a trace in steps, and below them those of the times that were measured; `told` are lines to stand
-    under the title."""
+def draw_replay(trace: Trace, times: Times, title: str = "", notes: Sequence[str] = (), dark: bool = False) -> Picture:
+    """The lanes of a trace in steps, and below them the lanes of the measured `times`; `notes` are lines under the
+    title."""
     whole = scene_of(trace)
     predicted = replace(whole, lanes=tuple(lane._replace(memory=()) for lane in whole.lanes))
     longest = max((end for rank in times for _, end in rank), default=0.0)
@@ -48,12 +48,14 @@ def draw_replay(trace: Trace, times: Times, title: str = "", told: Sequence[str]
         (predicted, above, f"Foretold: {length(predicted, 'steps')}"),
         (seen, below, f"Measured: {length(seen, unit)}"),
     ]
-    parts = [draw_header(name, told, [], above.width)]
+    parts = [draw_header(name, notes, [], above.width)]
     for scene, scale, words in halves:
         heading = label(0, 18, words, 13.0, INK, "start", bold=True)
         parts += [panel(scale.width, 30.0, [heading]), draw_lanes(scene, scale)]
     parts.append(draw_legend([predicted, seen], above.width))
-    return Picture(stack(parts), name, " ".join([*told, *(in_short(words, scene) for scene, _, words in halves)]), dark)
+    return Picture(
+        stack(parts), name, " ".join([*notes, *(in_short(words, scene) for scene, _, words in halves)]), dark
+    )
 
 
 def length(scene: Scene, unit: str) -> str:

@@ -1,6 +1,6 @@
-"""A trace as what there is to see: operations, idle gaps, messages, collectives and memory, in steps.
+"""The scene of a trace: operations, idle gaps, messages, collectives and memory, with times in steps.
 
-Nothing here judges; what was measured comes from the referee's report.
+Nothing is judged here: memory, waits and the critical path come from the referee's report, ticks of a step from lib.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Scene:
         return [self.at[place] for place in self.report.critical_path]
 
     def previous(self, mark: Mark) -> Mark | None:
-        """What its rank did before."""
+        """The operation of its rank before it."""
         marks = self.lanes[mark.rank].marks
         place = mark.number - marks[0].number
         return marks[place - 1] if place else None
@@ -166,7 +166,7 @@ class Scene:
 
 
 RunLike = Trace | Outcome | Model | Sequence[Model]
-"""Whatever stands for a run: its trace, its outcome, one model, or all of them."""
+"""A run as callers have it: its trace, its outcome, one model, or all of them."""
 
 
 def trace_from(run: RunLike) -> Trace:
@@ -189,7 +189,7 @@ def trace_from(run: RunLike) -> Trace:
 
 
 def scene_of(trace: Trace, goal: Goal | None = None) -> Scene:
-    """What there is to see in a trace, legal or not, finished or not."""
+    """The scene of a trace, legal or not, finished or not; with a `goal`, its report is that of a puzzle."""
     report = referee(trace, goal)
     end = steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
     lanes: list[Lane] = []

@@ -39,9 +39,9 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     step = max(1, int(columns / scene.end)) if 0 < scene.end <= columns else columns / max(scene.end, 1.0)
     shown = scene.lanes[:MAX_RANKS]
     most = scene.most
-    told = [title or name_of(scene), summary(scene.report), verdict(scene.report)]
+    head_lines = [title or name_of(scene), summary(scene.report), verdict(scene.report)]
     rows = [
-        *(line for words in told for line in wrap(words, width)),
+        *(line for words in head_lines for line in wrap(words, width)),
         "steps".ljust(head) + axis(scene.end, step, columns),
         *(f"rank {lane.rank}".ljust(head) + lane_text(lane, scene.end, step) for lane in shown),
         *([f"and {len(scene.lanes) - len(shown)} more ranks"] if len(shown) < len(scene.lanes) else []),
@@ -64,7 +64,7 @@ def axis(end: float, step: float, columns: int) -> str:
 
 
 def lane_text(lane: Lane, end: float, step: float) -> str:
-    """What a rank does. Where several operations share a column, the one that takes most of it shows."""
+    """The operations of a rank. Where several share a column, the one that takes most of it shows."""
     cells = [IDLE] * max(1, round(end * step))
     taken = [0.0] * len(cells)
     for mark in lane.marks:
@@ -106,9 +106,9 @@ def memory_text(lane: Lane, most: int, step: float) -> str:
 
 def legend_line(scene: Scene, step: float) -> str:
     names = dict.fromkeys(mark.op.name for mark in scene.marks)
-    told = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
+    found = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
     column = f"a column is {plain_share(1 / step)} steps"
-    return ", ".join([*told, *idle(scene), column])
+    return ", ".join([*found, *idle(scene), column])
 
 
 def idle(scene: Scene) -> Iterator[str]:

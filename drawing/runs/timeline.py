@@ -1,4 +1,4 @@
-"""A whole run on one page: title, lanes, memory, legend."""
+"""The timeline of a run: title, lanes, memory and legend on one page."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def draw_scene(
     return Timeline(stack(sections), name, scene, dark)
 
 
-def draw_header(name: str, told: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:
+def draw_header(name: str, notes: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:
     """Title, numbers, and what is wrong if something is."""
     rows = [
         (name, 16.0, INK, True),
-        *((line, 13.0, INK, False) for line in told),
+        *((line, 13.0, INK, False) for line in notes),
         *((line, 12.0, ALARM, False) for text in wrong for line in error_lines(text, width)),
     ]
     parts = []

@@ -1,4 +1,4 @@
-"""Values with their words: one alone, a dictionary's with their keys, all that a model holds."""
+"""Pictures of values with captions: a single one, a dictionary with its keys, all that a model holds."""
 
 from __future__ import annotations
 
@@ -113,9 +113,10 @@ def caption(value: Any) -> str:
 
 
 def describe_group(mapping: Mapping[Any, Any]) -> str:
+    """Keys and captions, for those who do not see the picture."""
     shown: Iterable[tuple[Any, Any]] = islice(mapping.items(), MAX_ROWS)
-    told = [f"{safe(repr, key, MAX_KEY_LENGTH)}: {caption(value)}" for key, value in shown]
-    return "; ".join(told) or "nothing is stored"
+    found = [f"{safe(repr, key, MAX_KEY_LENGTH)}: {caption(value)}" for key, value in shown]
+    return "; ".join(found) or "nothing is stored"
 
 
 def safe(show: Any, thing: Any, limit: int = MAX_TEXT_LENGTH) -> str:

@@ -1,6 +1,6 @@
-"""One value in its place in the network: layers as columns, and between them what flows from one to the next.
+"""Picture of a value in its network: layers as columns, and between them slots for what flows from one to the next.
 
-What is shaped like a weight stands in its layer's column, an activation in the slot before the layer that
+A value shaped like a weight is in its layer's column, an activation in the slot before the layer that
 takes it, and the gradient of an activation at the output of the layer whose backward consumes it.
 Weights and activations are plain, their gradients hatched, optimizer states dotted.
 """
@@ -28,7 +28,7 @@ MAX_RULED_PARTS = 16
 
 
 class Held(NamedTuple):
-    """What is held and where: `place` counts slots and columns from the left, slot 0 first, so layer l is
+    """The drawing of one value: `place` counts slots and columns from the left, slot 0 first, so layer l is
     column 2l + 1 and its output slot 2l + 2. `parts` of `total` are shards from the top, or batches."""
 
     mark: str
@@ -43,7 +43,7 @@ class Held(NamedTuple):
 
 
 def held(value: Value) -> Held:
-    """Where a value stands, and with which marks."""
+    """The place of a value, and its marks."""
     column = 2 * value.layer + 1
     match value:
         case Weight(step=step):
@@ -64,7 +64,7 @@ def held(value: Value) -> Held:
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the slots and columns of a network lie. Of many, only the marked one has its full width."""
+    """The positions of slots and columns, in pixels. Of many, only the marked one has its full width."""
 
     layers: int
     place: int

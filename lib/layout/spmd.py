@@ -1,7 +1,7 @@
-"""One program for many devices: a function of numpy with a few annotations, planned, and run by every device.
+"""SPMD: a function of numpy with a few annotations, traced, completed to a plan, and run by every device.
 
-The annotations are completed to a plan (`completion`), and the plan is lowered to engine calls (`on_engine`). This is
-what GSPMD does within a compiler (Xu et al. 2021, "GSPMD: General and Scalable Parallelization for ML Computation
+The annotations are completed to a plan (`completion`), and the plan is lowered to engine calls (`on_engine`), as
+GSPMD does within a compiler (Xu et al. 2021, "GSPMD: General and Scalable Parallelization for ML Computation
 Graphs"). The planning itself is no device's work: it is not metered.
 """
 
@@ -24,7 +24,7 @@ from .on_engine import take_steps
 class Spmd:
     """A program on one device of many. `inputs` and `parameters`: the shapes of the function's arguments, by name.
 
-    Without a `device_mesh` the devices are in a row. `plan` says who computes what.
+    Without a `device_mesh` the devices are in a row. `plan` has the layouts of all operators.
 
     Raises:
         LayoutError: the mesh has another number of devices, the program does something that cannot be planned, or
@@ -49,7 +49,7 @@ class Spmd:
             self.plan = completion.plan
             self.plan.device_program.prepare()
         self.conflicts = [c for c in completion.conflicts if c.place not in self.program.copies]
-        """What annotations ask for that does not go together."""
+        """Claims of annotations that do not go together."""
         self.parameters: dict[str, Array] = {}
 
     def load_checkpoint(self, params: Mapping[str, Any]) -> None:

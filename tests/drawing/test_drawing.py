@@ -52,7 +52,7 @@ def root(picture: Any) -> ET.Element:
 
 
 def texts(picture: Any) -> list[str]:
-    """What is written in a picture, tooltips left out."""
+    """The texts of a picture without its tooltips."""
     return [(node.text or "") + "".join(tip.tail or "" for tip in node) for node in root(picture).iter(f"{SVG}text")]
 
 

@@ -154,7 +154,7 @@ def test_nothing_needs_what_comes_later() -> None:
 
 
 class Reader(HTMLParser):
-    """What a page is made of."""
+    """The parts of a page."""
 
     def __init__(self, source: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a timeline tells beyond its marks: kinds of memory, targets, reasons to wait, the critical path."""
+"""Timelines beyond their marks: kinds of memory, targets, reasons to wait, the critical path."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def assert_moves_as_foretold(moves: Redistribution, pieces) -> None:
 
 
 def even(moves: Redistribution) -> bool:
-    """Whether sums divide among those who add them up: a meter counts the average, a plan whole elements."""
+    """True if sums divide among those who add them up: a meter counts the average, a plan whole elements."""
     return all(step.source.elements % len(step.group(0)) == 0 for step in moves.named_steps if step.reduced)
 
 

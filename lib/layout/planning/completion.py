@@ -1,8 +1,8 @@
 """Completion: annotations on a few tensors spread forwards and backwards until nothing changes.
 
 Sources: Xu et al. 2021, "GSPMD", section 3.5 (dimensions are refined, never changed; operators that preserve
-dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose, this says so: two claims that do
-not go together are a Conflict, and neither of them spreads any further from there.
+dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose silently, this reports a Conflict:
+neither of the two claims that do not go together spreads any further from there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import nearest_name
+from lib.layout.layouts.common_refinement import common_shape, respelled
 from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.layouts.refine import common_shape, respelled
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, same_placement
 from lib.layout.program.distributed import DistributedOperator, arrange
 from lib.layout.program.graph import Graph, require_graph
@@ -65,7 +65,7 @@ def complete(graph: Graph, annotations: Mapping[str, TensorLayout]) -> Completio
 
 
 class _Spread:
-    """What is known of each dimension of each tensor: axes, or None while it is open."""
+    """The state of completion: for each dimension of each tensor its axes, or None while it is open."""
 
     def __init__(self, graph: Graph, matrix: DeviceMatrix, annotations: Mapping[str, TensorLayout]) -> None:
         self.graph, self.matrix, self.annotations = graph, matrix, annotations

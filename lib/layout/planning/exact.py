@@ -1,4 +1,4 @@
-"""The exact planner: of all ways to place a graph, one that moves the fewest bytes under a cap on memory."""
+"""Exact planning: of all ways to place a graph, one that moves the fewest bytes under caps on memory."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class PlacementProblem:
         self.pairs: dict[tuple[int, int], Table] = {}
         self._tables: dict[tuple[tuple[int, ...], bytes], Table] = {}
         self._lives: dict[str, tuple[int, list[TensorLayout]]] = {}
-        """By tensor: a variable, and what its values stand for."""
+        """By tensor: its variable, and the layout that each value means."""
         self._computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
         """By operator: a variable, and the inputs that its values ask for."""
         for name, homes in self.homes.items():
@@ -131,7 +131,7 @@ class PlacementProblem:
         return self.homes[name] if name in self.homes else [choice.output for choice in self.operators[name]]
 
     def _limit(self, name: str, cap: int) -> None:
-        """Strikes out what holds more than `cap` bytes of a tensor, at home or as an operator's input."""
+        """Removes the choices that hold more than `cap` bytes of a tensor, at home or as an operator's input."""
         size = self.graph.itemsize
 
         def fits(layout: TensorLayout) -> bool:

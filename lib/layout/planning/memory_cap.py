@@ -1,4 +1,4 @@
-"""Least cost under a cap on a second sum: bounds by a price on memory, then all trade-offs that can still win.
+"""Least cost under a cap on memory: a Lagrangian bound, then a search of all trade-offs that can still be cheaper.
 
 The price (Lagrange 1797; Held and Karp 1971; Everett 1963) gives a lower bound and a good plan. What could be
 cheaper lies in between, mostly close to the bound: so plans that cost at most a little more than the bound are

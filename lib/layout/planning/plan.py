@@ -1,4 +1,4 @@
-"""A whole graph with every tensor placed: what moves on which edge, what a device holds, and the run."""
+"""The plan of a graph, every tensor placed: the traffic on each edge, memory of a device, and the run on numpy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GraphPlan:
     homes: Mapping[str, TensorLayout]
 
     def layout(self, tensor: str) -> TensorLayout:
-        """Where a tensor lives: at home, or as its operator leaves it."""
+        """The layout in which a tensor lives: at home, or as its operator leaves it."""
         return self.homes[tensor] if tensor in self.homes else self.operators[tensor].output
 
     @cached_property
@@ -58,12 +58,12 @@ class GraphPlan:
         return tuple(found)
 
     def collective_bytes(self, name: str) -> int:
-        """What an operator's own collectives move, over all devices."""
+        """Bytes that an operator's own collectives move, over all devices."""
         return self.operators[name].moved * self.graph.itemsize
 
     @cached_property
     def bytes(self) -> int:
-        """What moves in all: redistribution on the edges and the operators' own collectives."""
+        """Bytes moved in all: redistribution on the edges and the operators' own collectives."""
         return sum(edge.bytes for edge in self.edges) + sum(map(self.collective_bytes, self.operators))
 
     @cached_property
@@ -78,12 +78,12 @@ class GraphPlan:
         return sum(op.flops for op in self.operators.values())
 
     def redistribution(self, edge: Edge) -> Redistribution:
-        """How an edge's tensor moves."""
+        """The redistribution of an edge's tensor."""
         return self.moves[edge.operator][edge.place]
 
     @cached_property
     def moves(self) -> dict[str, list[Redistribution]]:
-        """By operator: how each of its inputs comes to it."""
+        """By operator: the redistribution of each of its inputs."""
         found: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
         for edge in self.edges:
             found[edge.operator].append(redistribute(edge.source, edge.target, self.graph.itemsize))
@@ -158,7 +158,7 @@ class GraphPlan:
         return {name: join(pieces, self.layout(name)) for name, pieces in self.run(values).items()}
 
     def paying(self) -> list[tuple[int, str]]:
-        """What costs bytes, dearest first: 'relu -> matmul2 pays 12,288 bytes (all-to-all)'."""
+        """Edges and operators that cost bytes, dearest first: 'relu -> matmul2 pays 12,288 bytes (all-to-all)'."""
         found = []
         for edge in self.edges:
             if edge.bytes:
@@ -173,7 +173,7 @@ class GraphPlan:
         return sorted(found, key=lambda pair: -pair[0])
 
     def explain(self) -> str:
-        """The plan operator by operator, as people read it."""
+        """The plan operator by operator, for people: strategies, local shapes, collectives, bytes."""
         lines = []
         edges = {(edge.operator, edge.place): edge for edge in self.edges}
         for name, op in self.operators.items():

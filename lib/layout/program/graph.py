@@ -1,4 +1,4 @@
-"""A stand-alone program as a graph: tensors, operators between them, and strategies for some of the operators."""
+"""A program as a graph: tensors, operators between them, and strategies for some of the operators."""
 
 from __future__ import annotations
 
@@ -160,31 +160,43 @@ class Graph:
         return str(method(name, *inputs, **settings))
 
     def shard(self, name: str, strategy: Iterable[Iterable[int]]) -> None:
-        """Configures an operator with a Sharding Strategy: for each input, into how many parts each dimension."""
+        """Configures an operator with a Sharding Strategy: for each input, into how many parts each dimension.
+
+        Raises:
+            LayoutError: there is no such operator, or it cannot be distributed like that.
+        """
         operator = self.operator_named(name)
         chosen = strategy_of(name, strategy)
         distribute(operator, chosen, self.devices)  # refuses what cannot be
         self.strategies[name] = chosen
 
     def operator_named(self, name: str) -> Operator:
-        """The operator of this name, or a refusal that names the nearest one."""
+        """The operator of this name.
+
+        Raises:
+            LayoutError: there is none; naming the nearest one.
+        """
         if isinstance(name, str) and name in self.operators:
             return self.operators[name]
         raise LayoutError(f"there is no operator named '{name}' in this graph; {nearest_name(name, self.operators)}")
 
     def consumers(self, tensor: str) -> list[tuple[Operator, int]]:
-        """Who takes a tensor, and as which input."""
+        """The operators that take a tensor, each with the number of that input."""
         return [(op, i) for op in self.operators.values() for i, name in enumerate(op.inputs) if name == tensor]
 
     def run(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The stand-alone program on numpy arrays: every tensor by name."""
+        """The program on one device, on numpy arrays: every tensor by name."""
         tensors = {name: np.asarray(values[name]) for name in self.check_values(values)}
         for op in self.operators.values():
             tensors[op.name] = op.compute([tensors[name] for name in op.inputs], op.output_shape)
         return tensors
 
     def check_values(self, values: Mapping[str, Array]) -> list[str]:
-        """The names of the sources, all of them given and of the right shape."""
+        """The names of the sources.
+
+        Raises:
+            LayoutError: the value of one is missing or has another shape.
+        """
         if not isinstance(values, Mapping):
             raise LayoutError(f"values are arrays by the names of inputs and parameters; got {type(values).__name__}")
         for name in self.sources:
@@ -253,6 +265,6 @@ class Graph:
 
 
 def require_graph(graph: Any) -> None:
-    """Refuses to plan what is no graph."""
+    """Refuses to plan anything but a Graph."""
     if not isinstance(graph, Graph):
         raise LayoutError(f"what is planned is a Graph, with operators and tensors; got {graph!r}")

@@ -1,4 +1,4 @@
-"""What an operator is to the planner: a letter for each dimension, and which letters may be split.
+"""Operators: kind, shapes, a letter for each dimension, flops, and the computation of a piece on numpy.
 
 An operator is written as einsum writes it: matmul "mk,kn->mn". A letter that the output lacks is contracted:
 splitting it leaves summands. Letters that may not be split (the axis of a softmax) are not `free`.
@@ -21,7 +21,7 @@ FLOPS = {"add": 1, "relu": 1, "gelu": 8, "softmax": 5, "reduce_sum": 1, "reduce_
 """Floating-point operations for each element; a product has two for each combination of letters."""
 
 DIMENSION_PRESERVING = ("add", "relu", "gelu", "softmax")
-"""Whose output has the dimensions of their first input."""
+"""Kinds whose output has the dimensions of their first input."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class Operator:
         return tuple(letter for letter in self.letters if letter in self.free and letter not in self.output_letters)
 
     def sizes(self, letter: str) -> tuple[int, ...]:
-        """The sizes that a letter stands for: one, or more where a reshape merges dimensions."""
+        """The sizes of the dimensions of a letter: one, or more where a reshape merges dimensions."""
         found: dict[int, None] = {}
         for shape, letters in zip((*self.input_shapes, self.output_shape), (*self.input_letters, self.output_letters)):
             found.update({size: None for size, one in zip(shape, letters) if one == letter})
         return tuple(found)
 
     def divides(self, letter: str, parts: int) -> bool:
-        """Whether the letter may be split into so many parts."""
+        """True if the letter may be split into so many parts."""
         return parts == 1 or (letter in self.free and all(size % parts == 0 for size in self.sizes(letter)))
 
     def flops(self, parts: dict[str, int]) -> int:

@@ -18,8 +18,8 @@ from functools import lru_cache
 from itertools import combinations, count, pairwise, permutations
 from math import prod
 
+from lib.layout.layouts.common_refinement import refined
 from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.layouts.refine import refined
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, parts, same_placement
 
 from .steps import Step

@@ -1,9 +1,9 @@
-"""The exchange between two layouts without partial sums: every missing element moves once, senders share alike.
+"""Exchange: the minimum-traffic transfer between two layouts without partial sums, senders sharing alike.
 
 Device r receives what the target gives it and the source does not: no plan can move less. Who sends is free
 only among the copies of a source piece, and two source pieces have no device in common. So the flow problem
-"least work for the busiest sender" falls apart into one for each piece, and is solved by letting the copies of
-a piece send equal shares of what is wanted of it; shares are cut to the element.
+"least work for the busiest sender" separates into one for each piece: the copies of a piece send equal shares of
+what is wanted of it, cut to the element.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lib.layout.layouts.pieces import Array, Pieces, check
 from lib.layout.layouts.tensor_layout import TensorLayout, parts
 
 MAX_CELLS_CACHED = 4096
-"""Pairs of pieces up to which the boxes of two splits are kept for the next time."""
+"""Pairs of pieces up to which the boxes of two splits are cached."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class Exchange:
 
     @cached_property
     def origins(self) -> tuple[Ints, Ints]:
-        """Where each device's old and new piece begin in the tensor: devices x dimensions, twice."""
+        """The first element of each device's old and new piece in the tensor: devices x dimensions, twice."""
         return (
             parts(self.source) * np.array(self.source.local_shape, dtype=np.int64),
             parts(self.target) * np.array(self.target.local_shape, dtype=np.int64),
@@ -183,7 +183,11 @@ def least_table(sources: Sequence[TensorLayout], targets: Sequence[TensorLayout]
 
 
 def require_same(source: TensorLayout, target: TensorLayout) -> None:
-    """Refuses what are no layouts, and layouts of different tensors or different devices."""
+    """Refuses layouts of different tensors or different devices, and anything but layouts.
+
+    Raises:
+        LayoutError: naming the difference.
+    """
     for what, layout in (("source", source), ("target", target)):
         if not isinstance(layout, TensorLayout):
             raise LayoutError(f"the {what} of a redistribution is a layout, as mesh_split makes it; got {layout!r}")

@@ -1,4 +1,4 @@
-"""Tensor Redistribution: from any layout of a tensor to any other, at the least bytes, and told in known words.
+"""Tensor Redistribution: from any layout of a tensor to any other at the least bytes, with its collectives named.
 
 Source of the definition: "Sharding Propagation", section Tensor Redistribution, documentation of MindSpore 2.1.
 """
@@ -79,7 +79,7 @@ class Redistribution:
         return named if same else self.steps
 
     def explain(self) -> str:
-        """In words, with bytes: 'all-to-all [x, -] on 8 to [-, x] on 8: 1,536 bytes ...'."""
+        """The plan in words, with bytes: 'all-to-all [x, -] on 8 to [-, x] on 8: 1,536 bytes ...'."""
         if not self.steps:
             return "nothing moves"
         lines = []
@@ -96,7 +96,7 @@ class Redistribution:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the steps, as they are told."""
+        """The names of the `named_steps`."""
         return tuple(step.name for step in self.named_steps)
 
     def _sum(self, elements: list[Ints]) -> Ints:
@@ -150,7 +150,7 @@ def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
 
 
 def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -> int:
-    """The bytes that `redistribute` moves, without making the plan."""
+    """The bytes that `redistribute` moves, over all devices, without making the plan."""
     if source.partial or target.partial:
         return redistribute(source, target, itemsize).bytes
     return least_elements(source, target) * itemsize

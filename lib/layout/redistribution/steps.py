@@ -1,4 +1,4 @@
-"""One step of a redistribution: what it is called, what it moves, and how it is done.
+"""Steps of a redistribution: the name of each, its traffic, and its execution on numpy.
 
 Bytes of collectives are those of the best algorithms (Thakur, Rabenseifner, Gropp 2005, "Optimization of
 Collective Communication Operations in MPICH"): with g devices and pieces of S bytes before a reduction or after
@@ -49,7 +49,7 @@ class Step:
         return tuple(sorted({device, *self.exchange.receives[device]}))
 
     def prepare(self) -> None:
-        """Works out now what devices have to know to take this step, and not when the first one takes it."""
+        """Computes now the tables that devices look up when they take this step."""
         if self.name in REDUCING:
             _ = self._groups, parts(self.source), parts(self.target)
         else:
