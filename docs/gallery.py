@@ -1,4 +1,4 @@
-"""The pictures of README and docs/pictures.md: `make docs` draws them again, a test sees that they are current."""
+"""Pictures of README and docs/pictures.md: `make docs` draws them again, a test checks that they are current."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def idle_rank(model: Model) -> None:
 
 
 def hidden_memory(model: Model) -> None:
-    """What is not stored is charged all the same, and hatched."""
+    """Values that are not stored are charged all the same, and hatched."""
     weights = [model.load_weights(layer) for layer in range(model.LAYERS)]
     activations = [model.get_activation([0, 1])]
     for layer, (weight, _) in enumerate(weights):

@@ -4,10 +4,10 @@ from drawing import draw, draw_group
 """
 
 from drawing.export.files import ENDINGS, require_ending, save
-from drawing.export.text import TEXT_WIDTH, text
 from drawing.runs.compare import draw_compare
 from drawing.runs.pareto import Attempt, draw_pareto
 from drawing.runs.predicted_vs_measured import draw_replay
+from drawing.runs.text import TEXT_WIDTH, text
 from drawing.runs.timeline import Timeline, draw
 from drawing.values.group import draw_group, draw_network, draw_value
 

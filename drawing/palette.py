@@ -32,7 +32,7 @@ ALARM = "#c2410c"
 RAMP: tuple[RGB, ...] = (
     (68, 1, 84), (65, 68, 135), (42, 120, 142), (34, 168, 132), (122, 209, 81), (253, 231, 37)
 )  # fmt: skip
-FIRST, LAST = 0.13, 0.94
+RAMP_START, RAMP_END = 0.13, 0.94
 
 
 DARK_PAPER, DARK_INK = 0.07, 0.96
@@ -57,7 +57,7 @@ def mix(colour: str, other: str, share: float) -> str:
 @lru_cache(maxsize=4096)
 def layer_colour(layer: int, layers: int) -> str:
     """The full colour of a layer: early ones dark, late ones light."""
-    where = FIRST + (LAST - FIRST) * (layer / (layers - 1) if layers > 1 else 0.4)
+    where = RAMP_START + (RAMP_END - RAMP_START) * (layer / (layers - 1) if layers > 1 else 0.4)
     at = min(max(where, 0.0), 1.0) * (len(RAMP) - 1)
     i = min(int(at), len(RAMP) - 2)
     return mix(_hex(RAMP[i]), _hex(RAMP[i + 1]), at - i)
@@ -92,12 +92,12 @@ def text_on(colour: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def dark(colour: str) -> str:
+def dark_variant(colour: str) -> str:
     """The same hue on a dark page: light becomes dark and dark light to the eye, and can still be read."""
     away_from_white = 1 - lightness(luminance(colour))
     wanted = DARK_PAPER + (DARK_INK - DARK_PAPER) * away_from_white**0.8
     if away_from_white > 0.82:
-        wanted = DARK_INK  # ink, which also stands on colours of middle lightness
+        wanted = DARK_INK  # ink, which also has to be read on colours of middle lightness
     hue, _, saturation = rgb_to_hls(*(channel / 255 for channel in _rgb(colour)))
     low, high = 0.0, 1.0
     found = colour

@@ -1,7 +1,7 @@
-"""The strokes everything is drawn with: chalk primitives, placed where they belong and flat.
+"""Drawing primitives: flat chalk diagrams at their final coordinates.
 
-A chalk picture renders quickly when nothing has to ask for an envelope, so a `panel` carries its own: the box
-from (0, 0) to its width and height, y downwards. Within a panel parts stand at their final coordinates.
+Chalk renders quickly when nothing has to ask for an envelope, so a `panel` carries its own: the box from (0, 0) to
+its width and height, y downwards. The price: parts of a panel are not composed by chalk, but placed by hand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EM, BOLD_EM = 0.52, 0.62
 class Label(Text):
     """Text that starts, centres or ends at its place.
 
-    Chalk's own text always centres. So a label stands where its middle is likely to be, `shift` to the
+    Chalk's own text always centres. So a label is placed where its middle is likely to be, `shift` to the
     right of where it starts (or left of where it ends): our SVG takes the shift back.
     """
 
@@ -39,7 +39,7 @@ class Label(Text):
     shift: float = 0.0
     bold: bool = False
     halo: str = ""
-    """Colour of a rim around the letters, where they stand on lines."""
+    """Colour of a rim around the letters, for text on top of lines."""
 
     def get_bounding_box(self) -> BoundingBox:
         """A box of no width: chalk's renderer moves text left by half of it."""
@@ -59,7 +59,7 @@ def look(
     dash: tuple[float, ...] = (),
     opacity: float | None = None,
 ) -> Style:
-    """How a mark looks. No stroke colour: no stroke."""
+    """The style of a mark. No stroke colour: no stroke."""
     return Style(
         line_width_=(WidthType.LOCAL, width if stroke else 0.0),
         line_color_=_colour(stroke or fill or "#000000"),
@@ -162,7 +162,7 @@ def box_envelope(width: float, height: float) -> Envelope:
 
 
 def panel(width: float, height: float, parts: Iterable[Diagram]) -> Diagram:
-    """Parts that stand in the box from (0, 0) to (width, height)."""
+    """Parts within the box from (0, 0) to (width, height)."""
     return Compose(box_envelope(width, height), list(parts))
 
 

@@ -18,9 +18,9 @@ from .svg_writer import compact_svg
 
 MARGIN = 12.0
 CHALK_HEIGHT = 200
-"""What chalk shows a diagram with unless told otherwise: a picture then has its own size."""
-ENLARGED = 2.0
-"""A small picture is not blown up to more than this, however high the notebook wants it."""
+"""Chalk's default height: with it a picture is shown in its own size."""
+MAX_ENLARGEMENT = 2.0
+"""A small picture is enlarged by this at most, however high the notebook wants it."""
 
 
 class Picture(Compose):
@@ -40,7 +40,7 @@ class Picture(Compose):
         return f"{self.title}: {self.description}"
 
     def in_text(self) -> str:
-        """The picture where there are only letters."""
+        """The picture as text."""
         return f"{self.title}: {self.description}\n"
 
     def _repr_svg_(self) -> str:
@@ -55,7 +55,7 @@ class Picture(Compose):
 def shown_height(height: float) -> float:
     """The height that `chalk.set_svg_height` asked for, if it was called; otherwise the picture's own."""
     wanted: float = chalk.core.SVG_HEIGHT
-    return height if wanted == CHALK_HEIGHT else min(wanted, ENLARGED * height)
+    return height if wanted == CHALK_HEIGHT else min(wanted, MAX_ENLARGEMENT * height)
 
 
 def svg(diagram: Diagram) -> str:

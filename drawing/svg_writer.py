@@ -1,4 +1,4 @@
-"""A flat chalk diagram as small SVG text: whole elements instead of chalk's groups, names as tooltips.
+"""SVG writer for flat chalk diagrams: whole elements instead of chalk's nested groups, names as tooltips.
 
 Coordinates are rounded to tenths of a pixel, and lines drawn from rounded point to rounded point, so that
 rounding never adds up.
@@ -17,14 +17,14 @@ from chalk.style import Style
 from chalk.types import Diagram
 from chalk.visitor import DiagramVisitor
 
-from .palette import dark
+from .palette import dark_variant
 from .pen import Label
 
 Offset = tuple[float, float]
 
 FONT = "'Helvetica Neue',Helvetica,Arial,'Liberation Sans',sans-serif"
 BASELINE = 0.35
-"""How far below its middle a line of text stands, in its font size."""
+"""Distance of the baseline below the middle of a line of text, in its font size."""
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -57,11 +57,11 @@ def compact_svg(
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}"{fit} role="img" '
         f'aria-label="{clean(title)}" font-family="{FONT}" text-anchor="middle">'
         f"<title>{clean(title)}</title><desc>{clean(description)}</desc>\n"
-        f"{diagram.accept(Writer(dark if on_dark else str), (0.0, 0.0))}</svg>\n"
+        f"{diagram.accept(SvgWriter(dark_variant if on_dark else str), (0.0, 0.0))}</svg>\n"
     )
 
 
-class Writer(DiagramVisitor[Any, Any]):
+class SvgWriter(DiagramVisitor[Any, Any]):
     """Visits what `pen` makes: paths of straight lines, labels, names and translations."""
 
     def __init__(self, tone: Callable[[str], str] = str) -> None:

@@ -20,10 +20,11 @@ lib.runtime lib
 lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.metering lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.engine lib.engine.executors lib.engine.launcher
 lib.engine lib.engine.replay
-lib.layout.errors lib.layout.layouts lib.layout.redistribution lib.layout.program lib.layout.planning
-lib.layout.on_engine lib.layout lib.layout.examples lib.layout.spmd
-drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.runs drawing.values drawing.layouts
-drawing.export
+lib.layout.errors lib.layout.layouts lib.layout.redistribution.exchange lib.layout.redistribution.steps
+lib.layout.instructions lib.layout.on_engine lib.layout.redistribution lib.layout.program lib.layout.planning
+lib.layout lib.layout.examples lib.layout.spmd
+drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_text drawing.runs drawing.values
+drawing.layouts drawing.export
 drawing
 puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.grading puzzles.reports puzzles.notebook
 puzzles.commands puzzles puzzles.__main__

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 from chalk.core import BaseDiagram
 from chalk.types import Diagram
 
 from drawing.picture import svg
 from drawing.runs.captions import name_of
-from drawing.runs.scene import Run, Scene, read, trace_from
+from drawing.runs.scene import RunLike, Scene, scene_of, trace_from
+from drawing.runs.text import text_of
 from drawing.runs.timeline import Timeline, draw_scene
 from lib import Goal, PuzzleError
 
-from .html import page
+from .html import web_page
 from .perfetto import viewer_json
-from .text import text_of
 
-OF_A_RUN: Mapping[str, Callable[[Scene, str], str]] = {".html": page, ".json": viewer_json, ".txt": text_of}
-"""What only a run has, from its scene and title."""
+OF_A_RUN: Mapping[str, Callable[[Scene, str], str]] = {".html": web_page, ".json": viewer_json, ".txt": text_of}
+"""Formats that only a run has: from its scene and title, the text of the file."""
 
 ENDINGS = (".svg", *OF_A_RUN)
 
 
 def save(
-    picture: Diagram | str | Run, path: str | Path, title: str = "", goal: Goal | None = None, critical: bool = False
+    picture: Diagram | str | RunLike,
+    path: str | Path,
+    title: str = "",
+    goal: Goal | None = None,
+    critical: bool = False,
 ) -> None:
     """Writes a diagram, or SVG text, to `path`; a run, or the timeline of one, in any of the formats.
 
@@ -40,7 +45,7 @@ def save(
     if isinstance(picture, BaseDiagram | str):
         text = form_of(picture, ending)
     else:
-        scene = read(trace_from(picture), goal)
+        scene = scene_of(trace_from(cast(RunLike, picture)), goal)  # chalk's diagrams are all BaseDiagrams
         text = svg(draw_scene(scene, title, critical)) if ending == ".svg" else in_form(scene, title, ending)
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
@@ -57,6 +62,7 @@ def form_of(picture: Diagram | str, ending: str) -> str:
 
 
 def in_form(scene: Scene, title: str, ending: str) -> str:
+    """A run as the text of a file with this ending."""
     return OF_A_RUN[ending](scene, title or name_of(scene))
 
 

@@ -1,4 +1,4 @@
-"""A run as one self-contained web page: zoom and pan along time, what needs what, a play cursor."""
+"""A run as one self-contained web page: zoom and pan along time, dependencies, a play cursor."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any
 from drawing import palette
 from drawing.runs.captions import describe, describe_gap, short_reason, summary, verdict
 from drawing.runs.dependencies import groups, needs
-from drawing.runs.glyphs import GLYPHS, Frame, batches_text, glyph_of
-from drawing.runs.memory import NAMES, highest
+from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
+from drawing.runs.memory import KIND_NAMES, highest
 from drawing.runs.scene import Lane, Mark, Scene
-
-from .text import LETTERS, text_of
+from drawing.runs.text import LETTERS, text_of
 
 WEB = Path(__file__).parent / "web"
 UNIT = 20.0
 """Outlines are given in a square of this size; the page stretches their middle."""
-SCRIPTS = ("paint.js", "hands.js")
+SCRIPTS = ("rendering.js", "interaction.js")
 PAGE_COLUMNS = 120
 COLOURS = (
     "PAPER",
@@ -37,7 +36,7 @@ COLOURS = (
 )
 
 
-def page(scene: Scene, title: str) -> str:
+def web_page(scene: Scene, title: str) -> str:
     """The whole page; it loads nothing from anywhere."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -49,10 +48,10 @@ def page(scene: Scene, title: str) -> str:
         summary=summary(scene.report),
         verdict=verdict(scene.report),
         text=text_of(scene, title, PAGE_COLUMNS),
-        legend=legend(scene),
-        kinds=[(NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
+        legend=legend_items(scene),
+        kinds=[(KIND_NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
         paper=both(palette.PAPER),
-        data=data(scene),
+        data=run_data(scene),
         style=Markup((WEB / "page.css").read_text(encoding="utf-8")),
         script=Markup("".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)),
     )
@@ -60,18 +59,17 @@ def page(scene: Scene, title: str) -> str:
 
 def both(colour: str) -> tuple[str, str]:
     """A colour on light pages and on dark ones."""
-    return colour, palette.dark(colour)
+    return colour, palette.dark_variant(colour)
 
 
-def legend(scene: Scene) -> list[tuple[str, str]]:
+def legend_items(scene: Scene) -> list[tuple[str, str]]:
     """Letters and names of what occurs."""
-    found = {mark.op.name for mark in scene.marks}
-    names = [name for name in GLYPHS if name in found] + sorted(found - set(GLYPHS))
-    return [(glyph_of(name).mark, glyph_of(name).name) for name in names]
+    glyphs = map(glyph_of, in_legend_order(mark.op.name for mark in scene.marks))
+    return [(glyph.mark, glyph.name) for glyph in glyphs]
 
 
-def data(scene: Scene) -> dict[str, Any]:
-    """What the page's script draws: events by column, and everything around them. Times in steps."""
+def run_data(scene: Scene) -> dict[str, Any]:
+    """The data of the page's script: events by column, and everything around them. Times in steps."""
     marks = list(scene.marks)
     looks: dict[tuple[str, int, int | None], int] = {}
     numbers = [looks.setdefault(look_of(mark), len(looks)) for mark in marks]
@@ -93,8 +91,8 @@ def data(scene: Scene) -> dict[str, Any]:
             for gap in lane.gaps
         ],
         "critical": [mark.number for mark in scene.critical],
-        "looks": [painted(*look, scene.layers) for look in looks],
-        "memory": memory(scene),
+        "looks": [look_data(*look, scene.layers) for look in looks],
+        "memory": memory_data(scene),
         "colours": {name.lower(): both(getattr(palette, name)) for name in COLOURS},
     }
 
@@ -105,7 +103,7 @@ def look_of(mark: Mark) -> tuple[str, int, int | None]:
 
 
 def label_of(mark: Mark) -> list[str]:
-    """What to write on a mark, as room allows: letters and layer, and the microbatches."""
+    """The text of a mark, longest first: letters and layer, and the microbatches."""
     if mark.partner is not None:
         return [""]  # its wedge says it
     if mark.op.name in LETTERS or mark.op.layer is None:
@@ -113,8 +111,8 @@ def label_of(mark: Mark) -> list[str]:
     return [*filter(None, [f"{glyph_of(mark.op.name).mark}{mark.op.layer}", batches_text(mark.op.batches)])]
 
 
-def painted(name: str, toward: int, layer: int | None, layers: int) -> dict[str, Any]:
-    """Outline and colours of one kind of mark; one that takes no time stands around x = 0."""
+def look_data(name: str, toward: int, layer: int | None, layers: int) -> dict[str, Any]:
+    """Outline and colours of one kind of mark; one that takes no time is centred at x = 0."""
     glyph = glyph_of(name)
     width = 0.0 if name == "loss" else UNIT
     fill, stroke, line = glyph.paint(layer, layers)
@@ -131,20 +129,20 @@ def rounded(outline: Callable[[Frame], Sequence[tuple[float, float]]], frame: Fr
     return [[round(x, 2), round(y, 2)] for x, y in outline(frame)]
 
 
-def memory(scene: Scene) -> dict[str, Any]:
+def memory_data(scene: Scene) -> dict[str, Any]:
     """Per rank, levels as [from, to, stored and hidden of each kind in turn], equal neighbours as one."""
     goal = scene.goal
     return {
         "most": highest(scene),
         "target": goal.memory if goal is not None else 0,
         "peak": list(scene.report.peak),
-        "names": [NAMES[kind] for kind in palette.KINDS],
+        "names": [KIND_NAMES[kind] for kind in palette.KINDS],
         "fills": [both(colour) for colour in palette.KINDS.values()],
-        "ranks": [list(levels(lane)) for lane in scene.lanes],
+        "ranks": [list(memory_levels(lane)) for lane in scene.lanes],
     }
 
 
-def levels(lane: Lane) -> Iterator[list[float]]:
+def memory_levels(lane: Lane) -> Iterator[list[float]]:
     for kinds, group in groupby(lane.memory, key=lambda span: span.kinds):
         spans = list(group)
         if spans[-1].end > spans[0].start:

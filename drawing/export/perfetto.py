@@ -53,6 +53,7 @@ def place(rank: int) -> dict[str, int]:
 
 
 def at(time: float) -> int:
+    """A time in steps as whole microseconds."""
     return round(time * MICROSECONDS)
 
 

@@ -1,4 +1,4 @@
-"""A graph with its strategies: a box for each operator, and on every edge what it pays."""
+"""Picture of a plan: a box for each operator with its strategy, and on every edge the bytes it moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ACROSS, DOWN, HEAD, LANE = 34.0, 44.0, 48.0, 26.0
 
 
 def draw_plan(plan: GraphPlan, title: str = "Where tensors live", dark: bool = False) -> Picture:
-    """Operators from top to bottom by their distance from the sources; what pays is red, and says how much."""
+    """Operators from top to bottom by their distance from the sources; in red what moves bytes, and how many."""
     rows = _rows(plan)
     texts = {name: _lines(plan, name) for name in plan.operators}
     places: dict[str, tuple[float, float, float]] = {}
@@ -52,24 +52,24 @@ def _rows(plan: GraphPlan) -> list[list[str]]:
 
 
 def _lines(plan: GraphPlan, name: str) -> list[tuple[str, str, bool]]:
-    """What a box says: name and kind, strategy, local shapes, collectives, sources that had to move."""
+    """The lines of a box: name and kind, strategy, local shapes, collectives, sources that had to move."""
     op = plan.operators[name]
     shapes = " x ".join("x".join(map(str, layout.local_shape)) for layout in op.inputs)
     kind = "" if name == op.operator.kind else f": {op.operator.kind}"
-    told = [
+    found = [
         (f"{name}{kind}", INK, True),
         (strategy_text(op.strategy), INK, False),
         (f"{shapes} -> {'x'.join(map(str, op.local.local_shape))}", SOFT, False),
     ]
     for step in op.reduction:
         moved = int(step.received.sum()) * plan.graph.itemsize
-        told.append((f"{step.name}: {moved:,} bytes", ALARM, True))
+        found.append((f"{step.name}: {moved:,} bytes", ALARM, True))
     for edge in plan.edges:
         if edge.operator == name and edge.bytes and edge.tensor in plan.homes:
-            told.append(
+            found.append(
                 (f"{edge.tensor}: {', '.join(plan.redistribution(edge).names)}, {edge.bytes:,} bytes", ALARM, True)
             )
-    return told
+    return found
 
 
 def _edge(

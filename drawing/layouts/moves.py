@@ -1,9 +1,10 @@
-"""Who sends how much to whom: a redistribution as a grid of senders and receivers, one for each step."""
+"""Picture of a redistribution: for each step a grid of senders and receivers with the bytes between them."""
 
 from __future__ import annotations
 
 from chalk.types import Diagram
 
+from drawing.number_text import short_text
 from drawing.palette import EMPTY, GRID, INK, PAPER, SOFT, layer_colour, mix, text_on
 from drawing.pen import box, label, look, panel, tip
 from drawing.picture import Picture
@@ -11,24 +12,28 @@ from lib.layout import LayoutError, Redistribution, Step
 
 CELL = 30.0
 LEFT, HEAD, FOOT = 24.0, 94.0, 40.0
-MOST = 64
+MAX_DEVICES = 64
 
 
 def draw_redistribution(plan: Redistribution, title: str = "Redistribution") -> Picture:
-    """Rows send, columns receive; the darker, the more. The rims say how much each device sends and receives."""
+    """Rows send, columns receive; the darker, the more bytes. The rims show how much each device sends and receives.
+
+    Raises:
+        LayoutError: there are more than MAX_DEVICES devices.
+    """
     devices = plan.source.devices
-    if devices > MOST:
-        raise LayoutError(f"a picture of a redistribution shows up to {MOST} devices; this one has {devices}")
+    if devices > MAX_DEVICES:
+        raise LayoutError(f"a picture of a redistribution shows up to {MAX_DEVICES} devices; this one has {devices}")
     cell = CELL if devices <= 16 else 480.0 / devices
     width = LEFT + devices * cell + 90.0
     height = HEAD + devices * cell + FOOT
     words = f"{plan.source} to {plan.target}: {', '.join(plan.names) or 'nothing moves'}, {plan.bytes:,} bytes"
-    how = "Rows send, columns receive" if plan.told else ""
+    how = "Rows send, columns receive" if plan.named_steps else ""
     parts: list[Diagram] = [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, words, 11, SOFT, "start")]
     parts.append(label(0, 43, how, 11, SOFT, "start"))
-    for i, step in enumerate(plan.told):
+    for i, step in enumerate(plan.named_steps):
         parts += _step(step, plan.itemsize, i * width, cell)
-    content = panel(max(width * max(len(plan.told), 1), 6.0 * len(words)), height, parts)
+    content = panel(max(width * max(len(plan.named_steps), 1), 6.0 * len(words)), height, parts)
     return Picture(content, title, words)
 
 
@@ -37,7 +42,7 @@ def _step(step: Step, itemsize: int, left: float, cell: float) -> list[Diagram]:
     most = max(int(table.max()), 1)
     x0, y0, small = left + LEFT, HEAD, cell < 24
     found: list[Diagram] = [label(x0, y0 - 22, step.name, 12, INK, "start", bold=True)]
-    dark = layer_colour(0, 4)
+    darkest = layer_colour(0, 4)
     for sender, row in enumerate(table.tolist()):
         y = y0 + sender * cell
         if not small:
@@ -45,11 +50,11 @@ def _step(step: Step, itemsize: int, left: float, cell: float) -> list[Diagram]:
             found.append(label(x0 + sender * cell + cell / 2, y0 - 8, str(sender), 10, INK))
         for receiver, sent in enumerate(row):
             x = x0 + receiver * cell
-            fill = mix(dark, PAPER, 0.85 * (1 - sent / most)) if sent else EMPTY
+            fill = mix(darkest, PAPER, 0.85 * (1 - sent / most)) if sent else EMPTY
             square = box(x, y, x + cell, y + cell, look(fill, GRID, 0.5))
             found.append(tip(square, f"device {sender} sends {sent:,} bytes to device {receiver}") if sent else square)
             if sent and not small:
-                found.append(label(x + cell / 2, y + cell / 2, short(sent), 8, text_on(fill)))
+                found.append(label(x + cell / 2, y + cell / 2, short_text(sent), 8, text_on(fill)))
         if not small:
             side = x0 + len(table) * cell + 6
             found.append(label(side, y + cell / 2, f"{sum(row):,}", 9, SOFT, "start"))
@@ -58,11 +63,3 @@ def _step(step: Step, itemsize: int, left: float, cell: float) -> list[Diagram]:
     found.append(label(x0, below + 14, f"each receives at most {int(received.max()):,} bytes", 10, SOFT, "start"))
     found.append(label(x0, below + 28, f"each sends at most {int(table.sum(axis=1).max()):,} bytes", 10, SOFT, "start"))
     return found
-
-
-def short(n: int) -> str:
-    """1,536 as '1.5k'."""
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if n >= size:
-            return f"{n / size:.3g}{unit}"
-    return str(n)

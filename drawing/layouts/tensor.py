@@ -1,4 +1,4 @@
-"""Where a tensor lives: its pieces with the devices that hold them, and the device matrix in the pieces' colours."""
+"""Picture of a layout: a tensor's pieces with the devices that hold them, and the matrix in the pieces' colours."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ SIDE = 240.0
 CELL = 34.0
 GAP = 48.0
 HEAD = 44.0
-MOST_PIECES = 4096
+MAX_PIECES = 4096
 
 
 def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
     """A tensor of any number of dimensions: the first two that are split are drawn, others stay in the words.
 
     Copies share a colour; pieces that are only summands are hatched.
+
+    Raises:
+        LayoutError: there are more than MAX_PIECES pieces.
     """
-    if prod(layout.splits) > MOST_PIECES:
-        raise LayoutError(f"a picture shows up to {MOST_PIECES:,} pieces; this layout has {prod(layout.splits):,}")
+    if prod(layout.splits) > MAX_PIECES:
+        raise LayoutError(f"a picture shows up to {MAX_PIECES:,} pieces; this layout has {prod(layout.splits):,}")
     parts = [*_tensor(layout), *_matrix(layout, SIDE + GAP)]
     columns = layout.matrix.shape[-1] if layout.matrix.shape else 1
     rows = layout.devices // columns

@@ -1,4 +1,4 @@
-"""Time across the page: how many pixels a step takes, where the ticks stand, where the lanes lie."""
+"""Scale and axis: pixels of a step, of a lane and of a strip of memory; round times along the axis."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from dataclasses import dataclass
 
 from chalk.types import Diagram
 
+from drawing.number_text import tenths_text
 from drawing.palette import GRID, SOFT
 from drawing.pen import label, lines, look
 
-from .scene import plain
-
 LEFT, RIGHT = 62.0, 54.0
-NOTEBOOK = 976.0
+NOTEBOOK_WIDTH = 976.0
 """Width that fits a notebook, without the margin."""
-LEAST_STEP = 12.0
+MIN_STEP_WIDTH = 12.0
 """A long run widens the picture rather than make a step narrower than this."""
-WIDEST = 8000.0
-MOST_STEP = 200.0
+MAX_WIDTH = 8000.0
+MAX_STEP_WIDTH = 200.0
 """A short run does not fill the width with one operation."""
 AXIS_HEIGHT = 20.0
 
@@ -32,7 +31,7 @@ class Scale:
 
     @property
     def time_width(self) -> float:
-        return min(max(NOTEBOOK - LEFT - RIGHT, self.end * LEAST_STEP), WIDEST)
+        return min(max(NOTEBOOK_WIDTH - LEFT - RIGHT, self.end * MIN_STEP_WIDTH), MAX_WIDTH)
 
     @property
     def width(self) -> float:
@@ -61,19 +60,19 @@ class Scale:
 
     @property
     def label_every(self) -> int:
-        """Which lanes get a label where they are too close for all."""
+        """Every so many lanes get a label: more than 1 where they are too close for all."""
         return max(1, -(-9 // int(self.pitch)))
 
     @property
     def span(self) -> float:
-        """The steps that the width stands for: the run, or more if it is short."""
-        return max(self.end, self.time_width / MOST_STEP)
+        """The steps that fill the width: the run, or more if it is short."""
+        return max(self.end, self.time_width / MAX_STEP_WIDTH)
 
     def x(self, time: float) -> float:
         return LEFT + self.time_width * time / self.span
 
 
-def ticks(scale: Scale) -> list[float]:
+def grid_times(scale: Scale) -> list[float]:
     """Round times, at least fifty pixels apart: 0, 1, 2 ... or 0, 5, 10 ..."""
     wanted = scale.span * 48 / scale.time_width
     gap = 0.1
@@ -85,13 +84,13 @@ def ticks(scale: Scale) -> list[float]:
 
 def draw_axis(scale: Scale, y: float) -> list[Diagram]:
     """The numbers on the axis, their line at height `y`."""
-    numbers = [label(scale.x(t), y - 8, plain(t), 10, SOFT) for t in ticks(scale)]
+    numbers = [label(scale.x(t), y - 8, tenths_text(t), 10, SOFT) for t in grid_times(scale)]
     return [*numbers, label(LEFT - 8, y - 8, scale.unit, 10, SOFT, "end")]
 
 
 def draw_grid(scale: Scale, y0: float, y1: float) -> list[Diagram]:
     """A thin line at each tick, behind everything."""
-    return [lines([[(scale.x(t), y0), (scale.x(t), y1)] for t in ticks(scale)], look(None, GRID))]
+    return [lines([[(scale.x(t), y0), (scale.x(t), y1)] for t in grid_times(scale)], look(None, GRID))]
 
 
 def draw_rank_label(scale: Scale, rank: int, y: float) -> list[Diagram]:

@@ -1,22 +1,23 @@
-"""Operations, waits and whole runs in words: what tooltips, captions and screen readers say."""
+"""Operations, waits and whole runs in words, for tooltips, captions and screen readers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
+from drawing.number_text import tenths_text
 from lib import IncompleteError, Report
 
 from .glyphs import batches_text, glyph_of
-from .scene import Gap, Lane, Mark, Scene, plain
+from .scene import Gap, Lane, Mark, Scene
 
-RANKS_TOLD = 8
+MAX_RANKS = 8
 
 
 def describe(mark: Mark) -> str:
     """A mark in words: what, where, when, and how much memory the rank had then."""
     memory = "" if mark.memory is None else f", {mark.memory:,} elements"
-    return f"rank {mark.rank}: {doing(mark)}, t={plain(mark.start)} to {plain(mark.end)}{memory}"
+    return f"rank {mark.rank}: {doing(mark)}, t={tenths_text(mark.start)} to {tenths_text(mark.end)}{memory}"
 
 
 def doing(mark: Mark) -> str:
@@ -36,13 +37,13 @@ def waited_for(gap: Gap, scene: Scene) -> Mark | None:
     """The event that ended a wait: the send of the message, or the collective on the rank that came last."""
     if gap.before is None:
         return None
-    cause = scene.report.waits[gap.before.rank].get(gap.before.index)
+    cause = scene.report.waits[gap.before.rank].get(gap.before.place)
     return None if cause is None else scene.at[cause]
 
 
 def describe_gap(gap: Gap, lane: Lane, scene: Scene) -> str:
     """Idle time, and its reason: 'rank 1 idle, t=0 to 2.2: waits for rank 0 to send, after its forward layer 1 b0'."""
-    return f"rank {lane.rank} idle, t={plain(gap.start)} to {plain(gap.end)}: {reason(gap, scene)}"
+    return f"rank {lane.rank} idle, t={tenths_text(gap.start)} to {tenths_text(gap.end)}: {reason(gap, scene)}"
 
 
 def reason(gap: Gap, scene: Scene) -> str:
@@ -84,9 +85,9 @@ def summary(report: Report) -> str:
     time = f" (target {goal.time})" if goal is not None else ""
     memory = f"target {goal.memory:,}; " if goal is not None else ""
     return (
-        f"timesteps {plain(report.timesteps)}{time} · makespan {plain(report.makespan)} · "
-        f"bubble {plain(100 * report.bubble)}% · "
-        f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={plain(report.peak.time)})"
+        f"timesteps {tenths_text(report.timesteps)}{time} · makespan {tenths_text(report.makespan)} · "
+        f"bubble {tenths_text(100 * report.bubble)}% · "
+        f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={tenths_text(report.peak.time)})"
     )
 
 
@@ -96,15 +97,16 @@ def verdict(report: Report) -> str:
     return f"{'Not finished' if isinstance(report.error, IncompleteError) else 'Not correct'}: {report.error}"
 
 
-def in_words(scene: Scene) -> str:
+def describe_run(scene: Scene) -> str:
     """A run for those who do not see it: its numbers, what is wrong, and what each rank does."""
-    told = [told_of(lane, scene) for lane in scene.lanes[:RANKS_TOLD]]
-    more = len(scene.lanes) - len(told)
+    lanes = [describe_lane(lane, scene) for lane in scene.lanes[:MAX_RANKS]]
+    more = len(scene.lanes) - len(lanes)
     rest = [f"And {more} more {'rank' if more == 1 else 'ranks'}."] if more else []
-    return " ".join([f"{summary(scene.report)}.", *filter(None, [verdict(scene.report)]), *told, *rest])
+    return " ".join([f"{summary(scene.report)}.", *filter(None, [verdict(scene.report)]), *lanes, *rest])
 
 
-def told_of(lane: Lane, scene: Scene) -> str:
+def describe_lane(lane: Lane, scene: Scene) -> str:
+    """One rank in words: its operations, how busy it is, its memory, and its longest wait."""
     counts = Counter(glyph_of(mark.op.name).name for mark in lane.marks)
     work = ", ".join(f"{number} {name}" for name, number in counts.items()) or "nothing"
     most = max((span.memory for span in lane.memory), default=0)
@@ -114,7 +116,7 @@ def told_of(lane: Lane, scene: Scene) -> str:
 
 
 def long_waits(lane: Lane, scene: Scene) -> Iterator[str]:
-    """The longest gap, if it is worth a word."""
+    """The longest gap, if it takes a tenth of the run."""
     gap = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None)
     if gap is not None and gap.before is not None and gap.end - gap.start >= scene.end / 10:
-        yield f"; idle from t={plain(gap.start)} to {plain(gap.end)}, {short_reason(gap, scene)}"
+        yield f"; idle from t={tenths_text(gap.start)} to {tenths_text(gap.end)}, {short_reason(gap, scene)}"

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from chalk.types import Diagram
 
+from drawing.number_text import tenths_text
 from drawing.pen import clip, panel, stack
 from drawing.picture import Picture
 from lib import Goal, Report
 
 from .axis import Scale
-from .captions import in_words, name_of, summary, verdict
+from .captions import describe_run, name_of, summary, verdict
 from .lanes import draw_lanes
 from .legend import draw_legend
 from .memory import draw_memory, highest
-from .scene import Run, plain, read, trace_from
+from .scene import RunLike, scene_of, trace_from
 from .timeline import draw_header
 
 
 def draw_compare(
-    mine: Run,
-    reference: Run,
+    mine: RunLike,
+    reference: RunLike,
     title: str = "",
     names: tuple[str, str] = ("yours", "reference"),
     critical: bool = False,
@@ -31,13 +32,13 @@ def draw_compare(
     Raises:
         RuleError: the models are not those of one run.
     """
-    scenes = [read(trace_from(run), goal) for run in (mine, reference)]
+    scenes = [scene_of(trace_from(run), goal) for run in (mine, reference)]
     end = max(scene.end for scene in scenes)
     scales = [Scale(end, len(scene.lanes)) for scene in scenes]
     most = max(map(highest, scenes))
     name = clip(title, 80) or name_of(scenes[0])
-    told = difference(scenes[0].report, scenes[1].report, names)
-    parts: list[Diagram] = [draw_header(name, [told], [], scales[0].width)]
+    summed_up = difference(scenes[0].report, scenes[1].report, names)
+    parts: list[Diagram] = [draw_header(name, [summed_up], [], scales[0].width)]
     for scene, scale, who in zip(scenes, scales, names, strict=True):
         parts += [
             panel(scale.width, 12.0, []),
@@ -46,7 +47,7 @@ def draw_compare(
             draw_memory(scene, scale, most),
         ]
     parts.append(draw_legend(scenes, scales[0].width, critical))
-    words = [f"{told}.", *(f"{who}: {in_words(scene)}" for scene, who in zip(scenes, names, strict=True))]
+    words = [f"{summed_up}.", *(f"{who}: {describe_run(scene)}" for scene, who in zip(scenes, names, strict=True))]
     return Picture(stack(parts), name, " ".join(words), dark)
 
 
@@ -63,5 +64,5 @@ def difference(mine: Report, other: Report, names: tuple[str, str]) -> str:
 def more_or_less(number: float, unit: str) -> str:
     if not number:
         return f"as many {unit}"
-    amount = f"{abs(number):,}" if isinstance(number, int) else plain(abs(number))
+    amount = f"{abs(number):,}" if isinstance(number, int) else tenths_text(abs(number))
     return f"{amount} {unit} {'more' if number > 0 else 'less'}"

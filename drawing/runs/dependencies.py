@@ -1,4 +1,4 @@
-"""What needs what: for each event, the events whose results it uses."""
+"""Dependencies: for each event, the events whose results it uses."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Needs = Sequence[Sequence[int]]
 def needs(scene: Scene) -> Needs:
     """The events whose results each event uses, at once or through operations that take no time.
 
-    A receive needs its send. What a member of a collective needs is told for itself alone: all that its group
-    brings, it needs through the group.
+    A receive needs its send. A member of a collective has only its own needs here: what its group brings, it
+    needs through the group.
     """
     found: list[tuple[int, ...]] = [()] * sum(len(lane.marks) for lane in scene.lanes)
     for lane, ops in zip(scene.lanes, scene.trace.ranks, strict=True):
-        events = {mark.index: mark for mark in lane.marks}
+        events = {mark.place: mark for mark in lane.marks}
         makers: dict[int, tuple[int, ...]] = {}
         for i, op in enumerate(ops):
             if op.name in ("store", "delete"):

@@ -1,4 +1,4 @@
-"""The shape of each operation: told apart without colour and without letters, at any width.
+"""Glyphs of the operations: shapes that differ without colour and without letters, at any width.
 
 Forward points right, backward left; a gather opens, a reduce-scatter closes, an all-reduce does both;
 a send is a wedge whose tip is where the message leaves, a receive one whose tip is where it arrives;
@@ -7,7 +7,7 @@ the loss is a tag where the wave turns round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from chalk.types import Diagram
@@ -19,7 +19,7 @@ from .scene import Mark
 
 
 class Frame(NamedTuple):
-    """Where an operation is drawn, in pixels. `toward` is -1 if its partner's lane is above, 1 if below."""
+    """The box of an operation, in pixels. `toward` is -1 if its partner's lane is above, 1 if below."""
 
     x0: float
     y0: float
@@ -65,7 +65,7 @@ def update_outline(f: Frame) -> list[Point]:
 
 
 def loss_outline(f: Frame) -> list[Point]:
-    """A tag on a pin: it takes no time, so it stands on the border of its neighbours."""
+    """A tag on a pin: it takes no time, so it is on the border of its neighbours."""
     (x, _), w = f.middle, max(f.width, min(11.0, f.height * 0.42)) / 2
     top, bottom = loss_tag(f)
     tip, pin = min(bottom + w * 0.7, f.y1), 0.8
@@ -111,7 +111,7 @@ def plain_outline(f: Frame) -> list[Point]:
 
 
 HOLLOW = 2.0
-"""Width of a border that stands for the whole."""
+"""Width of the border of a hollow shape; of a narrow one, only the border is drawn."""
 
 
 def tinted(layer: int | None, layers: int) -> tuple[str, str, float]:
@@ -130,13 +130,13 @@ def wire(layer: int | None, layers: int) -> tuple[str, str, float]:
     return (WIRE, PAPER, 0.5)
 
 
-def dark(layer: int | None, layers: int) -> tuple[str, str, float]:
+def inked(layer: int | None, layers: int) -> tuple[str, str, float]:
     return (INK, PAPER, 0.8)
 
 
 GLYPHS: dict[str, Glyph] = {
     "forward": Glyph("F", "forward", forward_outline, tinted),
-    "loss": Glyph("L", "loss", loss_outline, dark),
+    "loss": Glyph("L", "loss", loss_outline, inked),
     "backward": Glyph("B", "backward", backward_outline, full),
     "update": Glyph("U", "update", update_outline, hollow),
     "allgather": Glyph("AG", "all-gather", gather_outline, wire),
@@ -149,8 +149,14 @@ GLYPHS: dict[str, Glyph] = {
 
 
 def glyph_of(name: str) -> Glyph:
-    """How to draw an operation; one that this picture does not know is a box with its initials."""
+    """The glyph of an operation; one that is not known here is a box with its initials."""
     return GLYPHS.get(name) or Glyph(name[:2].upper(), name, plain_outline, wire)
+
+
+def in_legend_order(operations: Iterable[str]) -> list[str]:
+    """Names of operations, each once: those with a glyph as in GLYPHS, then all others by name."""
+    found = set(operations)
+    return [name for name in GLYPHS if name in found] + sorted(found - set(GLYPHS))
 
 
 def draw_mark(mark: Mark, frame: Frame, layers: int) -> list[Diagram]:
@@ -187,7 +193,7 @@ Line = tuple[str, float]
 
 
 def wordings(mark: Mark, glyph: Glyph, frame: Frame) -> Iterator[list[Line]]:
-    """What to write on a mark, the most telling first."""
+    """Texts for a mark, the longest first."""
     letters, name = glyph.mark, mark.op.name
     if name in ("forward", "backward", "update"):
         layer, batches = str(mark.op.layer), batches_text(mark.op.batches)

@@ -86,11 +86,11 @@ def draw_ties(ties: tuple[Tie, ...], scale: Scale) -> list[Diagram]:
 
 def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
     """Each message: from the tip of its send to the notch of its receive; dashed if nobody read it."""
-    read = [link_line(link, scale) for link in links if link.received is not None]
+    received = [link_line(link, scale) for link in links if link.received is not None]
     lost = [link_line(link, scale) for link in links if link.received is None]
-    heads = [arrowhead(*line) for line in read]
+    heads = [arrowhead(*line) for line in received]
     return [
-        lines(read, look(None, INK, 1.2)),
+        lines(received, look(None, INK, 1.2)),
         lines(lost, look(None, INK, 1.2, dash=(3, 3))),
         polygons(heads, look(INK)),
     ]

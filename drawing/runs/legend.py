@@ -1,4 +1,4 @@
-"""What the marks mean: a legend of only what occurs, and the layers' colours in order."""
+"""The legend: an entry for each kind of mark that occurs, and the layers' colours in order."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from drawing.palette import CRITICAL, EMPTY, IDLE, IDLE_HATCH, INK, KINDS, SOFT,
 from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width
 from lib import Sample
 
-from .glyphs import GLYPHS, Frame, batches_text, draw_mark, glyph_of
-from .memory import NAMES
+from .glyphs import Frame, batches_text, draw_mark, glyph_of, in_legend_order
+from .memory import KIND_NAMES
 from .scene import Mark, Scene
 
 ROW = 26.0
 SIZE = 11.0
-SAMPLES = {"forward": 52.0, "backward": 52.0, "update": 28.0, "loss": 14.0, "pass_to": 11.0, "receive": 11.0}
-LAYERS_SHOWN = 12
+SAMPLE_WIDTHS = {"forward": 52.0, "backward": 52.0, "update": 28.0, "loss": 14.0, "pass_to": 11.0, "receive": 11.0}
+MAX_LAYERS = 12
 
 
-class Entry(NamedTuple):
-    """One sample with its text; `parts` stand in the box from (0, 0) to (`width`, ROW)."""
+class LegendEntry(NamedTuple):
+    """One sample with its text; `parts` lie in the box from (0, 0) to (`width`, ROW)."""
 
     width: float
     parts: Sequence[Diagram]
@@ -40,13 +40,12 @@ def draw_legend(scenes: Sequence[Scene], width: float, critical: bool = False) -
     return panel(width, y + ROW if placed else 0.0, placed)
 
 
-def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[Entry]:
+def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
     first: dict[str, tuple[Mark, int]] = {}
     for scene in scenes:
         for mark in scene.marks:
             first.setdefault(mark.op.name, (mark, scene.layers))
-    names = [name for name in GLYPHS if name in first] + sorted(set(first) - set(GLYPHS))
-    for name in names:
+    for name in in_legend_order(first):
         yield operation_entry(*first[name])
     if any(lane.gaps for scene in scenes for lane in scene.lanes):
         yield idle_entry()
@@ -58,7 +57,7 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[Entry]:
     yield from memory_entries([span.kinds for scene in scenes for lane in scene.lanes for span in lane.memory])
 
 
-def memory_entries(samples: Sequence[Sample]) -> Iterator[Entry]:
+def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
     """The kinds of memory, and what is not stored."""
     parts: list[Diagram] = []
     x = 0.0
@@ -66,20 +65,20 @@ def memory_entries(samples: Sequence[Sample]) -> Iterator[Entry]:
         if any(sum(getattr(sample, kind)) for sample in samples):
             parts += [
                 box(x, 6, x + 14, ROW - 6, look(colour)),
-                label(x + 19, ROW / 2, NAMES[kind], SIZE, SOFT, "start"),
+                label(x + 19, ROW / 2, KIND_NAMES[kind], SIZE, SOFT, "start"),
             ]
-            x += 19 + text_width(NAMES[kind], SIZE) + 10
+            x += 19 + text_width(KIND_NAMES[kind], SIZE) + 10
     if parts:
-        yield Entry(x, parts)
+        yield LegendEntry(x, parts)
     if any(share.hidden for sample in samples for share in sample):
         frame = (0.0, 6.0, 24.0, ROW - 6)
         strokes = lines(hatch(*frame, gap=3.5), look(None, INK, 0.8))
         yield worded(24, [box(*frame, look(EMPTY)), strokes], "not stored but used later")
 
 
-def operation_entry(mark: Mark, layers: int) -> Entry:
+def operation_entry(mark: Mark, layers: int) -> LegendEntry:
     """The operation as it is drawn above, with its name."""
-    width = SAMPLES.get(mark.op.name, 20.0)
+    width = SAMPLE_WIDTHS.get(mark.op.name, 20.0)
     words = glyph_of(mark.op.name).name
     if mark.op.name == "forward":
         batches = clip(batches_text(mark.op.batches)[1:], 12)
@@ -87,20 +86,20 @@ def operation_entry(mark: Mark, layers: int) -> Entry:
     return worded(width, draw_mark(mark, Frame(0, 2, width, ROW - 2), layers), words)
 
 
-def worded(width: float, parts: Sequence[Diagram], words: str) -> Entry:
+def worded(width: float, parts: Sequence[Diagram], words: str) -> LegendEntry:
     text = label(width + 6, ROW / 2, words, SIZE, SOFT, "start")
-    return Entry(width + 6 + text_width(words, SIZE), [*parts, text])
+    return LegendEntry(width + 6 + text_width(words, SIZE), [*parts, text])
 
 
-def idle_entry() -> Entry:
+def idle_entry() -> LegendEntry:
     frame = (0.0, 4.0, 24.0, ROW - 4)
     strokes = lines(hatch(*frame, gap=9.0), look(None, IDLE_HATCH, 0.8))
     return worded(24, [box(*frame, look(IDLE)), strokes], "idle")
 
 
-def layers_entry(layers: Sequence[int], total: int) -> Entry:
+def layers_entry(layers: Sequence[int], total: int) -> LegendEntry:
     """A swatch for each layer, light as in forward and full as in backward; of many, some."""
-    shown = layers if len(layers) <= LAYERS_SHOWN else thin_out(layers)
+    shown = layers if len(layers) <= MAX_LAYERS else thin_out(layers)
     parts = [label(0, ROW / 2, "layer", SIZE, SOFT, "start")]
     x = text_width("layer", SIZE) + 8
     for layer in shown:
@@ -110,10 +109,10 @@ def layers_entry(layers: Sequence[int], total: int) -> Entry:
         parts.append(box(x, ROW / 2, x + width, ROW - 4, look(full)))
         parts.append(label(x + width / 2, ROW / 2, str(layer), 10, text_on(full), bold=True))
         x += width + 2
-    return Entry(x, parts)
+    return LegendEntry(x, parts)
 
 
 def thin_out(layers: Sequence[int]) -> list[int]:
     """First, last, and evenly between."""
     last = len(layers) - 1
-    return [layers[round(i * last / (LAYERS_SHOWN - 1))] for i in range(LAYERS_SHOWN)]
+    return [layers[round(i * last / (MAX_LAYERS - 1))] for i in range(MAX_LAYERS)]

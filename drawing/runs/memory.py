@@ -8,20 +8,26 @@ from typing import NamedTuple
 
 from chalk.types import Diagram
 
+from drawing.number_text import short_text, tenths_text
 from drawing.palette import ALARM, GRID, INK, KINDS, MEMORY, PAPER, SOFT, TARGET
 from drawing.pen import Point, hatch, label, lines, look, panel, polygon, polygons, text_width, tip
 from lib import Goal
 
 from .axis import LEFT, Scale, draw_grid, draw_rank_label
-from .scene import Lane, Scene, Span, plain
+from .scene import Lane, MemorySpan, Scene
 
 HEAD = 38.0
 FILLED = 0.78
 """Share of a rank's strip that the highest memory takes; the rest keeps the ranks apart."""
-NAMES = {"weights": "weights", "opt_states": "optimizer states", "activations": "activations", "gradients": "gradients"}
+KIND_NAMES = {
+    "weights": "weights",
+    "opt_states": "optimizer states",
+    "activations": "activations",
+    "gradients": "gradients",
+}
 
 
-class Step(NamedTuple):
+class Level(NamedTuple):
     """One level of a step line."""
 
     start: float
@@ -71,49 +77,49 @@ def draw_lane_memory(lane: Lane, most: int, scale: Scale) -> Iterator[Diagram]:
     for kind, colour in KINDS.items():
         shares = [getattr(span.kinds, kind) for span in lane.memory]
         tops = [low + sum(share) for low, share in zip(base, shares, strict=True)]
-        steps = list(merged(lane.memory, base, tops))
-        if any(step.high > step.low for step in steps):
-            peak = max(step.high - step.low for step in steps)
-            words = f"rank {lane.rank}: {NAMES[kind]}, at most {peak:,} elements"
-            yield tip(polygons(areas(steps, unit, scale, floor), look(colour)), words)
+        levels = list(merged(lane.memory, base, tops))
+        if any(level.high > level.low for level in levels):
+            peak = max(level.high - level.low for level in levels)
+            words = f"rank {lane.rank}: {KIND_NAMES[kind]}, at most {peak:,} elements"
+            yield tip(polygons(areas(levels, unit, scale, floor), look(colour)), words)
         kept = [low + share.stored for low, share in zip(base, shares, strict=True)]
-        yield from draw_hidden(list(merged(lane.memory, kept, tops)), unit, scale, floor, f"{NAMES[kind]}", lane.rank)
+        yield from draw_hidden(list(merged(lane.memory, kept, tops)), unit, scale, floor, KIND_NAMES[kind], lane.rank)
         base = tops
     yield lines([outline(list(merged(lane.memory, base, base)), unit, scale, floor)], look(None, MEMORY, 1.2))
     if lane.rank % scale.label_every == 0:
         size = min(11.0, max(8.0, scale.pitch * 0.45))
-        words = short(max(span.memory for span in lane.memory))
+        words = short_text(max(span.memory for span in lane.memory))
         yield label(scale.width, floor - scale.memory_pitch / 2, words, size, SOFT, "end")
 
 
 def draw_hidden(
-    steps: Sequence[Step], unit: float, scale: Scale, floor: float, kind: str, rank: int
+    levels: Sequence[Level], unit: float, scale: Scale, floor: float, kind: str, rank: int
 ) -> Iterator[Diagram]:
-    """What is in no dictionary, hatched."""
-    shown = [step for step in steps if step.high > step.low]
+    """Memory that is in no dictionary, hatched."""
+    shown = [level for level in levels if level.high > level.low]
     if not shown:
         return
     frames = [(scale.x(s.start), floor - s.high * unit, scale.x(s.end), floor - s.low * unit) for s in shown]
     # Small strips get fewer strokes: they are many.
     gap = min(max(3.5, sum(x1 - x0 for x0, _, x1, _ in frames) / (3 * scale.memory_pitch)), 16.0)
     strokes = [stroke for frame in frames for stroke in hatch(*frame, gap)]
-    most = max(step.high - step.low for step in shown)
+    most = max(level.high - level.low for level in shown)
     words = f"rank {rank}: not stored but used later: {kind}, at most {most:,} elements"
     yield tip(lines(strokes, look(None, INK, 0.8)), words)
 
 
-def merged(spans: Sequence[Span], lows: Sequence[int], highs: Sequence[int]) -> Iterator[Step]:
+def merged(spans: Sequence[MemorySpan], lows: Sequence[int], highs: Sequence[int]) -> Iterator[Level]:
     """Levels as steps, equal neighbours as one."""
     levels = zip(spans, lows, highs, strict=True)
     for (low, high), group in groupby(levels, key=lambda level: level[1:]):
         members = [span for span, *_ in group]
         if members[-1].end > members[0].start:
-            yield Step(members[0].start, members[-1].end, low, high)
+            yield Level(members[0].start, members[-1].end, low, high)
 
 
-def areas(steps: Sequence[Step], unit: float, scale: Scale, floor: float) -> Iterator[list[Point]]:
-    """Where steps have a height, their outlines: along the top, and back along the bottom."""
-    for solid, group in groupby(steps, key=lambda step: step.high > step.low):
+def areas(levels: Sequence[Level], unit: float, scale: Scale, floor: float) -> Iterator[list[Point]]:
+    """Outlines of neighbouring levels with a height: along the top, and back along the bottom."""
+    for solid, group in groupby(levels, key=lambda level: level.high > level.low):
         if solid:
             run = list(group)
             top = [(scale.x(x), floor - s.high * unit) for s in run for x in (s.start, s.end)]
@@ -121,9 +127,9 @@ def areas(steps: Sequence[Step], unit: float, scale: Scale, floor: float) -> Ite
             yield corners_only([*top, *bottom])
 
 
-def outline(steps: Sequence[Step], unit: float, scale: Scale, floor: float) -> list[Point]:
+def outline(levels: Sequence[Level], unit: float, scale: Scale, floor: float) -> list[Point]:
     """The line along the top."""
-    return corners_only([(scale.x(x), floor - step.high * unit) for step in steps for x in (step.start, step.end)])
+    return corners_only([(scale.x(x), floor - level.high * unit) for level in levels for x in (level.start, level.end)])
 
 
 def corners_only(points: Sequence[Point]) -> list[Point]:
@@ -150,7 +156,7 @@ def draw_target(goal: Goal, scene: Scene, most: int, scale: Scale) -> list[Diagr
 
 
 def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
-    """Who needs the most, and when."""
+    """The peak: its rank, its time, its elements."""
     peak = scene.report.peak
     if not peak.memory:
         return []
@@ -162,14 +168,6 @@ def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
         polygon([(x, y - 4), (x + 4, y), (x, y + 4), (x - 4, y)], look(ALARM, PAPER, 0.8)),
         tip(
             label(x + shift, y - 9, text, 11, INK, anchor, bold=True, halo=PAPER),
-            f"peak: {peak.memory:,} elements on rank {peak.rank} at t={plain(peak.time)}",
+            f"peak: {peak.memory:,} elements on rank {peak.rank} at t={tenths_text(peak.time)}",
         ),
     ]
-
-
-def short(elements: int) -> str:
-    """2,359,296 is '2.36M', 4,096 is '4.1k'."""
-    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if elements >= size:
-            return f"{elements / size:.3g}{unit}"
-    return str(elements)

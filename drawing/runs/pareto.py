@@ -1,4 +1,4 @@
-"""What a puzzle asks, what is known, and what was tried: peak memory against timesteps."""
+"""Pareto plot: peak memory against timesteps, of a puzzle's target, its records and attempts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import NamedTuple
 
 from chalk.types import Diagram
 
+from drawing.number_text import short_text, tenths_text
 from drawing.palette import ALARM, EDGE, GRID, INK, PAPER, SOFT, TARGET_AREA, WIRE
 from drawing.pen import Point, box, clip, label, lines, look, panel, polygon, stack, text_width, tip
 from drawing.picture import Picture
 from lib import Goal, Record, Report
 
-from .memory import short
-from .scene import plain
 from .timeline import draw_header
 
 WIDTH, HEIGHT = 720.0, 380.0
 LEFT, BOTTOM, TOP, RIGHT = 66.0, 44.0, 12.0, 24.0
-R = 6.0
+RADIUS = 6.0
 
 
 class Attempt(NamedTuple):
@@ -41,7 +40,7 @@ class Spot(NamedTuple):
 
 
 def _record_name(record: Record, goal: Goal) -> str:
-    """A record that stands in a file is called after it: 'laps' for '.../gpipe_laps.py'."""
+    """The name of a record, after the file that it is kept in: 'laps' for '.../gpipe_laps.py'."""
     stem = PurePosixPath(record.by).stem.removeprefix(f"{goal.slug}_")
     return stem.replace("_", " ") or "record"
 
@@ -71,19 +70,19 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
     plane = plane_of(goal, [spot for spot in spots if spot.whose != "failed"])
     name = clip(title or goal.slug, 80)
     asked = f"target: {goal.time} timesteps, {goal.memory:,} elements"
-    told = [told_of(spot, goal) for spot in spots]
+    words = [describe_spot(spot, goal) for spot in spots]
     plot = panel(WIDTH, HEIGHT, [*draw_axes(plane), *draw_box(goal, plane), *draw_spots(spots, plane)])
-    failed = [told_of(spot, goal) for spot in spots if spot.whose == "failed"]
+    failed = [describe_spot(spot, goal) for spot in spots if spot.whose == "failed"]
     parts: list[Diagram] = [draw_header(name, [asked], failed[:3], WIDTH), plot, draw_key(spots)]
-    return Picture(stack(parts), f"{name}: peak memory against timesteps", f"{asked}. {'; '.join(told)}", dark)
+    return Picture(stack(parts), f"{name}: peak memory against timesteps", f"{asked}. {'; '.join(words)}", dark)
 
 
-def told_of(spot: Spot, goal: Goal) -> str:
+def describe_spot(spot: Spot, goal: Goal) -> str:
     if spot.whose == "failed":
         return f"{clip(spot.name, 60)} is not correct"
     met = goal.meets_time(spot.time) and goal.meets_memory(spot.memory)
     kind = "record " if spot.whose == "record" else ""
-    where = f"{plain(spot.time)} timesteps, {spot.memory:,} elements"
+    where = f"{tenths_text(spot.time)} timesteps, {spot.memory:,} elements"
     return f"{kind}{clip(spot.name, 60)}: {where}, {'meets the target' if met else 'misses the target'}"
 
 
@@ -113,10 +112,10 @@ def draw_axes(plane: Plane) -> Iterator[Diagram]:
     floor = HEIGHT - BOTTOM
     for time in round_numbers(*plane.times):
         yield lines([[(plane.x(time), TOP), (plane.x(time), floor)]], look(None, GRID))
-        yield label(plane.x(time), floor + 11, plain(time), 10, SOFT)
+        yield label(plane.x(time), floor + 11, tenths_text(time), 10, SOFT)
     for memory in round_numbers(*plane.memories):
         yield lines([[(LEFT, plane.y(memory)), (WIDTH - RIGHT, plane.y(memory))]], look(None, GRID))
-        yield label(LEFT - 7, plane.y(memory), short(round(memory)), 10, SOFT, "end")
+        yield label(LEFT - 7, plane.y(memory), short_text(round(memory)), 10, SOFT, "end")
     yield lines([[(LEFT, TOP), (LEFT, floor), (WIDTH - RIGHT, floor)]], look(None, EDGE, 1.2))
     yield label((LEFT + WIDTH - RIGHT) / 2, floor + 29, "timesteps", 11, SOFT)
     yield label(0, TOP - 14, "peak memory, elements", 11, SOFT, "start")
@@ -140,7 +139,7 @@ def draw_spots(spots: Sequence[Spot], plane: Plane) -> Iterator[Diagram]:
         if spot.whose == "failed":
             continue
         x, y = plane.x(spot.time), plane.y(spot.memory)
-        words = f"{spot.whose}: {spot.name}, {plain(spot.time)} timesteps, {spot.memory:,} elements"
+        words = f"{spot.whose}: {spot.name}, {tenths_text(spot.time)} timesteps, {spot.memory:,} elements"
         yield tip(mark_of(spot.whose, x, y), words)
         text = clip(spot.name, 30)
         at = y - 13
@@ -153,8 +152,8 @@ def draw_spots(spots: Sequence[Spot], plane: Plane) -> Iterator[Diagram]:
 
 def mark_of(whose: str, x: float, y: float) -> Diagram:
     if whose == "record":
-        return polygon([(x, y - R), (x + R, y), (x, y + R), (x - R, y)], look(PAPER, WIRE, 2.0))
-    return polygon(list(ring(x, y, R)), look(ALARM, PAPER, 1.0))
+        return polygon([(x, y - RADIUS), (x + RADIUS, y), (x, y + RADIUS), (x - RADIUS, y)], look(PAPER, WIRE, 2.0))
+    return polygon(list(ring(x, y, RADIUS)), look(ALARM, PAPER, 1.0))
 
 
 def ring(x: float, y: float, r: float) -> Iterator[Point]:
@@ -168,6 +167,6 @@ def draw_key(spots: Sequence[Spot]) -> Diagram:
     x = LEFT
     for whose, words in (("record", "record"), ("attempt", "attempt")):
         if any(spot.whose == whose for spot in spots):
-            parts += [mark_of(whose, x + R, 12), label(x + 2 * R + 6, 12, words, 11, SOFT, "start")]
-            x += 2 * R + 26 + text_width(words, 11)
+            parts += [mark_of(whose, x + RADIUS, 12), label(x + 2 * RADIUS + 6, 12, words, 11, SOFT, "start")]
+            x += 2 * RADIUS + 26 + text_width(words, 11)
     return panel(WIDTH, 24.0 if parts else 0.0, parts)

@@ -1,10 +1,11 @@
-"""A run as it was foretold, above the same run as it was measured; both fill the same width."""
+"""Predicted above measured: the lanes of one run in steps and in real time, both in the same width."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from drawing.number_text import tenths_text
 from drawing.palette import INK
 from drawing.pen import clip, label, panel, stack
 from drawing.picture import Picture
@@ -14,7 +15,7 @@ from .axis import Scale
 from .captions import name_of
 from .lanes import draw_lanes
 from .legend import draw_legend
-from .scene import Lane, Link, Mark, Scene, Tie, idle_between, plain, read
+from .scene import Lane, Link, Mark, Scene, Tie, idle_between, scene_of
 from .timeline import draw_header
 
 Times = Sequence[Sequence[tuple[float, float]]]
@@ -32,32 +33,34 @@ class Beside(Scale):
         return self.wide
 
 
-def draw_replay(trace: Trace, times: Times, title: str = "", told: Sequence[str] = (), dark: bool = False) -> Picture:
-    """The lanes of a trace in steps, and below them those of the times that were measured; `told` are lines to stand
-    under the title."""
-    whole = read(trace)
-    foretold = replace(whole, lanes=tuple(lane._replace(memory=()) for lane in whole.lanes))
+def draw_replay(trace: Trace, times: Times, title: str = "", notes: Sequence[str] = (), dark: bool = False) -> Picture:
+    """The lanes of a trace in steps, and below them the lanes of the measured `times`; `notes` are lines under the
+    title."""
+    whole = scene_of(trace)
+    predicted = replace(whole, lanes=tuple(lane._replace(memory=()) for lane in whole.lanes))
     longest = max((end for rank in times for _, end in rank), default=0.0)
     unit, factor = ("ms", 1e3) if longest >= 0.01 else ("µs", 1e6)
-    seen = measured(foretold, [[(start * factor, end * factor) for start, end in rank] for rank in times])
-    above = Scale(foretold.end, len(foretold.lanes))
+    seen = measured(predicted, [[(start * factor, end * factor) for start, end in rank] for rank in times])
+    above = Scale(predicted.end, len(predicted.lanes))
     below = Beside(seen.end, len(seen.lanes), unit, above.time_width)
-    name = clip(title, 80) or name_of(foretold)
+    name = clip(title, 80) or name_of(predicted)
     halves = [
-        (foretold, above, f"Foretold: {length(foretold, 'steps')}"),
+        (predicted, above, f"Foretold: {length(predicted, 'steps')}"),
         (seen, below, f"Measured: {length(seen, unit)}"),
     ]
-    parts = [draw_header(name, told, [], above.width)]
+    parts = [draw_header(name, notes, [], above.width)]
     for scene, scale, words in halves:
         heading = label(0, 18, words, 13.0, INK, "start", bold=True)
         parts += [panel(scale.width, 30.0, [heading]), draw_lanes(scene, scale)]
-    parts.append(draw_legend([foretold, seen], above.width))
-    return Picture(stack(parts), name, " ".join([*told, *(in_short(words, scene) for scene, _, words in halves)]), dark)
+    parts.append(draw_legend([predicted, seen], above.width))
+    return Picture(
+        stack(parts), name, " ".join([*notes, *(in_short(words, scene) for scene, _, words in halves)]), dark
+    )
 
 
 def length(scene: Scene, unit: str) -> str:
     """'20.2 steps, 4.1% idle'."""
-    return f"{plain(scene.end)} {unit}, {plain(100 * scene.report.bubble)}% idle"
+    return f"{tenths_text(scene.end)} {unit}, {tenths_text(100 * scene.report.bubble)}% idle"
 
 
 def in_short(words: str, scene: Scene) -> str:
@@ -76,10 +79,10 @@ def measured(scene: Scene, times: Times) -> Scene:
             for mark, (start, stop) in zip(lane.marks, rank, strict=True)
         ]
         lanes.append(Lane(lane.rank, tuple(marks), tuple(idle_between(marks, end)), ()))
-    moved = {(mark.rank, mark.index): mark for lane in lanes for mark in lane.marks}
+    moved = {(mark.rank, mark.place): mark for lane in lanes for mark in lane.marks}
 
     def now(mark: Mark) -> Mark:
-        return moved[mark.rank, mark.index]
+        return moved[mark.rank, mark.place]
 
     links = tuple(Link(now(link.send), link.target, link.receive and now(link.receive)) for link in scene.links)
     ties = tuple(tie_of(tie.name, [now(mark) for mark in tie.members]) for tie in scene.ties)
@@ -101,15 +104,15 @@ def waits_of(lanes: Sequence[Lane], links: Sequence[Link], ties: Sequence[Tie]) 
     """By rank and event, the event that it could have waited for: a message's send, or whoever came last."""
     waits: list[dict[int, tuple[int, int]]] = [{} for _ in lanes]
     free = {
-        (mark.rank, mark.index): before.end if before else 0.0
+        (mark.rank, mark.place): before.end if before else 0.0
         for lane in lanes
         for before, mark in zip((None, *lane.marks), lane.marks)
     }
     for link in links:
         if link.receive is not None:
-            waits[link.target][link.receive.index] = (link.source, link.send.index)
+            waits[link.target][link.receive.place] = (link.source, link.send.place)
     for tie in ties:
-        last = max(tie.members, key=lambda mark: free[mark.rank, mark.index])
+        last = max(tie.members, key=lambda mark: free[mark.rank, mark.place])
         for mark in tie.members:
-            waits[mark.rank][mark.index] = (last.rank, last.index)
+            waits[mark.rank][mark.place] = (last.rank, last.place)
     return waits

@@ -1,6 +1,6 @@
-"""A trace as what there is to see: operations, idle gaps, messages, collectives and memory, in steps.
+"""The scene of a trace: operations, idle gaps, messages, collectives and memory, with times in steps.
 
-Nothing here judges; what was measured comes from the referee's report.
+Nothing is judged here: memory, waits and the critical path come from the referee's report, ticks of a step from lib.
 """
 
 from __future__ import annotations
@@ -10,17 +10,30 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from lib import TIMED, Goal, Model, Op, Outcome, PuzzleError, Report, Sample, Trace, memory_by_kind, referee, trace_of
+from lib import (
+    COLLECTIVES,
+    TIMED,
+    Goal,
+    Model,
+    Op,
+    Outcome,
+    PuzzleError,
+    Report,
+    Sample,
+    Trace,
+    memory_by_kind,
+    referee,
+    steps,
+    trace_of,
+)
 
-TICKS_PER_STEP = 10
-COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
 MESSAGES = ("pass_to", "receive")
 
 
 class Mark(NamedTuple):
-    """One operation where it happened: number `index` of its rank's operations, number `number` of all events.
+    """One operation where it happened: number `place` of its rank's operations, number `number` of all events.
 
-    `memory` is the rank's when it starts, if the referee got that far.
+    Times in steps. `memory` is the rank's when it starts, in elements, if the referee got that far.
     """
 
     rank: int
@@ -28,7 +41,7 @@ class Mark(NamedTuple):
     start: float
     end: float
     memory: int | None
-    index: int = 0
+    place: int = 0
     number: int = 0
 
     @property
@@ -84,7 +97,7 @@ class Gap(NamedTuple):
     before: Mark | None
 
 
-class Span(NamedTuple):
+class MemorySpan(NamedTuple):
     """Memory from one moment to another: by kind, and in all."""
 
     start: float
@@ -99,7 +112,7 @@ class Lane(NamedTuple):
     rank: int
     marks: tuple[Mark, ...]
     gaps: tuple[Gap, ...]
-    memory: tuple[Span, ...]
+    memory: tuple[MemorySpan, ...]
 
 
 @dataclass(frozen=True)
@@ -132,8 +145,8 @@ class Scene:
 
     @cached_property
     def at(self) -> dict[tuple[int, int], Mark]:
-        """Marks by rank and index, as the referee names events."""
-        return {(mark.rank, mark.index): mark for mark in self.marks}
+        """Marks by rank and place, as the referee names events."""
+        return {(mark.rank, mark.place): mark for mark in self.marks}
 
     @property
     def critical(self) -> list[Mark]:
@@ -141,7 +154,7 @@ class Scene:
         return [self.at[place] for place in self.report.critical_path]
 
     def previous(self, mark: Mark) -> Mark | None:
-        """What its rank did before."""
+        """The operation of its rank before it."""
         marks = self.lanes[mark.rank].marks
         place = mark.number - marks[0].number
         return marks[place - 1] if place else None
@@ -152,11 +165,11 @@ class Scene:
         return max((span.memory for lane in self.lanes for span in lane.memory), default=0)
 
 
-Run = Trace | Outcome | Model | Sequence[Model]
-"""Whatever stands for a run: its trace, its outcome, one model, or all of them."""
+RunLike = Trace | Outcome | Model | Sequence[Model]
+"""A run as callers have it: its trace, its outcome, one model, or all of them."""
 
 
-def trace_from(run: Run) -> Trace:
+def trace_from(run: RunLike) -> Trace:
     """The trace of a run.
 
     Raises:
@@ -175,8 +188,8 @@ def trace_from(run: Run) -> Trace:
     return trace_of(run)
 
 
-def read(trace: Trace, goal: Goal | None = None) -> Scene:
-    """What there is to see in a trace, legal or not, finished or not."""
+def scene_of(trace: Trace, goal: Goal | None = None) -> Scene:
+    """The scene of a trace, legal or not, finished or not; with a `goal`, its report is that of a puzzle."""
     report = referee(trace, goal)
     end = steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
     lanes: list[Lane] = []
@@ -187,15 +200,6 @@ def read(trace: Trace, goal: Goal | None = None) -> Scene:
         spans = _spans(marks, samples, report.ranks[rank].memory, end)
         lanes.append(Lane(rank, tuple(marks), tuple(idle_between(marks, end)), tuple(spans)))
     return Scene(trace, report, tuple(lanes), tuple(_links(lanes)), tuple(_ties(lanes)), end)
-
-
-def steps(ticks: int) -> float:
-    return ticks / TICKS_PER_STEP
-
-
-def plain(number: float) -> str:
-    """19.9 is '19.9', 17.0 is '17'."""
-    return f"{number:.1f}".removesuffix(".0")
 
 
 def _marks(rank: int, ops: Sequence[Op], memory: Sequence[int], number: int) -> list[Mark]:
@@ -216,14 +220,14 @@ def idle_between(marks: Sequence[Mark], end: float) -> Iterator[Gap]:
         yield Gap(clock, end, None)
 
 
-def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[int], end: float) -> Iterator[Span]:
+def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[int], end: float) -> Iterator[MemorySpan]:
     """Memory holds from the end of the last operation to the end of this one: it is what this one finds."""
     ends = [*(mark.end for mark in marks[: len(memory) - 1])]
     if len(memory) == len(marks) + 1:
         ends.append(end)
     clock = 0.0
     for until, kinds, in_all in zip(ends, samples, memory, strict=False):
-        yield Span(clock, until, kinds, in_all)
+        yield MemorySpan(clock, until, kinds, in_all)
         clock = until
 
 

@@ -1,4 +1,4 @@
-"""A whole run on one page: title, lanes, memory, legend."""
+"""The timeline of a run: title, lanes, memory and legend on one page."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from textwrap import wrap
 
 from chalk.types import Diagram
 
-from drawing.export.text import text_of
+from drawing.number_text import tenths_text
 from drawing.palette import ALARM, INK
 from drawing.pen import EM, clip, label, panel, stack
 from drawing.picture import Picture
 from lib import Goal
 
 from .axis import Scale
-from .captions import in_words, name_of, summary, verdict
+from .captions import describe_run, name_of, summary, verdict
 from .lanes import draw_lanes
 from .legend import draw_legend
 from .memory import draw_memory
-from .scene import Run, Scene, plain, read, trace_from
+from .scene import RunLike, Scene, scene_of, trace_from
+from .text import text_of
 
 
 class Timeline(Picture):
     """The picture of a run; it keeps the `scene`, so that it can be written in every form that a run has."""
 
     def __init__(self, content: Diagram, title: str, scene: Scene, dark: bool = False) -> None:
-        super().__init__(content, title, in_words(scene), dark)
+        super().__init__(content, title, describe_run(scene), dark)
         self.scene = scene
 
     def in_text(self) -> str:
@@ -33,7 +34,7 @@ class Timeline(Picture):
 
 
 def draw(
-    models_or_trace: Run,
+    models_or_trace: RunLike,
     title: str = "",
     critical: bool = False,
     goal: Goal | None = None,
@@ -48,10 +49,10 @@ def draw(
     Raises:
         RuleError: the models are not those of one run.
     """
-    scene = read(trace_from(models_or_trace), goal)
+    scene = scene_of(trace_from(models_or_trace), goal)
     report = scene.report
-    print(f"Timesteps: {plain(report.timesteps)}")
-    print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {plain(report.peak.time)}")
+    print(f"Timesteps: {tenths_text(report.timesteps)}")
+    print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {tenths_text(report.peak.time)}")
     return draw_scene(scene, title, critical, dark, judged)
 
 
@@ -69,11 +70,11 @@ def draw_scene(
     return Timeline(stack(sections), name, scene, dark)
 
 
-def draw_header(name: str, told: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:
+def draw_header(name: str, notes: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:
     """Title, numbers, and what is wrong if something is."""
     rows = [
         (name, 16.0, INK, True),
-        *((line, 13.0, INK, False) for line in told),
+        *((line, 13.0, INK, False) for line in notes),
         *((line, 12.0, ALARM, False) for text in wrong for line in error_lines(text, width)),
     ]
     parts = []

@@ -1,4 +1,4 @@
-"""Values with their words: one alone, a dictionary's with their keys, all that a model holds."""
+"""Pictures of values with captions: a single one, a dictionary with its keys, all that a model holds."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 from chalk.types import Diagram
 
+from drawing.number_text import tenths_text
 from drawing.palette import EDGE, INK, SOFT
 from drawing.pen import clip, label, lines, look, panel, stack, text_width
 from drawing.picture import Picture
-from drawing.runs.scene import plain
 from lib import Model, PuzzleError, Value
 
 from .network import draw_strip
 
 KEY_SIZE, TEXT_SIZE = 12.0, 12.0
-MOST_KEY, MOST_TEXT = 28, 90
-LEAST_WIDTH = 640.0
-ROWS_SHOWN = 48
+MAX_KEY_LENGTH, MAX_TEXT_LENGTH = 28, 90
+MIN_WIDTH = 640.0
+MAX_ROWS = 48
 GAP = 18.0
 
 
@@ -44,17 +44,17 @@ def draw_group(mapping: Mapping[Any, Any]) -> Picture:
     Raises:
         PuzzleError: it is no dictionary.
     """
-    return Picture(group(mapping), group_title(mapping), in_words(mapping))
+    return Picture(group(mapping), group_title(mapping), describe_group(mapping))
 
 
 def draw_network(model: Model) -> Picture:
     """All that a model holds, dictionary by dictionary, and its final weights."""
     storages: list[Mapping[Any, Any]] = [*model.storage()]
-    head = f"rank {model.rank}, t={plain(model.time)}: {model.memory():,} elements stored"
+    head = f"rank {model.rank}, t={tenths_text(model.time)}: {model.memory():,} elements stored"
     sections = [titled(head, 15.0), *(group(storage) for storage in storages)]
     if model.final_weights:
         sections.append(group(model.final_weights, "final weights"))
-    return Picture(stack(sections), head, " ".join(in_words(storage) for storage in storages))
+    return Picture(stack(sections), head, " ".join(describe_group(storage) for storage in storages))
 
 
 def group(mapping: Mapping[Any, Any], name: str = "") -> Diagram:
@@ -62,21 +62,21 @@ def group(mapping: Mapping[Any, Any], name: str = "") -> Diagram:
     if not isinstance(mapping, Mapping):
         got = safe(repr, mapping)
         raise PuzzleError(f"draw_group shows a dictionary of values, such as activations; got {got}")
-    shown = list(islice(mapping.items(), ROWS_SHOWN))
-    keys = [safe(repr, key, MOST_KEY) for key, _ in shown]
+    shown = list(islice(mapping.items(), MAX_ROWS))
+    keys = [safe(repr, key, MAX_KEY_LENGTH) for key, _ in shown]
     pictures = [draw_strip(value) if isinstance(value, Value) else None for _, value in shown]
     key_width = max((text_width(key, KEY_SIZE, bold=True) for key in keys), default=0.0) + GAP
     strip_width = max((p.get_envelope().width for p in pictures if p is not None), default=0.0) + GAP
     words = [caption(value) for _, value in shown]
     text = max((text_width(line, TEXT_SIZE) for line in words), default=0.0)
-    width = max(key_width + strip_width + text, LEAST_WIDTH)
-    rows = [row(*parts, key_width, strip_width, width) for parts in zip(keys, pictures, words, strict=True)]
+    width = max(key_width + strip_width + text, MIN_WIDTH)
+    rows = [value_row(*parts, key_width, strip_width, width) for parts in zip(keys, pictures, words, strict=True)]
     more = len(mapping) - len(shown)
     rest = [titled(f"and {more:,} more", TEXT_SIZE)] if more else []
     return stack([titled(group_title(mapping, name), 14.0), *rows, *rest])
 
 
-def row(key: str, strip: Diagram | None, words: str, at: float, wide: float, width: float) -> Diagram:
+def value_row(key: str, strip: Diagram | None, words: str, at: float, wide: float, width: float) -> Diagram:
     """Key, network, words, side by side, under a thin line."""
     height = 26.0 if strip is None else strip.get_envelope().height + 8
     middle = height / 2
@@ -99,7 +99,7 @@ def titled(text: str, size: float) -> Diagram:
 
 def group_title(mapping: Mapping[Any, Any], name: str = "") -> str:
     """The dictionary's name, and how much it holds; a value under two keys counts once."""
-    name = name or safe(str, getattr(mapping, "name", "values"), MOST_KEY)
+    name = name or safe(str, getattr(mapping, "name", "values"), MAX_KEY_LENGTH)
     if not mapping:
         return f"{name}: empty"
     sizes = {id(value): value.memory() for value in mapping.values() if isinstance(value, Value)}
@@ -112,13 +112,14 @@ def caption(value: Any) -> str:
     return f"{value} ({value.memory():,} elements)" if isinstance(value, Value) else safe(repr, value)
 
 
-def in_words(mapping: Mapping[Any, Any]) -> str:
-    shown: Iterable[tuple[Any, Any]] = islice(mapping.items(), ROWS_SHOWN)
-    told = [f"{safe(repr, key, MOST_KEY)}: {caption(value)}" for key, value in shown]
-    return "; ".join(told) or "nothing is stored"
+def describe_group(mapping: Mapping[Any, Any]) -> str:
+    """Keys and captions, for those who do not see the picture."""
+    shown: Iterable[tuple[Any, Any]] = islice(mapping.items(), MAX_ROWS)
+    found = [f"{safe(repr, key, MAX_KEY_LENGTH)}: {caption(value)}" for key, value in shown]
+    return "; ".join(found) or "nothing is stored"
 
 
-def safe(show: Any, thing: Any, limit: int = MOST_TEXT) -> str:
+def safe(show: Any, thing: Any, limit: int = MAX_TEXT_LENGTH) -> str:
     """Text of anything a player may store, short, and whatever its own code does."""
     try:
         return clip(show(thing), limit)

@@ -1,6 +1,6 @@
-"""One value in its place in the network: layers as columns, and between them what flows from one to the next.
+"""Picture of a value in its network: layers as columns, and between them slots for what flows from one to the next.
 
-What is shaped like a weight stands in its layer's column, an activation in the slot before the layer that
+A value shaped like a weight is in its layer's column, an activation in the slot before the layer that
 takes it, and the gradient of an activation at the output of the layer whose backward consumes it.
 Weights and activations are plain, their gradients hatched, optimizer states dotted.
 """
@@ -21,14 +21,14 @@ HEIGHT = 44.0
 HEAD, FOOT = 14.0, 14.0
 """Above the columns for the mark, below for the layers' numbers."""
 COLUMN, SLOT = 22.0, 14.0
-WIDEST = 420.0
-THINNEST = 2.0
-PARTS_RULED = 16
+MAX_WIDTH = 420.0
+MIN_BAND = 2.0
+MAX_RULED_PARTS = 16
 """Up to so many parts, each gets its line."""
 
 
 class Held(NamedTuple):
-    """What is held and where: `place` counts slots and columns from the left, slot 0 first, so layer l is
+    """The drawing of one value: `place` counts slots and columns from the left, slot 0 first, so layer l is
     column 2l + 1 and its output slot 2l + 2. `parts` of `total` are shards from the top, or batches."""
 
     mark: str
@@ -43,7 +43,7 @@ class Held(NamedTuple):
 
 
 def held(value: Value) -> Held:
-    """Where a value stands, and with which marks."""
+    """The place of a value, and its marks."""
     column = 2 * value.layer + 1
     match value:
         case Weight(step=step):
@@ -64,7 +64,7 @@ def held(value: Value) -> Held:
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the slots and columns of a network lie. Of many, only the marked one has its full width."""
+    """The positions of slots and columns, in pixels. Of many, only the marked one has its full width."""
 
     layers: int
     place: int
@@ -72,7 +72,7 @@ class Columns:
     @property
     def shrink(self) -> float:
         """By how much all places are narrower than full, if all have the same."""
-        return min(1.0, WIDEST / (self.layers * (COLUMN + SLOT) + SLOT))
+        return min(1.0, MAX_WIDTH / (self.layers * (COLUMN + SLOT) + SLOT))
 
     @property
     def uniform(self) -> bool:
@@ -81,7 +81,7 @@ class Columns:
     @property
     def unit(self) -> float:
         """Width of an unmarked place, where there are too many for full width."""
-        return (WIDEST - COLUMN - 2 * SLOT) / (2 * self.layers + 1)
+        return (MAX_WIDTH - COLUMN - 2 * SLOT) / (2 * self.layers + 1)
 
     def left(self, place: int) -> float:
         if self.uniform:
@@ -155,7 +155,7 @@ def draw_held(what: Held, value: Value, columns: Columns) -> Iterator[Diagram]:
             yield polygons([dot for a, b in runs for dot in dots(x0, a, x1, b)], look(strong))
         else:
             yield lines([s for a, b in runs for s in hatch(x0, a, x1, b, 5.0)], look(None, strong, 1.3))
-    if 1 < what.total <= PARTS_RULED:
+    if 1 < what.total <= MAX_RULED_PARTS:
         cuts = [HEAD + HEIGHT * i / what.total for i in range(1, what.total)]
         yield lines([[(x0, y), (x1, y)] for y in cuts], look(None, INK, 0.6))
     yield lines([[*corners(x0, y0, x1, y1), (x0, y0)]], look(None, INK, 1.2))
@@ -169,10 +169,10 @@ def draw_held(what: Held, value: Value, columns: Columns) -> Iterator[Diagram]:
 def band(top: float, start: float, end: float) -> tuple[float, float]:
     """From and to, for shares of the height; thin ones are widened to be seen."""
     y0, y1 = top + HEIGHT * start, top + HEIGHT * end
-    if y1 - y0 >= THINNEST:
+    if y1 - y0 >= MIN_BAND:
         return y0, y1
-    y0 = min(y0, top + HEIGHT - THINNEST)
-    return y0, y0 + THINNEST
+    y0 = min(y0, top + HEIGHT - MIN_BAND)
+    return y0, y0 + MIN_BAND
 
 
 def draw_feed(x: float, y: float, way: int) -> Diagram:
@@ -186,7 +186,7 @@ def draw_batches(batches: Collection[int], total: int, x: float, y: float) -> li
     width = min(6.0 * total, 60.0)
     left, cell = max(0.0, x - width / 2), width / total
     filled = [corners(left + cell * i, y - 3, left + cell * j, y + 3) for i, j in runs_of(batches)]
-    ruled = range(1, total) if total <= PARTS_RULED else ()
+    ruled = range(1, total) if total <= MAX_RULED_PARTS else ()
     cuts = [[(left + cell * i, y - 3), (left + cell * i, y + 3)] for i in ruled]
     rim = [*corners(left, y - 3, left + width, y + 3), (left, y - 3)]
     return [polygons(filled, look(INK)), lines([rim, *cuts], look(None, SOFT, 0.8))]

@@ -1,4 +1,4 @@
-"""The layout track: where tensors live. Needs numpy; `import lib` does not import it.
+"""Tensor layouts, redistributions and plans of graphs. Needs numpy; `import lib` does not load it.
 
 from lib.layout import Graph, TensorLayout, redistribute, propagate, plan, complete
 """

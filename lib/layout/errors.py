@@ -1,4 +1,4 @@
-"""What the layout track refuses: one sentence with the numbers in it."""
+"""The error of the layout track: one sentence with the numbers in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs to play with: a matmul, the feed-forward network, parts of a transformer, and a chain of its blocks."""
+"""Example graphs: a matmul, the feed-forward network, parts of a transformer, and a chain of its blocks."""
 
 from __future__ import annotations
 

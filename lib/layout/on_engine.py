@@ -1,36 +1,40 @@
-"""Plans on the engine: every device holds its own pieces, and gets all others by engine calls.
+"""Execution on the engine: every device holds its own pieces, and gets all others by engine calls.
 
-A reduce-scatter, all-reduce, all-gather or all-to-all of a plan is the engine's collective of that name, in groups;
-a permute and a general exchange are messages; a slice is none. What the meters count is what the plan foretells.
+A reduce-scatter, all-reduce, all-gather or all-to-all is the engine's collective of that name, in groups; a permute
+and a general exchange are messages; a slice is no call. The meters count what the plan predicts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lib.engine import Reading, ShardedEngine, launch
-from lib.layout.errors import LayoutError
 from lib.layout.layouts.pieces import Array, Pieces, join
-from lib.layout.layouts.tensor_layout import TensorLayout, parts
-from lib.layout.planning.plan import GraphPlan
-from lib.layout.redistribution.redistribution import Redistribution
+from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.redistribution.steps import Step
+
+from .errors import LayoutError
+from .instructions import DeviceProgram
 
 
 @dataclass(frozen=True, eq=False)
 class Executed:
-    """What a run on the engine leaves behind: every tensor's pieces, and what the meters read, device by device."""
+    """The result of a run on the engine: every tensor's pieces, and the meters' readings, device by device."""
 
     layouts: Mapping[str, TensorLayout]
     pieces: Mapping[str, Pieces]
     meters: tuple[Reading, ...]
 
     def value(self, tensor: str) -> Array:
-        """One tensor, put together."""
+        """One tensor, put together.
+
+        Raises:
+            LayoutError: copies of a piece differ.
+        """
         return join(self.pieces[tensor], self.layouts[tensor])
 
     @property
@@ -47,76 +51,68 @@ class Executed:
 class PlannedDevice(ShardedEngine):
     """One device of a plan. Its pieces of parameters come from the checkpoint, those of inputs with the call."""
 
-    def __init__(self, plan: GraphPlan) -> None:
-        self.plan = plan
+    def __init__(self, program: DeviceProgram) -> None:
+        self.program = program
         self.pieces: dict[str, Array] = {}
 
     def load_checkpoint(self, params: Mapping[str, Any]) -> None:
+        """Copies this device's pieces of the parameters, whole arrays by name."""
         for name, whole in params.items():
-            self.pieces[name] = whole[self.plan.homes[name].box(self.device_id)].copy()
+            self.pieces[name] = whole[self.program.parameters[name].box(self.device_id)].copy()
 
     def forward(self, x: Mapping[str, Array]) -> dict[str, Array]:
         """From this device's pieces of the inputs: its pieces of every tensor."""
         self.pieces.update(x)
-        for name, op in self.plan.operators.items():
-            inputs = []
-            for move, tensor in zip(self.plan.moves[name], op.operator.inputs):
-                inputs.append(moved(self, move.told, self.pieces[tensor]))
-            self.pieces[name] = moved(self, op.reduction, op.compute(self.device_id, inputs))
+        for each in self.program.instructions:
+            inputs = [take_steps(self, steps, self.pieces[name]) for name, steps in zip(each.inputs, each.moves)]
+            self.pieces[each.output] = take_steps(self, each.reduction, each.compute(self.device_id, inputs))
         return self.pieces
 
     def backward(self, grads: Any) -> Any:
+        """Refused: a plan has no gradients."""
         raise LayoutError("a plan runs forward only; what a gradient needs has to be in its graph")
 
 
 class MovingDevice(ShardedEngine):
     """One device of a redistribution."""
 
-    def __init__(self, plan: Redistribution) -> None:
-        self.plan = plan
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = steps
 
     def load_checkpoint(self, params: Any) -> None:
         """Nothing: the piece to move comes with the call."""
 
     def forward(self, x: Array) -> Array:
-        return moved(self, self.plan.told, x)
+        """From this device's piece under the source layout: its piece under the target layout."""
+        return take_steps(self, self.steps, x)
 
     def backward(self, grads: Any) -> Any:
-        """Nothing is learnt."""
+        """Nothing: a redistribution has no parameters."""
 
 
-def executed(plan: GraphPlan, values: Mapping[str, Array], on: str | None = None) -> Executed:
-    """A whole program. `values` are of all sources, in their shapes."""
-    graph, devices = plan.graph, range(plan.graph.devices)
-    roles = {role: [name for name in graph.sources if graph.sources[name] == role] for role in ("input", "parameter")}
-    whole = {name: np.asarray(values[name]) for name in graph.sources}
-    inputs = [{name: whole[name][plan.homes[name].box(device)] for name in roles["input"]} for device in devices]
-    prepare(plan)
-    with launch(PlannedDevice, graph.devices, plan, on=on) as run:
-        run.load_checkpoint({name: whole[name] for name in roles["parameter"]})
+def execute(
+    program: DeviceProgram, layouts: Mapping[str, TensorLayout], values: Mapping[str, Array], on: str | None = None
+) -> Executed:
+    """Runs a program. `values` are whole arrays of all sources; `layouts` are those of every tensor at the end."""
+    devices = range(program.devices)
+    whole = {name: np.asarray(values[name]) for name in (*program.inputs, *program.parameters)}
+    inputs = [{name: whole[name][layout.box(d)] for name, layout in program.inputs.items()} for d in devices]
+    program.prepare()
+    with launch(PlannedDevice, program.devices, program, on=on) as run:
+        run.load_checkpoint({name: whole[name] for name in program.parameters})
         held = run.forward(inputs)
         meters = run.meters
-    pieces = {name: {device: held[device][name] for device in devices} for name in graph.shapes}
-    return Executed({name: plan.layout(name) for name in graph.shapes}, pieces, meters)
+    return Executed(layouts, {name: {d: held[d][name] for d in devices} for name in layouts}, meters)
 
 
-def prepare(plan: GraphPlan) -> None:
-    """Works out what devices look up in the plan: the first of them to do so would be charged for the tables."""
-    for layout in (*plan.homes.values(), *(layout for op in plan.operators.values() for layout in op.inputs)):
-        parts(layout)
-    for name, op in plan.operators.items():
-        for step in (*op.reduction, *(step for move in plan.moves[name] for step in move.told)):
-            step.prepare()
+def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, on: str | None = None) -> Executed:
+    """Moves one tensor, called "tensor", to its layout `target`."""
+    with launch(MovingDevice, target.devices, steps, on=on) as run:
+        held = run.forward([pieces[device] for device in range(target.devices)])
+        return Executed({"tensor": target}, {"tensor": dict(enumerate(held))}, run.meters)
 
 
-def redistributed(plan: Redistribution, pieces: Pieces, on: str | None = None) -> Executed:
-    """One tensor, called "tensor"."""
-    with launch(MovingDevice, plan.source.devices, plan, on=on) as run:
-        held = run.forward([pieces[device] for device in range(plan.source.devices)])
-        return Executed({"tensor": plan.target}, {"tensor": dict(enumerate(held))}, run.meters)
-
-
-def moved(device: ShardedEngine, steps: tuple[Step, ...], piece: Array) -> Array:
+def take_steps(device: ShardedEngine, steps: Sequence[Step], piece: Array) -> Array:
     """A device's piece after steps that all devices take together."""
     for step in steps:
         piece = _BY_NAME[step.name](device, step, piece)
@@ -179,8 +175,8 @@ _BY_NAME = {
 
 
 def _common(a: tuple[slice, ...], b: tuple[slice, ...], origin: tuple[slice, ...]) -> tuple[slice, ...]:
-    """Where two boxes of a tensor overlap, in coordinates of a piece that begins at `origin`."""
+    """The overlap of two boxes of a tensor, in coordinates of a piece that begins at `origin`."""
     return tuple(slice(max(x.start, y.start) - o.start, min(x.stop, y.stop) - o.start) for x, y, o in zip(a, b, origin))
 
 
-__all__ = ["Executed", "executed", "redistributed"]
+__all__ = ["Executed", "execute", "execute_steps"]

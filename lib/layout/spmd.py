@@ -1,7 +1,7 @@
-"""One program for many devices: a function of numpy with a few annotations, planned, and run by every device.
+"""SPMD: a function of numpy with a few annotations, traced, completed to a plan, and run by every device.
 
-The annotations are completed to a plan (`completion`), and the plan is lowered to engine calls (`on_engine`). This is
-what GSPMD does within a compiler (Xu et al. 2021, "GSPMD: General and Scalable Parallelization for ML Computation
+The annotations are completed to a plan (`completion`), and the plan is lowered to engine calls (`on_engine`), as
+GSPMD does within a compiler (Xu et al. 2021, "GSPMD: General and Scalable Parallelization for ML Computation
 Graphs"). The planning itself is no device's work: it is not metered.
 """
 
@@ -18,13 +18,13 @@ from lib.layout.layouts.pieces import Array
 from lib.layout.planning.completion import complete
 from lib.layout.program.tracing import follow, mesh_split, replicate, split
 
-from .on_engine import moved, prepare
+from .on_engine import take_steps
 
 
 class Spmd:
     """A program on one device of many. `inputs` and `parameters`: the shapes of the function's arguments, by name.
 
-    Without a `device_mesh` the devices are in a row. `plan` says who computes what.
+    Without a `device_mesh` the devices are in a row. `plan` has the layouts of all operators.
 
     Raises:
         LayoutError: the mesh has another number of devices, the program does something that cannot be planned, or
@@ -47,9 +47,9 @@ class Spmd:
             self.program = follow(function, inputs, parameters, device_mesh)
             completion = complete(self.program.graph, self.program.annotations)
             self.plan = completion.plan
-            prepare(self.plan)
+            self.plan.device_program.prepare()
         self.conflicts = [c for c in completion.conflicts if c.place not in self.program.copies]
-        """What annotations ask for that does not go together."""
+        """Claims of annotations that do not go together."""
         self.parameters: dict[str, Array] = {}
 
     def load_checkpoint(self, params: Mapping[str, Any]) -> None:
@@ -61,16 +61,16 @@ class Spmd:
     def forward(self, inputs: Mapping[str, Array]) -> Array:
         """From this device's pieces of the inputs, by name: its piece of the result."""
         pieces = self._sources(inputs)
-        left = [tensor for op in self.plan.operators.values() for tensor in op.operator.inputs] + [self.program.output]
-        for name, op in self.plan.operators.items():
-            taken = op.operator.inputs
-            arrays = [moved(self.device, move.told, pieces[x]) for move, x in zip(self.plan.moves[name], taken)]
-            del left[: len(taken)]
-            for tensor in {*taken}.difference(left):
+        instructions = self.plan.device_program.instructions
+        left = [tensor for each in instructions for tensor in each.inputs] + [self.program.output]
+        for each in instructions:
+            arrays = [take_steps(self.device, steps, pieces[x]) for x, steps in zip(each.inputs, each.moves)]
+            del left[: len(each.inputs)]
+            for tensor in {*each.inputs}.difference(left):
                 del pieces[tensor]  # nobody needs it any more
-            made = op.compute(self.device.device_id, arrays)
+            made = each.compute(self.device.device_id, arrays)
             del arrays
-            pieces[name] = moved(self.device, op.reduction, made)
+            pieces[each.output] = take_steps(self.device, each.reduction, made)
         return pieces[self.program.output]
 
     def _sources(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

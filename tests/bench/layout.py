@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, propagate, redistribute
 from lib.layout.examples import feed_forward, transformer
-from lib.layout.planning.exact import Problem
+from lib.layout.planning.exact import PlacementProblem
 from tests.bench.runtime import best, show
 from tests.support.layout_strategies import eight_devices, values
 
@@ -60,7 +60,7 @@ def timed_plan(layers: int, mesh: DeviceMatrix) -> float:
 def timed_capped_plan(layers: int, mesh: DeviceMatrix, part: float = 0.1) -> float:
     """Under a cap on all memory, that far between the least that is possible and what the freest plan holds."""
     graph = transformer(layers, mesh)
-    smallest = sum(int(table.min()) for table in Problem(graph, {}, scatter=True).memory)
+    smallest = sum(int(table.min()) for table in PlacementProblem(graph, {}, scatter=True).memory)
     cap = smallest + int((plan(graph).memory - smallest) * part)
     start = perf_counter()
     assert plan(graph, memory_cap=cap).memory <= cap

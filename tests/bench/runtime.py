@@ -16,7 +16,7 @@ from typing import Any
 
 from drawing import draw, svg
 from drawing.export.files import in_form
-from drawing.runs.scene import read
+from drawing.runs.scene import scene_of
 from lib import referee, run
 from tests.bench import engine
 from tests.support import CLASSICS
@@ -95,7 +95,7 @@ def drawings() -> None:
     with redirect_stdout(StringIO()):
         eight = best(lambda: all_drawn(outcomes), 3)
         long = run(FSDP, 52, 32, 32)
-        page = best(lambda: in_form(read(long.trace), "", ".html"), 2)
+        page = best(lambda: in_form(scene_of(long.trace), "", ".html"), 2)
     show("the eight classics, drawn", eight, "s", 0.6)
     events = sum(len(long.trace.events(rank)) for rank in range(len(long.models)))
     show(f"fsdp, 32 ranks, 52 layers ({events:,} events), as a page", page, "s", 3)

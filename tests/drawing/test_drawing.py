@@ -18,10 +18,11 @@ import pytest
 import drawing
 from drawing import draw, draw_group, draw_network, draw_value, save, svg
 from drawing.runs.axis import LEFT, Scale
-from drawing.runs.scene import TICKS_PER_STEP
+from drawing.runs.scene import scene_of
 from lib import (
     Activation,
     ActivationGrad,
+    Costs,
     Model,
     OptState,
     PuzzleError,
@@ -51,7 +52,7 @@ def root(picture: Any) -> ET.Element:
 
 
 def texts(picture: Any) -> list[str]:
-    """What is written in a picture, tooltips left out."""
+    """The texts of a picture without its tooltips."""
     return [(node.text or "") + "".join(tip.tail or "" for tip in node) for node in root(picture).iter(f"{SVG}text")]
 
 
@@ -148,12 +149,12 @@ def test_the_legend_has_only_what_occurs() -> None:
 
 def test_idle_time_is_a_pale_area_and_a_full_schedule_has_none() -> None:
     gaps = "".join(path.get("d", "") for path in paths(draw(trace_of(GPIPE)), "fill", PALE))
-    assert gaps.count("M") == 1 + sum(len(lane.gaps) for lane in drawing.runs.scene.read(trace_of(GPIPE)).lanes)
+    assert gaps.count("M") == 1 + sum(len(lane.gaps) for lane in drawing.runs.scene.scene_of(trace_of(GPIPE)).lanes)
     assert paths(draw(trace_of(FSDP)), "fill", PALE) == []
 
 
 def test_each_message_is_a_link_and_each_collective_one_tie() -> None:
-    scene = drawing.runs.scene.read(trace_of(CLASSICS[7]))
+    scene = drawing.runs.scene.scene_of(trace_of(CLASSICS[7]))
     sends = [mark for mark in scene.marks if mark.op.name == "pass_to"]
     assert len(scene.links) == len(sends) == 24
     assert all(link.received is not None and link.received >= link.sent for link in scene.links)
@@ -162,7 +163,7 @@ def test_each_message_is_a_link_and_each_collective_one_tie() -> None:
 
 
 def test_memory_is_continuous_and_reaches_the_peak() -> None:
-    scene = drawing.runs.scene.read(trace_of(FSDP))
+    scene = drawing.runs.scene.scene_of(trace_of(FSDP))
     for lane in scene.lanes:
         assert lane.memory[0][0] == 0
         assert lane.memory[-1][1] == scene.end
@@ -481,6 +482,22 @@ def test_drawing_takes_only_what_lib_exports() -> None:
                 assert {alias.name for alias in node.names} <= set(lib.__all__), path.name
 
 
-def test_a_step_has_as_many_ticks_as_in_lib() -> None:
-    assert TICKS_PER_STEP == costs.TICKS_PER_STEP
+def test_a_trace_with_other_costs_is_drawn_in_its_own_times() -> None:
+    """Every operation three times as long: the scene follows the trace, and agrees with the referee."""
+    trace = run(FSDP.solution, *FSDP.size).trace
+    slow = Costs("slow", ticks={name: 3 * ticks for name, ticks in costs.CLASSIC_TICKS.items()})
+    ranks = tuple(tuple(op._replace(start=3 * op.start, end=3 * op.end) for op in ops) for ops in trace.ranks)
+    classic, scene = scene_of(trace), scene_of(Trace(trace.size, ranks, slow))
+    assert scene.report.error is None
+    assert scene.end == scene.report.makespan == pytest.approx(3 * classic.end)
+    assert [mark.start for mark in scene.marks] == pytest.approx([3 * mark.start for mark in classic.marks])
+    assert len(scene.ties) == len(classic.ties) > 0
+
+
+def test_the_length_of_a_step_is_taken_from_lib(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = run(FSDP.solution, *FSDP.size).trace
+    end = scene_of(trace).end
+    monkeypatch.setattr(costs, "TICKS_PER_STEP", 2 * costs.TICKS_PER_STEP)
+    scene = scene_of(trace)
+    assert scene.end == scene.report.makespan == end / 2
     assert Scale(10, 1).x(0) == LEFT

@@ -13,10 +13,10 @@ import pytest
 
 from docs import gallery
 from drawing import ENDINGS, Timeline, draw, draw_pareto, save, text
-from drawing.export.html import page
+from drawing.export.html import web_page
 from drawing.export.perfetto import viewer_json
 from drawing.runs.dependencies import groups, needs
-from drawing.runs.scene import read
+from drawing.runs.scene import scene_of
 from lib import Model, PuzzleError, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import CLASSICS, Classic
@@ -82,7 +82,7 @@ def test_text_that_is_too_narrow_is_refused() -> None:
 
 
 def viewed(slug: str) -> dict[str, Any]:
-    return json.loads(viewer_json(read(gallery.solved(slug).trace), slug))
+    return json.loads(viewer_json(scene_of(gallery.solved(slug).trace), slug))
 
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
@@ -128,14 +128,14 @@ def described(scene: Any, numbers: Any) -> list[str]:
 
 
 def test_needs_go_through_what_takes_no_time() -> None:
-    scene = read(gallery.solved("gpipe").trace)
+    scene = scene_of(gallery.solved("gpipe").trace)
     found = needs(scene)
     update = next(mark for mark in scene.marks if mark.op.name == "update")
     assert described(scene, found[update.number]) == ["0 backward 0"] * 4  # summed with '+', batch by batch
 
 
 def test_a_receive_needs_its_send_and_a_collective_its_group() -> None:
-    scene = read(gallery.solved("pipeline_fsdp").trace)
+    scene = scene_of(gallery.solved("pipeline_fsdp").trace)
     found = needs(scene)
     receive = next(mark for mark in scene.marks if mark.op.name == "receive")
     assert described(scene, found[receive.number]) == ["1 pass_to None"]
@@ -145,7 +145,7 @@ def test_a_receive_needs_its_send_and_a_collective_its_group() -> None:
 
 def test_nothing_needs_what_comes_later() -> None:
     for classic in CLASSICS:
-        scene = read(run(classic.solution, *classic.size).trace)
+        scene = scene_of(run(classic.solution, *classic.size).trace)
         marks = list(scene.marks)
         assert all(marks[j].end <= marks[i].start for i, list_ in enumerate(needs(scene)) for j in list_)
 
@@ -154,7 +154,7 @@ def test_nothing_needs_what_comes_later() -> None:
 
 
 class Reader(HTMLParser):
-    """What a page is made of."""
+    """The parts of a page."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class Reader(HTMLParser):
 
 
 def test_the_page_loads_nothing_from_anywhere() -> None:
-    source = page(read(gallery.solved("gpipe").trace), "GPipe")
+    source = web_page(scene_of(gallery.solved("gpipe").trace), "GPipe")
     reader = Reader(source)
     assert reader.links == []
     assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttp|import\(", source)
@@ -186,7 +186,7 @@ def test_hostile_text_comes_out_as_text() -> None:
         model.weights[HOSTILE], _ = model.load_weights(0)
         await model.pass_to(0, HOSTILE)
 
-    source = page(read(run(schedule, 1, 1, 1).trace), HOSTILE)
+    source = web_page(scene_of(run(schedule, 1, 1, 1).trace), HOSTILE)
     reader = Reader(source)
     assert reader.texts["title"].startswith(HOSTILE)
     assert reader.texts["h1"].startswith(HOSTILE)
@@ -195,7 +195,7 @@ def test_hostile_text_comes_out_as_text() -> None:
 
 
 def test_the_page_has_a_text_alternative_and_names_for_its_controls() -> None:
-    reader = Reader(page(read(gallery.solved("gpipe").trace), "GPipe"))
+    reader = Reader(web_page(scene_of(gallery.solved("gpipe").trace), "GPipe"))
     assert "rank 0 F0" in reader.texts["pre"]
     assert "timesteps 33.3" in reader.texts["canvas"]
     assert (reader.tags["button"], reader.tags["canvas"]) == (6, 1)

@@ -12,8 +12,9 @@ from hypothesis import given
 import lib.layout
 from drawing import svg
 from drawing.layouts.graph import draw_plan
-from drawing.layouts.moves import draw_redistribution, short
+from drawing.layouts.moves import draw_redistribution
 from drawing.layouts.tensor import draw_layout
+from drawing.number_text import short_text
 from lib.layout import LayoutError, TensorLayout, mesh, mesh_split, propagate, redistribute
 from lib.layout.examples import attention, feed_forward
 from tests.support.layout_strategies import pairs, steady
@@ -49,7 +50,7 @@ def test_a_redistribution_is_drawn_message_by_message():
 @steady
 @given(pairs(partial=True))
 def test_what_is_drawn_is_what_is_sent_and_received(two):
-    for step in redistribute(*two).told:
+    for step in redistribute(*two).named_steps:
         table = step.traffic()
         np.testing.assert_array_equal(table.sum(axis=1), step.sent)
         np.testing.assert_array_equal(table.sum(axis=0), step.received)
@@ -83,4 +84,4 @@ def test_pictures_have_limits():
         draw_redistribution(redistribute(mesh_split((128,), many, (-1,)), mesh_split((128,), many, ("a",))))
     with pytest.raises(LayoutError, match="up to 4,096 pieces; this layout has 8,192"):
         draw_layout(mesh_split((8192,), mesh(a=8192), ("a",)))
-    assert [short(n) for n in (512, 1536, 2_000_000, 3 * 10**9)] == ["512", "1.54k", "2M", "3G"]
+    assert [short_text(n) for n in (512, 1536, 2_000_000, 3 * 10**9)] == ["512", "1.54k", "2M", "3G"]

@@ -12,7 +12,7 @@ from math import dist
 
 import pytest
 
-from drawing.palette import CRITICAL, INK, KINDS, WIRE, dark, layer_colour
+from drawing.palette import CRITICAL, INK, KINDS, WIRE, dark_variant, layer_colour
 
 RGB = tuple[float, ...]
 VISION: dict[str, tuple[RGB, RGB, RGB]] = {
@@ -43,7 +43,7 @@ def apart(one: str, other: str, vision: str) -> float:
 
 
 @pytest.mark.parametrize("vision", VISION)
-@pytest.mark.parametrize("tone", [str, dark], ids=["light", "dark"])
+@pytest.mark.parametrize("tone", [str, dark_variant], ids=["light", "dark"])
 def test_colours_can_be_told_apart(vision: str, tone: Callable[[str], str]) -> None:
     kinds = [tone(colour) for colour in KINDS.values()]
     assert min(apart(a, b, vision) for a, b in combinations(kinds, 2)) > 15

@@ -1,4 +1,4 @@
-"""What a timeline tells beyond its marks: kinds of memory, targets, reasons to wait, the critical path."""
+"""Timelines beyond their marks: kinds of memory, targets, reasons to wait, the critical path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drawing.palette import (
     KINDS,
     PAPER,
     TARGET,
-    dark,
+    dark_variant,
     layer_colour,
     layer_tint,
     lightness,
@@ -26,7 +26,7 @@ from drawing.palette import (
     text_on,
 )
 from drawing.runs.captions import describe_gap
-from drawing.runs.scene import read
+from drawing.runs.scene import scene_of
 from lib import Goal, Model, Size, referee, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import CLASSICS
@@ -58,7 +58,7 @@ def paths(drawn: Any, attribute: str, value: str) -> list[ET.Element]:
 
 
 def gaps_of(slug: str, rank: int) -> list[str]:
-    scene = read(gallery.solved(slug).trace)
+    scene = scene_of(gallery.solved(slug).trace)
     lane = scene.lanes[rank]
     return [describe_gap(gap, lane, scene) for gap in lane.gaps]
 
@@ -77,7 +77,7 @@ def test_a_gap_says_what_its_rank_waited_for() -> None:
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_every_gap_of_a_legal_run_has_a_reason_and_shows_it(classic: Any) -> None:
-    scene = read(run(classic.solution, *classic.size).trace)
+    scene = scene_of(run(classic.solution, *classic.size).trace)
     told = [describe_gap(gap, lane, scene) for lane in scene.lanes for gap in lane.gaps]
     assert all(" waits for rank " in words or " has no more to do" in words for words in told)
     assert sorted(told) == sorted(tip for tip in tips(picture(classic.slug)) if " idle, t=" in tip)
@@ -198,8 +198,8 @@ def test_text_can_be_read_on_every_layer_in_light_and_dark() -> None:
     for layer in range(12):
         for fill in (layer_colour(layer, 12), layer_tint(layer, 12)):
             assert contrast(fill, text_on(fill)) > 3.5
-            assert contrast(dark(fill), dark(text_on(fill))) > 3
-    assert contrast(dark(PAPER), dark(INK)) > 10
+            assert contrast(dark_variant(fill), dark_variant(text_on(fill))) > 3
+    assert contrast(dark_variant(PAPER), dark_variant(INK)) > 10
 
 
 def test_neighbouring_kinds_of_memory_differ_in_lightness_or_hue_to_everyone() -> None:

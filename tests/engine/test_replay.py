@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from drawing.runs.captions import reason
 from drawing.runs.predicted_vs_measured import measured
-from drawing.runs.scene import read
+from drawing.runs.scene import scene_of
 from lib import Model, PuzzleError, Trace, referee, run
 from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
 from puzzles.commands.main import main
@@ -233,7 +233,7 @@ def test_a_picture_that_cannot_be_written_is_an_error_of_the_call(tmp_path: Path
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_a_picture_of_what_was_foretold_waits_as_the_referee_says(classic: Classic) -> None:
-    scene = read(run(classic.solution, *classic.size).trace)
+    scene = scene_of(run(classic.solution, *classic.size).trace)
     again = measured(scene, [[(mark.start, mark.end) for mark in lane.marks] for lane in scene.lanes])
     assert [lane.marks for lane in again.lanes] == [
         tuple(mark._replace(memory=None) for mark in lane.marks) for lane in scene.lanes

@@ -67,18 +67,18 @@ def assert_moves_as_foretold(moves: Redistribution, pieces) -> None:
     done = moves.on_engine(pieces)
     for device, piece in moves.run(pieces).items():
         np.testing.assert_array_equal(done.pieces["tensor"][device], piece)
-    with launch(Receiving, moves.source.devices, moves) as run:
+    with launch(Receiving, moves.source.devices, moves.named_steps) as run:
         run.forward([pieces[device] for device in range(moves.source.devices)])
         received = run.call("total")
     if even(moves):
         assert done.sent == tuple(moves.sent)
         assert received == list(moves.received)
-    assert abs(done.bytes - moves.bytes) < moves.itemsize * moves.source.devices * max(1, len(moves.told))
+    assert abs(done.bytes - moves.bytes) < moves.itemsize * moves.source.devices * max(1, len(moves.named_steps))
 
 
 def even(moves: Redistribution) -> bool:
-    """Whether sums divide among those who add them up: a meter counts the average, a plan whole elements."""
-    return all(step.source.elements % len(step.group(0)) == 0 for step in moves.told if step.reduced)
+    """True if sums divide among those who add them up: a meter counts the average, a plan whole elements."""
+    return all(step.source.elements % len(step.group(0)) == 0 for step in moves.named_steps if step.reduced)
 
 
 def test_every_kind_of_step_is_the_engines_call_of_that_name():
@@ -229,7 +229,7 @@ def test_what_is_missing_is_refused_before_a_device_starts():
     with pytest.raises(LayoutError, match="pieces were given for \\[0\\]"):
         redistribute(on("x", -1), on(-1, "x")).on_engine({0: np.zeros((8, 16))})
     with (
-        launch(PlannedDevice, 8, propagate(configured_ffn())) as run,
+        launch(PlannedDevice, 8, propagate(configured_ffn()).device_program) as run,
         pytest.raises(LayoutError, match="a plan runs forward only"),
     ):
         run.backward({})

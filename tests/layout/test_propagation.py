@@ -22,7 +22,7 @@ from lib.layout import (
     split,
 )
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
-from lib.layout.planning.exact import Problem
+from lib.layout.planning.exact import PlacementProblem
 from lib.layout.program.distributed import strategy_text
 from tests.support.layout_strategies import assert_same_program, brute_force, steady
 
@@ -141,7 +141,7 @@ def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     from lib.layout.program.candidates import candidates
 
     graph.shard(name, data.draw(st.sampled_from([c.strategy for c in candidates(graph, operator)])))
-    problem = Problem(graph, {}, scatter=True)
+    problem = PlacementProblem(graph, {}, scatter=True)
     cases = 1
     for table in problem.costs:
         cases *= len(table)

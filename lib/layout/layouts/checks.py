@@ -1,14 +1,16 @@
-"""Whole numbers, as shapes, axes and strategies have them: a float or a word is refused where it comes in."""
+"""Checks of what players give: whole numbers, as in shapes, axes and strategies, and names that have to exist."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Integral
 from typing import Any
 
 from lib.layout.errors import LayoutError
 
 
-def whole_number(given: Any, what: str) -> int:
+def require_int(given: Any, what: str) -> int:
     """One number as an int; `what` says what it should be.
 
     Raises:
@@ -19,11 +21,11 @@ def whole_number(given: Any, what: str) -> int:
     return int(given)
 
 
-def whole_numbers(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
+def require_ints(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
     """The numbers as a tuple of int.
 
     Raises:
-        LayoutError: they are none; `what` says what they should be, `within` is what they stand in.
+        LayoutError: they are none; `what` says what they should be, `within` is the whole that they are part of.
     """
     try:
         numbers = tuple(given)
@@ -32,3 +34,10 @@ def whole_numbers(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
     if not all(isinstance(n, Integral) for n in numbers):
         raise LayoutError(f"{what}; got {(given if within is None else within)!r}")
     return tuple(int(n) for n in numbers)
+
+
+def nearest_name(wanted: Any, known: Iterable[str]) -> str:
+    """Advice for a name that does not exist: "did you mean 'relu'?", or all names that do exist."""
+    names = list(known)
+    near = get_close_matches(str(wanted), names, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names) or 'none'}"

@@ -1,4 +1,4 @@
-"""The Device Matrix: how the devices are arranged, axis by axis.
+"""The Device Matrix: an arrangement of the devices along axes.
 
 A mesh in the words of GSPMD, DTensor and JAX. Source: "Sharding Propagation", section Tensor Layout, in the
 documentation of MindSpore 2.1; Xu et al. 2021, "GSPMD", section 3.1.
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from lib.layout.errors import LayoutError
 
-from .checks import whole_numbers
+from .checks import require_ints
 
 Ints = NDArray[np.int64]
 
-AXES = "a device matrix has positive whole numbers for axes"
+AXES_WANTED = "a device matrix has positive whole numbers for axes"
 AXIS_NAMES = "xyzuvwabcdefghijklmnopqrst"
 
 
@@ -39,11 +39,11 @@ class DeviceMatrix:
     names: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        shape = whole_numbers(self.shape, AXES)
+        shape = require_ints(self.shape, AXES_WANTED)
         if not all(n >= 1 for n in shape):
-            raise LayoutError(f"{AXES}; got {shape}")
+            raise LayoutError(f"{AXES_WANTED}; got {shape}")
         object.__setattr__(self, "shape", shape)
-        devices = whole_numbers(self.devices, "the devices of a device matrix go by their numbers")
+        devices = require_ints(self.devices, "the devices of a device matrix go by their numbers")
         if devices and sorted(devices) != list(range(self.size)):
             raise LayoutError(
                 f"the device matrix {self.shape} has places for devices 0-{self.size - 1}, each once; "
@@ -57,7 +57,7 @@ class DeviceMatrix:
 
     @property
     def size(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return prod(self.shape)
 
     def axis(self, name: str | int) -> int:
@@ -70,7 +70,7 @@ class DeviceMatrix:
         raise LayoutError(f"the device matrix {self.shape} has no axis {name!r}; it has {known or 'none'}")
 
     def coordinates(self, device: int) -> tuple[int, ...]:
-        """Where a device stands, one number for each axis."""
+        """A device's position, one number for each axis."""
         if not 0 <= device < self.size:
             raise LayoutError(f"there is no device {device}: the device matrix {self.shape} has 0-{self.size - 1}")
         return tuple(int(i) for i in coordinates(self)[device])

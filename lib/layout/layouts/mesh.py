@@ -1,5 +1,8 @@
 """Layouts in the words of GSPMD and GShard: a mesh with names, and annotations on tensors.
 
+These functions return layouts, of a shape or of anything that has one. Those of the same names in `program.tracing`
+(exported by `lib.layout.spmd`) annotate a tensor within a program, and return the tensor.
+
 Sources: Xu et al. 2021, "GSPMD", section 3.2 (mesh_split); Lepikhin et al. 2020, "GShard", section 3.2
 (replicate, split, shard).
 """
@@ -13,11 +16,11 @@ import numpy as np
 
 from lib.layout.errors import LayoutError
 
-from .checks import whole_number, whole_numbers
+from .checks import require_int, require_ints
 from .device_matrix import DeviceMatrix
 from .tensor_layout import TensorLayout
 
-DEVICES = "devices are counted in whole numbers"
+DEVICES_WANTED = "devices are counted in whole numbers"
 
 Shaped = Any
 """A shape, or anything that has one."""
@@ -32,9 +35,12 @@ def mesh(**axes: int) -> DeviceMatrix:
 def mesh_split(
     tensor: Shaped, device_mesh: DeviceMatrix, dims_mapping: Sequence[Mapped] | Mapping[int, Mapped]
 ) -> TensorLayout:
-    """The tensor with dimension i split over the mesh axis (or axes) dims_mapping[i], -1 or None for not at all.
+    """The layout of a tensor with dimension i split over the mesh axis (or axes) dims_mapping[i].
 
-    Axes go by number or by name. A mapping from dimensions to axes may leave dimensions out.
+    -1 or None: not split. Axes go by number or by name. A mapping from dimensions to axes may leave dimensions out.
+
+    Raises:
+        LayoutError: the mesh or the mapping has the wrong form, or the layout is not possible.
     """
     shape = _shape(tensor)
     if not isinstance(device_mesh, DeviceMatrix):
@@ -52,20 +58,20 @@ def mesh_split(
 
 
 def replicate(tensor: Shaped, devices: int) -> TensorLayout:
-    """The whole tensor on every device."""
+    """The layout with the whole tensor on every device."""
     shape = _shape(tensor)
-    return TensorLayout(shape, DeviceMatrix((whole_number(devices, DEVICES),)), ((),) * len(shape))
+    return TensorLayout(shape, DeviceMatrix((require_int(devices, DEVICES_WANTED),)), ((),) * len(shape))
 
 
 def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: int | None = None) -> TensorLayout:
-    """The tensor in `num_partitions` parts along one dimension.
+    """The layout of a tensor in `num_partitions` equal parts along one dimension.
 
     With more devices than partitions, consecutive devices hold the same part.
     """
     shape = _shape(tensor)
-    split_dimension = whole_number(split_dimension, "a split is along one dimension, by its number")
-    num_partitions = whole_number(num_partitions, "a split is into a whole number of partitions")
-    devices = num_partitions if devices is None else whole_number(devices, DEVICES)
+    split_dimension = require_int(split_dimension, "a split is along one dimension, by its number")
+    num_partitions = require_int(num_partitions, "a split is into a whole number of partitions")
+    devices = num_partitions if devices is None else require_int(devices, DEVICES_WANTED)
     if num_partitions < 1 or devices % num_partitions:
         raise LayoutError(f"{devices} devices cannot hold {num_partitions} partitions equally often")
     if not 0 <= split_dimension < len(shape):
@@ -76,7 +82,11 @@ def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: in
 
 
 def shard(tensor: Shaped, device_assignment: Any) -> TensorLayout:
-    """The tensor cut as the nested list `device_assignment` is: its entry [i][j] names the device of part (i, j)."""
+    """The layout of a tensor cut as a nested list of devices: entry [i][j] is the device of part (i, j).
+
+    Raises:
+        LayoutError: the list has other dimensions than the tensor, or does not name each device once.
+    """
     shape = _shape(tensor)
     try:
         assignment = np.array(device_assignment, dtype=np.int64)
@@ -92,7 +102,7 @@ def shard(tensor: Shaped, device_assignment: Any) -> TensorLayout:
 
 def _shape(tensor: Shaped) -> tuple[int, ...]:
     shape = getattr(tensor, "shape", tensor)
-    return whole_numbers(shape, "a layout is for a tensor, or for its shape")
+    return require_ints(shape, "a layout is for a tensor, or for its shape")
 
 
 def _numbers(matrix: DeviceMatrix, entry: Mapped) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""A tensor as the pieces that devices hold, and back: what a layout means, on numpy arrays."""
+"""Pieces of a tensor: cut as a layout says, and joined again; the meaning of a layout on numpy arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ Pieces = dict[int, Array]
 
 
 def cut(tensor: Array, layout: TensorLayout) -> Pieces:
-    """The pieces of a tensor. Under a partial layout the first summand is the tensor, the others are zeros."""
+    """The pieces of a tensor. Under a partial layout the first summand is the tensor, the others are zeros.
+
+    Raises:
+        LayoutError: the tensor has another shape than the layout.
+    """
     tensor = np.asarray(tensor)
     if tensor.shape != layout.shape:
         raise LayoutError(f"the tensor has shape {tensor.shape}, the layout is for {layout.shape}")
@@ -28,7 +32,7 @@ def cut(tensor: Array, layout: TensorLayout) -> Pieces:
 
 
 def join(pieces: Pieces, layout: TensorLayout) -> Array:
-    """The tensor that pieces stand for: summands added, copies compared.
+    """The tensor of which these are the pieces: summands added, copies compared.
 
     Raises:
         LayoutError: a piece is missing or has another shape, or two copies differ.
@@ -46,7 +50,11 @@ def join(pieces: Pieces, layout: TensorLayout) -> Array:
 
 
 def check(pieces: Pieces, layout: TensorLayout) -> None:
-    """Refuses pieces that are not what the layout says."""
+    """Refuses pieces of other devices or shapes than the layout has.
+
+    Raises:
+        LayoutError: naming the first difference.
+    """
     if not isinstance(pieces, Mapping):
         raise LayoutError(f"pieces are arrays by the numbers of their devices; got {type(pieces).__name__}")
     if sorted(pieces) != list(range(layout.devices)):

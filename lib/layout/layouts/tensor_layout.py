@@ -1,4 +1,4 @@
-"""The Tensor Layout: which piece of a tensor each device holds, and whether it is only a summand."""
+"""The Tensor Layout: the piece of a tensor that each device holds, whole values or one summand of several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from lib.layout.errors import LayoutError
 
-from .checks import whole_numbers
+from .checks import require_ints
 from .device_matrix import DeviceMatrix, Ints, coordinates
 
 Axes = tuple[int, ...]
@@ -23,7 +23,7 @@ class TensorLayout:
 
     `tensor_map` has an entry for each dimension: the axes of the matrix that split it, the first one coarsest;
     a single axis may be given as a number, and -1, None or () means that the dimension is whole everywhere.
-    Axes in `partial` hold summands: the tensor is the sum of what stands along them. Along every other axis
+    Axes in `partial` hold summands: the tensor is the sum of the pieces along them. Along every other axis
     the devices hold copies. Axes of one device are left out, so equal layouts compare equal.
 
     Raises:
@@ -37,7 +37,7 @@ class TensorLayout:
     partial: Axes = ()
 
     def __post_init__(self) -> None:
-        shape = whole_numbers(self.shape, "the shape of a tensor is a tuple of whole numbers")
+        shape = require_ints(self.shape, "the shape of a tensor is a tuple of whole numbers")
         if not all(n >= 1 for n in shape):
             raise LayoutError(f"a tensor has dimensions of 1 or more; got {shape}")
         entries = tuple(self.tensor_map)
@@ -79,11 +79,12 @@ class TensorLayout:
 
     @property
     def devices(self) -> int:
+        """The number of devices."""
         return self.matrix.size
 
     @cached_property
     def splits(self) -> tuple[int, ...]:
-        """Into how many parts each dimension is split."""
+        """The number of parts of each dimension."""
         return tuple(prod(self.matrix.shape[axis] for axis in axes) for axes in self.tensor_map)
 
     @cached_property
@@ -93,21 +94,21 @@ class TensorLayout:
 
     @property
     def elements(self) -> int:
-        """How many elements a device holds."""
+        """Elements that a device holds."""
         return prod(self.local_shape)
 
     @property
     def summands(self) -> int:
-        """How many pieces add up to the tensor at a place: 1 unless the layout is partial."""
+        """The number of pieces that add up to a piece of the tensor: 1 unless the layout is partial."""
         return prod(self.matrix.shape[axis] for axis in self.partial)
 
     def part(self, device: int) -> tuple[int, ...]:
-        """Which part of each dimension a device holds."""
+        """The part of each dimension that a device holds, by number."""
         self.matrix.coordinates(device)  # refuses a device that is not there
         return tuple(int(i) for i in parts(self)[device])
 
     def box(self, device: int) -> tuple[slice, ...]:
-        """Where a device's piece stands in the whole tensor."""
+        """A device's piece as slices of the whole tensor."""
         return tuple(slice(i * n, (i + 1) * n) for i, n in zip(self.part(device), self.local_shape))
 
     def full(self) -> TensorLayout:
@@ -126,11 +127,11 @@ def _axes(entry: int | Iterable[int] | None) -> Axes:
         return ()
     if isinstance(entry, int | np.integer):
         return () if entry == -1 else (int(entry),)
-    return whole_numbers(entry, "an entry of a tensor map is an axis by its number, several in a tuple, or -1 for none")
+    return require_ints(entry, "an entry of a tensor map is an axis by its number, several in a tuple, or -1 for none")
 
 
 def same_placement(a: TensorLayout, b: TensorLayout) -> bool:
-    """Whether every device holds the same under both, however they are spelled."""
+    """True if every device holds the same under both, however they are spelled."""
     return (
         a.shape == b.shape
         and a.splits == b.splits

@@ -18,7 +18,7 @@ from .plan import GraphPlan
 
 
 def propagate(graph: Graph) -> GraphPlan:
-    """Settles every operator from its neighbour that was settled before it.
+    """The plan in which every operator is settled from a neighbour that was settled before it.
 
     Of an operator's strategies the one is taken whose redistribution on that edge moves the fewest bytes;
     among equals the one with less computation, then less memory for the operator, then the first. Partial

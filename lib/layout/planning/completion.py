@@ -1,21 +1,21 @@
 """Completion: annotations on a few tensors spread forwards and backwards until nothing changes.
 
 Sources: Xu et al. 2021, "GSPMD", section 3.5 (dimensions are refined, never changed; operators that preserve
-dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose, this says so: two claims that do
-not go together are a Conflict, and neither of them spreads any further from there.
+dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose silently, this reports a Conflict:
+neither of the two claims that do not go together spreads any further from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from math import prod
 from typing import NamedTuple
 
 from lib.layout.errors import LayoutError
+from lib.layout.layouts.checks import nearest_name
+from lib.layout.layouts.common_refinement import common_shape, respelled
 from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.layouts.refine import common_shape, respelled
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, same_placement
 from lib.layout.program.distributed import DistributedOperator, arrange
 from lib.layout.program.graph import Graph, require_graph
@@ -65,7 +65,7 @@ def complete(graph: Graph, annotations: Mapping[str, TensorLayout]) -> Completio
 
 
 class _Spread:
-    """What is known of each dimension of each tensor: axes, or None while it is open."""
+    """The state of completion: for each dimension of each tensor its axes, or None while it is open."""
 
     def __init__(self, graph: Graph, matrix: DeviceMatrix, annotations: Mapping[str, TensorLayout]) -> None:
         self.graph, self.matrix, self.annotations = graph, matrix, annotations
@@ -73,7 +73,7 @@ class _Spread:
         for name, layout in annotations.items():
             self.known[name] = list(layout.tensor_map)
         self.conflicts: list[Conflict] = []
-        self.told: set[tuple[str, str]] = set()
+        self.reported: set[tuple[str, str]] = set()
         quick = [op for op in graph.operators.values() if op.kind in DIMENSION_PRESERVING]
         every = list(graph.operators.values())
         while self._round(quick) or self._round(every):
@@ -126,7 +126,7 @@ class _Spread:
         if same_placement(way.output, wanted):
             return way, conflicts
         # The annotation asks for something else than comes out: complete the output to it at once.
-        steps = redistribute(way.local, wanted).told
+        steps = redistribute(way.local, wanted).named_steps
         return DistributedOperator(operator, way.inputs, way.local, steps), conflicts
 
     def _round(self, operators: list[Operator]) -> bool:
@@ -157,9 +157,9 @@ class _Spread:
         return claims
 
     def _conflict(self, name: str, letter: str, claims: Mapping[Axes, str]) -> None:
-        if (name, letter) in self.told:
+        if (name, letter) in self.reported:
             return
-        self.told.add((name, letter))
+        self.reported.add((name, letter))
         said = tuple(f"'{tensor}' splits '{letter}' over {self._names(axes)}" for axes, tensor in claims.items())
         self._note(Conflict(name, said, "it computes with the first that fits, and redistributes the other"))
 
@@ -214,8 +214,7 @@ def _check(graph: Graph, annotations: Mapping[str, TensorLayout]) -> None:
         raise LayoutError(f"annotations are layouts by the names of tensors; got {annotations!r}")
     for name, layout in annotations.items():
         if name not in graph.shapes:
-            near = get_close_matches(str(name), graph.shapes, n=1)
-            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(graph.shapes)}"
+            advice = nearest_name(name, graph.shapes)
             raise LayoutError(f"the annotation is for a tensor '{name}' that the graph lacks; {advice}")
         if not isinstance(layout, TensorLayout):
             raise LayoutError(f"the annotation of '{name}' is a layout, as mesh_split makes it; got {layout!r}")

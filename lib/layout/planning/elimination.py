@@ -1,4 +1,4 @@
-"""Least sum of tables over variables with few values: eliminate one variable after the other.
+"""Variable elimination: the least sum of tables over variables with few values.
 
 Dynamic programming on any graph (Bertele and Brioschi 1972, "Nonserial Dynamic Programming"): exact, and quick
 while the tables in between stay small, as they do on programs, which are chains with a few bypasses.
@@ -20,10 +20,10 @@ Table = NDArray[np.float64]
 Pairs = Mapping[tuple[int, int], Table]
 Factor = tuple[tuple[int, ...], Table]
 """Variables, and a table with an axis for each."""
-NEVER = 2.0**50
-"""In a table of pairs: these two values do not go together. Larger than any sum of bytes, and still whole."""
-LARGEST = 60_000_000
-"""Entries of a table in between."""
+FORBIDDEN = 2.0**50
+"""Cost of two values that do not go together. Larger than any sum of bytes, and still exact in a double."""
+MAX_TABLE_ENTRIES = 60_000_000
+"""Entries of an intermediate table, at most."""
 
 
 class Elimination:
@@ -52,7 +52,7 @@ class Elimination:
         def effort(v: int) -> tuple[int, int, int]:
             return len(neighbours[v]), prod(self.sizes[u] for u in neighbours[v]), v
 
-        # The least entangled variable first; what a heap says of one may be old, then it says it again.
+        # The least entangled variable first; an entry of the heap may be out of date, then a newer one follows.
         heap = [effort(v) for v in range(len(unary))]
         heapify(heap)
         while heap:
@@ -68,7 +68,7 @@ class Elimination:
 
     def _eliminate(self, v: int, scope: tuple[int, ...], factors: list[list[Factor]]) -> None:
         shape = [self.sizes[u] for u in scope] + [self.sizes[v]]
-        if prod(shape) > LARGEST:
+        if prod(shape) > MAX_TABLE_ENTRIES:
             raise LayoutError(
                 f"this graph is too entangled for an exact plan: {len(scope)} tensors or operators of up to "
                 f"{max(shape)} choices would have to be weighed at once, {prod(shape):,} cases"

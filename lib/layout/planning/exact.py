@@ -1,22 +1,21 @@
-"""The exact planner: of all ways to place a graph, one that moves the fewest bytes under a cap on memory."""
+"""Exact planning: of all ways to place a graph, one that moves the fewest bytes under caps on memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 import numpy as np
 
 from lib.layout.errors import LayoutError
-from lib.layout.layouts.checks import whole_number
+from lib.layout.layouts.checks import nearest_name, require_int
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.program.candidates import candidates, even_layouts
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.redistribution.exchange import least_table
 
-from .elimination import NEVER, Table
-from .memory_cap import least
+from .elimination import FORBIDDEN, Table
+from .memory_cap import cheapest
 from .plan import GraphPlan
 
 
@@ -39,17 +38,17 @@ def plan(
     """
     require_graph(graph)
     if memory_cap is not None:
-        memory_cap = whole_number(memory_cap, "a memory cap is a whole number of bytes on each device, such as 40_000")
-    problem = Problem(graph, tensor_caps or {}, scatter)
+        memory_cap = require_int(memory_cap, "a memory cap is a whole number of bytes on each device, such as 40_000")
+    problem = PlacementProblem(graph, tensor_caps or {}, scatter)
     smallest = sum(int(table.min()) for table in problem.memory)
     if memory_cap is not None and memory_cap < smallest:
         raise LayoutError(
             f"no plan fits into {memory_cap:,} bytes on each device; the smallest possible is {smallest:,}"
         )
-    return problem.plan(least(problem.costs, problem.memory, problem.pairs, memory_cap))
+    return problem.plan(cheapest(problem.costs, problem.memory, problem.pairs, memory_cap))
 
 
-class Problem:
+class PlacementProblem:
     """The choices of a graph as numbered variables: costs and memory of each value, costs of pairs, in bytes.
 
     There is one for where each tensor lives and one for how each operator computes. They are the same where one
@@ -61,10 +60,9 @@ class Problem:
         if not isinstance(tensor_caps, Mapping):
             raise LayoutError(f"caps on tensors are bytes by name, such as {{'weight2': 4096}}; got {tensor_caps!r}")
         for name, cap in tensor_caps.items():
-            whole_number(cap, f"the cap of '{name}' is a whole number of bytes, such as 4096")
+            require_int(cap, f"the cap of '{name}' is a whole number of bytes, such as 4096")
             if name not in graph.shapes:
-                near = get_close_matches(str(name), graph.shapes, n=1)
-                advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(graph.shapes)}"
+                advice = nearest_name(name, graph.shapes)
                 raise LayoutError(f"the cap is for a tensor '{name}' that the graph lacks; {advice}")
         self.operators = {op.name: candidates(graph, op, scatter) for op in graph.operators.values()}
         self.homes = {name: self._homes(name) for name in graph.sources}
@@ -75,7 +73,7 @@ class Problem:
         self.pairs: dict[tuple[int, int], Table] = {}
         self._tables: dict[tuple[tuple[int, ...], bytes], Table] = {}
         self._lives: dict[str, tuple[int, list[TensorLayout]]] = {}
-        """By tensor: a variable, and what its values stand for."""
+        """By tensor: its variable, and the layout that each value means."""
         self._computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
         """By operator: a variable, and the inputs that its values ask for."""
         for name, homes in self.homes.items():
@@ -112,7 +110,7 @@ class Problem:
             self._computes[name], self._lives[name] = (v, ways), (v, outputs)
             return
         outputs = list(dict.fromkeys(outputs))
-        table = np.full((len(ways), len(outputs)), NEVER)
+        table = np.full((len(ways), len(outputs)), FORBIDDEN)
         row, column = {way: i for i, way in enumerate(ways)}, {output: i for i, output in enumerate(outputs)}
         for choice in choices:
             place = row[choice.inputs], column[choice.output]
@@ -133,7 +131,7 @@ class Problem:
         return self.homes[name] if name in self.homes else [choice.output for choice in self.operators[name]]
 
     def _limit(self, name: str, cap: int) -> None:
-        """Strikes out what holds more than `cap` bytes of a tensor, at home or as an operator's input."""
+        """Removes the choices that hold more than `cap` bytes of a tensor, at home or as an operator's input."""
         size = self.graph.itemsize
 
         def fits(layout: TensorLayout) -> bool:

@@ -1,4 +1,4 @@
-"""Least cost under a cap on a second sum: bounds by a price on memory, then all trade-offs that can still win.
+"""Least cost under a cap on memory: a Lagrangian bound, then a search of all trade-offs that can still be cheaper.
 
 The price (Lagrange 1797; Held and Karp 1971; Everett 1963) gives a lower bound and a good plan. What could be
 cheaper lies in between, mostly close to the bound: so plans that cost at most a little more than the bound are
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .elimination import NEVER, Elimination, Pairs, Table
-from .pareto import Fronts
+from .elimination import FORBIDDEN, Elimination, Pairs, Table
+from .pareto import ParetoElimination
 
 
-def least(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: float | None) -> list[int]:
+def cheapest(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: float | None) -> list[int]:
     """The values of least cost with memory of at most `cap`, which must be possible.
 
     Costs and memory are whole numbers, in tables of doubles.
@@ -40,7 +40,7 @@ def least(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: fl
         keep = [np.flatnonzero(table - price * cap <= target) for table in through]
         found = None
         if all(len(states) for states in keep):
-            found = Fronts(costs, memory, pairs, keep, cap, target, price).best(priced)
+            found = ParetoElimination(costs, memory, pairs, keep, cap, target, price).best(priced)
         if found is not None:
             return found
         if target == ceiling:
@@ -50,7 +50,7 @@ def least(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: fl
 
 def _step(tables: Sequence[Table]) -> int:
     """The greatest common divisor of all entries, whole numbers; 1 if all are zero."""
-    numbers = [np.unique(table[table < NEVER]).astype(np.int64) for table in tables]
+    numbers = [np.unique(table[table < FORBIDDEN]).astype(np.int64) for table in tables]
     return int(np.gcd.reduce([int(np.gcd.reduce(each)) for each in numbers])) or 1
 
 
@@ -61,8 +61,10 @@ def _priced(
 
     Walks the lower hull of (memory, cost) between a choice above the cap and one below.
     """
-    never = {id(table): np.where(table < NEVER, 0, table) for table in pairs.values() if table.max() >= NEVER}
-    apart = {pair: never[id(table)] for pair, table in pairs.items() if id(table) in never}
+    forbidden = {
+        id(table): np.where(table < FORBIDDEN, 0, table) for table in pairs.values() if table.max() >= FORBIDDEN
+    }
+    apart = {pair: forbidden[id(table)] for pair, table in pairs.items() if id(table) in forbidden}
     most = max(map(np.max, costs)) + 1
     under = Elimination(_weighed(memory, costs, 1e-9 / most), apart).best()
     best, price, lower = under, 0.0, cost

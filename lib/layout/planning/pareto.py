@@ -1,8 +1,8 @@
-"""Elimination with Pareto fronts in place of minima: all trade-offs of cost and memory that can still end well.
+"""Variable elimination that keeps Pareto fronts of cost and memory in place of minima.
 
-Of two partial choices with the same values on their border, one that is worse in cost and in memory is forgotten;
-so is one that, by the bound on everything outside its border, ends above the target (label-setting with dominance,
-as in Desrochers and Soumis 1988, and with completion bounds).
+Of two partial choices with the same values on their border, one that is worse in cost and in memory is dropped; so is
+one that, by the bound on everything outside its border, ends above the target: label-setting with dominance and
+completion bounds, as in Desrochers and Soumis 1988. Exact, at the price of fronts that can grow: MAX_PARTIAL_PLANS.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from lib.layout.layouts.device_matrix import Ints
 
 from .elimination import Elimination, Pairs, Table
 
-MOST = 4_000_000
-"""Partial choices weighed at once."""
+MAX_PARTIAL_PLANS = 4_000_000
+"""Partial choices compared at once, at most."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Labels:
     """Partial choices as rows: a column of `states` for each variable on the border, cost and memory.
 
-    `least` is the least memory that the variables counted so far can have; `origin` tells of which rows of
-    which earlier labels each row is made.
+    `least` is the least memory that the variables counted so far can have; `origin` has the earlier labels and, for
+    each row here, its row there.
     """
 
     border: tuple[int, ...]
@@ -61,7 +61,7 @@ class _Labels:
         return values
 
 
-class Fronts:
+class ParetoElimination:
     """The choices among the values in `keep` that cost at most `target` and take at most `cap` of memory."""
 
     def __init__(
@@ -86,8 +86,8 @@ class Fronts:
     def best(self, priced: Elimination) -> list[int] | None:
         """The values of least cost, or None if no choice reaches the target.
 
-        Follows the order of an elimination of the priced tables, whose bounds on everything outside a border
-        tell which partial choices can still end well.
+        Follows the order of an elimination of the priced tables; its bounds on everything outside a border rule out
+        partial choices that must end above the target.
         """
         for v in priced.order:
             mine = [factor for factor in self.factors if v in factor.border]
@@ -124,10 +124,10 @@ class Fronts:
         order = np.argsort(right, kind="stable")
         first = np.searchsorted(right[order], left, side="left")
         many = np.searchsorted(right[order], left, side="right") - first
-        if many.sum() > MOST:
+        if many.sum() > MAX_PARTIAL_PLANS:
             raise LayoutError(
                 f"an exact plan under this cap would weigh {int(many.sum()):,} partial plans at once; "
-                f"{MOST:,} is the limit here: configure some operators, or plan a smaller graph"
+                f"{MAX_PARTIAL_PLANS:,} is the limit here: configure some operators, or plan a smaller graph"
             )
         i = np.repeat(np.arange(len(left)), many)
         j = order[np.arange(len(i)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)]

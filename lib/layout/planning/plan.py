@@ -1,4 +1,4 @@
-"""A whole graph with every tensor placed: what moves on which edge, what a device holds, and the run."""
+"""The plan of a graph, every tensor placed: the traffic on each edge, memory of a device, and the run on numpy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lib.layout.instructions import DeviceProgram, Instruction
 from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Array, Pieces, cut, join
 from lib.layout.layouts.tensor_layout import TensorLayout
@@ -43,7 +44,7 @@ class GraphPlan:
     homes: Mapping[str, TensorLayout]
 
     def layout(self, tensor: str) -> TensorLayout:
-        """Where a tensor lives: at home, or as its operator leaves it."""
+        """The layout in which a tensor lives: at home, or as its operator leaves it."""
         return self.homes[tensor] if tensor in self.homes else self.operators[tensor].output
 
     @cached_property
@@ -57,12 +58,12 @@ class GraphPlan:
         return tuple(found)
 
     def collective_bytes(self, name: str) -> int:
-        """What an operator's own collectives move, over all devices."""
+        """Bytes that an operator's own collectives move, over all devices."""
         return self.operators[name].moved * self.graph.itemsize
 
     @cached_property
     def bytes(self) -> int:
-        """What moves in all: redistribution on the edges and the operators' own collectives."""
+        """Bytes moved in all: redistribution on the edges and the operators' own collectives."""
         return sum(edge.bytes for edge in self.edges) + sum(map(self.collective_bytes, self.operators))
 
     @cached_property
@@ -77,12 +78,12 @@ class GraphPlan:
         return sum(op.flops for op in self.operators.values())
 
     def redistribution(self, edge: Edge) -> Redistribution:
-        """How an edge's tensor moves."""
+        """The redistribution of an edge's tensor."""
         return self.moves[edge.operator][edge.place]
 
     @cached_property
     def moves(self) -> dict[str, list[Redistribution]]:
-        """By operator: how each of its inputs comes to it."""
+        """By operator: the redistribution of each of its inputs."""
         found: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
         for edge in self.edges:
             found[edge.operator].append(redistribute(edge.source, edge.target, self.graph.itemsize))
@@ -121,20 +122,43 @@ class GraphPlan:
     def on_engine(self, values: Mapping[str, Array], on: str | None = None) -> Executed:
         """The program on `lib.engine`, where every device holds its own pieces and all else comes by engine calls.
 
-        `on` is as for `lib.engine.launcher`: "inprocess", or "mpi" in a program that mpiexec started. If elements
-        have `graph.itemsize` bytes, the meters read what `sent` foretells.
+        `on` is as for `lib.engine.launch`: "inprocess", or "mpi" in a program that mpiexec started. If elements
+        have `graph.itemsize` bytes, the meters read what `sent` predicts.
+
+        Raises:
+            LayoutError: the value of a source is missing or has another shape.
         """
-        from lib.layout.on_engine import executed  # here, for planning needs no engine
+        from lib.layout.on_engine import execute  # here, for planning loads no engine
 
         self.graph.check_values(values)
-        return executed(self, values, on)
+        return execute(self.device_program, {name: self.layout(name) for name in self.graph.shapes}, values, on)
+
+    @cached_property
+    def device_program(self) -> DeviceProgram:
+        """The plan lowered to instructions for its devices."""
+        sources = self.graph.sources
+        inputs, parameters = (
+            {name: self.homes[name] for name in sources if sources[name] == role} for role in ("input", "parameter")
+        )
+        instructions = tuple(
+            Instruction(
+                name,
+                op.operator.inputs,
+                tuple(move.named_steps for move in self.moves[name]),
+                op.inputs,
+                op.compute,
+                op.reduction,
+            )
+            for name, op in self.operators.items()
+        )
+        return DeviceProgram(self.graph.devices, inputs, parameters, instructions)
 
     def values(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The same run, put together: every tensor whole."""
         return {name: join(pieces, self.layout(name)) for name, pieces in self.run(values).items()}
 
     def paying(self) -> list[tuple[int, str]]:
-        """What costs bytes, dearest first: 'relu -> matmul2 pays 12,288 bytes (all-to-all)'."""
+        """Edges and operators that cost bytes, dearest first: 'relu -> matmul2 pays 12,288 bytes (all-to-all)'."""
         found = []
         for edge in self.edges:
             if edge.bytes:
@@ -149,7 +173,7 @@ class GraphPlan:
         return sorted(found, key=lambda pair: -pair[0])
 
     def explain(self) -> str:
-        """The plan operator by operator, as people read it."""
+        """The plan operator by operator, for people: strategies, local shapes, collectives, bytes."""
         lines = []
         edges = {(edge.operator, edge.place): edge for edge in self.edges}
         for name, op in self.operators.items():

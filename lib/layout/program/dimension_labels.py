@@ -1,4 +1,4 @@
-"""Which letters the dimensions of an operator have: those of one letter are split alike."""
+"""Dimension labels: a letter for each dimension of an operator; dimensions of one letter are split alike."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ Letters = tuple[str, ...]
 
 
 def in_order(n: int) -> Letters:
-    """For n dimensions that an operator keeps."""
+    """Letters for n dimensions that an operator keeps."""
     return tuple("ijlmnopq"[:n])
 
 
 def of_reshape(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[Letters, Letters, list[str]]:
-    """Walks both shapes in groups of equal products; the first dimensions of a group share a free letter."""
+    """Letters before and after a reshape, and the free ones.
+
+    Both shapes fall into groups of equal products; the first dimensions of a group share a free letter.
+    """
     left: list[str] = []
     right: list[str] = []
     free: list[str] = []

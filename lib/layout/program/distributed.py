@@ -1,4 +1,4 @@
-"""The Distributed Operator: an operator with a layout for each tensor, its collective, and what it costs.
+"""The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs.
 
 Source of the definitions: "Sharding Propagation", sections Distributed Operator, Sharding Strategy and Tensor
 Layout, documentation of MindSpore 2.1.
@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from lib.layout.errors import LayoutError
-from lib.layout.layouts.checks import whole_number, whole_numbers
+from lib.layout.layouts.checks import require_int, require_ints
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout
@@ -37,7 +37,7 @@ class DistributedOperator:
 
     @property
     def output(self) -> TensorLayout:
-        """What the next operators find: whole values."""
+        """The layout that the next operators find, of whole values."""
         return self.reduction[-1].target if self.reduction else self.local
 
     @property
@@ -65,7 +65,7 @@ class DistributedOperator:
         return sum(layout.elements for layout in self.inputs) + self.local.elements
 
     def compute(self, device: int, arrays: list[Array]) -> Array:
-        """What a device makes of its pieces of the inputs: its piece of `local`."""
+        """A device's piece of `local`, from its pieces of the inputs."""
         table = self.operator.kind == "gather"  # of which a device knows only some rows
         offset = self.inputs[0].box(device)[0].start if table else 0
         return self.operator.compute(arrays, self.local.local_shape, offset)
@@ -85,7 +85,7 @@ def distribute(operator: Operator, strategy: tuple[tuple[int, ...], ...], device
         LayoutError: the strategy has the wrong form, does not divide a dimension or the devices, splits what
             must stay whole, or splits one letter differently in two inputs.
     """
-    devices = whole_number(devices, "devices are counted in whole numbers")
+    devices = require_int(devices, "devices are counted in whole numbers")
     parts = letters_of(operator, strategy_of(operator.name, strategy))
     used = prod(parts.values())
     if devices < 1 or devices % used:
@@ -115,14 +115,22 @@ def arrange(operator: Operator, matrix: DeviceMatrix, split: Mapping[str, Axes])
 
 
 def strategy_of(name: str, given: Any) -> tuple[tuple[int, ...], ...]:
-    """What is given as a strategy for an operator, as tuples of int."""
+    """A strategy given for an operator, as tuples of int.
+
+    Raises:
+        LayoutError: it has another form.
+    """
     form = f"{name}: a strategy is a tuple of whole numbers for each input, such as ((2, 1), (1, 4))"
     rows = given if isinstance(given, Iterable) else (given,)
-    return tuple(whole_numbers(parts, form, within=given) for parts in rows)
+    return tuple(require_ints(parts, form, within=given) for parts in rows)
 
 
 def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dict[str, int]:
-    """How many parts a strategy makes of each letter."""
+    """The number of parts that a strategy makes of each letter.
+
+    Raises:
+        LayoutError: the strategy has another form, or splits a dimension that it cannot.
+    """
     name = operator.name
     shapes = operator.input_shapes
     if tuple(map(len, strategy)) != tuple(map(len, shapes)):

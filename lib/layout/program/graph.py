@@ -1,9 +1,8 @@
-"""A stand-alone program as a graph: tensors, operators between them, and strategies for some of the operators."""
+"""A program as a graph: tensors, operators between them, and strategies for some of the operators."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from inspect import signature
 from math import prod
 from typing import Any
@@ -11,18 +10,19 @@ from typing import Any
 import numpy as np
 
 from lib.layout.errors import LayoutError
-from lib.layout.layouts.checks import whole_number, whole_numbers
+from lib.layout.layouts.checks import nearest_name, require_int, require_ints
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 
 from .dimension_labels import in_order, of_einsum, of_reshape
+from .distributed import distribute, strategy_of
 from .operators import KINDS, Operator
 
 Strategy = tuple[tuple[int, ...], ...]
 """A Sharding Strategy: into how many parts each dimension of each input is split."""
 
-NAMES = "bcdefgh"
-BYTES = "an element of a tensor has a whole number of bytes, 1 or more"
+LEADING_LETTERS = "bcdefgh"
+ITEMSIZE_WANTED = "an element of a tensor has a whole number of bytes, 1 or more"
 
 
 class Graph:
@@ -39,8 +39,8 @@ class Graph:
             raise LayoutError(f"a graph needs 1 device or more; got {devices!r}")
         if mesh is not None and not isinstance(mesh, DeviceMatrix):
             raise LayoutError(f"a graph takes a mesh, as mesh(data=2, model=4) makes it; got {mesh!r}")
-        if whole_number(itemsize, BYTES) < 1:
-            raise LayoutError(f"{BYTES}; got {itemsize}")
+        if require_int(itemsize, ITEMSIZE_WANTED) < 1:
+            raise LayoutError(f"{ITEMSIZE_WANTED}; got {itemsize}")
         self.mesh = mesh
         self.devices = mesh.size if mesh is not None else int(devices or 1)
         self.itemsize = itemsize
@@ -72,7 +72,7 @@ class Graph:
             misfit = f"{k} columns meet {k2} rows" if k != k2 else f"the leading dimensions {lead} and {lead2} differ"
             flags = " transposed" if transpose_a or transpose_b else ""
             raise LayoutError(f"{name}: the shapes {one} and {two}{flags} do not fit: {misfit}")
-        letters = tuple(NAMES[i] for i in range(len(lead)))
+        letters = tuple(LEADING_LETTERS[i] for i in range(len(lead)))
         left = letters + (("k", "m") if transpose_a else ("m", "k"))
         right = (letters if lead2 else ()) + (("n", "k") if transpose_b else ("k", "n"))
         settings = {"transpose_a": transpose_a, "transpose_b": transpose_b}
@@ -114,7 +114,7 @@ class Graph:
 
     def transpose(self, name: str, x: str, order: Sequence[int]) -> str:
         """Dimensions in another order."""
-        shape, order = self._shape(x), whole_numbers(order, f"{name}: an order is a tuple of dimensions")
+        shape, order = self._shape(x), require_ints(order, f"{name}: an order is a tuple of dimensions")
         if sorted(order) != list(range(len(shape))):
             raise LayoutError(f"{name}: {order} is no order of the {len(shape)} dimensions of shape {shape}")
         letters = in_order(len(shape))
@@ -125,7 +125,7 @@ class Graph:
 
     def reshape(self, name: str, x: str, shape: Sequence[int]) -> str:
         """The same elements in another shape; of dimensions that are merged or cut, the first may be split."""
-        before, after = self._shape(x), whole_numbers(shape, f"{name}: a shape is a tuple of whole numbers")
+        before, after = self._shape(x), require_ints(shape, f"{name}: a shape is a tuple of whole numbers")
         if prod(before) != prod(after):
             raise LayoutError(
                 f"{name}: shape {before} has {prod(before):,} elements, shape {after} has {prod(after):,}"
@@ -150,9 +150,7 @@ class Graph:
     def operator(self, kind: str, name: str, *inputs: str, **settings: Any) -> str:
         """An operator by the name of its kind."""
         if kind not in tuple(KINDS):
-            near = get_close_matches(str(kind), KINDS, n=1)
-            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(KINDS)}"
-            raise LayoutError(f"there is no operator '{kind}'; {advice}")
+            raise LayoutError(f"there is no operator '{kind}'; {nearest_name(kind, KINDS)}")
         method = getattr(self, kind)
         try:
             signature(method).bind(name, *inputs, **settings)
@@ -162,35 +160,43 @@ class Graph:
         return str(method(name, *inputs, **settings))
 
     def shard(self, name: str, strategy: Iterable[Iterable[int]]) -> None:
-        """Configures an operator with a Sharding Strategy: for each input, into how many parts each dimension."""
-        from .distributed import distribute, strategy_of  # here, for they build on this module
+        """Configures an operator with a Sharding Strategy: for each input, into how many parts each dimension.
 
+        Raises:
+            LayoutError: there is no such operator, or it cannot be distributed like that.
+        """
         operator = self.operator_named(name)
         chosen = strategy_of(name, strategy)
         distribute(operator, chosen, self.devices)  # refuses what cannot be
         self.strategies[name] = chosen
 
     def operator_named(self, name: str) -> Operator:
-        """The operator of this name, or a refusal that names the nearest one."""
+        """The operator of this name.
+
+        Raises:
+            LayoutError: there is none; naming the nearest one.
+        """
         if isinstance(name, str) and name in self.operators:
             return self.operators[name]
-        near = get_close_matches(str(name), self.operators, n=1)
-        advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(self.operators) or 'none'}"
-        raise LayoutError(f"there is no operator named '{name}' in this graph; {advice}")
+        raise LayoutError(f"there is no operator named '{name}' in this graph; {nearest_name(name, self.operators)}")
 
     def consumers(self, tensor: str) -> list[tuple[Operator, int]]:
-        """Who takes a tensor, and as which input."""
+        """The operators that take a tensor, each with the number of that input."""
         return [(op, i) for op in self.operators.values() for i, name in enumerate(op.inputs) if name == tensor]
 
     def run(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The stand-alone program on numpy arrays: every tensor by name."""
+        """The program on one device, on numpy arrays: every tensor by name."""
         tensors = {name: np.asarray(values[name]) for name in self.check_values(values)}
         for op in self.operators.values():
             tensors[op.name] = op.compute([tensors[name] for name in op.inputs], op.output_shape)
         return tensors
 
     def check_values(self, values: Mapping[str, Array]) -> list[str]:
-        """The names of the sources, all of them given and of the right shape."""
+        """The names of the sources.
+
+        Raises:
+            LayoutError: the value of one is missing or has another shape.
+        """
         if not isinstance(values, Mapping):
             raise LayoutError(f"values are arrays by the names of inputs and parameters; got {type(values).__name__}")
         for name in self.sources:
@@ -202,7 +208,7 @@ class Graph:
 
     def _source(self, name: str, shape: Sequence[int], role: str) -> str:
         self._new(name)
-        shape = whole_numbers(shape, f"{name}: a shape is a tuple of whole numbers")
+        shape = require_ints(shape, f"{name}: a shape is a tuple of whole numbers")
         if not all(n >= 1 for n in shape):
             raise LayoutError(f"{name}: a tensor has dimensions of 1 or more; got {shape}")
         self.shapes[name], self.sources[name] = shape, role
@@ -248,9 +254,7 @@ class Graph:
 
     def _shape(self, name: str) -> tuple[int, ...]:
         if not isinstance(name, str) or name not in self.shapes:
-            near = get_close_matches(str(name), self.shapes, n=1)
-            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(self.shapes) or 'none'}"
-            raise LayoutError(f"there is no tensor named '{name}'; {advice}")
+            raise LayoutError(f"there is no tensor named '{name}'; {nearest_name(name, self.shapes)}")
         return self.shapes[name]
 
     @staticmethod
@@ -261,6 +265,6 @@ class Graph:
 
 
 def require_graph(graph: Any) -> None:
-    """Refuses to plan what is no graph."""
+    """Refuses to plan anything but a Graph."""
     if not isinstance(graph, Graph):
         raise LayoutError(f"what is planned is a Graph, with operators and tensors; got {graph!r}")

@@ -1,4 +1,4 @@
-"""What an operator is to the planner: a letter for each dimension, and which letters may be split.
+"""Operators: kind, shapes, a letter for each dimension, flops, and the computation of a piece on numpy.
 
 An operator is written as einsum writes it: matmul "mk,kn->mn". A letter that the output lacks is contracted:
 splitting it leaves summands. Letters that may not be split (the axis of a softmax) are not `free`.
@@ -21,7 +21,7 @@ FLOPS = {"add": 1, "relu": 1, "gelu": 8, "softmax": 5, "reduce_sum": 1, "reduce_
 """Floating-point operations for each element; a product has two for each combination of letters."""
 
 DIMENSION_PRESERVING = ("add", "relu", "gelu", "softmax")
-"""Whose output has the dimensions of their first input."""
+"""Kinds whose output has the dimensions of their first input."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class Operator:
         return tuple(letter for letter in self.letters if letter in self.free and letter not in self.output_letters)
 
     def sizes(self, letter: str) -> tuple[int, ...]:
-        """The sizes that a letter stands for: one, or more where a reshape merges dimensions."""
+        """The sizes of the dimensions of a letter: one, or more where a reshape merges dimensions."""
         found: dict[int, None] = {}
         for shape, letters in zip((*self.input_shapes, self.output_shape), (*self.input_letters, self.output_letters)):
             found.update({size: None for size, one in zip(shape, letters) if one == letter})
         return tuple(found)
 
     def divides(self, letter: str, parts: int) -> bool:
-        """Whether the letter may be split into so many parts."""
+        """True if the letter may be split into so many parts."""
         return parts == 1 or (letter in self.free and all(size % parts == 0 for size in self.sizes(letter)))
 
     def flops(self, parts: dict[str, int]) -> int:
@@ -82,9 +82,7 @@ class Operator:
         made: Array
         match self.kind:
             case "matmul":
-                a = np.swapaxes(first, -1, -2) if settings["transpose_a"] else first
-                b = np.swapaxes(arrays[1], -1, -2) if settings["transpose_b"] else arrays[1]
-                made = a @ b
+                made = _turned(first, settings["transpose_a"]) @ _turned(arrays[1], settings["transpose_b"])
             case "einsum":
                 made = np.einsum(settings["spec"], *arrays)
             case "add":
@@ -94,8 +92,7 @@ class Operator:
             case "gelu":
                 made = (0.5 * first * (1 + _erf(first / np.sqrt(2.0)))).astype(first.dtype)
             case "softmax":
-                raised = np.exp(first - first.max(axis=settings["axis"], keepdims=True))
-                made = raised / raised.sum(axis=settings["axis"], keepdims=True)
+                made = _softmax(first, settings["axis"])
             case "reduce_sum":
                 made = first.sum(axis=settings["axis"])
             case "reduce_mean":
@@ -106,12 +103,26 @@ class Operator:
             case "transpose":
                 made = first.transpose(settings["order"])
             case "gather":
-                rows = arrays[1].astype(np.int64) - offset
-                here = (rows >= 0) & (rows < len(first))
-                made = np.where(here[..., None], first[np.where(here, rows, 0)], 0).astype(first.dtype)
+                made = _gathered(first, arrays[1].astype(np.int64) - offset)
             case _:
                 raise LayoutError(f"there is no operator '{self.kind}'; there are {', '.join(KINDS)}")
         return made if made.ndim else np.array(made)  # numpy gives a number where an array has no dimension
+
+
+def _turned(matrix: Array, turn: bool) -> Array:
+    return np.swapaxes(matrix, -1, -2) if turn else matrix
+
+
+def _softmax(x: Array, axis: int) -> Array:
+    raised = np.exp(x - x.max(axis=axis, keepdims=True))
+    made: Array = raised / raised.sum(axis=axis, keepdims=True)
+    return made
+
+
+def _gathered(table: Array, rows: Array) -> Array:
+    """Rows of a table; zeros for rows that this part of the table does not have."""
+    here = (rows >= 0) & (rows < len(table))
+    return np.where(here[..., None], table[np.where(here, rows, 0)], 0).astype(table.dtype)
 
 
 _erf = np.vectorize(erf, otypes=[np.float64])

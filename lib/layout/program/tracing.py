@@ -1,8 +1,9 @@
-"""A program of numpy, followed with tensors that have a shape but no numbers: its graph, and what was annotated.
+"""Tracing: a function of numpy is called with tensors that have a shape but no numbers; the result is its graph.
 
-`mesh_split`, `split` and `replicate` return the annotated tensor, as in GShard (Lepikhin et al. 2020) and GSPMD (Xu
-et al. 2021), and leave arrays alone: the same function is the stand-alone program. A tensor that is annotated again
-moves: the first annotation is where it lives, the second where it goes.
+`mesh_split`, `split` and `replicate` annotate a tensor within the program and return it, unlike the functions of these
+names in `layouts.mesh`, which return a layout. They are as in GShard (Lepikhin et al. 2020) and GSPMD (Xu et al. 2021),
+and return arrays unchanged: the same function runs on one device. A tensor that is annotated again moves, from the
+first layout to the second.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ KNOWN = "einsum, @, +, maximum(x, 0), sum over one axis, transpose and reshape"
 
 @dataclass(frozen=True)
 class Program:
-    """What was followed: `copies` are the tensors that only move; `output` is the name of the result."""
+    """A traced function: `copies` are the tensors that only move; `output` is the name of the result."""
 
     graph: Graph
     annotations: Mapping[str, TensorLayout]
@@ -86,7 +87,7 @@ class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
         return self.recorder.add("reduce_sum", self, axis=axis)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Tensor:
-        name = ufunc.__name__  # and not the function: while a run is metered, others stand in for some of numpy's
+        name = ufunc.__name__  # and not the function: a metered run replaces some of numpy's
         if method == "__call__" and not kwargs and len(inputs) == 2:
             if name == "maximum" and not isinstance(inputs[1], Tensor) and np.ndim(inputs[1]) == 0 == inputs[1]:
                 return self.recorder.add("relu", self._mine(inputs[0]))
@@ -133,7 +134,7 @@ def follow(
     parameters: Mapping[str, Sequence[int]],
     mesh: DeviceMatrix,
 ) -> Program:
-    """The program of a function, which is called with tensors of these names and shapes.
+    """The program of a function, traced with tensors of these names and shapes.
 
     Raises:
         LayoutError: it does something with them that the planner does not know, or returns none of them.

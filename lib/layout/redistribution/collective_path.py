@@ -2,8 +2,8 @@
 
 Steps are slice, all-gather, all-to-all, permute, reduce-scatter and all-reduce, each over whole axes of the
 device matrix after it has been cut into axes of prime size. Two matrices with no common refinement (2x3 and
-3x2) are joined by permutes. Up to MANY layouts all permutes are tried, above that those which swap two axes or
-end at the target; after TIRED layouts the search settles for gathering everything and slicing.
+3x2) are joined by permutes. Up to MAX_ARRANGEMENTS layouts all permutes are tried, above that those which swap two
+axes or end at the target; after MAX_LAYOUTS_SEARCHED layouts the path gathers everything and slices.
 
 The idea of a search over small steps is that of Rink et al. 2021, "Memory-efficient array redistribution
 through portable collective communication".
@@ -18,26 +18,37 @@ from functools import lru_cache
 from itertools import combinations, count, pairwise, permutations
 from math import prod
 
+from lib.layout.layouts.common_refinement import refined
 from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.layouts.refine import refined
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, parts, same_placement
 
 from .steps import Step
 
 RESPELLED = ""
-"""Between two spellings of one placement nothing happens."""
-MANY = 600
-TIRED = 4000
+"""The step between two spellings of one placement: nothing moves."""
+MERGEABLE = ("slice", "all-gather")
+"""Two of these in a row are one step over several axes."""
+MAX_ARRANGEMENTS = 600
+"""Up to so many tensor maps of a matrix, every permute is tried."""
+MAX_LAYOUTS_SEARCHED = 4000
 
-Move = tuple[str, TensorLayout, int]
-"""Name, layout after it, elements moved in all."""
+Neighbour = tuple[str, TensorLayout, int]
+"""Name of a step, layout after it, elements moved in all."""
+Arrivals = dict[TensorLayout, tuple[str, TensorLayout]]
+"""For each layout that a search has reached, the name of the last step and the layout before it."""
 
 
-def named_path(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
-    """The steps, at least bytes in all, then at fewest steps."""
+def collective_path(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
+    """The steps from `source` to `target`, at least bytes in all, then at fewest steps."""
     start, goal = refined(source, target.matrix), refined(target, source.matrix)
+    arrivals = _search(start, goal)
+    return _gather_and_slice(start, goal) if arrivals is None else _steps_to(goal, start, arrivals)
+
+
+def _search(start: TensorLayout, goal: TensorLayout) -> Arrivals | None:
+    """Dijkstra's algorithm from `start` until `goal` is reached; None if the search gives up before."""
     best: dict[TensorLayout, tuple[int, int]] = {start: (0, 0)}
-    came: dict[TensorLayout, tuple[str, TensorLayout]] = {}
+    arrivals: Arrivals = {}
     ticket = count()
     queue = [(0, 0, next(ticket), start)]
     done: set[TensorLayout] = set()
@@ -46,91 +57,116 @@ def named_path(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
         if here in done:
             continue
         done.add(here)
-        if here == goal or len(done) > TIRED:
+        if here == goal or len(done) > MAX_LAYOUTS_SEARCHED:
             break
-        for name, there, more in moves(here, goal):
-            merged = name == RESPELLED or (here in came and came[here][0] == name and name in ("slice", "all-gather"))
+        for name, there, more in neighbours(here, goal):
+            merged = name == RESPELLED or (name in MERGEABLE and here in arrivals and arrivals[here][0] == name)
             offer = (cost + more, steps + (0 if merged else 1))
             if there not in done and (there not in best or offer < best[there]):
-                best[there], came[there] = offer, (name, here)
+                best[there], arrivals[there] = offer, (name, here)
                 heapq.heappush(queue, (*offer, next(ticket), there))
-    if goal not in done:
-        return _by_way_of_everything(start, goal)
+    return arrivals if goal in done else None
+
+
+def _steps_to(goal: TensorLayout, start: TensorLayout, arrivals: Arrivals) -> tuple[Step, ...]:
+    """The steps of a search, from its end to its start and turned round; slices and gathers in a row are one."""
     path: list[Step] = []
     here = goal
     while here != start:
-        name, before = came[here]
-        if name == RESPELLED:
-            pass
-        elif path and path[-1].name == name and name in ("slice", "all-gather"):
+        name, before = arrivals[here]
+        if name in MERGEABLE and path and path[-1].name == name:
             path[-1] = Step(name, before, path[-1].target)
-        else:
+        elif name != RESPELLED:
             path.append(Step(name, before, here))
         here = before
     return tuple(reversed(path))
 
 
-def moves(here: TensorLayout, goal: TensorLayout) -> Iterator[Move]:
-    """What one named collective can make of a layout, in a fixed order."""
-    yield from _collectives(here)
+def neighbours(here: TensorLayout, goal: TensorLayout) -> Iterator[Neighbour]:
+    """The layouts that one named collective can make of a layout, in a fixed order."""
+    yield from _by_collectives(here)
     for there in _permutes(here, goal):
         moved = int((parts(here) != parts(there)).any(axis=1).sum()) * here.elements
         yield ("permute" if moved else RESPELLED), there, moved
 
 
 @lru_cache(maxsize=65536)
-def _collectives(here: TensorLayout) -> list[Move]:
-    return list(_all_but_permutes(here))
+def _by_collectives(here: TensorLayout) -> list[Neighbour]:
+    """Every step but a permute; these do not depend on the goal."""
+    found: list[Neighbour] = []
+    for dim in range(len(here.shape)):
+        found += [*_slices(here, dim), *_all_gathers(here, dim), *_all_to_alls(here, dim)]
+    return [*found, *_reduce_scatters(here), *_all_reduces(here)]
 
 
-def _all_but_permutes(here: TensorLayout) -> Iterator[Move]:
-    sizes, local, dims = here.matrix.shape, here.local_shape, here.tensor_map
-    piece, devices = here.elements, here.devices
-    used = {axis for axes in (*dims, here.partial) for axis in axes}
-    for dim, axes in enumerate(dims):
-        for axis in range(len(sizes)):
-            if axis not in used and local[dim] % sizes[axis] == 0:
-                yield "slice", _with(here, {dim: axes + (axis,)}), 0
-        if axes:
-            yield "all-gather", _with(here, {dim: axes[:-1]}), devices * piece * (sizes[axes[-1]] - 1)
-        for first in range(len(axes)):
-            tail = axes[first:]
-            g = prod(sizes[axis] for axis in tail)
-            for other in range(len(dims)):
-                if other != dim and local[other] % g == 0:
-                    after = _with(here, {dim: axes[:first], other: dims[other] + tail})
-                    yield "all-to-all", after, devices * piece * (g - 1) // g
+def _slices(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
+    """A dimension split over one more axis, along which there are copies so far: nothing moves."""
+    used = {axis for axes in (*here.tensor_map, here.partial) for axis in axes}
+    for axis, size in enumerate(here.matrix.shape):
+        if axis not in used and here.local_shape[dim] % size == 0:
+            yield "slice", _with(here, {dim: here.tensor_map[dim] + (axis,)}), 0
+
+
+def _all_gathers(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
+    """A dimension without the last axis that splits it: each device receives the pieces of g - 1 others."""
+    axes = here.tensor_map[dim]
+    if axes:
+        g = here.matrix.shape[axes[-1]]
+        yield "all-gather", _with(here, {dim: axes[:-1]}), here.devices * here.elements * (g - 1)
+
+
+def _all_to_alls(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
+    """The last axes of a dimension moved to the end of another one: (g-1)/g of every piece moves."""
+    axes = here.tensor_map[dim]
+    for first in range(len(axes)):
+        tail = axes[first:]
+        g = prod(here.matrix.shape[axis] for axis in tail)
+        for other, there in enumerate(here.tensor_map):
+            if other != dim and here.local_shape[other] % g == 0:
+                after = _with(here, {dim: axes[:first], other: there + tail})
+                yield "all-to-all", after, here.devices * here.elements * (g - 1) // g
+
+
+def _reduce_scatters(here: TensorLayout) -> Iterator[Neighbour]:
+    """Summands along one axis added up, and the sum split over that axis: (g-1)/g of every piece moves."""
     for axis in here.partial:
-        rest = tuple(a for a in here.partial if a != axis)
-        for dim, axes in enumerate(dims):
-            if local[dim] % sizes[axis] == 0:
-                scattered = _with(here, {dim: axes + (axis,)}, rest)
-                yield "reduce-scatter", scattered, devices * piece * (sizes[axis] - 1) // sizes[axis]
+        g = here.matrix.shape[axis]
+        left = tuple(other for other in here.partial if other != axis)
+        for dim, axes in enumerate(here.tensor_map):
+            if here.local_shape[dim] % g == 0:
+                scattered = _with(here, {dim: axes + (axis,)}, left)
+                yield "reduce-scatter", scattered, here.devices * here.elements * (g - 1) // g
+
+
+def _all_reduces(here: TensorLayout) -> Iterator[Neighbour]:
+    """Summands along one or several axes added up everywhere: twice (g-1)/g of every piece moves."""
     for n in range(1, len(here.partial) + 1):
         for chosen in combinations(here.partial, n):
-            g = prod(sizes[axis] for axis in chosen)
-            left = tuple(a for a in here.partial if a not in chosen)
-            yield "all-reduce", _with(here, {}, left), 2 * (g - 1) * piece * (devices // g)
+            g = prod(here.matrix.shape[axis] for axis in chosen)
+            left = tuple(axis for axis in here.partial if axis not in chosen)
+            yield "all-reduce", _with(here, {}, left), 2 * (g - 1) * here.elements * (here.devices // g)
 
 
 def _permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayout]:
-    every = _arrangements(here.matrix, here.shape)
-    if every is not None:
-        yield from _rearranged(here)
-    else:
-        if here.splits == goal.splits and here.partial == goal.partial == () and here != goal:
-            yield goal
-        sizes = here.matrix.shape
-        free = [axis for axis in range(len(sizes)) if axis not in here.partial]
-        for a, b in combinations(free, 2):
-            swap = {a: b, b: a}
-            tensor_map = tuple(tuple(swap.get(axis, axis) for axis in axes) for axes in here.tensor_map)
-            if sizes[a] == sizes[b] and tensor_map != here.tensor_map:
-                yield TensorLayout(here.shape, here.matrix, tensor_map, here.partial)
+    """The layouts with pieces of the same shape: on this matrix, then on the goal's."""
+    yield from _rearranged(here) if _arrangements(here.matrix, here.shape) is not None else _few_permutes(here, goal)
     if goal.matrix != here.matrix and not here.partial:
         across = _arrangements(goal.matrix, goal.shape)
         for tensor_map in across[here.splits] if across is not None else ():
             yield TensorLayout(goal.shape, goal.matrix, tensor_map)
+
+
+def _few_permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayout]:
+    """The permute that ends at the goal, and those that swap two axes."""
+    if here.splits == goal.splits and here.partial == goal.partial == () and here != goal:
+        yield goal
+    sizes = here.matrix.shape
+    free = [axis for axis in range(len(sizes)) if axis not in here.partial]
+    for a, b in combinations(free, 2):
+        swap = {a: b, b: a}
+        tensor_map = tuple(tuple(swap.get(axis, axis) for axis in axes) for axes in here.tensor_map)
+        if sizes[a] == sizes[b] and tensor_map != here.tensor_map:
+            yield TensorLayout(here.shape, here.matrix, tensor_map, here.partial)
 
 
 @lru_cache(maxsize=65536)
@@ -158,7 +194,7 @@ def _arrangements(matrix: DeviceMatrix, shape: tuple[int, ...]) -> dict[tuple[in
                 if all(size % split == 0 for size, split in zip(shape, splits)):
                     found[splits].append(tensor_map)
                 total += 1
-                if total > MANY:
+                if total > MAX_ARRANGEMENTS:
                     return None
             if not shape:
                 break
@@ -170,7 +206,8 @@ def _with(layout: TensorLayout, changes: dict[int, Axes], partial: Axes | None =
     return TensorLayout(layout.shape, layout.matrix, tensor_map, layout.partial if partial is None else partial)
 
 
-def _by_way_of_everything(start: TensorLayout, goal: TensorLayout) -> tuple[Step, ...]:
+def _gather_and_slice(start: TensorLayout, goal: TensorLayout) -> tuple[Step, ...]:
+    """A path that always exists: add up the summands, gather everything everywhere, and slice."""
     steps: list[Step] = []
     if start.partial:
         steps.append(Step("all-reduce", start, start.full()))

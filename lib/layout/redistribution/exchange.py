@@ -1,9 +1,9 @@
-"""The exchange between two layouts without partial sums: every missing element moves once, senders share alike.
+"""Exchange: the minimum-traffic transfer between two layouts without partial sums, senders sharing alike.
 
 Device r receives what the target gives it and the source does not: no plan can move less. Who sends is free
 only among the copies of a source piece, and two source pieces have no device in common. So the flow problem
-"least work for the busiest sender" falls apart into one for each piece, and is solved by letting the copies of
-a piece send equal shares of what is wanted of it; shares are cut to the element.
+"least work for the busiest sender" separates into one for each piece: the copies of a piece send equal shares of
+what is wanted of it, cut to the element.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Array, Pieces, check
 from lib.layout.layouts.tensor_layout import TensorLayout, parts
 
-REMEMBERED = 4096
-"""Pairs of pieces up to which the boxes of two splits are kept for the next time."""
+MAX_CELLS_CACHED = 4096
+"""Pairs of pieces up to which the boxes of two splits are cached."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class Exchange:
 
     @cached_property
     def origins(self) -> tuple[Ints, Ints]:
-        """Where each device's old and new piece begin in the tensor: devices x dimensions, twice."""
+        """The first element of each device's old and new piece in the tensor: devices x dimensions, twice."""
         return (
             parts(self.source) * np.array(self.source.local_shape, dtype=np.int64),
             parts(self.target) * np.array(self.target.local_shape, dtype=np.int64),
@@ -116,34 +116,41 @@ def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
     mine, yours = _piece_of(source), _piece_of(target)
     receivers = np.argsort(yours, kind="stable").reshape(prod(target.splits), -1)[to_part]
     owners = np.argsort(mine, kind="stable").reshape(prod(source.splits), -1)
-    copy = np.empty(source.devices, dtype=np.int64)  # which copy of its piece a device has
-    copy[owners] = np.arange(owners.shape[1])
-
     cell, column = np.nonzero(mine[receivers] != from_part[:, None])
     receiver, piece = receivers[cell, column], from_part[cell]
+    volume = (stops - starts).prod(axis=1)
     if owners.shape[1] == 1:  # nobody has a copy, so there is nothing to share
-        size = (stops - starts).prod(axis=1)[cell]
-        return Exchange(
-            source, target, owners[piece, 0], receiver, cell, np.zeros_like(size), size, starts, stops
-        )  # fmt: skip
-    # Those with the same copy number stand together, so that a gather stays within its group of devices.
-    order = np.argsort((piece * owners.shape[1] + copy[receiver]) * source.devices + receiver, kind="stable")
+        columns = owners[piece, 0], receiver, cell, np.zeros_like(cell), volume[cell]
+    else:
+        columns = _shared(owners, receiver, cell, piece, volume)
+    return Exchange(source, target, *columns, starts, stops)
+
+
+def _shared(owners: Ints, receiver: Ints, cell: Ints, piece: Ints, volume: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Messages of which the copies of each piece send equal shares: sender, receiver, cell, lo and hi.
+
+    `owners` are the devices with each piece: pieces x copies. Every `receiver` wants a whole `cell`, of so much
+    `volume`, out of a `piece`.
+    """
+    pieces, copies = owners.shape
+    copy = np.empty(owners.size, dtype=np.int64)  # the number of each device among the copies of its piece
+    copy[owners] = np.arange(copies)
+    # Devices with the same copy number come together, so that a gather stays within its group of devices.
+    order = np.argsort((piece * copies + copy[receiver]) * owners.size + receiver, kind="stable")
     cell, receiver, piece = cell[order], receiver[order], piece[order]
-    size = (stops - starts).prod(axis=1)[cell]
+    size = volume[cell]
 
     # All that is wanted in a row, piece by piece; the copies of each piece cut their stretch into equal shares.
     begin = np.cumsum(size) - size
-    wanted = _count(piece, size, len(owners))
+    wanted = _count(piece, size, pieces)
     first = np.cumsum(wanted) - wanted
-    share = (first[:, None] + wanted[:, None] * np.arange(owners.shape[1]) // owners.shape[1]).ravel()
+    share = (first[:, None] + wanted[:, None] * np.arange(copies) // copies).ravel()
     bounds = np.unique(np.concatenate([begin, share, [size.sum()]]))
     left, right = bounds[:-1], bounds[1:]
     demand = np.searchsorted(begin, left, side="right") - 1
     supply = np.searchsorted(share, left, side="right") - 1
     lo = left - begin[demand]
-    return Exchange(
-        source, target, owners.ravel()[supply], receiver[demand], cell[demand], lo, lo + right - left, starts, stops
-    )  # fmt: skip
+    return owners.ravel()[supply], receiver[demand], cell[demand], lo, lo + right - left
 
 
 def bound(source: TensorLayout, target: TensorLayout) -> Ints:
@@ -176,7 +183,11 @@ def least_table(sources: Sequence[TensorLayout], targets: Sequence[TensorLayout]
 
 
 def require_same(source: TensorLayout, target: TensorLayout) -> None:
-    """Refuses what are no layouts, and layouts of different tensors or different devices."""
+    """Refuses layouts of different tensors or different devices, and anything but layouts.
+
+    Raises:
+        LayoutError: naming the difference.
+    """
     for what, layout in (("source", source), ("target", target)):
         if not isinstance(layout, TensorLayout):
             raise LayoutError(f"the {what} of a redistribution is a layout, as mesh_split makes it; got {layout!r}")
@@ -196,7 +207,7 @@ def _piece_of(layout: TensorLayout) -> Ints:
 
 def _cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
     """The boxes in which a source piece and a target piece meet; small answers are remembered."""
-    small = prod(mine) * prod(yours) <= REMEMBERED
+    small = prod(mine) * prod(yours) <= MAX_CELLS_CACHED
     return (_remembered_cells if small else _new_cells)(shape, mine, yours)
 
 

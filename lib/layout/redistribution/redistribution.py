@@ -1,4 +1,4 @@
-"""Tensor Redistribution: from any layout of a tensor to any other, at the least bytes, and told in known words.
+"""Tensor Redistribution: from any layout of a tensor to any other at the least bytes, with its collectives named.
 
 Source of the definition: "Sharding Propagation", section Tensor Redistribution, documentation of MindSpore 2.1.
 """
@@ -16,7 +16,7 @@ from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Pieces, check
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
 
-from .collective_path import named_path
+from .collective_path import collective_path
 from .exchange import least_elements, require_same
 from .steps import Step, lifted, reductions
 
@@ -56,18 +56,22 @@ class Redistribution:
         return pieces
 
     def on_engine(self, pieces: Pieces, on: str | None = None) -> Executed:
-        """The same on `lib.engine`, with a device for each piece: the target's pieces, and what the meters read."""
-        from lib.layout.on_engine import redistributed  # here, for planning needs no engine
+        """The same on `lib.engine`, with a device for each piece: the target's pieces, and the meters' readings.
+
+        Raises:
+            LayoutError: the pieces are not those of the source layout.
+        """
+        from lib.layout.on_engine import execute_steps  # here, for planning loads no engine
 
         check(pieces, self.source)
-        return redistributed(self, pieces, on)
+        return execute_steps(self.named_steps, self.target, pieces, on)
 
     @cached_property
-    def told(self) -> tuple[Step, ...]:
+    def named_steps(self) -> tuple[Step, ...]:
         """The plan as named collectives if with them every device sends and receives the same, otherwise as it is."""
         if all(step.name != "exchange" for step in self.steps):
             return self.steps
-        named = named_path(self.source, self.target)
+        named = collective_path(self.source, self.target)
         if len(named) == 1:
             named = (Step(named[0].name, self.source, self.target),)
         as_named = Redistribution(self.source, self.target, named, self.itemsize)
@@ -75,11 +79,11 @@ class Redistribution:
         return named if same else self.steps
 
     def explain(self) -> str:
-        """In words, with bytes: 'all-to-all [x, -] on 8 to [-, x] on 8: 1,536 bytes ...'."""
+        """The plan in words, with bytes: 'all-to-all [x, -] on 8 to [-, x] on 8: 1,536 bytes ...'."""
         if not self.steps:
             return "nothing moves"
         lines = []
-        for step in self.told:
+        for step in self.named_steps:
             sent, received = step.sent * self.itemsize, step.received * self.itemsize
             if not received.any():
                 lines.append(f"{step}: nothing moves, each device takes its part of what it holds")
@@ -92,8 +96,8 @@ class Redistribution:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the steps, as they are told."""
-        return tuple(step.name for step in self.told)
+        """The names of the `named_steps`."""
+        return tuple(step.name for step in self.named_steps)
 
     def _sum(self, elements: list[Ints]) -> Ints:
         total = np.zeros(self.source.devices, dtype=np.int64)
@@ -128,7 +132,7 @@ def redistribute(
         if not named_only:
             return Redistribution(source, target, (Step("exchange", source, target),), itemsize)
     if named_only:
-        return Redistribution(source, target, named_path(source, target), itemsize)
+        return Redistribution(source, target, collective_path(source, target), itemsize)
     return Redistribution(source, target, _least(source, target), itemsize)
 
 
@@ -146,7 +150,7 @@ def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
 
 
 def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -> int:
-    """The bytes that `redistribute` moves, without making the plan."""
+    """The bytes that `redistribute` moves, over all devices, without making the plan."""
     if source.partial or target.partial:
         return redistribute(source, target, itemsize).bytes
     return least_elements(source, target) * itemsize

@@ -1,4 +1,4 @@
-"""One step of a redistribution: what it is called, what it moves, and how it is done.
+"""Steps of a redistribution: the name of each, its traffic, and its execution on numpy.
 
 Bytes of collectives are those of the best algorithms (Thakur, Rabenseifner, Gropp 2005, "Optimization of
 Collective Communication Operations in MPICH"): with g devices and pieces of S bytes before a reduction or after
@@ -20,10 +20,8 @@ from lib.layout.layouts.tensor_layout import Axes, TensorLayout, groups, parts
 
 from .exchange import Exchange, exchange, least_elements
 
-WHOLE = ("slice", "all-gather", "all-to-all", "permute", "exchange")
-"""Steps that move values as they are."""
 REDUCING = ("reduce-scatter", "all-reduce")
-"""Steps that add summands up; what is partial in the target stays so."""
+"""Steps that add summands up; all others move values as they are. Axes that are partial in the target stay so."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Step:
     @property
     def reduced(self) -> Axes:
         """The axes along which summands are added up."""
-        return tuple(axis for axis in self.source.partial if axis not in self.target.partial)
+        return _without(self.source.partial, self.target.partial)
 
     @cached_property
     def exchange(self) -> Exchange:
@@ -51,7 +49,7 @@ class Step:
         return tuple(sorted({device, *self.exchange.receives[device]}))
 
     def prepare(self) -> None:
-        """Works out now what devices have to know to take this step, and not when the first one takes it."""
+        """Computes now the tables that devices look up when they take this step."""
         if self.name in REDUCING:
             _ = self._groups, parts(self.source), parts(self.target)
         else:
@@ -150,26 +148,35 @@ def reductions(source: TensorLayout, axes: Axes) -> list[tuple[Step, ...]]:
 
     Scattered axes split their dimension further, at its fine end; all-reduces come last, when pieces are small.
     """
-    ways: list[tuple[Step, ...]] = []
+    ways = []
     dims = len(source.shape)
     for number in range((dims + 1) ** len(axes)):
-        # dims stands for all-reduce, so the last number is the plain all-reduce over all axes
+        # The digits of the number, one for each axis: a dimension, or `dims` for an all-reduce.
         choice = [number // (dims + 1) ** i % (dims + 1) for i in range(len(axes))]
-        steps: list[Step] = []
-        at = source
-        for dim in range(dims):
-            mine = tuple(axis for axis, chosen in zip(axes, choice) if chosen == dim)
-            if mine and at is not None:
-                if at.local_shape[dim] % prod(source.matrix.shape[axis] for axis in mine):
-                    break
-                split = tuple(old + mine if d == dim else old for d, old in enumerate(at.tensor_map))
-                left = tuple(axis for axis in at.partial if axis not in mine)
-                steps.append(Step("reduce-scatter", at, TensorLayout(at.shape, at.matrix, split, left)))
-                at = steps[-1].target
-        else:
-            rest = tuple(axis for axis, chosen in zip(axes, choice) if chosen == dims)
-            if rest:
-                left = tuple(axis for axis in at.partial if axis not in rest)
-                steps.append(Step("all-reduce", at, TensorLayout(at.shape, at.matrix, at.tensor_map, left)))
-            ways.append(tuple(steps))
+        chosen = [tuple(axis for axis, digit in zip(axes, choice) if digit == dim) for dim in range(dims + 1)]
+        way = _reduction(source, chosen[:dims], chosen[dims])
+        if way is not None:
+            ways.append(way)
     return ways
+
+
+def _reduction(source: TensorLayout, scattered: list[Axes], reduced: Axes) -> tuple[Step, ...] | None:
+    """Reduce-scatters over the axes given for each dimension, then an all-reduce; None if a piece is too small."""
+    steps: list[Step] = []
+    at = source
+    for dim, mine in enumerate(scattered):
+        if not mine:
+            continue
+        if at.local_shape[dim] % prod(source.matrix.shape[axis] for axis in mine):
+            return None
+        split = tuple(old + mine if d == dim else old for d, old in enumerate(at.tensor_map))
+        steps.append(Step("reduce-scatter", at, TensorLayout(at.shape, at.matrix, split, _without(at.partial, mine))))
+        at = steps[-1].target
+    if reduced:
+        left = _without(at.partial, reduced)
+        steps.append(Step("all-reduce", at, TensorLayout(at.shape, at.matrix, at.tensor_map, left)))
+    return tuple(steps)
+
+
+def _without(axes: Axes, gone: Axes) -> Axes:
+    return tuple(axis for axis in axes if axis not in gone)

@@ -1,4 +1,4 @@
-// What a player's keys and pointer do. It shares its scope with paint.js.
+// Keyboard and pointer: zoom, pan, selection, the play cursor, the theme. Shares its scope with rendering.js.
 
 // --- Moving about ---
 

@@ -5,47 +5,49 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from drawing.runs.captions import name_of, summary, verdict
-from drawing.runs.glyphs import batches_text, glyph_of
-from drawing.runs.scene import Lane, Mark, Run, Scene, plain, read, trace_from
+from drawing.number_text import tenths_text
 from lib import Goal, PuzzleError
 
-TEXT_WIDTH, LEAST = 100, 40
+from .captions import name_of, summary, verdict
+from .glyphs import batches_text, glyph_of
+from .scene import Lane, Mark, RunLike, Scene, scene_of, trace_from
+
+TEXT_WIDTH, MIN_WIDTH = 100, 40
 LETTERS = {"allgather": "<", "scatterreduce": ">", "allreduce": "x", "pass_to": "s", "receive": "r", "loss": "L"}
 """Operations too short for their own letters; the others have the letter of their glyph."""
 IDLE = "."
-LEVELS = "_123456789"
+TENTHS = "_123456789"
 """Tenths of the highest memory."""
-RANKS_SHOWN = 128
+MAX_RANKS = 128
 
 
-def text(run: Run, title: str = "", width: int = TEXT_WIDTH, goal: Goal | None = None) -> str:
+def text(run: RunLike, title: str = "", width: int = TEXT_WIDTH, goal: Goal | None = None) -> str:
     """A run as text whose lanes are at most `width` columns wide.
 
     Raises:
         PuzzleError: the width is too small for a picture.
     """
-    return text_of(read(trace_from(run), goal), title, width)
+    return text_of(scene_of(trace_from(run), goal), title, width)
 
 
 def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
-    if width < LEAST:
-        raise PuzzleError(f"a picture in text is at least {LEAST} columns wide; got {width}")
+    if width < MIN_WIDTH:
+        raise PuzzleError(f"a picture in text is at least {MIN_WIDTH} columns wide; got {width}")
     head = max(len(f"rank {len(scene.lanes) - 1}"), len("memory")) + 1
     columns = width - head
     # A long run is no finer than its shortest operation, a short one is stretched to whole columns a step.
     step = max(1, int(columns / scene.end)) if 0 < scene.end <= columns else columns / max(scene.end, 1.0)
-    shown = scene.lanes[:RANKS_SHOWN]
+    shown = scene.lanes[:MAX_RANKS]
     most = scene.most
-    told = [title or name_of(scene), summary(scene.report), verdict(scene.report)]
+    head_lines = [title or name_of(scene), summary(scene.report), verdict(scene.report)]
     rows = [
-        *(line for words in told for line in wrap(words, width)),
+        *(line for words in head_lines for line in wrap(words, width)),
         "steps".ljust(head) + axis(scene.end, step, columns),
-        *(f"rank {lane.rank}".ljust(head) + row(lane, scene.end, step) for lane in shown),
+        *(f"rank {lane.rank}".ljust(head) + lane_text(lane, scene.end, step) for lane in shown),
         *([f"and {len(scene.lanes) - len(shown)} more ranks"] if len(shown) < len(scene.lanes) else []),
         *wrap(f"memory of each rank, in tenths of {most:,} elements", width),
-        *(f"rank {lane.rank}".ljust(head) + levels(lane, most, step) for lane in shown),
-        *wrap(legend(scene, step), width),
+        *(f"rank {lane.rank}".ljust(head) + memory_text(lane, most, step) for lane in shown),
+        *wrap(legend_line(scene, step), width),
     ]
     return "\n".join(line.rstrip() for line in rows) + "\n"
 
@@ -61,8 +63,8 @@ def axis(end: float, step: float, columns: int) -> str:
     return line
 
 
-def row(lane: Lane, end: float, step: float) -> str:
-    """What a rank does. Where several operations share a column, the one that takes most of it shows."""
+def lane_text(lane: Lane, end: float, step: float) -> str:
+    """The operations of a rank. Where several share a column, the one that takes most of it shows."""
     cells = [IDLE] * max(1, round(end * step))
     taken = [0.0] * len(cells)
     for mark in lane.marks:
@@ -92,21 +94,21 @@ def wording(mark: Mark, room: int) -> str:
     return letter
 
 
-def levels(lane: Lane, most: int, step: float) -> str:
+def memory_text(lane: Lane, most: int, step: float) -> str:
     """Memory in tenths: what is held for most of a column."""
     line = ""
     for span in lane.memory:
         until = round(span.end * step)
-        level = LEVELS[min(9, 10 * span.memory // most)] if most else LEVELS[0]
+        level = TENTHS[min(9, 10 * span.memory // most)] if most else TENTHS[0]
         line += level * (until - len(line))
     return line
 
 
-def legend(scene: Scene, step: float) -> str:
+def legend_line(scene: Scene, step: float) -> str:
     names = dict.fromkeys(mark.op.name for mark in scene.marks)
-    told = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
+    found = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
     column = f"a column is {plain_share(1 / step)} steps"
-    return ", ".join([*told, *idle(scene), column])
+    return ", ".join([*found, *idle(scene), column])
 
 
 def idle(scene: Scene) -> Iterator[str]:
@@ -115,4 +117,4 @@ def idle(scene: Scene) -> Iterator[str]:
 
 
 def plain_share(steps: float) -> str:
-    return plain(steps) if steps >= 10 else f"{steps:.3g}"
+    return tenths_text(steps) if steps >= 10 else f"{steps:.3g}"

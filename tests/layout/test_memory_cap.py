@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lib.layout import LayoutError
-from lib.layout.planning.elimination import NEVER, Elimination
-from lib.layout.planning.memory_cap import least
+from lib.layout.planning.elimination import FORBIDDEN, Elimination
+from lib.layout.planning.memory_cap import cheapest
 from tests.support.layout_strategies import brute_force
 
 
@@ -37,12 +37,12 @@ def cost(problem: SimpleNamespace, chosen: list[int]) -> float:
 @pytest.mark.parametrize("seed", range(120))
 def test_the_least_cost_under_every_cap(seed: int):
     problem = random_problem(seed)
-    assert cost(problem, least(problem.costs, problem.memory, problem.pairs, None)) == brute_force(problem, None)
+    assert cost(problem, cheapest(problem.costs, problem.memory, problem.pairs, None)) == brute_force(problem, None)
     low, high = (sum(f(table) for table in problem.memory) for f in (np.min, np.max))
     for cap in np.unique(np.linspace(low, high, 5).astype(int)):
         if cap < low:
             continue
-        chosen = least(problem.costs, problem.memory, problem.pairs, float(cap))
+        chosen = cheapest(problem.costs, problem.memory, problem.pairs, float(cap))
         assert sum(table[state] for table, state in zip(problem.memory, chosen)) <= cap
         assert cost(problem, chosen) == brute_force(problem, int(cap))
 
@@ -52,12 +52,12 @@ def test_values_that_do_not_go_together_are_never_chosen(seed: int):
     problem = random_problem(seed)
     rng = np.random.default_rng(seed)
     for table in problem.pairs.values():
-        table[rng.random(table.shape) < 0.4] = NEVER
+        table[rng.random(table.shape) < 0.4] = FORBIDDEN
     high = sum(float(table.max()) for table in problem.memory)
     for cap in sorted({int(high * part) for part in (0.3, 0.5, 0.7, 1)}):
         least_of_all = brute_force(problem, cap)
-        if least_of_all is not None and least_of_all < NEVER:
-            chosen = least(problem.costs, problem.memory, problem.pairs, float(cap))
+        if least_of_all is not None and least_of_all < FORBIDDEN:
+            chosen = cheapest(problem.costs, problem.memory, problem.pairs, float(cap))
             assert sum(table[state] for table, state in zip(problem.memory, chosen)) <= cap
             assert cost(problem, chosen) == least_of_all
 
@@ -79,7 +79,7 @@ def test_too_many_partial_plans_are_refused_with_the_numbers(monkeypatch: pytest
         for seed in range(120):  # most are decided by the bounds alone
             problem = random_problem(seed)
             low = sum(float(table.min()) for table in problem.memory)
-            least(problem.costs, problem.memory, problem.pairs, low + 3)
+            cheapest(problem.costs, problem.memory, problem.pairs, low + 3)
 
     with pytest.raises(LayoutError, match=r"would weigh \d+ partial plans at once; \d+ is the limit here: configure"):
         all_of_them()

@@ -1,4 +1,4 @@
-// The run as pixels: what is where, what needs what, and how it is drawn on the canvas.
+// Rendering: the dependencies of operations, and how the run is drawn on the canvas.
 
 const $ = (id) => document.getElementById(id);
 const run = JSON.parse($("run").textContent);
@@ -11,7 +11,7 @@ const whole = Math.max(run.end, 0.1);
 const state = { from: 0, to: whole, chosen: -1, pointed: -1, cursor: whole, playing: false, critical: false, dark: 0 };
 let width = 800, queued = false;
 
-// What needs what. All that the members of a collective bring, each of them needs.
+// Dependencies. All that the members of a collective bring, each of them needs.
 const lanes = Array.from({ length: run.ranks }, () => []), groupOf = new Map(), users = run.rank.map(() => []);
 run.rank.forEach((rank, i) => lanes[rank].push(i));
 run.groups.forEach((group) => group.forEach((i) => groupOf.set(i, group)));
@@ -157,7 +157,7 @@ function drawLane(list, related) {
   for (let k = firstAfter(list, state.from); k < list.length && run.start[list[k]] <= state.to; k++) {
     const i = list[k], x0 = x(run.start[i]), x1 = x(run.stop[i]);
     if (run.start[i] === run.stop[i]) late.push(i);
-    // Where operations are narrower than a pixel, one of them stands for all.
+    // Of operations narrower than a pixel, one is drawn for all.
     else if (x1 - x0 >= 1 || x1 > last + 1) { mark(i, x0, Math.max(x1, x0 + 1), related(i)); last = x1; }
   }
   for (const i of late) {

@@ -1,4 +1,4 @@
-"""One placement on a finer Device Matrix: what makes layouts on different matrices comparable axis by axis.
+"""Common refinements of Device Matrices: on one, layouts of different matrices compare axis by axis.
 
 The axes of a matrix end where blocks of so many consecutive places begin: a 2x4 matrix has blocks of 8, 4 and 1.
 Matrices whose blocks all divide each other have a common refinement (2x4 and 4x2 have 2x2x2; 2x3 and 3x2 have none).
@@ -54,7 +54,7 @@ def _parts(matrix: DeviceMatrix, shape: tuple[int, ...]) -> list[Axes]:
 
 
 def _blocks(shape: tuple[int, ...]) -> list[int]:
-    """How many consecutive places stand within the axes from each axis on: all of them, and so on down to 1."""
+    """The number of consecutive places within the axes from each axis on: all of them, and so on down to 1."""
     return [prod(shape[i:]) for i in range(len(shape) + 1)]
 
 

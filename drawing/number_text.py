@@ -1,0 +1,16 @@
+"""Numbers as short text: times to a tenth of a step, large counts with the letters k, M and G."""
+
+from __future__ import annotations
+
+
+def tenths_text(number: float) -> str:
+    """19.9 is '19.9', 17.0 is '17'."""
+    return f"{number:.1f}".removesuffix(".0")
+
+
+def short_text(number: int) -> str:
+    """2,359,296 is '2.36M', 4,096 is '4.1k'."""
+    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return str(number)

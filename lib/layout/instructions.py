@@ -1,0 +1,48 @@
+"""Instructions for devices: a plan lowered to what each device moves, computes and reduces, in order.
+
+All devices follow the same list, each with its own pieces (SPMD). A plan makes it, the executor on the engine reads
+it, and neither has to know the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lib.layout.layouts.pieces import Array
+from lib.layout.layouts.tensor_layout import TensorLayout, parts
+from lib.layout.redistribution.steps import Step
+
+
+class Instruction(NamedTuple):
+    """One operator: bring each input to the layout that it wants, compute the piece, reduce it."""
+
+    output: str
+    inputs: tuple[str, ...]
+    moves: tuple[tuple[Step, ...], ...]
+    """For each input, the steps that bring it to its layout in `wanted`."""
+    wanted: tuple[TensorLayout, ...]
+    compute: Callable[[int, list[Array]], Array]
+    """From a device's number and its pieces of the inputs: its piece of the output, not yet reduced."""
+    reduction: tuple[Step, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceProgram:
+    """A whole plan for `devices` devices: the layouts of its sources, and the instructions in order."""
+
+    devices: int
+    inputs: Mapping[str, TensorLayout]
+    parameters: Mapping[str, TensorLayout]
+    instructions: tuple[Instruction, ...]
+
+    def prepare(self) -> None:
+        """Computes the tables that devices look up: within a run the first to look would be charged for them."""
+        for layout in (*self.inputs.values(), *self.parameters.values()):
+            parts(layout)
+        for instruction in self.instructions:
+            for layout in instruction.wanted:
+                parts(layout)
+            for step in (*(step for steps in instruction.moves for step in steps), *instruction.reduction):
+                step.prepare()
