@@ -7,20 +7,21 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from . import basic, ddp, fsdp, gpipe, grad_accum, pipeline, pipeline_fsdp, wsdp
-from .puzzle import Puzzle, Source
+from .puzzle import SchedulePuzzle, Source
+from .puzzle import SchedulePuzzle as Puzzle
 
 _MODULES = (basic, grad_accum, ddp, wsdp, fsdp, pipeline, gpipe, pipeline_fsdp)
 
-PUZZLES: Mapping[str, Puzzle] = MappingProxyType({m.PUZZLE.slug: m.PUZZLE for m in _MODULES})
+PUZZLES: Mapping[str, SchedulePuzzle] = MappingProxyType({m.PUZZLE.slug: m.PUZZLE for m in _MODULES})
 
-__all__ = ["PUZZLES", "Puzzle", "Source", "UnknownPuzzleError", "find"]
+__all__ = ["PUZZLES", "Puzzle", "SchedulePuzzle", "Source", "UnknownPuzzleError", "find"]
 
 
 class UnknownPuzzleError(LookupError):
     """A name that no puzzle has. The text says which name was probably meant."""
 
 
-def find(name: str) -> Puzzle:
+def find(name: str) -> SchedulePuzzle:
     """The puzzle of this short name, or of this number.
 
     Raises:

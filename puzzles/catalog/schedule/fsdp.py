@@ -2,9 +2,9 @@
 
 from lib import Goal, Record, Size
 
-from .puzzle import Puzzle, Source
+from .puzzle import SchedulePuzzle, Source
 
-PUZZLE = Puzzle(
+PUZZLE = SchedulePuzzle(
     number=4,
     title="Fully sharded data parallel",
     goal=Goal(
