@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .papers import Source
+from .papers import Paper
 
 GAP = "# ----- your code -----"
 END_OF_GAP = "# ----- end of your code -----"
@@ -26,6 +26,6 @@ class Puzzle:
     concept: str
     in_practice: str
     """How real systems do it."""
-    sources: tuple[Source, ...]
+    sources: tuple[Paper, ...]
     credit: str
     """The work that the track is after; printed below the sources."""

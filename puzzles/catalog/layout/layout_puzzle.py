@@ -7,26 +7,9 @@ from dataclasses import dataclass, field
 
 from lib.layout import Graph
 from lib.layout.program.graph import Strategy
-from puzzles.catalog.papers import Source
 from puzzles.catalog.puzzle import Puzzle
 
-ORIGINAL = "After 'Sharding Propagation' in the documentation of MindSpore 2.1, whose names and rule these puzzles keep"
-
-PROPAGATION = Source(
-    "MindSpore authors", 2023, "Sharding Propagation", "documentation of MindSpore 2.1, section Parallel Design"
-)
-GSPMD = Source(
-    "Yuanzhong Xu et al.",
-    2021,
-    "GSPMD: General and Scalable Parallelization for ML Computation Graphs",
-    "arXiv 2105.04663",
-)
-MEGATRON = Source(
-    "Mohammad Shoeybi et al.",
-    2019,
-    "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
-    "arXiv 1909.08053",
-)
+CREDIT = "After 'Sharding Propagation' in the documentation of MindSpore 2.1, whose names and rule these puzzles keep"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +30,7 @@ class LayoutPuzzle(Puzzle):
     """Operators that are configured already."""
     may_change: bool = False
     """True if the player may configure those anew."""
-    credit: str = ORIGINAL
+    credit: str = CREDIT
 
     def graph(self) -> Graph:
         """A fresh graph, with what is given configured."""

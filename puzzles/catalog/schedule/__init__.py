@@ -7,14 +7,14 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from . import basic, ddp, fsdp, gpipe, grad_accum, pipeline, pipeline_fsdp, wsdp
-from .puzzle import SchedulePuzzle, Source
+from .puzzle import SchedulePuzzle
 from .puzzle import SchedulePuzzle as Puzzle
 
 _MODULES = (basic, grad_accum, ddp, wsdp, fsdp, pipeline, gpipe, pipeline_fsdp)
 
 PUZZLES: Mapping[str, SchedulePuzzle] = MappingProxyType({m.PUZZLE.slug: m.PUZZLE for m in _MODULES})
 
-__all__ = ["PUZZLES", "Puzzle", "SchedulePuzzle", "Source", "UnknownPuzzleError", "find"]
+__all__ = ["PUZZLES", "Puzzle", "SchedulePuzzle", "UnknownPuzzleError", "find"]
 
 
 class UnknownPuzzleError(LookupError):

@@ -1,8 +1,9 @@
 """Puzzle 5: each rank owns a few layers, and the batches travel."""
 
 from lib import Goal, Record, Size
+from puzzles.catalog.papers import GPIPE, PIPEDREAM
 
-from .puzzle import SchedulePuzzle, Source
+from .puzzle import SchedulePuzzle
 
 PUZZLE = SchedulePuzzle(
     number=5,
@@ -70,18 +71,5 @@ This is the simplest form of pipeline parallelism, also called naive model paral
 placing layers on different GPUs and doing nothing else. Huang et al. (2019) show its picture as the one to
 improve on, and Narayanan et al. (2019) start from it too. The next puzzle fills the bubble.
 """,
-    sources=(
-        Source(
-            "Yanping Huang et al.",
-            2019,
-            "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
-            "NeurIPS 2019, arXiv 1811.06965",
-        ),
-        Source(
-            "Deepak Narayanan et al.",
-            2019,
-            "PipeDream: Generalized Pipeline Parallelism for DNN Training",
-            "SOSP 2019",
-        ),
-    ),
+    sources=(GPIPE, PIPEDREAM),
 )

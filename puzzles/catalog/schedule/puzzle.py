@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lib import Goal, Size
-from puzzles.catalog.papers import Source
 from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
 
-ORIGINAL = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush/LLM-Training-Puzzles"
+CREDIT = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush/LLM-Training-Puzzles"
 """Credit of the classic puzzles."""
 
-__all__ = ["END_OF_GAP", "GAP", "ORIGINAL", "SchedulePuzzle", "Source"]
+__all__ = ["END_OF_GAP", "GAP", "CREDIT", "SchedulePuzzle"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +25,7 @@ class SchedulePuzzle(Puzzle):
     """Sizes, besides the goal's, at which a general schedule works too."""
     calls: tuple[str, ...]
     """The methods of Model that a solution is likely to need."""
-    credit: str = ORIGINAL
+    credit: str = CREDIT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slug", self.goal.slug)

@@ -1,8 +1,7 @@
 """ExactDispatch: no padding, no token lost."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import MEGABLOCKS, OPENSHMEM, SWITCH
+from puzzles.catalog.papers import MEGABLOCKS, OPENSHMEM, SWITCH
 
 PUZZLE = EnginePuzzle(
     slug="ExactDispatch",

@@ -1,8 +1,7 @@
 """SwitchDispatch: tokens go to their expert and come back."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import SPARSELY_GATED, SWITCH
+from puzzles.catalog.papers import SPARSELY_GATED, SWITCH
 
 PUZZLE = EnginePuzzle(
     slug="SwitchDispatch",
