@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from puzzles.catalog.schedule import find
+from puzzles.catalog.schedule import PUZZLES
 
 from . import sections
 from .collective_svg import collective_markdown
@@ -85,4 +85,4 @@ def _expanded(source: list[tuple[str, str, str]], solved: bool) -> Iterator[tupl
         elif marker[1] == "collective":
             yield "markdown", collective_markdown(marker[2]), f"{marker[2]}-picture"
         else:
-            yield from sections.puzzle(find(marker[2]), solved)
+            yield from sections.puzzle(PUZZLES[marker[2]], solved)

@@ -2,11 +2,12 @@
 
 from puzzles.catalog.engine.chapter import Chapter
 
-from . import annotated_mlp, annotated_moe
-
 CHAPTER = Chapter(
     package=__name__,
     title="Say where, let the planner move",
     idea="the program is that of one device; which of its tensors must be annotated, and how?",
-    puzzles=(annotated_mlp.PUZZLE, annotated_moe.PUZZLE),
+    files={
+        "AnnotatedMLP": "annotated_mlp",
+        "AnnotatedMoE": "annotated_moe",
+    },
 )

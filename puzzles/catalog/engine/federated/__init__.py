@@ -2,20 +2,18 @@
 
 from puzzles.catalog.engine.chapter import Chapter
 
-from . import compose, fed_avg, fed_sgd, low_rank, quantize, random_mask, rotate, subsample
-
 CHAPTER = Chapter(
     package=__name__,
     title="Leave the data where it is",
     idea="clients keep their examples and send updates to a server; in how few bytes?",
-    puzzles=(
-        fed_sgd.PUZZLE,
-        fed_avg.PUZZLE,
-        low_rank.PUZZLE,
-        random_mask.PUZZLE,
-        subsample.PUZZLE,
-        quantize.PUZZLE,
-        rotate.PUZZLE,
-        compose.PUZZLE,
-    ),
+    files={
+        "FedSGD": "fed_sgd",
+        "FedAvg": "fed_avg",
+        "LowRank": "low_rank",
+        "RandomMask": "random_mask",
+        "Subsample": "subsample",
+        "Quantize": "quantize",
+        "Rotate": "rotate",
+        "Compose": "compose",
+    },
 )

@@ -2,11 +2,12 @@
 
 from puzzles.catalog.engine.chapter import Chapter
 
-from . import causal_ring_attention, ring_attention
-
 CHAPTER = Chapter(
     package=__name__,
     title="Split the sequence",
     idea="every device has some tokens; how does each of them see all the others?",
-    puzzles=(ring_attention.PUZZLE, causal_ring_attention.PUZZLE),
+    files={
+        "RingAttention": "ring_attention",
+        "CausalRingAttention": "causal_ring_attention",
+    },
 )
