@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import one_device as one
-from puzzles.catalog.engine.experts import trials
+from puzzles.catalog.engine.experts import reference_layers, trials
+from puzzles.catalog.engine.transformer import softmax
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.balance_loss import BalanceLoss
 
@@ -45,7 +45,9 @@ def test_collapse_gives_alpha_n() -> None:
     assert loss_of([[Fraction(0), Fraction(1), Fraction(0), Fraction(0)]] * 5, Fraction(1, 100)) == Fraction(4, 100)
 
 
-@pytest.mark.parametrize(("make", "loss"), [(trials.uniform, trials.ALPHA), (trials.collapse, trials.ALPHA * N)])
+@pytest.mark.parametrize(
+    ("make", "loss"), [(trials.balanced_routing, trials.ALPHA), (trials.collapsed_routing, trials.ALPHA * N)]
+)
 def test_the_reference_says_alpha_and_alpha_n(make: Any, loss: float) -> None:
     results = perform(make(), BalanceLoss).results[0]
     assert [float(result[0]) for result in results] == pytest.approx([loss] * N, rel=1e-6)
@@ -63,18 +65,18 @@ def test_alpha_is_not_the_least_value() -> None:
 
 def test_the_average_of_local_losses_is_another_number() -> None:
     logits = trials.balance_loss(trials.some_logits(70, [8] * N)).calls[0].arguments
-    whole, _ = one.balance(logits, 1.0)
-    assert abs(np.mean([one.balance([z], 1.0)[0][0] for z in logits]) - whole[0]) > 0.01
+    whole, _ = reference_layers.balance_loss_and_gradients(logits, 1.0)
+    assert abs(np.mean([reference_layers.balance_loss_and_gradients([z], 1.0)[0][0] for z in logits]) - whole[0]) > 0.01
 
 
 def test_the_gradient_is_that_of_the_whole_loss() -> None:
     """Against differences of the loss itself, with the choices held."""
     logits = [z.astype(np.float64) for z in trials.some_logits(80, (3, 1, 2, 2))]
-    _, grads = one.balance(logits, 0.5)
+    _, grads = reference_layers.balance_loss_and_gradients(logits, 0.5)
     f = np.bincount(np.concatenate(logits).argmax(axis=1), minlength=N) / 8
 
     def loss() -> float:
-        return float(0.5 * N * (f * np.concatenate([one.softmax(z) for z in logits]).mean(axis=0)).sum())
+        return float(0.5 * N * (f * np.concatenate([softmax(z) for z in logits]).mean(axis=0)).sum())
 
     for z, grad in zip(logits, grads):
         for place in np.ndindex(z.shape):

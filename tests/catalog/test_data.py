@@ -16,13 +16,13 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 import numpy as np
 
 from lib.engine import launch
-from puzzles.catalog.engine import ENGINE_PUZZLES, two_layers
+from puzzles.catalog.engine import ENGINE_PUZZLES, two_layer_mlp
 from puzzles.catalog.engine.data import memory_trials, uneven_trials
-from puzzles.catalog.engine.data.memory_trials import OTHERS, PAPER, Case, require_best, require_held
+from puzzles.catalog.engine.data.memory_trials import OTHER_CASES, PAPER_CASES, Case, require_best, require_held
 from puzzles.catalog.engine.data.trials import stepped, zero2, zero2_targets
-from puzzles.catalog.engine.data.uneven_trials import look_at, trained, uneven_targets
-from puzzles.catalog.engine.trial import Wrong
-from puzzles.catalog.engine.two_layers import drawn
+from puzzles.catalog.engine.data.uneven_trials import require_shard, uneven_fsdp_trial, uneven_targets
+from puzzles.catalog.engine.trial import WrongResultError
+from puzzles.catalog.engine.two_layer_mlp import integers
 from puzzles.tracks.engine.judge import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.uneven_fsdp import UnevenFSDP
@@ -49,13 +49,13 @@ def wide(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_three_steps_of_zero2_stay_exact() -> None:
     """In double precision a single device gets the same numbers: no sum was rounded, in whatever order."""
-    params = {two_layers.W0: drawn(11, 8, 12, most=1), two_layers.W1: drawn(12, 12, 8, most=1)}
-    x, g = drawn(13, 6, 8, most=1), drawn(14, 6, 8, most=1)
+    params = {two_layer_mlp.W0: integers(11, 8, 12, most=1), two_layer_mlp.W1: integers(12, 12, 8, most=1)}
+    x, g = integers(13, 6, 8, most=1), integers(14, 6, 8, most=1)
     narrow, exact = params, wide(params)
     state, exact_state = ({name: np.zeros_like(value) for name, value in start.items()} for start in (narrow, exact))
     for rate in (0.5, 0.25, 0.5):
-        narrow, state = stepped(narrow, state, two_layers.single(narrow, x, g)[1], rate)
-        _, grads = two_layers.single(exact, x.astype(np.float64), g.astype(np.float64))
+        narrow, state = stepped(narrow, state, two_layer_mlp.mlp_forward_backward(narrow, x, g)[1], rate)
+        _, grads = two_layer_mlp.mlp_forward_backward(exact, x.astype(np.float64), g.astype(np.float64))
         exact_state = {name: 0.5 * exact_state[name] + grads[name] for name in exact}
         exact = {name: exact[name] - rate * exact_state[name] for name in exact}
     assert all(np.array_equal(narrow[name], exact[name]) for name in exact)
@@ -65,7 +65,7 @@ def test_three_steps_of_zero2_stay_exact() -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 5))
 def test_flat_shards_train_any_layers_on_any_number_of_devices(model_dim: int, hidden_dim: int, n: int) -> None:
-    trial = trained(2 * n, model_dim, hidden_dim, n)
+    trial = uneven_fsdp_trial(2 * n, model_dim, hidden_dim, n)
     performed = perform(trial, UnevenFSDP)
     require_right(trial, performed)
     limits = uneven_targets(2 * n, model_dim, hidden_dim, n)
@@ -94,7 +94,9 @@ PAPER_BEST = [(0, 1), (1, 2), (1, 4), (2, 4), (2, 16), (2, 64), (3, 8), (3, 64),
 OTHERS_BEST = [(1, 2), (2, 6), (2, 12), (3, 8), (3, 48), None, (3, 64), (3, 512), (3, 1024)]
 
 
-@pytest.mark.parametrize(("cases", "best"), [(PAPER, PAPER_BEST), (OTHERS, OTHERS_BEST)], ids=["paper", "others"])
+@pytest.mark.parametrize(
+    ("cases", "best"), [(PAPER_CASES, PAPER_BEST), (OTHER_CASES, OTHERS_BEST)], ids=["paper", "others"]
+)
 def test_the_best_plans_are_those_worked_out_by_hand(cases: list[Case], best: list[Any]) -> None:
     assert [next(iter(case.plans()), None) for case in cases] == best
     assert all(case.parameters % (case.scale * case.devices) == 0 for case in cases)
@@ -124,7 +126,7 @@ CASE = Case(7_500_000_000, 64, 40_000_000_000, 312_500)
     ],
 )
 def test_a_plan_that_is_not_the_best_is_told_why(result: Any, told: str) -> None:
-    with pytest.raises(Wrong, match=re.escape(f"device 0: {told}")):
+    with pytest.raises(WrongResultError, match=re.escape(f"device 0: {told}")):
         require_best(CASE, result, "device 0")
     require_best(CASE, (2, 8), "device 0")
 
@@ -132,10 +134,12 @@ def test_a_plan_that_is_not_the_best_is_told_why(result: Any, told: str) -> None
 def test_what_is_held_has_to_be_what_the_plan_takes() -> None:
     require_held(CASE, (2, 8), 90_000, "device 0")
     with pytest.raises(
-        Wrong, match="device 0: stage 2 in degree 8 takes 90,000 B, at a scale of 1 to 312,500, but the"
+        WrongResultError, match="device 0: stage 2 in degree 8 takes 90,000 B, at a scale of 1 to 312,500, but the"
     ):
         require_held(CASE, (2, 8), 48_000, "device 0")
-    with pytest.raises(Wrong, match="device 0: without a plan nothing should be kept, but the meter reads 8 B"):
+    with pytest.raises(
+        WrongResultError, match="device 0: without a plan nothing should be kept, but the meter reads 8 B"
+    ):
         require_held(CASE, None, 8, "device 0")
 
 
@@ -153,9 +157,9 @@ RIGHT = np.array([1, 2, 0], np.float32)
     ],
 )
 def test_a_shard_that_is_wrong_is_told_how(result: Any, told: str) -> None:
-    with pytest.raises(Wrong, match=told):
-        look_at(result, "layer_0", RIGHT, 2, "device 0")
-    look_at({"layer_0": RIGHT}, "layer_0", RIGHT, 2, "device 0")
+    with pytest.raises(WrongResultError, match=told):
+        require_shard(result, "layer_0", RIGHT, 2, "device 0")
+    require_shard({"layer_0": RIGHT}, "layer_0", RIGHT, 2, "device 0")
 
 
 def test_the_meter_reads_what_the_formula_says() -> None:

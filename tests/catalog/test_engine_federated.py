@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.catalog.engine.federated.codes import spiky, unit, walsh_hadamard
-from puzzles.catalog.engine.federated.structured_trials import layers
+from puzzles.catalog.engine.federated.encodings import padded_vector, spiky_vector, walsh_hadamard
+from puzzles.catalog.engine.federated.structured_trials import linear_clients
 from puzzles.catalog.engine.trial import Trial
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.compose import Compose
@@ -149,7 +149,7 @@ def slopes(loss: Any, at: Any) -> Any:
 
 def structured(cls: type, seed: int, **arguments: Any) -> tuple[Any, Any]:
     """A small layer, 8 x 8, and what the server rebuilds after two steps."""
-    small = layers(8, seed)
+    small = linear_clients(8, seed)
     with launch(cls, 1 + CLIENTS, metered=False, dim=8, rate=2.0**-10, steps=2, **arguments) as run:
         run.load_checkpoint({"weights": small.w})
         return small, run.forward([None, *small.examples])[0]
@@ -277,7 +277,7 @@ def rotated(h: Any, seed: int) -> tuple[Any, Any]:
 
 
 def test_a_rotated_bit_is_right_on_average() -> None:
-    h = spiky(5, 64)
+    h = spiky_vector(5, 64)
     variance = []
     for seed in range(SEEDS):
         _, r = rotated(h, seed)
@@ -287,7 +287,7 @@ def test_a_rotated_bit_is_right_on_average() -> None:
 
 
 def test_all_three_together_are_right_on_average() -> None:
-    h, d, share, bits = spiky(6, 64), 64, 4, 2
+    h, d, share, bits = spiky_vector(6, 64), 64, 4, 2
     variance = []
     for seed in range(SEEDS):
         rng = np.random.default_rng(seed)
@@ -305,7 +305,7 @@ def test_all_three_together_are_right_on_average() -> None:
 
 
 def test_rotation_lowers_the_error_of_a_spiky_vector_several_fold() -> None:
-    h = spiky(92, 4096)
+    h = spiky_vector(92, 4096)
     plain = estimates(Quantize, h, range(20), bits=1)
     turned = estimates(Rotate, h, range(20))
     expected = ((h.max() - h) * (h - h.min())).sum()
@@ -314,7 +314,10 @@ def test_rotation_lowers_the_error_of_a_spiky_vector_several_fold() -> None:
     assert np.mean(((turned - h) ** 2).sum(axis=1)) == pytest.approx(69_000, rel=0.05)
 
 
-@pytest.mark.parametrize(("h", "plain"), [(unit(4096, 1, -1), 4_094), (unit(4096, 1), 0), (unit(4096, 0, 0, 3), 0)])
+@pytest.mark.parametrize(
+    ("h", "plain"),
+    [(padded_vector(4096, 1, -1), 4_094), (padded_vector(4096, 1), 0), (padded_vector(4096, 0, 0, 3), 0)],
+)
 def test_two_values_after_rotation_are_exact(h: Any, plain: int) -> None:
     assert (estimates(Rotate, h, range(40)) == h).all()
     assert ((h.max() - h) * (h - h.min())).sum() == plain

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lib.engine import ShardedEngine
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.sequence.trials import causal_ring, ring
+from puzzles.catalog.engine.sequence.trials import causal_ring_attention, ring_attention
 from puzzles.catalog.engine.transformer import attention
 from puzzles.tracks.engine.judge import require_right
 from puzzles.tracks.engine.perform import perform
@@ -39,8 +39,8 @@ def test_the_formulas_are_met_exactly_and_the_peak_does_not_grow(slug: str) -> N
 
 
 def test_the_first_trial_has_the_targets_shown() -> None:
-    assert ring(1, 4).targets == ENGINE_PUZZLES["RingAttention"].targets
-    assert causal_ring(1, 4).targets == ENGINE_PUZZLES["CausalRingAttention"].targets
+    assert ring_attention(1, 4).targets == ENGINE_PUZZLES["RingAttention"].targets
+    assert causal_ring_attention(1, 4).targets == ENGINE_PUZZLES["CausalRingAttention"].targets
 
 
 class Gathered(ShardedEngine):
@@ -58,7 +58,7 @@ class Gathered(ShardedEngine):
 
 @pytest.mark.parametrize(("devices", "peak"), [(2, 4_608), (4, 8_192), (8, 15_360)])
 def test_gathering_sends_as_much_but_its_peak_grows(devices: int, peak: int) -> None:
-    trial = ring(1, devices)
+    trial = ring_attention(1, devices)
     assert trial.targets is not None
     performed = perform(trial, Gathered)
     require_right(trial, performed)
@@ -91,7 +91,7 @@ PAIR = 1_024
 
 @pytest.mark.parametrize("devices", [2, 4, 8])
 def test_early_and_late_chunks_make_all_equally_busy(devices: int) -> None:
-    trial = causal_ring(1, devices)
+    trial = causal_ring_attention(1, devices)
     zigzag, in_order = (perform(trial, cls).readings[-1] for cls in (CausalRingAttention, InOrder))
     assert {meter.flops for meter in zigzag} == {PAIR * (2 * devices + 1)}
     assert [meter.flops for meter in in_order] == [PAIR * (4 * i + 3) for i in range(devices)]
@@ -133,5 +133,5 @@ def test_scores_that_overflow_are_told_so(mistake: str, tmp_path: Path) -> None:
 
 def test_hops_are_one_less_than_devices() -> None:
     for devices in (2, 4, 8):
-        meters = perform(ring(3, devices), RingAttention).readings[-1]
+        meters = perform(ring_attention(3, devices), RingAttention).readings[-1]
         assert {(meter.messages, meter.sent) for meter in meters} == {(devices - 1, (devices - 1) * 1_024)}

@@ -101,22 +101,22 @@ def slowly(params: Any, x: Any, heads: int) -> Any:
     return y + np.maximum(y @ params["mlp/up"], 0) @ params["mlp/down"]
 
 
-LAYER = transformer.layer(3, model=8, hidden=12)
+LAYER = transformer.layer_parameters(3, model=8, hidden=12)
 X, G = np.random.default_rng(4).normal(size=(2, 5, 8))
 
 
 def test_the_layer_is_what_its_definition_says() -> None:
-    assert np.allclose(transformer.forward(LAYER, X, heads=4), slowly(LAYER, X, heads=4), rtol=1e-12)
+    assert np.allclose(transformer.layer_output(LAYER, X, heads=4), slowly(LAYER, X, heads=4), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["x", *LAYER])
 def test_its_gradients_are_slopes(name: str) -> None:
-    grads = transformer.backward(LAYER, X, G, heads=4)
+    grads = transformer.layer_gradients(LAYER, X, G, heads=4)
 
     def loss(direction: Any, step: float) -> float:
         moved = {**LAYER, "x": X}
         moved[name] = moved[name] + step * direction
-        return float((transformer.forward(moved, moved["x"], heads=4) * G).sum())
+        return float((transformer.layer_output(moved, moved["x"], heads=4) * G).sum())
 
     for seed in range(3):
         direction = np.random.default_rng(seed).normal(size=grads[name].shape)

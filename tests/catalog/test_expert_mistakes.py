@@ -16,8 +16,9 @@ import numpy as np
 
 from lib.engine import ShardedEngine
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import one_device as one
-from puzzles.catalog.engine.trial import Call, Trial, Wrong
+from puzzles.catalog.engine.experts import reference_layers
+from puzzles.catalog.engine.transformer import softmax
+from puzzles.catalog.engine.trial import MethodCall, Trial, WrongResultError
 from puzzles.tracks.engine.judge import judge, require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.balance_loss import BalanceLoss
@@ -78,7 +79,7 @@ class EverybodyHasAll(SwitchDispatch):
         self.params = {name: value.copy() for name, value in params.items()}
 
     def forward(self, x: Any) -> Any:
-        return one.switch(self.params, x, math.ceil(len(x) / 4 * self.factor))
+        return reference_layers.switch_layer(self.params, x, math.ceil(len(x) / 4 * self.factor))
 
 
 class OneHasAllTokens(ExactDispatch):
@@ -86,7 +87,7 @@ class OneHasAllTokens(ExactDispatch):
 
     def forward(self, x: Any) -> Any:
         every = self.all_gather(x)
-        p = one.softmax(every @ self.router)
+        p = softmax(every @ self.router)
         chosen = p.argmax(axis=1) == self.device_id
         made = np.zeros_like(every)
         made[chosen] = np.maximum(every[chosen] @ self.w0, 0) @ self.w1
@@ -123,13 +124,13 @@ def test_a_cheat_misses_its_targets(slug: str, cls: type, missed: str) -> None:
 
 @pytest.mark.parametrize("slug", ["SwitchDispatch", "GShardTop2"])
 def test_a_layer_that_does_nothing_is_wrong(slug: str) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(WrongResultError):
         judge(ENGINE_PUZZLES[slug], NoExpert)
 
 
 def test_a_mistake_is_named_only_where_it_is_made_and_what_is_special_is_told_last() -> None:
     right, mistake = np.array([1.0, 2.0]), np.array([1.0, 3.0])
-    call = Call("forward", [right] * N, [right] * N, {"you added one": [mistake] * N})
+    call = MethodCall("forward", [right] * N, [right] * N, {"you added one": [mistake] * N})
 
     class Returns(NoExpert):
         def __init__(self, what: Any) -> None:
@@ -140,7 +141,7 @@ def test_a_mistake_is_named_only_where_it_is_made_and_what_is_special_is_told_la
 
     def told(what: list[float]) -> str:
         trial = Trial({"what": what}, {}, (call,), about="here is nothing special")
-        with pytest.raises(Wrong) as why:
+        with pytest.raises(WrongResultError) as why:
             require_right(trial, perform(trial, Returns))
         return str(why.value).partition("should be ")[2]
 

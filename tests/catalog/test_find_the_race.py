@@ -16,9 +16,8 @@ import numpy as np
 from lib import RuleError
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import one_device as one
-from puzzles.catalog.engine.experts import trials
-from puzzles.catalog.engine.trial import Wrong
+from puzzles.catalog.engine.experts import reference_layers, trials
+from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.grading.engine_on_mpi import grade_on
 from puzzles.grading.starters import starter_file
 from puzzles.tracks import track_of
@@ -33,7 +32,7 @@ N = 4
 
 def run(cls: type, late: Any) -> tuple[list[Any], Any]:
     """Every device's outputs for five tokens each, and the meters."""
-    params, xs = one.parameters(3, 8, 16), one.groups(53, 5, 8)
+    params, xs = reference_layers.expert_parameters(3, 8, 16), reference_layers.token_groups(53, 5, 8)
     with launch(cls, N, late_puts=late, model_dim=8, hidden_dim=16, tokens=5) as devices:
         devices.load_checkpoint(params)
         results = devices.forward(xs)
@@ -65,16 +64,18 @@ def racing(tmp_path: Path) -> type:
 
 
 def test_the_race_does_not_show_when_all_lands_at_once(tmp_path: Path) -> None:
-    trial = trials.race(())
+    trial = trials.find_the_race(())
     require_right(trial, perform(trial, racing(tmp_path)))
 
 
 @pytest.mark.parametrize("late", range(N))
 def test_a_late_device_finds_its_rows_missing_every_time(late: int, tmp_path: Path) -> None:
-    trial = trials.race((late,))
+    trial = trials.find_the_race((late,))
     told = []
     for _ in range(3):
-        with pytest.raises(Wrong, match=f"device {late}, forward.*; the experts read this device's rows before") as why:
+        with pytest.raises(
+            WrongResultError, match=f"device {late}, forward.*; the experts read this device's rows before"
+        ) as why:
             require_right(trial, perform(trial, racing(tmp_path)))
         told.append(str(why.value))
     assert len(set(told)) == 1

@@ -14,7 +14,7 @@ import numpy as np
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.catalog.engine.inference.trials import chain
+from puzzles.catalog.engine.inference.trials import chain_calls
 from solutions.engine.host_cache import HostCache
 from solutions.engine.prefetch import Prefetch
 from solutions.engine.stream import Stream
@@ -22,7 +22,7 @@ from solutions.engine.stream import Stream
 
 def elapsed(cls: type, batch: int) -> float:
     """What 8 layers take with so many rows on each device, in units of 512 flops: a fetch takes 4, a layer `batch`."""
-    params, (call,) = chain(batch=batch)
+    params, (call,) = chain_calls(batch=batch)
     with launch(cls, 4, layers=8, model_dim=16, byte_time={"host": 8}) as run:
         run.load_checkpoint(params)
         loaded = run.meters[0].clock
@@ -67,7 +67,7 @@ def fewest_misses(layers: int, passes: int, fits: int) -> int:
 
 @pytest.mark.parametrize(("layers", "passes", "fits"), list(product((3, 5, 6), (1, 3), (1, 2))))
 def test_no_cache_misses_less_often_than_one_that_keeps_what_came_first(layers: int, passes: int, fits: int) -> None:
-    params, calls = chain(layers, passes=passes)
+    params, calls = chain_calls(layers, passes=passes)
     with launch(HostCache, 4, layers=layers, model_dim=16, host_bytes=256 * fits) as run:
         run.load_checkpoint(params)
         for call in calls:

@@ -17,8 +17,14 @@ from lib.engine import ShardedEngine, launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.layers import split_trials
-from puzzles.catalog.engine.layers.split_trials import gpipe, gpipe_targets, numbered, split_targets, stack
-from puzzles.catalog.engine.trial import Performed, Trial, Wrong
+from puzzles.catalog.engine.layers.split_trials import (
+    chain_forward_backward,
+    gpipe_targets,
+    gpipe_trial,
+    sparse_layers,
+    split_targets,
+)
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.tracks.engine.judge import judge, require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.gpipe_remat import GPipeRemat, relu
@@ -122,7 +128,7 @@ class OnFour(Stored):
 
 
 def test_what_goes_wrong_with_other_data_only_is_told_so() -> None:
-    with pytest.raises(Wrong, match=r"tried with 3 devices, .*: device 0, backward\(\), .* and should be "):
+    with pytest.raises(WrongResultError, match=r"tried with 3 devices, .*: device 0, backward\(\), .* and should be "):
         judge(ENGINE_PUZZLES["LayerSplit"], First)
     (missed,) = judge(ENGINE_PUZZLES["GPipeRemat"], OnFour).missed
     assert missed.startswith("tried with 3 devices, ")
@@ -150,7 +156,7 @@ sizes = st.tuples(st.integers(2, 4), st.integers(1, 4), st.integers(1, 3), st.in
 @given(sizes)
 def test_gpipe_of_any_size_is_right_and_as_fast_as_the_formula_says(size: tuple[int, int, int, int]) -> None:
     n, microbatches, each, rows = size
-    trial = gpipe(rows * microbatches, 4, n * each, n, microbatches)
+    trial = gpipe_trial(rows * microbatches, 4, n * each, n, microbatches)
     targets = gpipe_targets(rows, 4, each, n, microbatches)
     result = performed(trial, GPipeRemat)
     assert FIGURES["clock"].of(result) == clock_of(n, microbatches, each * 2 * rows * 16) == targets["clock"]
@@ -164,11 +170,11 @@ def test_gpipe_of_any_size_is_right_and_as_fast_as_the_formula_says(size: tuple[
 
 def test_the_data_stays_whole_and_no_gradient_is_zero() -> None:
     for dim, layers, batch in ((16, 4, 8), (16, 16, 8), (8, 12, 6)):
-        params = numbered(74, dim, layers)
-        x, g = split_trials.drawn(80, batch, dim), split_trials.drawn(90, batch, dim)
-        out, grads = stack(params, x, g)
+        params = sparse_layers(74, dim, layers)
+        x, g = split_trials.integers(80, batch, dim), split_trials.integers(90, batch, dim)
+        out, grads = chain_forward_backward(params, x, g)
         wide = {name: weight.astype(np.float64) for name, weight in params.items()}
-        exact, exact_grads = stack(wide, x.astype(np.float64), g.astype(np.float64))
+        exact, exact_grads = chain_forward_backward(wide, x.astype(np.float64), g.astype(np.float64))
         assert np.array_equal(out, exact)
         for name, grad in grads.items():
             assert np.array_equal(grad, exact_grads[name])
