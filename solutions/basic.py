@@ -1,4 +1,4 @@
-"""Standard training: all batches at once, on one rank that holds everything."""
+"""Standard training: all batches at once, on one rank that holds the whole model."""
 
 from lib import Model
 

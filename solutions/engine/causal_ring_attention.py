@@ -1,4 +1,4 @@
-"""Causal ring attention: with an early and a late chunk on each device, all have the same number of blocks to see."""
+"""Causal ring attention: an early and a late chunk on each device give all devices the same number of blocks."""
 
 import numpy as np
 

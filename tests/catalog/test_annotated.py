@@ -1,4 +1,4 @@
-"""Annotated programs: the formulas of the chapter, and that no placement of the same program moves fewer bytes."""
+"""Chapter `annotated`: the targets' formulas, and that no placement of the same program moves fewer bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The balance loss in exact numbers: alpha, alpha N, less than alpha; its gradient against differences."""
+"""BalanceLoss in exact numbers: losses of alpha, of alpha N and below alpha; its gradient against differences."""
 
 from __future__ import annotations
 

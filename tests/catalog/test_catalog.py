@@ -1,4 +1,4 @@
-"""The catalog: eight puzzles whose words, figures and starters agree with the runtime and with each other."""
+"""The schedule catalog: eight puzzles whose words, figures and starters agree with the runtime and with each other."""
 
 from __future__ import annotations
 

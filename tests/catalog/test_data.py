@@ -1,4 +1,4 @@
-"""Split batches: ZeRO's formulas, padded shards of any size, and data that stays whole."""
+"""Chapter `data`: ZeRO's formulas, padded shards of any size, and sums that stay exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter `federated`: one big step, drift, updates in few bytes, and estimates that are right on average.
+"""Chapter `federated`: weighted steps, client drift, compressed updates, and unbiased estimates.
 
 Averages are over 2,000 fixed seeds, within bounds from exact variances.
 """

@@ -1,4 +1,4 @@
-"""The engine's puzzles: references meet their targets exactly, wrong solutions are told what is wrong."""
+"""All engine puzzles: references meet their targets exactly, and wrong solutions get the right message."""
 
 from __future__ import annotations
 

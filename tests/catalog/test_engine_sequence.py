@@ -1,4 +1,4 @@
-"""Chapter `sequence`: blocks in any order make one softmax, memory does not grow, and nobody waits."""
+"""Chapter `sequence`: blocks in any order give one softmax, memory does not grow, and no device waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter `tensors`: its formulas, its single device against others, and what large numbers do."""
+"""Chapter `tensors`: the targets' formulas, the single-device results against slow ones, and large numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes and cheats in the chapter of the experts: what a player is told, and which target stops them."""
+"""Chapter `experts`, mistakes and cheats: the message that a player gets, or the target that stops it."""
 
 from __future__ import annotations
 

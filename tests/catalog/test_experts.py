@@ -1,4 +1,4 @@
-"""The chapter of the experts: bytes from formulas, layers like those of one device, the gate like the paper's loops."""
+"""Chapter `experts`: bytes from formulas, layers equal to those of one device, the gate equal to the paper's loops."""
 
 from __future__ import annotations
 

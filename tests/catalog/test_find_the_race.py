@@ -1,4 +1,4 @@
-"""The race of FindTheRace: hidden on a quick network, and there every time when a device is late."""
+"""FindTheRace: the race is hidden when puts land at once, and shows in every run where one device's land late."""
 
 from __future__ import annotations
 

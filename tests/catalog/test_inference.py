@@ -1,4 +1,4 @@
-"""Inference from slower memory: the formulas of the chapter, by other ways than the references take."""
+"""Chapter `inference`: the targets' formulas, derived in other ways than the references use."""
 
 from __future__ import annotations
 

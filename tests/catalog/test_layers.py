@@ -1,4 +1,4 @@
-"""Layers split among devices: who is busy when, and what is stored while a device waits."""
+"""Chapter `layers`: clocks of busy and waiting devices, and bytes stored while a device waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layout puzzles: limits that the exact planner vouches for, solutions that meet them, verdicts, commands."""
+"""The layout catalog: limits confirmed by the exact planner, solutions that meet them, verdicts, commands."""
 
 from __future__ import annotations
 

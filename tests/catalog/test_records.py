@@ -1,4 +1,4 @@
-"""Every record stands beside its solution, scores what it claims, and is beaten by no other."""
+"""Every record has a solution file, scores what it claims, and is dominated by no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The field's map tells the truth: figures are measured or derived, every puzzle is on it, every link leads there."""
+"""docs/field.md: its figures are measured or derived, it names every puzzle, and every link works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebooks: made the same each time, true to the catalog, and they run from top to bottom."""
+"""The notebooks: built the same each time, equal to the catalog, and they run from top to bottom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine puzzles' references measure, and wrong solutions with what they are told: a module for each chapter.
+"""Tables for the engine puzzles: figures of the references, and wrong solutions with their messages, by chapter.
 
 A wrong solution is (slug, mistake): (text of the reference, what stands there instead, how the verdict begins). In
 the last, ' ... ' stands for anything: for numbers whose last digit may differ between machines, for instance.

@@ -1,4 +1,4 @@
-"""Chapter `annotated`: what the references measure, and what wrong solutions are told."""
+"""Chapter `annotated`: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
     "AnnotatedMLP": {"sent": 4_096, "flops": 65_536, "weights": 2_048},

@@ -1,4 +1,4 @@
-"""Chapter `data`: what the references measure, and what wrong solutions are told."""
+"""Chapter `data`: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
     "DataParallel": {"sent": 12_288, "flops": 20_480},

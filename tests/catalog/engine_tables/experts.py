@@ -1,4 +1,4 @@
-"""Chapter `experts`: what the references measure, and what wrong solutions are told."""
+"""Chapter `experts`: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
     "SwitchDispatch": {"sent": 768, "flops": 33_792, "weights": 8_448},

@@ -1,4 +1,4 @@
-"""Chapter `federated`, what clients train: what the references measure, and what wrong solutions are told."""
+"""Chapter `federated`, training on clients: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
     "FedSGD": {"uplink": 544},

@@ -1,4 +1,4 @@
-"""Chapter `federated`, how updates are cut down: what the references measure, and what wrong solutions are told."""
+"""Chapter `federated`, compressed updates: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
     "Subsample": {"sent": 1_028},

@@ -1,4 +1,4 @@
-"""Chapter `inference`: what the references measure, and what wrong solutions are told."""
+"""Chapter `inference`: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
     "Stream": {"host_read": 2_048, "disk_read": 0, "sent": 6_144, "weights": 0, "peak": 1_408},

@@ -1,4 +1,4 @@
-"""Chapter `layers`: what the references measure, and what wrong solutions are told."""
+"""Chapter `layers`: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
     "LayerSplit": {

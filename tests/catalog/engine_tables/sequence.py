@@ -1,4 +1,4 @@
-"""Chapter `sequence`: what the references measure, and what wrong solutions are told."""
+"""Chapter `sequence`: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
     "RingAttention": {"sent": 3_072, "messages": 3, "collectives": 0, "flops": 16_384, "peak": 4_224},

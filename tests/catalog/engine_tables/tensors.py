@@ -1,4 +1,4 @@
-"""Chapter `tensors`: what the references measure, and what wrong solutions are told."""
+"""Chapter `tensors`: figures of the references, and wrong solutions with their messages."""
 
 FIGURES = {
     "TensorParallel": {"sent": 1_536, "flops": 24_576, "weights": 2_048},
