@@ -27,7 +27,7 @@ class CausalRingAttention(ShardedEngine):
         """Not called."""
 
     def places(self, device):
-        """Where a device's two chunks stand in the sequence."""
+        """Places of a device's two chunks in the sequence."""
         return device, 2 * self.num_devices - 1 - device
 
 

@@ -90,7 +90,7 @@ def test_the_sources_are_in_percent_format_and_shadow_no_package() -> None:
 
 
 def set_up(place: Path, monkeypatch: pytest.MonkeyPatch, installed: bool = False) -> list[tuple[str, str]]:
-    """What the first cell asks pip for, run in a folder."""
+    """Arguments that the first cell, run in a folder, gives to pip."""
     asked: list[tuple[str, str]] = []
     shell = SimpleNamespace(run_line_magic=lambda name, line: asked.append((name, line)))
     code = sections.setup()

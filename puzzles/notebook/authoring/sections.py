@@ -15,7 +15,7 @@ from puzzles.tracks.schedule.calls import reminder
 from .overview_svg import overview_markdown
 
 SOURCE = "https://github.com/YOUR_ORG/training-puzzles"
-"""Where the project is published; pyproject.toml and the README say the same."""
+"""Address of the published project; pyproject.toml and the README say the same."""
 VERSION = "0.1.0"
 """The version that the notebooks are tested with; it has a tag there."""
 PUBLISHED = "YOUR_ORG" not in SOURCE

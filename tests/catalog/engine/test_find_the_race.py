@@ -82,7 +82,7 @@ def test_a_late_device_finds_its_rows_missing_every_time(late: int, tmp_path: Pa
     assert told[0].endswith(f"here what device {late} puts lands at the barrier, and all else at once")
 
 
-def test_one_barrier_mends_it(tmp_path: Path) -> None:
+def test_one_barrier_fixes_it(tmp_path: Path) -> None:
     """The reference is the starter and one line more."""
     path = starter(tmp_path)
     path.write_text(path.read_text().replace("        made =", "        self.barrier()\n        made ="))

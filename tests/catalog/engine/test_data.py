@@ -28,7 +28,7 @@ from puzzles.tracks.engine.perform import perform
 from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2
 from solutions.engine.zero_memory import ZeROMemory, memory
-from tests.catalog.engine_tables.data import WRONG
+from tests.catalog.engine.tables.data import WRONG
 
 
 def test_the_shown_targets_are_those_of_the_formulas() -> None:

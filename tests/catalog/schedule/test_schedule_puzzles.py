@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lib import Goal, Model, Size, referee, run
+from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.catalog.schedule import PUZZLES, Puzzle, UnknownPuzzleError, find
-from puzzles.catalog.schedule.puzzle import END_OF_GAP, GAP
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.grading.starters import starter_file, untouched
 from puzzles.tracks import SCHEDULES

@@ -29,7 +29,7 @@ from puzzles.tracks.engine.judge import judge, require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit
-from tests.catalog.engine_tables.layers import WRONG
+from tests.catalog.engine.tables.layers import WRONG
 
 
 def performed(trial: Trial, cls: type) -> Performed:
@@ -136,7 +136,7 @@ def test_what_goes_wrong_with_other_data_only_is_told_so() -> None:
 
 
 def clock_of(n: int, microbatches: int, forward: int) -> int:
-    """When the first device is done, by playing it through: forward in waves, then make again, wait, go back."""
+    """Time when the first device is done, by simulation: forward in waves, then recompute, wait, go backward."""
     done = [0] * n
     for _ in range(microbatches):
         came = 0

@@ -42,7 +42,7 @@ H[0], H[1] = -30, 70
 
 
 def estimates(cls: type, h: Any, seeds: range = range(SEEDS), **arguments: Any) -> Any:
-    """What the server makes of an update, (seeds, size): four clients at a time."""
+    """Estimates of an update by the server, (seeds, size), from four clients at a time."""
     found = []
     with launch(cls, 1 + CLIENTS, metered=False, size=h.size, **arguments) as run:
         for first in seeds[::CLIENTS]:
@@ -84,7 +84,7 @@ def test_a_weighted_average_is_one_big_step_and_an_unweighted_one_is_not(make: A
 
 
 def descent(trial: Trial, epochs: int, rounds: int, weighted: bool = True) -> list[float]:
-    """How much of the way to the least loss is gone after each round; written once more, in double precision."""
+    """Part of the way to the least loss covered after each round; computed independently, in float64."""
     xs, ys = examples_of(trial)
     x, y = np.concatenate(xs), np.concatenate(ys)
     counts = np.array([len(part) for part in ys])

@@ -21,7 +21,7 @@ from solutions.engine.stream import Stream
 
 
 def elapsed(cls: type, batch: int) -> float:
-    """What 8 layers take with so many rows on each device, in units of 512 flops: a fetch takes 4, a layer `batch`."""
+    """Time of 8 layers with so many rows on each device, in units of 512 flops: a fetch takes 4, a layer `batch`."""
     params, (call,) = chain_calls(batch=batch)
     with launch(cls, 4, layers=8, model_dim=16, byte_time={"host": 8}) as run:
         run.load_checkpoint(params)

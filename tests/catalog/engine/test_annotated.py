@@ -93,7 +93,7 @@ WAYS = {
     "FSDP": (ROWS, ROWS, (ROWS, None)),
     "both": (ROWS, ROWS[::-1], ROWS),
 }
-"""How w0, w1 and h are annotated."""
+"""Annotations of w0, w1 and h."""
 
 
 class AnyWay(AnnotatedMLP):

@@ -155,7 +155,7 @@ def test_a_layer_computed_everywhere_takes_four_times_the_flops_and_the_memory()
 
 
 def losses(logits: Any, targets: Any, g: Any) -> tuple[Any, Any]:
-    """What the reference on two devices makes of whole logits: losses, and the gradient of the logits."""
+    """Results of the reference on two devices for whole logits: losses, and the gradient of the logits."""
     with launch(VocabParallelLoss, 2, words=logits.shape[1]) as devices:
         here = [{"logits": part, "targets": targets} for part in np.split(logits, 2, axis=1)]
         (loss, _), grads = devices.forward(here), devices.backward(g)

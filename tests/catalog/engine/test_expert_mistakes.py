@@ -26,7 +26,7 @@ from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
-from tests.catalog.engine_tables.experts import WRONG
+from tests.catalog.engine.tables.experts import WRONG
 from tests.support.engine_trials import verdict_on
 
 N = 4

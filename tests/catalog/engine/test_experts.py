@@ -28,7 +28,7 @@ SEEDS = st.integers(0, 10_000)
 
 
 def run(cls: type, params: Any, given: list[Any], **arguments: Any) -> list[Any]:
-    """What forward gives on every device."""
+    """Results of forward on every device."""
     with launch(cls, N, **arguments) as devices:
         devices.load_checkpoint(params)
         return devices.forward(given)

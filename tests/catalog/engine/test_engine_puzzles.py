@@ -30,10 +30,10 @@ from puzzles.sandbox.worker.stages.perform import perform
 from puzzles.tracks import ENGINE, track_of
 from puzzles.tracks.engine.judge import judge
 from puzzles.tracks.engine.track import CALLS
-from tests.catalog.engine_tables import FIGURES, WRONG
+from tests.catalog.engine.tables import FIGURES, WRONG
 from tests.support.engine_trials import REFERENCES, reference, verdict_on
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
 
 
@@ -91,7 +91,7 @@ def test_a_wrong_solution_is_told_what_is_wrong(slug: str, mistake: str, tmp_pat
     path = tmp_path / "mine.py"
     path.write_text(source(slug).replace(old, new))
     verdict = verdict_on(slug, path)
-    said = verdict.message or " ".join(verdict.notes)  # a note tells of what is wrong at a size that is not told
+    said = verdict.message or " ".join(verdict.notes)  # a failure at a hidden size is a note
     told = said if wanted.startswith("failed: line ") else re.sub(r"^line \d+: ", "", said)
     beginning = ".*".join(re.escape(part) for part in wanted.split(" ... "))
     assert re.match(beginning, f"{verdict.status}: {told}"), f"{verdict.status}: {told}"
