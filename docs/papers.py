@@ -1,14 +1,15 @@
-"""Every publication that a puzzle names, with the puzzles that name it: `make docs` writes docs/papers.md."""
+"""Lists every publication that a puzzle cites, with the puzzles that cite it: `make docs` writes docs/papers.md."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.puzzle import CREDIT
+from puzzles.catalog.engine.puzzle import CREDIT as ENGINE_CREDIT
 from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.catalog.papers import Paper
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.puzzle import ORIGINAL
+from puzzles.catalog.schedule.puzzle import CREDIT as SCHEDULE_CREDIT
 
 FILE = Path(__file__).parent / "papers.md"
 HEAD = f"""\
@@ -16,25 +17,20 @@ HEAD = f"""\
 
 Each puzzle names its sources: `puzzles show NAME --about`. Here they are together, with the puzzles that name them.
 
-- {ORIGINAL}: the eight schedules.
-- {CREDIT}
+- {SCHEDULE_CREDIT}: the eight schedules.
+- {ENGINE_CREDIT}
 """
 
 
 def page() -> str:
-    """The whole page: by year, then as the catalogs have them."""
-    puzzles = (*PUZZLES.values(), *ENGINE_PUZZLES.values(), *LAYOUT_PUZZLES.values())
-    named: dict[str, tuple[int, str, list[str]]] = {}
-    for puzzle in puzzles:
+    """The whole page: by year, and within a year in the order of play."""
+    slugs: dict[Paper, list[str]] = {}
+    for puzzle in (*PUZZLES.values(), *ENGINE_PUZZLES.values(), *LAYOUT_PUZZLES.values()):
         for source in puzzle.sources:
-            _, _, slugs = named.setdefault(source.title, (source.year, str(source), []))
-            slugs.append(f"`{puzzle.slug}`")
-    rows = [f"- {text}: {', '.join(dict.fromkeys(slugs))}\n" for _, text, slugs in sorted(named.values(), key=year)]
-    return f"{HEAD}\n{''.join(rows)}"
-
-
-def year(entry: tuple[int, str, list[str]]) -> int:
-    return entry[0]
+            slugs.setdefault(source.cited_for(""), []).append(f"`{puzzle.slug}`")
+    papers = sorted(slugs, key=lambda paper: paper.year)
+    rows = "".join(f"- {paper}: {', '.join(slugs[paper])}\n" for paper in papers)
+    return f"{HEAD}\n{rows}"
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def answer(request: str) -> str:
 
 
 def _played(puzzle: EnginePuzzle, path: Path, devices: int) -> Judged | Failure | None:
-    from puzzles.catalog.engine.trial import Wrong
+    from puzzles.catalog.engine.trial import WrongResultError
     from puzzles.tracks.engine.judge import judge  # here, because numpy is slow to import
 
     submission = Submission.read(path)
@@ -75,7 +75,7 @@ def _played(puzzle: EnginePuzzle, path: Path, devices: int) -> Judged | Failure 
         if not isinstance(cls, type):
             return Failure("crash", f"{puzzle.slug} is not a class; write 'class {puzzle.slug}(ShardedEngine):'")
         judged = judge(puzzle, cls, "mpi", devices)
-    except Wrong as why:
+    except WrongResultError as why:
         return Failure("rule", str(why))
     except PuzzleError as why:
         return of_refusal(why, line_in(why.__traceback__, str(path)))

@@ -64,5 +64,5 @@ def readings(devices: int, on: str = "inprocess") -> dict[str, Any]:
 
 
 def answer(request: str) -> str:
-    """What each process under mpiexec does."""
+    """The work of each process under mpiexec."""
     return json.dumps(readings(int(request), "mpi"))

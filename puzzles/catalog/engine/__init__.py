@@ -1,10 +1,11 @@
-"""The engine's catalog: classes to write, by their names, in the order in which they are best played."""
+"""The engine track's catalog, by chapters, in the order of play: a module for each puzzle in its chapter's package."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from puzzles.catalog.listing import Listing
 
 from . import annotated, data, experts, federated, inference, layers, sequence, tensors
 from .chapter import Chapter
@@ -24,14 +25,14 @@ CHAPTERS: tuple[Chapter, ...] = (
     annotated.CHAPTER,
 )
 
-ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = MappingProxyType(
-    {puzzle.slug: puzzle for chapter in CHAPTERS for puzzle in chapter.puzzles}
+ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = Listing(
+    {slug: module for chapter in CHAPTERS for slug, module in chapter.modules.items()}
 )
 
 
 def trials_of(puzzle: EnginePuzzle) -> tuple[Callable[[], Trial], ...]:
-    """What a puzzle is tried with."""
-    (chapter,) = (chapter for chapter in CHAPTERS if puzzle in chapter.puzzles)
+    """Makers of the trials that a class is graded with; the first is the one shown."""
+    (chapter,) = (chapter for chapter in CHAPTERS if puzzle.slug in chapter.files)
     return chapter.trials(puzzle.slug)
 
 

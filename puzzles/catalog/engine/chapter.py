@@ -1,11 +1,13 @@
-"""A chapter of the engine's catalog: puzzles that split the same thing."""
+"""A chapter of the engine's catalog: puzzles that split the same thing, and the trials that grade them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from puzzles.catalog.listing import Listing
 
 from .puzzle import EnginePuzzle
 
@@ -15,15 +17,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chapter:
-    """Puzzles in the order in which they are best played. `package` has their words, and beside these a module
-    `trials` with TRIALS: what each puzzle, by its slug, is tried with (the first with the shown data)."""
+    """A package with a module of words for each puzzle. Its module `trials` holds TRIALS: for each slug what makes
+    the trials, the first with the shown data."""
 
     package: str
     title: str
     idea: str
-    puzzles: tuple[EnginePuzzle, ...]
+    files: Mapping[str, str]
+    """Slugs in the order of play, each with the name of its module in the package."""
+
+    @property
+    def name(self) -> str:
+        """The package's last name: 'data'."""
+        return self.package.rpartition(".")[2]
+
+    @property
+    def modules(self) -> dict[str, str]:
+        """Slugs with the full names of their modules."""
+        return {slug: f"{self.package}.{file}" for slug, file in self.files.items()}
+
+    @property
+    def puzzles(self) -> tuple[EnginePuzzle, ...]:
+        return tuple(Listing[EnginePuzzle](self.modules).values())
 
     def trials(self, slug: str) -> tuple[Callable[[], Trial], ...]:
-        """What makes the trials of a puzzle: made only when asked for, because they need numpy."""
+        """Makers of a puzzle's trials. They need numpy, so they are loaded here and not before."""
         found: dict[str, Any] = import_module(f"{self.package}.trials").TRIALS
         return tuple(found[slug])

@@ -1,11 +1,11 @@
-"""What an engine puzzle is: a class to write, its targets for each device, and the words around it."""
+"""An engine puzzle: the words of every puzzle, a class to write, and its targets for each device."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.puzzle import Puzzle
 
 from .figures import FIGURES
 
@@ -14,26 +14,21 @@ CREDIT = (
 )
 
 
-@dataclass(frozen=True)
-class EnginePuzzle:
-    """One puzzle. `slug` is the name of the class that solves it; `targets` are upper limits for every device;
-    `arithmetic` derives them. `devices` are those of the first trial, which is the one shown."""
+@dataclass(frozen=True, kw_only=True)
+class EnginePuzzle(Puzzle):
+    """A class to write; `slug` is its name."""
 
-    slug: str
-    title: str
     targets: Mapping[str, int]
+    """Upper limits for every device, by the names in `figures`."""
     arithmetic: str
-    statement: str
-    starter: str
-    hints: tuple[str, ...]
-    concept: str
-    in_practice: str
-    sources: tuple[Source, ...]
+    """Derives the targets."""
     devices: int = 4
+    """Number of devices in the first trial, which is the one shown."""
     imports: tuple[str, ...] = ()
     """Lines of the starter's file, after those that every engine puzzle has."""
+    credit: str = CREDIT
 
     def targets_text(self) -> str:
         """The targets in words: '12,288 bytes sent, 20,480 flops'."""
-        told = [(limit, FIGURES[name].words) for name, limit in self.targets.items()]
-        return ", ".join(f"{limit:,} {words.removesuffix('s') if limit == 1 else words}" for limit, words in told)
+        limits = [(limit, FIGURES[name].words) for name, limit in self.targets.items()]
+        return ", ".join(f"{limit:,} {words.removesuffix('s') if limit == 1 else words}" for limit, words in limits)

@@ -1,8 +1,9 @@
-"""Layout puzzle 4: a front that likes data parallelism and a tail that likes model parallelism."""
+"""Layout puzzle 4: a network that changes from data to model parallelism in the middle."""
 
 from lib.layout.examples import boundary
+from puzzles.catalog.papers import MEGATRON, SHARDING_PROPAGATION
 
-from .layout_puzzle import MEGATRON, PROPAGATION, LayoutPuzzle
+from .layout_puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=4,
@@ -48,5 +49,5 @@ The documentation of MindSpore (2023) lists this as one of three principles: con
 boundary where the parallelism changes, as in a ResNet whose front is data parallel and whose tail is model
 parallel.
 """,
-    sources=(PROPAGATION, MEGATRON),
+    sources=(SHARDING_PROPAGATION, MEGATRON),
 )

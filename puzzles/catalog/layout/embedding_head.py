@@ -1,9 +1,9 @@
-"""Layout puzzle 6: a table of words that is read at one end and multiplied at the other."""
+"""Layout puzzle 6: an embedding table that the output head shares."""
 
 from lib.layout.examples import embedding_and_head
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import SHARDING_PROPAGATION, TIED_EMBEDDING
 
-from .layout_puzzle import PROPAGATION, LayoutPuzzle
+from .layout_puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=6,
@@ -44,8 +44,5 @@ much larger than anything else, so they should be split without ever being moved
 Sharing the table is due to Press and Wolf (2017). Large vocabularies are usually split by words over the
 tensor-parallel devices, and the loss is computed on the split scores, so that they are never gathered.
 """,
-    sources=(
-        Source("Ofir Press, Lior Wolf", 2017, "Using the Output Embedding to Improve Language Models", "EACL 2017"),
-        PROPAGATION,
-    ),
+    sources=(TIED_EMBEDDING, SHARDING_PROPAGATION),
 )

@@ -1,8 +1,9 @@
-"""Layout puzzle 1: the feed-forward network of the documentation, with a better second half."""
+"""Layout puzzle 1: MindSpore's feed-forward example, with a cheaper second half."""
 
 from lib.layout.examples import feed_forward
+from puzzles.catalog.papers import SHARDING_PROPAGATION
 
-from .layout_puzzle import PROPAGATION, LayoutPuzzle
+from .layout_puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=1,
@@ -44,5 +45,5 @@ enough to change its mind.
 The documentation of MindSpore (2023) shows exactly this network, and what its compiler makes of the one
 annotation. Users are advised to configure the operators that have parameters, since these decide most.
 """,
-    sources=(PROPAGATION,),
+    sources=(SHARDING_PROPAGATION,),
 )

@@ -1,8 +1,9 @@
-"""Layout puzzle 7: find the annotation that makes the plan gather everything, and mend it."""
+"""Layout puzzle 7: find and fix the annotation that makes the plan gather everything."""
 
 from lib.layout.examples import feed_forward
+from puzzles.catalog.papers import GSPMD, SHARDING_PROPAGATION
 
-from .layout_puzzle import GSPMD, PROPAGATION, LayoutPuzzle
+from .layout_puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=7,
@@ -41,5 +42,5 @@ compute the same on all devices, and cut it again.
 This is the most common performance bug with sharding annotations. GSPMD (Xu et al. 2021) lets dimensions be left
 open for this reason. Reading the compiled program for gathers that nobody asked for is a good habit.
 """,
-    sources=(GSPMD, PROPAGATION),
+    sources=(GSPMD, SHARDING_PROPAGATION),
 )

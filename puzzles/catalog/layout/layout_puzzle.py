@@ -1,4 +1,4 @@
-"""What a layout puzzle is: a graph, how many operators may be configured, two limits, and the words around it."""
+"""A layout puzzle: the words of every puzzle, a graph, how many operators may be configured, and two limits."""
 
 from __future__ import annotations
 
@@ -7,53 +7,30 @@ from dataclasses import dataclass, field
 
 from lib.layout import Graph
 from lib.layout.program.graph import Strategy
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.puzzle import Puzzle
 
-ORIGINAL = "After 'Sharding Propagation' in the documentation of MindSpore 2.1, whose names and rule these puzzles keep"
-
-PROPAGATION = Source(
-    "MindSpore authors", 2023, "Sharding Propagation", "documentation of MindSpore 2.1, section Parallel Design"
-)
-GSPMD = Source(
-    "Yuanzhong Xu et al.",
-    2021,
-    "GSPMD: General and Scalable Parallelization for ML Computation Graphs",
-    "arXiv 2105.04663",
-)
-MEGATRON = Source(
-    "Mohammad Shoeybi et al.",
-    2019,
-    "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
-    "arXiv 1909.08053",
-)
+CREDIT = "After 'Sharding Propagation' in the documentation of MindSpore 2.1, whose names and rule these puzzles keep"
 
 
-@dataclass(frozen=True)
-class LayoutPuzzle:
-    """One puzzle. The player configures up to `annotations` operators; the breadth-first rule does the rest.
+@dataclass(frozen=True, kw_only=True)
+class LayoutPuzzle(Puzzle):
+    """A function to write, which configures up to `annotations` operators; the breadth-first rule does the rest.
 
-    `target` is in bytes moved by all devices together, `memory_cap` in bytes held by each. The target is what
-    the exact planner finds under the cap, with partial sums all-reduced: nothing moves less.
+    The target is what the exact planner finds under the cap, with partial sums all-reduced: nothing moves less.
     """
 
     number: int
-    slug: str
-    title: str
     build: Callable[[], Graph]
     annotations: int
     memory_cap: int
+    """Bytes held by each device."""
     target: int
-    statement: str
-    starter: str
-    hints: tuple[str, ...]
-    concept: str
-    in_practice: str
-    sources: tuple[Source, ...]
+    """Bytes moved by all devices together."""
     given: Mapping[str, Strategy] = field(default_factory=dict)
     """Operators that are configured already."""
     may_change: bool = False
-    """Whether the player may configure those anew."""
-    credit: str = ORIGINAL
+    """True if the player may configure those anew."""
+    credit: str = CREDIT
 
     def graph(self) -> Graph:
         """A fresh graph, with what is given configured."""

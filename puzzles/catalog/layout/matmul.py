@@ -1,8 +1,9 @@
-"""Layout puzzle 0: one matmul, nothing to move, and too little memory to be careless."""
+"""Layout puzzle 0: one matmul that moves nothing, under a memory cap."""
 
 from lib.layout.examples import one_matmul
+from puzzles.catalog.papers import SHARDING_PROPAGATION
 
-from .layout_puzzle import PROPAGATION, LayoutPuzzle
+from .layout_puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=0,
@@ -44,5 +45,5 @@ This choice is the atom of all parallelism of tensors: rows are data parallelism
 the two halves of tensor parallelism. The example strategy of this puzzle's statement is the one that the
 documentation of MindSpore (2023) explains device by device.
 """,
-    sources=(PROPAGATION,),
+    sources=(SHARDING_PROPAGATION,),
 )

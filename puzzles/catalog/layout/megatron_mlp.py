@@ -1,8 +1,9 @@
-"""Layout puzzle 2: the MLP of Megatron-LM, on two axes at once."""
+"""Layout puzzle 2: the MLP of Megatron-LM on a mesh of two axes."""
 
 from lib.layout.examples import megatron_mlp
+from puzzles.catalog.papers import MEGATRON, SHARDING_PROPAGATION
 
-from .layout_puzzle import MEGATRON, PROPAGATION, LayoutPuzzle
+from .layout_puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=2,
@@ -42,5 +43,5 @@ copies of the weights along it.
 Megatron-LM (Shoeybi et al. 2019) writes these collectives into the model by hand. With annotations a compiler
 finds them, and the pair of axes is what large runs call tensor and data parallelism.
 """,
-    sources=(MEGATRON, PROPAGATION),
+    sources=(MEGATRON, SHARDING_PROPAGATION),
 )

@@ -1,8 +1,9 @@
-"""Layout puzzle 3: six devices, where not every number divides every other."""
+"""Layout puzzle 3: six devices, whose layouts overlap in sixths."""
 
 from lib.layout.examples import feed_forward
+from puzzles.catalog.papers import SHARDING_PROPAGATION
 
-from .layout_puzzle import PROPAGATION, LayoutPuzzle
+from .layout_puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=3,
@@ -44,5 +45,5 @@ Numbers of devices that are no powers of two are real: nodes with 6 accelerators
 Redistribution then meets overlaps that no single collective describes, and a general exchange moves fewer bytes
 than a chain of named ones.
 """,
-    sources=(PROPAGATION,),
+    sources=(SHARDING_PROPAGATION,),
 )

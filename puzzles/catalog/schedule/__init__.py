@@ -1,26 +1,30 @@
-"""The catalog: every puzzle by its short name, in the order in which they are best played."""
+"""The schedule track's catalog, in the order of play: a module of the same name for each puzzle."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from types import MappingProxyType
 
-from . import basic, ddp, fsdp, gpipe, grad_accum, pipeline, pipeline_fsdp, wsdp
-from .puzzle import Puzzle, Source
+from puzzles.catalog.listing import Listing
 
-_MODULES = (basic, grad_accum, ddp, wsdp, fsdp, pipeline, gpipe, pipeline_fsdp)
+from .puzzle import SchedulePuzzle
+from .puzzle import SchedulePuzzle as Puzzle
 
-PUZZLES: Mapping[str, Puzzle] = MappingProxyType({m.PUZZLE.slug: m.PUZZLE for m in _MODULES})
+PUZZLES: Mapping[str, SchedulePuzzle] = Listing(
+    {
+        slug: f"{__name__}.{slug}"
+        for slug in ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
+    }
+)
 
-__all__ = ["PUZZLES", "Puzzle", "Source", "UnknownPuzzleError", "find"]
+__all__ = ["PUZZLES", "Puzzle", "SchedulePuzzle", "UnknownPuzzleError", "find"]
 
 
 class UnknownPuzzleError(LookupError):
     """A name that no puzzle has. The text says which name was probably meant."""
 
 
-def find(name: str) -> Puzzle:
+def find(name: str) -> SchedulePuzzle:
     """The puzzle of this short name, or of this number.
 
     Raises:

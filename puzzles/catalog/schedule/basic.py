@@ -1,10 +1,11 @@
-"""Puzzle 0: one training step on one device, and what it costs to remember."""
+"""Puzzle 0, basic: one training step on one device, with the memory of activations at its lowest."""
 
 from lib import Goal, Record, Size
+from puzzles.catalog.papers import ADAM, BACKPROPAGATION, CHECKPOINTING
 
-from .puzzle import Puzzle, Source
+from .puzzle import SchedulePuzzle
 
-PUZZLE = Puzzle(
+PUZZLE = SchedulePuzzle(
     number=0,
     title="Standard training",
     goal=Goal(
@@ -66,24 +67,5 @@ numbers for each weight, which is why optimizer state is a large share of a real
 activations are the larger share, activation checkpointing drops most of them and computes them again on
 the way back (Chen et al. 2016).
 """,
-    sources=(
-        Source(
-            "David E. Rumelhart, Geoffrey E. Hinton, Ronald J. Williams",
-            1986,
-            "Learning representations by back-propagating errors",
-            "Nature 323, 533-536",
-        ),
-        Source(
-            "Diederik P. Kingma, Jimmy Ba",
-            2014,
-            "Adam: A Method for Stochastic Optimization",
-            "ICLR 2015, arXiv 1412.6980",
-        ),
-        Source(
-            "Tianqi Chen, Bing Xu, Chiyuan Zhang, Carlos Guestrin",
-            2016,
-            "Training Deep Nets with Sublinear Memory Cost",
-            "arXiv 1604.06174",
-        ),
-    ),
+    sources=(BACKPROPAGATION, ADAM, CHECKPOINTING),
 )

@@ -1,10 +1,11 @@
-"""Puzzle 2: four ranks share the batches, and meet once for each layer to add up."""
+"""Puzzle 2, ddp: four ranks each take a batch and all-reduce the gradient of every layer."""
 
 from lib import Goal, Record, Size
+from puzzles.catalog.papers import PYTORCH_DDP, RING_ALL_REDUCE
 
-from .puzzle import Puzzle, Source
+from .puzzle import SchedulePuzzle
 
-PUZZLE = Puzzle(
+PUZZLE = SchedulePuzzle(
     number=2,
     title="Distributed data parallel",
     goal=Goal(
@@ -63,18 +64,5 @@ PyTorch's DistributedDataParallel does this. It does not wait for the end of bac
 you do: it collects gradients in buckets and starts the all-reduce of a bucket as soon as it is full, while
 backward goes on (Li et al. 2020).
 """,
-    sources=(
-        Source(
-            "Shen Li, Yanli Zhao, Rohan Varma et al.",
-            2020,
-            "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
-            "VLDB 2020, arXiv 2006.15704",
-        ),
-        Source(
-            "Pitch Patarasuk, Xin Yuan",
-            2009,
-            "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-            "Journal of Parallel and Distributed Computing 69(2), 117-124",
-        ),
-    ),
+    sources=(PYTORCH_DDP, RING_ALL_REDUCE),
 )

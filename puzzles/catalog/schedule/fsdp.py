@@ -1,10 +1,11 @@
-"""Puzzle 4: weights, optimizer states and gradients, all of them in shards."""
+"""Puzzle 4, fsdp: weights, optimizer states and gradients are all sharded (ZeRO-3)."""
 
 from lib import Goal, Record, Size
+from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
 
-from .puzzle import Puzzle, Source
+from .puzzle import SchedulePuzzle
 
-PUZZLE = Puzzle(
+PUZZLE = SchedulePuzzle(
     number=4,
     title="Fully sharded data parallel",
     goal=Goal(
@@ -65,18 +66,5 @@ This is stage 3 of ZeRO (Rajbhandari et al. 2020), and PyTorch's Fully Sharded D
 2023). The weights of a few layers at a time are gathered, used and freed. PyTorch also asks for the next
 weights while the present ones are in use, so that the communication hides behind computation.
 """,
-    sources=(
-        Source(
-            "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
-            2020,
-            "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-            "SC20, arXiv 1910.02054",
-        ),
-        Source(
-            "Yanli Zhao, Andrew Gu, Rohan Varma et al.",
-            2023,
-            "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel",
-            "VLDB 2023, arXiv 2304.11277",
-        ),
-    ),
+    sources=(ZERO, PYTORCH_FSDP),
 )

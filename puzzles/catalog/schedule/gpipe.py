@@ -1,10 +1,11 @@
-"""Puzzle 6: the same stages, fed one microbatch at a time."""
+"""Puzzle 6, gpipe: pipeline stages fed one microbatch at a time."""
 
 from lib import Goal, Record, Size
+from puzzles.catalog.papers import GPIPE, MEGATRON_CLUSTERS
 
-from .puzzle import Puzzle, Source
+from .puzzle import SchedulePuzzle
 
-PUZZLE = Puzzle(
+PUZZLE = SchedulePuzzle(
     number=6,
     title="GPipe schedule",
     goal=Goal(
@@ -68,18 +69,5 @@ rest again on the way back. PipeDream's order, one forward and one backward in t
 activations earlier; Megatron-LM uses it in a form that keeps the weights consistent, and interleaves
 several small stages on each device to shrink the bubble further (Narayanan et al. 2021).
 """,
-    sources=(
-        Source(
-            "Yanping Huang, Youlong Cheng, Ankur Bapna et al.",
-            2019,
-            "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
-            "NeurIPS 2019, arXiv 1811.06965",
-        ),
-        Source(
-            "Deepak Narayanan, Mohammad Shoeybi, Jared Casper et al.",
-            2021,
-            "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-            "SC21, arXiv 2104.04473",
-        ),
-    ),
+    sources=(GPIPE, MEGATRON_CLUSTERS),
 )

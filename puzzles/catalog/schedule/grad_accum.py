@@ -1,10 +1,11 @@
-"""Puzzle 1: the same step, one microbatch at a time."""
+"""Puzzle 1, grad_accum: the training step of puzzle 0, one microbatch at a time."""
 
 from lib import Goal, Record, Size
+from puzzles.catalog.papers import GPIPE, SCALING_TRANSLATION
 
-from .puzzle import Puzzle, Source
+from .puzzle import SchedulePuzzle
 
-PUZZLE = Puzzle(
+PUZZLE = SchedulePuzzle(
     number=1,
     title="Gradient accumulation",
     goal=Goal(
@@ -61,18 +62,5 @@ optimizer steps only after several microbatches. Ott et al. (2018) trained that 
 400,000 tokens on one machine with 8 GPUs. With several devices it saves communication too: DDP's `no_sync`
 keeps the sum local until the last microbatch.
 """,
-    sources=(
-        Source(
-            "Myle Ott, Sergey Edunov, David Grangier, Michael Auli",
-            2018,
-            "Scaling Neural Machine Translation",
-            "WMT 2018, arXiv 1806.00187",
-        ),
-        Source(
-            "Yanping Huang et al.",
-            2019,
-            "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
-            "NeurIPS 2019, arXiv 1811.06965 (for the word micro-batch)",
-        ),
-    ),
+    sources=(SCALING_TRANSLATION, GPIPE.cited_for("for the word micro-batch")),
 )

@@ -1,10 +1,11 @@
-"""Puzzle 5: each rank owns a few layers, and the batches travel."""
+"""Puzzle 5, pipeline: each rank owns consecutive layers and passes all batches on together."""
 
 from lib import Goal, Record, Size
+from puzzles.catalog.papers import GPIPE, PIPEDREAM
 
-from .puzzle import Puzzle, Source
+from .puzzle import SchedulePuzzle
 
-PUZZLE = Puzzle(
+PUZZLE = SchedulePuzzle(
     number=5,
     title="Pipeline parallelism",
     goal=Goal(
@@ -70,18 +71,5 @@ This is the simplest form of pipeline parallelism, also called naive model paral
 placing layers on different GPUs and doing nothing else. Huang et al. (2019) show its picture as the one to
 improve on, and Narayanan et al. (2019) start from it too. The next puzzle fills the bubble.
 """,
-    sources=(
-        Source(
-            "Yanping Huang et al.",
-            2019,
-            "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
-            "NeurIPS 2019, arXiv 1811.06965",
-        ),
-        Source(
-            "Deepak Narayanan et al.",
-            2019,
-            "PipeDream: Generalized Pipeline Parallelism for DNN Training",
-            "SOSP 2019",
-        ),
-    ),
+    sources=(GPIPE, PIPEDREAM),
 )

@@ -1,10 +1,11 @@
-"""Puzzle 7: four pipelines side by side, and every weight in sixteen shards."""
+"""Puzzle 7, pipeline_fsdp: four pipelines side by side, with every weight in sixteen shards."""
 
 from lib import Goal, Record, Size
+from puzzles.catalog.papers import BREADTH_FIRST_PIPELINE, MEGATRON_CLUSTERS, ZERO
 
-from .puzzle import Puzzle, Source
+from .puzzle import SchedulePuzzle
 
-PUZZLE = Puzzle(
+PUZZLE = SchedulePuzzle(
     number=7,
     title="Pipeline + FSDP",
     goal=Goal(
@@ -89,19 +90,5 @@ do not go well together, since the weights travel again for each microbatch that
 orders the schedule breadth-first, so that one gather serves many microbatches. Megatron-LM combines
 pipelines with data and tensor parallelism (Narayanan et al. 2021).
 """,
-    sources=(
-        Source("Joel Lamy-Poirier", 2022, "Breadth-First Pipeline Parallelism", "arXiv 2211.05953"),
-        Source(
-            "Deepak Narayanan, Mohammad Shoeybi, Jared Casper et al.",
-            2021,
-            "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-            "SC21, arXiv 2104.04473",
-        ),
-        Source(
-            "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
-            2020,
-            "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-            "SC20, arXiv 1910.02054",
-        ),
-    ),
+    sources=(BREADTH_FIRST_PIPELINE, MEGATRON_CLUSTERS, ZERO),
 )

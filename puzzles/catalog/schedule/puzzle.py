@@ -1,54 +1,29 @@
-"""What a puzzle is: a goal, the words around it, and the lines a player starts from."""
+"""A schedule puzzle: the words of every puzzle, a goal, and the sizes and calls that go with it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from lib import Goal, Size
+from puzzles.catalog.puzzle import Puzzle
 
-ORIGINAL = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush/LLM-Training-Puzzles"
-"""Whom every classic puzzle is owed to."""
-
-GAP = "# ----- your code -----"
-END_OF_GAP = "# ----- end of your code -----"
-"""The two comments between which a starter leaves room."""
+CREDIT = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush/LLM-Training-Puzzles"
+"""Credit of the classic puzzles."""
 
 
-class Source(NamedTuple):
-    """A publication: as many authors as fit, the year, the title, and where it is found."""
+@dataclass(frozen=True, kw_only=True)
+class SchedulePuzzle(Puzzle):
+    """A coroutine to write, which every rank runs."""
 
-    authors: str
-    year: int
-    title: str
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.authors} ({self.year}). {self.title}. {self.where}"
-
-
-@dataclass(frozen=True)
-class Puzzle:
-    """One puzzle. Texts are paragraphs of plain Markdown; the starter is the source of one function."""
-
+    slug: str = field(init=False)
+    """The goal's slug."""
     number: int
-    title: str
     goal: Goal
     other_sizes: tuple[Size, ...]
     """Sizes, besides the goal's, at which a general schedule works too."""
-    statement: str
-    starter: str
     calls: tuple[str, ...]
     """The methods of Model that a solution is likely to need."""
-    hints: tuple[str, ...]
-    """From a gentle nudge to the whole idea."""
-    concept: str
-    in_practice: str
-    """What real systems do."""
-    sources: tuple[Source, ...]
-    credit: str = ORIGINAL
+    credit: str = CREDIT
 
-    @property
-    def slug(self) -> str:
-        """The puzzle's short name, which is also the name of the function that solves it."""
-        return self.goal.slug
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slug", self.goal.slug)

@@ -1,10 +1,11 @@
-"""Puzzle 3: nobody keeps a whole weight; it is gathered when a layer needs it."""
+"""Puzzle 3, wsdp: each rank keeps a shard of every weight and gathers the whole when a layer needs it."""
 
 from lib import Goal, Record, Size
+from puzzles.catalog.papers import WEIGHT_UPDATE_SHARDING, ZERO
 
-from .puzzle import Puzzle, Source
+from .puzzle import SchedulePuzzle
 
-PUZZLE = Puzzle(
+PUZZLE = SchedulePuzzle(
     number=3,
     title="Weight-sharded data parallel",
     goal=Goal(
@@ -66,18 +67,5 @@ ZeRO (Rajbhandari et al. 2020) names three stages: shard the optimizer state, th
 weights. This puzzle shards states and weights, and leaves the gradients whole; it is a step on the way to
 the next. Xu et al. (2020) let a compiler shard the weight update of data parallel programs by itself.
 """,
-    sources=(
-        Source(
-            "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
-            2020,
-            "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-            "SC20, arXiv 1910.02054",
-        ),
-        Source(
-            "Yuanzhong Xu et al.",
-            2020,
-            "Automatic Cross-Replica Sharding of Weight Update in Data-Parallel Training",
-            "arXiv 2004.13336",
-        ),
-    ),
+    sources=(ZERO, WEIGHT_UPDATE_SHARDING),
 )

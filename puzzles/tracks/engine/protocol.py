@@ -11,7 +11,7 @@ from lib.engine.collectives import bytes_sent
 from lib.engine.metering.meter import Reading, unused_memory
 from puzzles.catalog.engine import trials_of
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.engine.trial import Performed, Trial, Wrong
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.failure import Failure, plain
 from puzzles.sandbox.plain_data import pack, unpack
 from puzzles.tracks.base import Attempt, Judged
@@ -40,7 +40,7 @@ def _judge(puzzle: EnginePuzzle, trial: Trial) -> Judge:
     def judge(row: Mapping[str, Any]) -> Judged | Failure:
         try:
             return judged(puzzle, trial, performed_of(row, trial))
-        except Wrong as why:
+        except WrongResultError as why:
             return Failure("rule", plain(str(why)))
         except (Exception, RecursionError) as why:  # a trial's check may choke on what it does not expect
             return Failure(

@@ -104,7 +104,4 @@ def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:
 
 @cache
 def _parts() -> tuple[Part, ...]:
-    return tuple(
-        Part(chapter.package.rpartition(".")[2], chapter.title, chapter.idea, tuple(p.slug for p in chapter.puzzles))
-        for chapter in CHAPTERS
-    )
+    return tuple(Part(chapter.name, chapter.title, chapter.idea, tuple(chapter.files)) for chapter in CHAPTERS)

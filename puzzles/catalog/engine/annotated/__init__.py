@@ -1,12 +1,13 @@
-"""A program for one device, and a few words about where its tensors live: the planner does the rest. Which words?"""
+"""Chapter of annotations: a single-device program, a few tensors annotated with layouts, and a planner for the rest."""
 
 from puzzles.catalog.engine.chapter import Chapter
-
-from . import annotated_mlp, annotated_moe
 
 CHAPTER = Chapter(
     package=__name__,
     title="Say where, let the planner move",
     idea="the program is that of one device; which of its tensors must be annotated, and how?",
-    puzzles=(annotated_mlp.PUZZLE, annotated_moe.PUZZLE),
+    files={
+        "AnnotatedMLP": "annotated_mlp",
+        "AnnotatedMoE": "annotated_moe",
+    },
 )

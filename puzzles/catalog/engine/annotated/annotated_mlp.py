@@ -1,14 +1,7 @@
-"""AnnotatedMLP: two layers on a mesh, and three annotations."""
+"""AnnotatedMLP: two layers on a 2 x 2 mesh, with three annotations."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
-
-GSPMD = Source(
-    "Yuanzhong Xu, HyoukJoong Lee, Dehao Chen et al.",
-    2021,
-    "GSPMD: General and Scalable Parallelization for ML Computation Graphs",
-    "arXiv 2105.04663",
-)
+from puzzles.catalog.papers import GSHARD, GSPMD
 
 PUZZLE = EnginePuzzle(
     slug="AnnotatedMLP",
@@ -95,13 +88,5 @@ GShard (Lepikhin et al. 2020) and GSPMD (Xu et al. 2021) do this in the XLA comp
 `with_sharding_constraint` is used like `mesh_split`, and DTensor's `parallelize_module` is a relative in PyTorch.
 Large transformers on TPUs are split over two axes as here, with a weight's dimensions over both.
 """,
-    sources=(
-        GSPMD,
-        Source(
-            "Dmitry Lepikhin, HyoukJoong Lee, Yuanzhong Xu et al.",
-            2020,
-            "GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding",
-            "ICLR 2021, arXiv 2006.16668",
-        ),
-    ),
+    sources=(GSPMD, GSHARD),
 )

@@ -1,9 +1,7 @@
-"""AnnotatedMoE: a layer of experts, and one annotation."""
+"""AnnotatedMoE: a mixture-of-experts layer with one annotation."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
-
-from .annotated_mlp import GSPMD
+from puzzles.catalog.papers import GSHARD, GSPMD
 
 PUZZLE = EnginePuzzle(
     slug="AnnotatedMoE",
@@ -88,13 +86,5 @@ GShard (Lepikhin et al. 2020) trained mixtures of up to 2,048 experts in this wa
 and `shard` on a few tensors of the program; GSPMD (Xu et al. 2021) made it general. The masks are large, and systems
 that route by index (one-sided puts, grouped matmuls) avoid the products with them.
 """,
-    sources=(
-        Source(
-            "Dmitry Lepikhin, HyoukJoong Lee, Yuanzhong Xu et al.",
-            2020,
-            "GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding",
-            "ICLR 2021, arXiv 2006.16668",
-        ),
-        GSPMD,
-    ),
+    sources=(GSHARD, GSPMD),
 )

@@ -1,7 +1,7 @@
 """DataParallel: replicate the weights, sum the gradients."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import PYTORCH_DDP, RING_ALL_REDUCE
 
 PUZZLE = EnginePuzzle(
     slug="DataParallel",
@@ -63,18 +63,5 @@ take some rows, and one sum per weight makes them agree again.
 PyTorch's DistributedDataParallel does this (Li et al. 2020). Its all-reduce is a ring or a tree, and starts
 while backward still runs.
 """,
-    sources=(
-        Source(
-            "Shen Li, Yanli Zhao, Rohan Varma et al.",
-            2020,
-            "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
-            "VLDB 2020, arXiv 2006.15704",
-        ),
-        Source(
-            "Pitch Patarasuk, Xin Yuan",
-            2009,
-            "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-            "Journal of Parallel and Distributed Computing 69",
-        ),
-    ),
+    sources=(PYTORCH_DDP, RING_ALL_REDUCE),
 )

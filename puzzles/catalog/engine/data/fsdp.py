@@ -1,7 +1,7 @@
-"""FSDP: gather, compute, discard."""
+"""FSDP: all-gather a weight, compute with it, discard it."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
 
 PUZZLE = EnginePuzzle(
     slug="FSDP",
@@ -67,18 +67,5 @@ data parallel training sends.
 ZeRO stage 3 (Rajbhandari et al. 2020), and Fully Sharded Data Parallel (Zhao et al. 2023), which gathers
 the next layer's weights while this one computes.
 """,
-    sources=(
-        Source(
-            "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
-            2020,
-            "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-            "SC20, arXiv 1910.02054",
-        ),
-        Source(
-            "Yanli Zhao, Andrew Gu, Rohan Varma et al.",
-            2023,
-            "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel",
-            "VLDB 2023, arXiv 2304.11277",
-        ),
-    ),
+    sources=(ZERO, PYTORCH_FSDP),
 )

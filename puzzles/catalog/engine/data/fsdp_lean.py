@@ -1,7 +1,7 @@
-"""FSDPLean: the same, when nobody asks for dx."""
+"""FSDPLean: FSDP that does not gather what only the input's gradient needs."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import PYTORCH_FSDP
 
 PUZZLE = EnginePuzzle(
     slug="FSDPLean",
@@ -58,12 +58,5 @@ none before it.
 Autograd systems prune this by themselves where the input requires no gradient; a hand-written communication
 plan has to know it (Zhao et al. 2023).
 """,
-    sources=(
-        Source(
-            "Yanli Zhao, Andrew Gu, Rohan Varma et al.",
-            2023,
-            "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel",
-            "VLDB 2023, arXiv 2304.11277",
-        ),
-    ),
+    sources=(PYTORCH_FSDP,),
 )

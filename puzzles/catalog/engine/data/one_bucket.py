@@ -1,7 +1,7 @@
-"""OneBucket: one collective for all gradients."""
+"""OneBucket: one all-reduce for all gradients."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import PYTORCH_DDP
 
 PUZZLE = EnginePuzzle(
     slug="OneBucket",
@@ -60,12 +60,5 @@ pay the latency many times; a bucket pays it once.
 PyTorch fills buckets of 25 MB by default, in the order in which backward makes the gradients, and reduces
 one while the next fills (Li et al. 2020).
 """,
-    sources=(
-        Source(
-            "Shen Li, Yanli Zhao, Rohan Varma et al.",
-            2020,
-            "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
-            "VLDB 2020, arXiv 2006.15704",
-        ),
-    ),
+    sources=(PYTORCH_DDP,),
 )

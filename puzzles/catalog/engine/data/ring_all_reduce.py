@@ -1,7 +1,7 @@
 """RingAllReduce: all-reduce from send and receive."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import RING_ALL_REDUCE
 
 PUZZLE = EnginePuzzle(
     slug="RingAllReduce",
@@ -64,12 +64,5 @@ no algorithm can send less (Patarasuk and Yuan 2009).
 NCCL and Horovod use this ring for large arrays, and trees for small ones, where the 2(N-1) steps of latency
 would dominate.
 """,
-    sources=(
-        Source(
-            "Pitch Patarasuk, Xin Yuan",
-            2009,
-            "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-            "Journal of Parallel and Distributed Computing 69",
-        ),
-    ),
+    sources=(RING_ALL_REDUCE,),
 )

@@ -1,7 +1,7 @@
-"""UnevenFSDP: shards of what cannot be divided."""
+"""UnevenFSDP: padded flat shards of layers whose sizes the number of devices does not divide."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import PYTORCH_FSDP
 
 PUZZLE = EnginePuzzle(
     slug="UnevenFSDP",
@@ -101,12 +101,5 @@ PyTorch's FSDP flattens the parameters of a unit into one FlatParameter, pads it
 2023). Its successor, FSDP2, keeps every parameter by itself and cuts it by rows. Checkpoints are saved
 without padding, so that another number of devices can load them.
 """,
-    sources=(
-        Source(
-            "Yanli Zhao, Andrew Gu, Rohan Varma et al.",
-            2023,
-            "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel",
-            "VLDB 2023, arXiv 2304.11277",
-        ),
-    ),
+    sources=(PYTORCH_FSDP,),
 )

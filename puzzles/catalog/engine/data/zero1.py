@@ -1,7 +1,7 @@
-"""ZeRO1: the optimizer state in shards."""
+"""ZeRO1: the optimizer state is sharded."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import ZERO
 
 PUZZLE = EnginePuzzle(
     slug="ZeRO1",
@@ -68,12 +68,5 @@ gradients.
 This is stage 1 of ZeRO (Rajbhandari et al. 2020); with Adam, the state is two numbers for each weight and
 usually kept in float32, so it is most of the memory.
 """,
-    sources=(
-        Source(
-            "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
-            2020,
-            "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-            "SC20, arXiv 1910.02054",
-        ),
-    ),
+    sources=(ZERO,),
 )

@@ -1,7 +1,7 @@
-"""ZeRO2: gradients in shards, as soon as they exist."""
+"""ZeRO2: gradients are reduce-scattered as soon as they exist."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import ZERO
 
 PUZZLE = EnginePuzzle(
     slug="ZeRO2",
@@ -86,12 +86,5 @@ runs, so there is a bucket in the place of our layer. With gradient accumulation
 scattered, and sent, anew: there stage 1, which sums whole gradients at home and sends once, may be the
 quicker one.
 """,
-    sources=(
-        Source(
-            "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
-            2020,
-            "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-            "SC20, arXiv 1910.02054",
-        ),
-    ),
+    sources=(ZERO,),
 )

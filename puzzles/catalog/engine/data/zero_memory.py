@@ -1,7 +1,7 @@
-"""ZeROMemory: which stage fits?"""
+"""ZeROMemory: choose the ZeRO stage and degree that fit a memory budget."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
 
 PUZZLE = EnginePuzzle(
     slug="ZeROMemory",
@@ -83,18 +83,5 @@ DeepSpeed calls them zero stages 1, 2 and 3; a degree smaller than the number of
 sharding (Zhao et al. 2023), usually one machine with its fast links. Activations, buffers and fragmentation
 come on top, so leave room.
 """,
-    sources=(
-        Source(
-            "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
-            2020,
-            "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-            "SC20, arXiv 1910.02054",
-        ),
-        Source(
-            "Yanli Zhao, Andrew Gu, Rohan Varma et al.",
-            2023,
-            "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel",
-            "VLDB 2023, arXiv 2304.11277",
-        ),
-    ),
+    sources=(ZERO, PYTORCH_FSDP),
 )

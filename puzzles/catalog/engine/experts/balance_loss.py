@@ -1,8 +1,7 @@
-"""BalanceLoss: what keeps the experts busy."""
+"""BalanceLoss: the auxiliary loss that balances the load of the experts, over all devices' tokens."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import DEMONS, SWITCH
+from puzzles.catalog.papers import GLOBAL_BALANCE, SWITCH
 
 PUZZLE = EnginePuzzle(
     slug="BalanceLoss",
@@ -76,5 +75,5 @@ Fedus et al. (2021) take alpha = 0.01. Many programs compute f and P over one de
 losses: that asks every device to be balanced by itself, a stricter wish, under which experts specialize less (Qiu et
 al. 2025).
 """,
-    sources=(SWITCH, DEMONS),
+    sources=(SWITCH, GLOBAL_BALANCE),
 )

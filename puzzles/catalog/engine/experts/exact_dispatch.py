@@ -1,8 +1,7 @@
-"""ExactDispatch: no padding, no token lost."""
+"""ExactDispatch: dropless dispatch without padding, by one-sided puts."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import MEGABLOCKS, OPENSHMEM, SWITCH
+from puzzles.catalog.papers import MEGABLOCKS, OPENSHMEM, SWITCH
 
 PUZZLE = EnginePuzzle(
     slug="ExactDispatch",

@@ -1,8 +1,7 @@
-"""FindTheRace: it works, as long as the network is quick."""
+"""FindTheRace: a dispatch that is wrong only when a put lands late."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import OPENSHMEM
+from puzzles.catalog.papers import OPENSHMEM
 
 PUZZLE = EnginePuzzle(
     slug="FindTheRace",

@@ -1,21 +1,19 @@
-"""The examples stay with those who made them: what has to travel instead, and in how few bytes?"""
+"""Chapter of federated learning: clients keep their examples and send small updates to a server."""
 
 from puzzles.catalog.engine.chapter import Chapter
-
-from . import compose, fed_avg, fed_sgd, low_rank, quantize, random_mask, rotate, subsample
 
 CHAPTER = Chapter(
     package=__name__,
     title="Leave the data where it is",
     idea="clients keep their examples and send updates to a server; in how few bytes?",
-    puzzles=(
-        fed_sgd.PUZZLE,
-        fed_avg.PUZZLE,
-        low_rank.PUZZLE,
-        random_mask.PUZZLE,
-        subsample.PUZZLE,
-        quantize.PUZZLE,
-        rotate.PUZZLE,
-        compose.PUZZLE,
-    ),
+    files={
+        "FedSGD": "fed_sgd",
+        "FedAvg": "fed_avg",
+        "LowRank": "low_rank",
+        "RandomMask": "random_mask",
+        "Subsample": "subsample",
+        "Quantize": "quantize",
+        "Rotate": "rotate",
+        "Compose": "compose",
+    },
 )

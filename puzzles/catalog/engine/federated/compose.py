@@ -1,8 +1,7 @@
-"""Compose: rotate, subsample, quantize."""
+"""Compose: rotate, subsample and quantize an update."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import STRATEGIES
+from puzzles.catalog.papers import FEDERATED_STRATEGIES
 
 PUZZLE = EnginePuzzle(
     slug="Compose",
@@ -73,5 +72,5 @@ coarsely they are rounded.
 Konečný et al. (2016) combine the three, and report uplinks smaller by two orders of magnitude. A model trained
 so needs more rounds, which is well paid for where uplinks are slow.
 """,
-    sources=(STRATEGIES,),
+    sources=(FEDERATED_STRATEGIES,),
 )

@@ -1,8 +1,7 @@
-"""FedAvg: train longer, talk less."""
+"""FedAvg: several local epochs between two rounds of averaging."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import AVERAGING
+from puzzles.catalog.papers import FEDERATED_AVERAGING
 
 PUZZLE = EnginePuzzle(
     slug="FedAvg",
@@ -73,5 +72,5 @@ apart, and the average of their optima is not the optimum of all: E trades round
 FedAvg (McMahan et al. 2017) is the usual method where data stays on phones: Google announced it for the
 suggestions of its Gboard keyboard in 2017. Drift is what many later methods work against.
 """,
-    sources=(AVERAGING,),
+    sources=(FEDERATED_AVERAGING,),
 )

@@ -1,8 +1,7 @@
-"""FedSGD: weigh every client by its examples."""
+"""FedSGD: gradients of clients, averaged with weights by their numbers of examples."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import AVERAGING
+from puzzles.catalog.papers import FEDERATED_AVERAGING
 
 PUZZLE = EnginePuzzle(
     slug="FedSGD",
@@ -69,5 +68,5 @@ on all of it. Without them a client with little data pulls as hard as one with m
 McMahan et al. (2017) call this FedSGD, and use it as the baseline that FedAvg has to beat. Real clients are
 phones; a round asks some of them, and those that do not answer in time are left out.
 """,
-    sources=(AVERAGING,),
+    sources=(FEDERATED_AVERAGING,),
 )

@@ -1,8 +1,7 @@
-"""LowRank: train and send only one of two factors."""
+"""LowRank: train and send one of two factors of an update."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import STRATEGIES
+from puzzles.catalog.papers import FEDERATED_STRATEGIES
 
 PUZZLE = EnginePuzzle(
     slug="LowRank",
@@ -70,5 +69,5 @@ each time, and nobody has to send it.
 Konečný et al. (2016) propose it to spare the uplinks of phones; training A as well worked no better for them.
 Adapters of low rank for fine-tuning confine an update in the same way, to save memory.
 """,
-    sources=(STRATEGIES,),
+    sources=(FEDERATED_STRATEGIES,),
 )

@@ -1,8 +1,7 @@
-"""Quantize: a coin for every number."""
+"""Quantize: stochastic rounding of an update to a few bits."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import MEAN_ESTIMATION, STRATEGIES
+from puzzles.catalog.papers import FEDERATED_STRATEGIES, MEAN_ESTIMATION
 
 PUZZLE = EnginePuzzle(
     slug="Quantize",
@@ -70,5 +69,5 @@ in the middle between two levels, and growing with the square of the range, whic
 Stochastic rounding of updates is analysed by Suresh et al. (2017) and proposed for phones by Konečný et al.
 (2016). Libraries for federated learning offer it as an option, usually with more bits.
 """,
-    sources=(STRATEGIES, MEAN_ESTIMATION),
+    sources=(FEDERATED_STRATEGIES, MEAN_ESTIMATION),
 )

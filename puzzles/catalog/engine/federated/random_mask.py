@@ -1,8 +1,7 @@
-"""RandomMask: train and send only a few places."""
+"""RandomMask: train and send only the places that a seed picks."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import STRATEGIES
+from puzzles.catalog.papers import FEDERATED_STRATEGIES
 
 PUZZLE = EnginePuzzle(
     slug="RandomMask",
@@ -67,5 +66,5 @@ and nothing is to be scaled up, unlike where a whole update is trained and then 
 Konečný et al. (2016) compare it with updates of low rank of the same size, and draw a new mask in every round
 and for every client.
 """,
-    sources=(STRATEGIES,),
+    sources=(FEDERATED_STRATEGIES,),
 )

@@ -1,8 +1,7 @@
-"""Rotate: spread the spikes before the coin is thrown."""
+"""Rotate: a random rotation before one-bit quantization."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import MEAN_ESTIMATION, STRATEGIES
+from puzzles.catalog.papers import FEDERATED_STRATEGIES, MEAN_ESTIMATION
 
 PUZZLE = EnginePuzzle(
     slug="Rotate",
@@ -79,5 +78,5 @@ Suresh et al. (2017) show that the rotation lowers the expected squared error of
 vectors of length 1, from the order of d / n to that of log(d) / n; Konečný et al. (2016) use it with phones.
 The same trick, against outliers, has come back in quantizing the activations of large models.
 """,
-    sources=(STRATEGIES, MEAN_ESTIMATION),
+    sources=(FEDERATED_STRATEGIES, MEAN_ESTIMATION),
 )

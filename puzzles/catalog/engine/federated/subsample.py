@@ -1,8 +1,7 @@
-"""Subsample: a few numbers, scaled up."""
+"""Subsample: send a random part of an update, scaled up to stay unbiased."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .papers import STRATEGIES
+from puzzles.catalog.papers import FEDERATED_STRATEGIES
 
 PUZZLE = EnginePuzzle(
     slug="Subsample",
@@ -64,5 +63,5 @@ Konečný et al. (2016) thin updates out like this, with a mask that a seed stan
 numbers instead is common among data-parallel workers; it is biased, so what was not sent is kept and added
 to the next round's update.
 """,
-    sources=(STRATEGIES,),
+    sources=(FEDERATED_STRATEGIES,),
 )

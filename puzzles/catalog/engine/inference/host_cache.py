@@ -1,9 +1,7 @@
-"""HostCache: weights on disks, and hosts with room for half of them."""
+"""HostCache: weights on disks, and hosts that can cache half of them."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
-
-from .stream import ZERO_INFERENCE
+from puzzles.catalog.papers import BELADY, FLEXGEN, ZERO_INFERENCE, ZERO_INFINITY
 
 PUZZLE = EnginePuzzle(
     slug="HostCache",
@@ -80,25 +78,5 @@ lets no cache decide. ZeRO-Inference (DeepSpeed, 2022) and ZeRO-Infinity (Rajbha
 what does not fit on the host. A file mapped into memory leaves the choice to the system's page cache, which mostly
 keeps the latest: a model slightly larger than the host's memory is then read whole in every pass.
 """,
-    sources=(
-        Source(
-            "L. A. Belady",
-            1966,
-            "A study of replacement algorithms for a virtual-storage computer",
-            "IBM Systems Journal 5",
-        ),
-        Source(
-            "Ying Sheng, Lianmin Zheng, Binhang Yuan et al.",
-            2023,
-            "FlexGen: High-Throughput Generative Inference of Large Language Models with a Single GPU",
-            "ICML 2023, arXiv 2303.06865",
-        ),
-        ZERO_INFERENCE,
-        Source(
-            "Samyam Rajbhandari, Olatunji Ruwase, Jeff Rasley et al.",
-            2021,
-            "ZeRO-Infinity: Breaking the GPU Memory Wall for Extreme Scale Deep Learning",
-            "SC 2021, arXiv 2104.07857",
-        ),
-    ),
+    sources=(BELADY, FLEXGEN, ZERO_INFERENCE, ZERO_INFINITY),
 )

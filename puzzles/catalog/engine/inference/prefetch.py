@@ -1,8 +1,7 @@
-"""Prefetch: the next layer comes while this one computes."""
+"""Prefetch: fetch the next layer while this one computes."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-
-from .stream import ZERO_INFERENCE
+from puzzles.catalog.papers import ZERO_INFERENCE
 
 PUZZLE = EnginePuzzle(
     slug="Prefetch",

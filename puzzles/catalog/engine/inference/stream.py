@@ -1,14 +1,7 @@
-"""Stream: weights on the hosts, one layer at a time on the devices."""
+"""Stream: weights on the hosts, gathered to the devices one layer at a time."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
-
-ZERO_INFERENCE = Source(
-    "The DeepSpeed team",
-    2022,
-    "ZeRO-Inference: Democratizing massive model inference",
-    "DeepSpeed blog, deepspeed.ai/2022/09/09/zero-inference.html",
-)
+from puzzles.catalog.papers import ZERO_INFERENCE, ZERO_INFINITY
 
 PUZZLE = EnginePuzzle(
     slug="Stream",
@@ -75,13 +68,5 @@ ZeRO-Inference (DeepSpeed, 2022) keeps the weights in the memory of the host, or
 time to the GPUs; with several of them each fetches a part, so that their PCIe links add up. What the GPU's memory
 is freed of goes to larger batches, which make each fetched layer do more work.
 """,
-    sources=(
-        ZERO_INFERENCE,
-        Source(
-            "Samyam Rajbhandari, Olatunji Ruwase, Jeff Rasley et al.",
-            2021,
-            "ZeRO-Infinity: Breaking the GPU Memory Wall for Extreme Scale Deep Learning",
-            "SC 2021, arXiv 2104.07857",
-        ),
-    ),
+    sources=(ZERO_INFERENCE, ZERO_INFINITY),
 )

@@ -1,7 +1,7 @@
-"""GPipeRemat: keep what came in, make the rest again."""
+"""GPipeRemat: GPipe with rematerialization of activations."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import CHECKPOINTING, GPIPE, TORCHGPIPE
 
 PUZZLE = EnginePuzzle(
     slug="GPipeRemat",
@@ -115,24 +115,5 @@ et al. 2016). torchgpipe starts the recomputation before the gradient arrives, s
 bubble (Kim et al. 2020). 1F1B schedules begin the way back early instead, so that fewer microbatches are on
 the way.
 """,
-    sources=(
-        Source(
-            "Yanping Huang, Youlong Cheng, Ankur Bapna et al.",
-            2019,
-            "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
-            "NeurIPS 2019, arXiv 1811.06965",
-        ),
-        Source(
-            "Tianqi Chen, Bing Xu, Chiyuan Zhang, Carlos Guestrin",
-            2016,
-            "Training Deep Nets with Sublinear Memory Cost",
-            "arXiv 1604.06174",
-        ),
-        Source(
-            "Chiheon Kim, Heungsub Lee, Myungryong Jeong et al.",
-            2020,
-            "torchgpipe: On-the-fly Pipeline Parallelism for Training Giant Models",
-            "arXiv 2004.09910",
-        ),
-    ),
+    sources=(GPIPE, CHECKPOINTING, TORCHGPIPE),
 )

@@ -1,7 +1,7 @@
-"""LayerSplit: one after the other, there and back."""
+"""LayerSplit: one layer on each device, forward and backward, without microbatches."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import DISTBELIEF, GPIPE, ZERO_BUBBLE
 
 PUZZLE = EnginePuzzle(
     slug="LayerSplit",
@@ -82,24 +82,5 @@ Today layers are split like this where a model is loaded onto several devices ju
 training, a pipeline of microbatches fills the gaps (Huang et al. 2019). Sending the gradient on before
 making that of the weight is where zero-bubble schedules begin (Qi et al. 2023).
 """,
-    sources=(
-        Source(
-            "Jeffrey Dean, Greg S. Corrado, Rajat Monga et al.",
-            2012,
-            "Large Scale Distributed Deep Networks",
-            "NIPS 2012",
-        ),
-        Source(
-            "Yanping Huang, Youlong Cheng, Ankur Bapna et al.",
-            2019,
-            "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
-            "NeurIPS 2019, arXiv 1811.06965",
-        ),
-        Source(
-            "Penghui Qi, Xinyi Wan, Guangxing Huang, Min Lin",
-            2023,
-            "Zero Bubble Pipeline Parallelism",
-            "arXiv 2401.10241",
-        ),
-    ),
+    sources=(DISTBELIEF, GPIPE, ZERO_BUBBLE),
 )

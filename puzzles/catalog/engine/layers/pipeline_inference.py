@@ -1,7 +1,7 @@
-"""PipelineInference: one layer on each device."""
+"""PipelineInference: one layer on each device, and a stream of inputs."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import GPIPE
 
 PUZZLE = EnginePuzzle(
     slug="PipelineInference",
@@ -64,12 +64,5 @@ takes as long as before; then one comes in the time of a single layer.
 Inference of models that do not fit on one device is pipelined like this; for training, GPipe (Huang et al.
 2019) does it with microbatches, forward and back.
 """,
-    sources=(
-        Source(
-            "Yanping Huang, Youlong Cheng, Ankur Bapna et al.",
-            2019,
-            "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
-            "NeurIPS 2019, arXiv 1811.06965",
-        ),
-    ),
+    sources=(GPIPE,),
 )

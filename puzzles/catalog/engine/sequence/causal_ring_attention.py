@@ -1,7 +1,7 @@
-"""CausalRingAttention: nobody looks ahead, and all have the same to do."""
+"""CausalRingAttention: ring attention with a causal mask and equal work on all devices."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import LLAMA_3, RING_ATTENTION, STRIPED_ATTENTION
 
 PUZZLE = EnginePuzzle(
     slug="CausalRingAttention",
@@ -68,19 +68,5 @@ Striped Attention (Brandon et al. 2023) noticed the imbalance, and deals tokens 
 chunks, often called zigzag, are what context parallelism mostly uses; the training of Llama 3 has chunks i and 2N -
 1 - i on device i as well, and gathers keys and values instead of sending them round (Dubey et al. 2024).
 """,
-    sources=(
-        Source(
-            "William Brandon, Aniruddha Nrusimha, Kevin Qian et al.",
-            2023,
-            "Striped Attention: Faster Ring Attention for Causal Transformers",
-            "arXiv 2311.09431",
-        ),
-        Source("Abhimanyu Dubey et al.", 2024, "The Llama 3 Herd of Models", "arXiv 2407.21783"),
-        Source(
-            "Hao Liu, Matei Zaharia, Pieter Abbeel",
-            2023,
-            "Ring Attention with Blockwise Transformers for Near-Infinite Context",
-            "arXiv 2310.01889",
-        ),
-    ),
+    sources=(STRIPED_ATTENTION, LLAMA_3, RING_ATTENTION),
 )

@@ -1,7 +1,7 @@
-"""RingAttention: keys and values go round, the softmax is corrected as they come."""
+"""RingAttention: keys and values travel round a ring, with an online softmax."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import FLASH_ATTENTION, ONLINE_SOFTMAX, RING_ATTENTION
 
 PUZZLE = EnginePuzzle(
     slug="RingAttention",
@@ -69,24 +69,5 @@ Ring Attention (Liu et al. 2023) sends a block while it computes with it: if the
 free. The running maximum comes from Milakov and Gimelshein (2018); FlashAttention (Dao et al. 2022) does the same
 with blocks within one device. In training, backward sends keys, values and their gradients round once more.
 """,
-    sources=(
-        Source(
-            "Hao Liu, Matei Zaharia, Pieter Abbeel",
-            2023,
-            "Ring Attention with Blockwise Transformers for Near-Infinite Context",
-            "arXiv 2310.01889",
-        ),
-        Source(
-            "Maxim Milakov, Natalia Gimelshein",
-            2018,
-            "Online normalizer calculation for softmax",
-            "arXiv 1805.02867",
-        ),
-        Source(
-            "Tri Dao, Daniel Y. Fu, Stefano Ermon et al.",
-            2022,
-            "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
-            "NeurIPS 2022, arXiv 2205.14135",
-        ),
-    ),
+    sources=(RING_ATTENTION, ONLINE_SOFTMAX, FLASH_ATTENTION),
 )

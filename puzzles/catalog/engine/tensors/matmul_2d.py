@@ -1,7 +1,7 @@
-"""Matmul2D: a mesh, and which axis a sum goes along."""
+"""Matmul2D: a matmul split along both axes of a mesh."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import GSPMD, MESH_TENSORFLOW
 
 PUZZLE = EnginePuzzle(
     slug="Matmul2D",
@@ -83,18 +83,5 @@ Mesh-TensorFlow (Shazeer et al. 2018) and GSPMD (Xu et al. 2021) write layouts l
 dimension of a tensor, and put in the collectives by themselves. Large runs give the axis that sends most the
 fastest links.
 """,
-    sources=(
-        Source(
-            "Noam Shazeer, Youlong Cheng, Niki Parmar et al.",
-            2018,
-            "Mesh-TensorFlow: Deep Learning for Supercomputers",
-            "NeurIPS 2018, arXiv 1811.02084",
-        ),
-        Source(
-            "Yuanzhong Xu et al.",
-            2021,
-            "GSPMD: General and Scalable Parallelization for ML Computation Graphs",
-            "arXiv 2105.04663",
-        ),
-    ),
+    sources=(MESH_TENSORFLOW, GSPMD),
 )

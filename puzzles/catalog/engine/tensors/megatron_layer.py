@@ -1,7 +1,7 @@
-"""MegatronLayer: attention by heads, then the MLP."""
+"""MegatronLayer: a transformer layer with attention split by heads and the MLP by columns and rows."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import MEGATRON, TRANSFORMER
 
 PUZZLE = EnginePuzzle(
     slug="MegatronLayer",
@@ -83,18 +83,5 @@ is summed. Two sums forward and two backward are all that a layer costs, whateve
 Megatron-LM trains GPT and BERT like this (Shoeybi et al. 2019). Norms, dropout and residuals are done by every
 device for all tokens, unless sequence parallelism splits these too. There can be no more devices than heads.
 """,
-    sources=(
-        Source(
-            "Mohammad Shoeybi, Mostofa Patwary, Raul Puri et al.",
-            2019,
-            "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
-            "arXiv 1909.08053",
-        ),
-        Source(
-            "Ashish Vaswani, Noam Shazeer, Niki Parmar et al.",
-            2017,
-            "Attention Is All You Need",
-            "NeurIPS 2017, arXiv 1706.03762",
-        ),
-    ),
+    sources=(MEGATRON, TRANSFORMER),
 )

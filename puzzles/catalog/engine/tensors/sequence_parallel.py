@@ -1,7 +1,7 @@
-"""SequenceParallel: gather and scatter instead of reducing."""
+"""SequenceParallel: all-gather and reduce-scatter in place of an all-reduce."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import MEGATRON, SEQUENCE_PARALLELISM
 
 PUZZLE = EnginePuzzle(
     slug="SequenceParallel",
@@ -69,18 +69,5 @@ kept, and computed, once among all devices instead of on each.
 Megatron-LM calls it sequence parallelism, because the rows are a sequence's tokens (Korthikanti et al.
 2022).
 """,
-    sources=(
-        Source(
-            "Vijay Korthikanti, Jared Casper, Sangkug Lym et al.",
-            2022,
-            "Reducing Activation Recomputation in Large Transformer Models",
-            "MLSys 2023, arXiv 2205.05198",
-        ),
-        Source(
-            "Mohammad Shoeybi, Mostofa Patwary, Raul Puri et al.",
-            2019,
-            "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
-            "arXiv 1909.08053",
-        ),
-    ),
+    sources=(SEQUENCE_PARALLELISM, MEGATRON),
 )

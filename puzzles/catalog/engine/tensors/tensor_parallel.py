@@ -1,7 +1,7 @@
-"""TensorParallel: columns, then rows."""
+"""TensorParallel: the first weight split by columns, the second by rows."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import MEGATRON
 
 PUZZLE = EnginePuzzle(
     slug="TensorParallel",
@@ -63,12 +63,5 @@ layers cost one all-reduce.
 Megatron-LM cuts the two halves of a transformer's MLP like this, and attention by heads (Shoeybi et al.
 2019). It sends activations in every layer, so it stays within one machine.
 """,
-    sources=(
-        Source(
-            "Mohammad Shoeybi, Mostofa Patwary, Raul Puri et al.",
-            2019,
-            "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
-            "arXiv 1909.08053",
-        ),
-    ),
+    sources=(MEGATRON,),
 )

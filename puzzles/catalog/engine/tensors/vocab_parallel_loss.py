@@ -1,7 +1,7 @@
-"""VocabParallelLoss: a softmax over words that no device has all of."""
+"""VocabParallelLoss: cross entropy of logits that are split by words."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.schedule.puzzle import Source
+from puzzles.catalog.papers import MEGATRON
 
 PUZZLE = EnginePuzzle(
     slug="VocabParallelLoss",
@@ -76,12 +76,5 @@ that is needed of the others, reduce first and send the result.
 Megatron-LM fuses the output layer with the loss like this: batch x tokens numbers are sent instead of batch x
 tokens x words (Shoeybi et al. 2019). With a hundred thousand words, logits are among the largest activations.
 """,
-    sources=(
-        Source(
-            "Mohammad Shoeybi, Mostofa Patwary, Raul Puri et al.",
-            2019,
-            "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
-            "arXiv 1909.08053",
-        ),
-    ),
+    sources=(MEGATRON,),
 )

@@ -1,0 +1,275 @@
+"""The publications that puzzles cite, each written once, in the order of their years.
+
+A puzzle names them by these constants; docs/papers.md lists them with the puzzles that do.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Paper(NamedTuple):
+    """A publication: as many authors as fit, the year, the title, and the venue or address."""
+
+    authors: str
+    year: int
+    title: str
+    where: str
+    note: str = ""
+    """Reason for citing it, in one puzzle; empty in the table below."""
+
+    def __str__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.authors} ({self.year}). {self.title}. {self.where}{note}"
+
+    def cited_for(self, note: str) -> Paper:
+        """The same publication, cited for something in particular: 'for the word micro-batch'."""
+        return self._replace(note=note)
+
+
+BELADY = Paper(
+    "L. A. Belady",
+    1966,
+    "A study of replacement algorithms for a virtual-storage computer",
+    "IBM Systems Journal 5",
+)
+BACKPROPAGATION = Paper(
+    "David E. Rumelhart, Geoffrey E. Hinton, Ronald J. Williams",
+    1986,
+    "Learning representations by back-propagating errors",
+    "Nature 323, 533-536",
+)
+RING_ALL_REDUCE = Paper(
+    "Pitch Patarasuk, Xin Yuan",
+    2009,
+    "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+    "Journal of Parallel and Distributed Computing 69(2), 117-124",
+)
+OPENSHMEM = Paper(
+    "Barbara Chapman, Tony Curtis, Swaroop Pophale et al.",
+    2010,
+    "Introducing OpenSHMEM: SHMEM for the PGAS community",
+    "Fourth Conference on Partitioned Global Address Space Programming Model",
+)
+DISTBELIEF = Paper(
+    "Jeffrey Dean, Greg S. Corrado, Rajat Monga et al.",
+    2012,
+    "Large Scale Distributed Deep Networks",
+    "NIPS 2012",
+)
+ADAM = Paper(
+    "Diederik P. Kingma, Jimmy Ba",
+    2014,
+    "Adam: A Method for Stochastic Optimization",
+    "ICLR 2015, arXiv 1412.6980",
+)
+CHECKPOINTING = Paper(
+    "Tianqi Chen, Bing Xu, Chiyuan Zhang, Carlos Guestrin",
+    2016,
+    "Training Deep Nets with Sublinear Memory Cost",
+    "arXiv 1604.06174",
+)
+FEDERATED_STRATEGIES = Paper(
+    "Jakub Konečný, H. Brendan McMahan, Felix X. Yu, Peter Richtárik, Ananda Theertha Suresh, Dave Bacon",
+    2016,
+    "Federated Learning: Strategies for Improving Communication Efficiency",
+    "arXiv 1610.05492",
+)
+TRANSFORMER = Paper(
+    "Ashish Vaswani, Noam Shazeer, Niki Parmar et al.",
+    2017,
+    "Attention Is All You Need",
+    "NeurIPS 2017, arXiv 1706.03762",
+)
+SPARSELY_GATED = Paper(
+    "Noam Shazeer, Azalia Mirhoseini, Krzysztof Maziarz et al.",
+    2017,
+    "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer",
+    "ICLR 2017, arXiv 1701.06538",
+)
+FEDERATED_AVERAGING = Paper(
+    "H. Brendan McMahan, Eider Moore, Daniel Ramage, Seth Hampson, Blaise Agüera y Arcas",
+    2017,
+    "Communication-Efficient Learning of Deep Networks from Decentralized Data",
+    "AISTATS 2017, arXiv 1602.05629 (first version 2016)",
+)
+MEAN_ESTIMATION = Paper(
+    "Ananda Theertha Suresh, Felix X. Yu, Sanjiv Kumar, H. Brendan McMahan",
+    2017,
+    "Distributed Mean Estimation with Limited Communication",
+    "ICML 2017, arXiv 1611.00429",
+)
+TIED_EMBEDDING = Paper(
+    "Ofir Press, Lior Wolf",
+    2017,
+    "Using the Output Embedding to Improve Language Models",
+    "EACL 2017",
+)
+SCALING_TRANSLATION = Paper(
+    "Myle Ott, Sergey Edunov, David Grangier, Michael Auli",
+    2018,
+    "Scaling Neural Machine Translation",
+    "WMT 2018, arXiv 1806.00187",
+)
+MESH_TENSORFLOW = Paper(
+    "Noam Shazeer, Youlong Cheng, Niki Parmar et al.",
+    2018,
+    "Mesh-TensorFlow: Deep Learning for Supercomputers",
+    "NeurIPS 2018, arXiv 1811.02084",
+)
+ONLINE_SOFTMAX = Paper(
+    "Maxim Milakov, Natalia Gimelshein",
+    2018,
+    "Online normalizer calculation for softmax",
+    "arXiv 1805.02867",
+)
+GPIPE = Paper(
+    "Yanping Huang, Youlong Cheng, Ankur Bapna et al.",
+    2019,
+    "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
+    "NeurIPS 2019, arXiv 1811.06965",
+)
+PIPEDREAM = Paper(
+    "Deepak Narayanan et al.",
+    2019,
+    "PipeDream: Generalized Pipeline Parallelism for DNN Training",
+    "SOSP 2019",
+)
+MEGATRON = Paper(
+    "Mohammad Shoeybi, Mostofa Patwary, Raul Puri et al.",
+    2019,
+    "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
+    "arXiv 1909.08053",
+)
+PYTORCH_DDP = Paper(
+    "Shen Li, Yanli Zhao, Rohan Varma et al.",
+    2020,
+    "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
+    "VLDB 2020, arXiv 2006.15704",
+)
+ZERO = Paper(
+    "Samyam Rajbhandari, Jeff Rasley, Olatunji Ruwase, Yuxiong He",
+    2020,
+    "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+    "SC20, arXiv 1910.02054",
+)
+WEIGHT_UPDATE_SHARDING = Paper(
+    "Yuanzhong Xu et al.",
+    2020,
+    "Automatic Cross-Replica Sharding of Weight Update in Data-Parallel Training",
+    "arXiv 2004.13336",
+)
+TORCHGPIPE = Paper(
+    "Chiheon Kim, Heungsub Lee, Myungryong Jeong et al.",
+    2020,
+    "torchgpipe: On-the-fly Pipeline Parallelism for Training Giant Models",
+    "arXiv 2004.09910",
+)
+GSHARD = Paper(
+    "Dmitry Lepikhin, HyoukJoong Lee, Yuanzhong Xu et al.",
+    2020,
+    "GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding",
+    "ICLR 2021, arXiv 2006.16668",
+)
+MEGATRON_CLUSTERS = Paper(
+    "Deepak Narayanan, Mohammad Shoeybi, Jared Casper et al.",
+    2021,
+    "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+    "SC21, arXiv 2104.04473",
+)
+GSPMD = Paper(
+    "Yuanzhong Xu, HyoukJoong Lee, Dehao Chen et al.",
+    2021,
+    "GSPMD: General and Scalable Parallelization for ML Computation Graphs",
+    "arXiv 2105.04663",
+)
+SWITCH = Paper(
+    "William Fedus, Barret Zoph, Noam Shazeer",
+    2021,
+    "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient Sparsity",
+    "Journal of Machine Learning Research 23, arXiv 2101.03961",
+)
+ZERO_INFINITY = Paper(
+    "Samyam Rajbhandari, Olatunji Ruwase, Jeff Rasley et al.",
+    2021,
+    "ZeRO-Infinity: Breaking the GPU Memory Wall for Extreme Scale Deep Learning",
+    "SC 2021, arXiv 2104.07857",
+)
+BREADTH_FIRST_PIPELINE = Paper(
+    "Joel Lamy-Poirier",
+    2022,
+    "Breadth-First Pipeline Parallelism",
+    "arXiv 2211.05953",
+)
+SEQUENCE_PARALLELISM = Paper(
+    "Vijay Korthikanti, Jared Casper, Sangkug Lym et al.",
+    2022,
+    "Reducing Activation Recomputation in Large Transformer Models",
+    "MLSys 2023, arXiv 2205.05198",
+)
+FLASH_ATTENTION = Paper(
+    "Tri Dao, Daniel Y. Fu, Stefano Ermon et al.",
+    2022,
+    "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
+    "NeurIPS 2022, arXiv 2205.14135",
+)
+MEGABLOCKS = Paper(
+    "Trevor Gale, Deepak Narayanan, Cliff Young, Matei Zaharia",
+    2022,
+    "MegaBlocks: Efficient Sparse Training with Mixture-of-Experts",
+    "MLSys 2023, arXiv 2211.15841",
+)
+ZERO_INFERENCE = Paper(
+    "The DeepSpeed team",
+    2022,
+    "ZeRO-Inference: Democratizing massive model inference",
+    "DeepSpeed blog, deepspeed.ai/2022/09/09/zero-inference.html",
+)
+PYTORCH_FSDP = Paper(
+    "Yanli Zhao, Andrew Gu, Rohan Varma et al.",
+    2023,
+    "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel",
+    "VLDB 2023, arXiv 2304.11277",
+)
+RING_ATTENTION = Paper(
+    "Hao Liu, Matei Zaharia, Pieter Abbeel",
+    2023,
+    "Ring Attention with Blockwise Transformers for Near-Infinite Context",
+    "arXiv 2310.01889",
+)
+STRIPED_ATTENTION = Paper(
+    "William Brandon, Aniruddha Nrusimha, Kevin Qian et al.",
+    2023,
+    "Striped Attention: Faster Ring Attention for Causal Transformers",
+    "arXiv 2311.09431",
+)
+ZERO_BUBBLE = Paper(
+    "Penghui Qi, Xinyi Wan, Guangxing Huang, Min Lin",
+    2023,
+    "Zero Bubble Pipeline Parallelism",
+    "arXiv 2401.10241",
+)
+FLEXGEN = Paper(
+    "Ying Sheng, Lianmin Zheng, Binhang Yuan et al.",
+    2023,
+    "FlexGen: High-Throughput Generative Inference of Large Language Models with a Single GPU",
+    "ICML 2023, arXiv 2303.06865",
+)
+SHARDING_PROPAGATION = Paper(
+    "MindSpore authors",
+    2023,
+    "Sharding Propagation",
+    "documentation of MindSpore 2.1, section Parallel Design",
+)
+LLAMA_3 = Paper(
+    "Abhimanyu Dubey et al.",
+    2024,
+    "The Llama 3 Herd of Models",
+    "arXiv 2407.21783",
+)
+GLOBAL_BALANCE = Paper(
+    "Zihan Qiu, Zeyu Huang, Bo Zheng et al.",
+    2025,
+    "Demons in the Detail: On Implementing Load Balancing Loss for Training Specialized Mixture-of-Expert Models",
+    "ACL 2025, arXiv 2501.11873",
+)
