@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from puzzles.failure import Failure, plain
-from puzzles.sandbox.client import Lost
+from puzzles.sandbox.client import WorkerLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.runner import too_slow
 from puzzles.tracks.base import Track
@@ -47,7 +47,7 @@ def run_in(session: Session, track: Track, slug: str, request: Mapping[str, Any]
             return Ran(failure=_failure(problem))
         asked = {**request, "track": track.name, "slug": slug, "longest": track.longest}
         answer = session.run(asked, left)
-    except Lost as why:
+    except WorkerLostError as why:
         words = f"the process that ran this was {why}; leave other processes alone"
         return Ran(failure=Failure("crash", words))
     ran = _read(answer, session.limits)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lib import DeadlockError, Model
-from puzzles.sandbox.deadline import Timer, TimeUp
+from puzzles.sandbox.deadline import TimeLimitError, Timer
 
 SECONDS = 0.8
 """Wall time of one turn, which is what a rank does between two waits; most take less than a thousandth of it."""
@@ -49,7 +49,7 @@ class Ring:
         try:
             with _interruptible(), self._own_tasks():
                 return timer.run(work)
-        except TimeUp as why:
+        except TimeLimitError as why:
             self.over = True
             hint = "look for a loop that does not end, or allow more with play(..., seconds=60)"
             raise Stopped("timeout", f"time was up after {self.seconds:g} s; {hint}").with_traceback(

@@ -20,7 +20,7 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.client import MARK
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import Tier, UnknownTier, best
+from puzzles.sandbox.tiers import Tier, UnknownTierError, best
 from tests.support import hostile
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def tier(name: str) -> Tier:
         pytest.skip("the hostile suite needs POSIX")
     try:
         return best(name)
-    except UnknownTier as why:
+    except UnknownTierError as why:
         pytest.skip(str(why))
 
 
@@ -152,7 +152,7 @@ def test_a_locked_folder_is_emptied_too(here: Tier):
 
 
 def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier):
-    for name in ("kills_the_keeper", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
+    for name in ("kills_the_supervisor", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
         source = hostile.basic_with(BODIES[name][0]) + hostile.DDP
         with Session(Submission(Path("theirs.py"), source.encode()), QUICK, here) as session:
             grade(PUZZLES["basic"], session)

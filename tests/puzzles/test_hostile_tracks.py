@@ -1,6 +1,6 @@
 """Classes and layouts that mean harm get their verdict, in both tiers, as schedules do.
 
-What is known not to be found: a class that changes its meter and the tally of the transport alike. Results cannot
+What is known not to be found: a class that changes its meter and the log of the transport alike. Results cannot
 be lied about; bytes, flops and peaks are counted beside the player's code.
 """
 
@@ -105,7 +105,7 @@ def test_arrays_of_the_module_are_charged_to_every_device(here: Tier) -> None:
 
 
 def test_what_a_class_is_asked_holds_nothing_of_what_is_expected() -> None:
-    """Every number that the child gets is one of the inputs."""
+    """Every number that the worker gets is one of the inputs."""
     import json
 
     from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of

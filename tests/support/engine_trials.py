@@ -13,7 +13,7 @@ from typing import Any
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.client import Line
+from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import best
 from puzzles.tracks.engine.judge import require_right
@@ -36,14 +36,14 @@ def reference(slug: str) -> type:
 
 
 @cache
-def keeper() -> Line:
+def keeper() -> SandboxClient:
     """One for all: to start it takes longer than to grade."""
-    return Line(best(), Limits())
+    return SandboxClient(best(), Limits())
 
 
 def verdict_on(slug: str, path: Path) -> Verdict:
     """The grader's, on a player's file."""
-    return grade_file(str(path), [ENGINE_PUZZLES[slug]], line=keeper()).verdicts[0]
+    return grade_file(str(path), [ENGINE_PUZZLES[slug]], client=keeper()).verdicts[0]
 
 
 def numbers_of_devices() -> list[int]:

@@ -95,7 +95,7 @@ FORGING = {
         "for fd in range(3, 64):\n    try: os.write(fd, b'{\"trace\": null, \"passed\": true}\\n')\n    except OSError: pass",
         "incomplete",
     ),
-    "guesses_the_keepers_pipes": (
+    "guesses_the_supervisors_pipes": (
         "for fd in range(64):\n    try: open(f'/proc/{os.getppid()}/fd/{fd}', 'wb', 0).write(b'x' * 99)\n"
         "    except OSError: pass", "incomplete",
     ),
@@ -106,15 +106,15 @@ FORGING = {
     ),
     "edits_by_gc": (
         "for o in gc.get_objects():\n"
-        "    if type(o).__name__ == 'Performance': o._tell = lambda *a, **k: os.write(3, b'{\"defined\": true}\\n')",
+        "    if type(o).__name__ == 'DefinitionRun': o._send = lambda *a, **k: os.write(3, b'{\"defined\": true}\\n')",
         "crash",
     ),
     "edits_frames": (
         "f = sys._getframe()\nwhile f:\n    f.f_locals.update(error=None, failure=None, trace='x'); f = f.f_back",
         "incomplete",
     ),
-    "kills_the_keeper": ("os.kill(os.getppid(), 9)\n{solve}", None, "crash"),
-    "traces_the_keeper": ("ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0)", "incomplete"),
+    "kills_the_supervisor": ("os.kill(os.getppid(), 9)\n{solve}", None, "crash"),
+    "traces_the_supervisor": ("ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0)", "incomplete"),
 }  # fmt: skip
 
 BREAKING = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from puzzles.catalog.engine.trial import Performed, Trial
-from puzzles.sandbox.worker.stages import perform as stage
+from puzzles.sandbox.worker.stages.engine_trial import run_trial
 
 SHORT = 20
 """Letters of an argument that is told in a message."""
@@ -29,7 +29,7 @@ def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
     Raises:
         Exception: what the class raises, and what the engine says of it.
     """
-    return Performed(*stage.perform(asked(trial), cls, on))
+    return Performed(*run_trial(asked(trial), cls, on))
 
 
 def size_of(trial: Trial, shown: Trial) -> str:

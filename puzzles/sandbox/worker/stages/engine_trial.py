@@ -1,4 +1,4 @@
-"""Launches a class, makes every call of a trial, reads the meters. Nothing is judged here."""
+"""Runs one trial of an engine class: launches it, makes every call, reads the meters. Nothing is judged here."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from lib.engine import launch
 from lib.engine.launcher import Run
 
 
-def perform(
+def run_trial(
     trial: Mapping[str, Any], cls: type, on: str = "inprocess", look: Callable[[Run], None] = lambda run: None
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Launches a class and makes every call: the results of each call on each device, the outputs of the stream, and
-    the meters after loading, after each call, and at the end. `look` sees the run whenever the meters are read.
+    """Launches a class and makes every call of a trial.
+
+    Returns the results of each call on each device, the outputs of the stream, and the readings of the meters after
+    loading, after each call, and at the end. `look` is called with the run whenever the meters are read.
 
     Raises:
-        Exception: what the class raises, and what the engine says of it.
+        Exception: any error of the class or of the engine.
     """
     results: list[Any] = []
     outputs: list[Any] = []
