@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -80,7 +81,7 @@ def grade_all(
         done = {path: graded for path in paths if (graded := journal.known(path, _content(path))) is not None}
         to_do = [path for path in paths if path not in done]
         try:
-            grade = job if dask or mpi else job.beside_others  # what runs elsewhere leaves nothing behind there
+            grade = elsewhere(job) if dask or mpi else job.beside_others  # there, nothing is left behind
             start = partial(_executor, workers, dask, mpi)
             for graded in _shown(_spread(to_do, job, start, workers, grade), len(to_do)):
                 done[graded.path] = graded
@@ -90,6 +91,12 @@ def grade_all(
             raise
         journal.finish()
     return [done[path] for path in paths]
+
+
+def elsewhere(job: Job) -> Callable[[str, bytes | None], Graded]:
+    """The job as workers elsewhere can load it: a wheel's modules are found only after `import training_puzzles`."""
+    installed = sys.modules.get("training_puzzles")
+    return partial(installed.run_pickled, pickle.dumps(job)) if installed else job
 
 
 def cores() -> int:

@@ -20,6 +20,9 @@ HOUSE = Path(__file__).resolve().parents[2]
 ROOMS = ("lib", "drawing", "puzzles")
 """What of it a submission may read. Not the solutions."""
 
+INSTALLED = HOUSE if (HOUSE / "__init__.py").is_file() else HOUSE / "puzzles" / "package" / "training_puzzles"
+"""The folder of the package `training_puzzles`, which files may import: in a wheel it is the one around the rooms."""
+
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
 """What of the machine a submission may read, besides Python's own folders."""
 
@@ -91,7 +94,8 @@ SINGLE = "from puzzles.sandbox.worker.oneshot import main; main()"
 
 def command(tier: Tier, limits: Limits, program: str = KEEPER) -> list[str]:
     """The command that starts a keeper in a tier."""
-    start = f"import sys; sys.path.insert(0, {str(HOUSE)!r}); {program}"
+    path = f"sys.path.insert(0, {str(HOUSE)!r}); sys.path.append({str(INSTALLED.parent)!r})"
+    start = f"import sys; {path}; {program}"
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]
     return [*_bubblewrap(limits), *python] if tier.is_sandbox else python
 
@@ -114,6 +118,7 @@ def _bubblewrap(limits: Limits) -> list[str]:
         words += ["--ro-bind-try", folder, folder]
     for room in ROOMS:
         words += ["--ro-bind", str(HOUSE / room), str(HOUSE / room)]
+    words += ["--ro-bind", str(INSTALLED / "__init__.py"), str(INSTALLED / "__init__.py")]
     for hidden in hidden_folders():
         if hidden.is_relative_to(PACKAGES) or any(hidden.is_relative_to(HOUSE / room) for room in ROOMS):
             words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
@@ -128,8 +133,8 @@ def readable() -> tuple[list[str], list[str]]:
     ours = [entry for room in rooms for entry in _around(room, hidden)]
     theirs = [Path(PACKAGES)]
     if any(folder.is_relative_to(PACKAGES) for folder in hidden):  # installed: what must be hidden lies among packages
-        theirs = [entry for entry in sorted(theirs[0].iterdir()) if entry not in (*hidden, *rooms)]
-    system = (*SYSTEM, "/dev/urandom", "/dev/random", "/proc", sys.base_prefix)
+        theirs = list(_around(theirs[0], hidden))
+    system = (*SYSTEM, "/dev/urandom", "/dev/random", "/proc", sys.base_prefix, str(INSTALLED / "__init__.py"))
     return [str(HOUSE), PACKAGES], [*system, *map(str, theirs), *map(str, ours)]  # imports begin with a list of names
 
 
@@ -155,9 +160,9 @@ def hidden() -> list[str]:
 
 def hidden_folders() -> list[Path]:
     """What a submission must not read: solutions, tests, and what classes are tried with, right results included."""
-    houses = {HOUSE, Path(PACKAGES)}
-    answers = [house / name for house in sorted(houses) for name in ("solutions", "tests", "notebooks")]
-    return [folder for folder in (*answers, HOUSE / "puzzles" / "catalog" / "engine") if folder.is_dir()]
+    houses = {HOUSE, Path(PACKAGES), Path(PACKAGES) / "training_puzzles"}  # a wheel may lie beside a clone
+    names = ("solutions", "tests", "notebooks", "puzzles/catalog/engine")
+    return [folder for house in sorted(houses) for name in names if (folder := house / name).is_dir()]
 
 
 def environment(folder: str) -> dict[str, str]:

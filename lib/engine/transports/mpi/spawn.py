@@ -12,6 +12,12 @@ from tempfile import TemporaryDirectory
 
 from lib.errors import PuzzleError, RuleError
 
+ROOT = str(Path(__file__).resolve().parents[4])
+"""The folder that holds this `lib`."""
+
+START = f"import sys; sys.path.insert(0, {ROOT!r}); from {__name__} import main; main(*sys.argv[1:])"
+"""The program of each process: not `-m`, which would find a `lib.py` in the current folder first."""
+
 
 def mpiexec() -> list[str]:
     """The command: that of the MPI installed beside this Python, else the first on the path.
@@ -33,17 +39,12 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
     Raises:
         PuzzleError: they could not be started, or the error that they ended with.
     """
-    root = str(Path(__file__).parents[4])
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
-    env = {
-        **os.environ,
-        **threads,
-        "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])]),
-    }
+    env = {**os.environ, **threads}
     with TemporaryDirectory() as folder:
         asked, answered = Path(folder, "request"), Path(folder, "answer")
         asked.write_text(request, encoding="utf-8")
-        words = [sys.executable, "-m", "lib.engine.transports.mpi.spawn", module, str(asked), str(answered)]
+        words = [sys.executable, "-c", START, module, str(asked), str(answered)]
         ended = subprocess.run(
             [*mpiexec(), "-n", str(processes), *words], env=env, capture_output=True, text=True, check=False
         )
@@ -69,7 +70,3 @@ def main(module: str, asked: str, answered: str) -> None:
         told = f"refused\n{why}"
     if first:
         Path(answered).write_text(told, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
