@@ -219,14 +219,15 @@ def test_processes_of_mpi_find_our_modules(installed: Environment, folder: Path)
         command = mpiexec()
     except PuzzleError as why:
         pytest.skip(str(why))
-    path = os.pathsep.join([str(Path(command[0]).parent), os.environ["PATH"]])
-    installed.ok("puzzles", "run", "mine.py", "basic", "--small", "--on", "mpi", cwd=folder, PATH=path)
-    words = [*command, "-n", "2", str(installed.python), "-m", "mpi4py.futures", "-m", "training_puzzles"]
-    code = (
-        f"import subprocess, sys; sys.exit(subprocess.run({[*words, 'grade', 'class', '--trust', '--mpi']}).returncode)"
-    )
+    beside = Path(command[0]).parent
+    found = {
+        "PATH": os.pathsep.join([str(beside), os.environ["PATH"]]),
+        "LD_LIBRARY_PATH": str(beside.parent / "lib"),
+    }
+    installed.ok("puzzles", "run", "mine.py", "basic", "--small", "--on", "mpi", cwd=folder, **found)
     _class_of_two(folder)
-    installed.ok("python", "-c", code, cwd=folder)
+    words = (*command, "-n", "2", installed.python, "-m", "mpi4py.futures", "-m", "training_puzzles")
+    installed.ok(*words, "grade", "class", "--trust", "--mpi", cwd=folder, **found)
 
 
 def test_a_dask_worker_that_knows_nothing_of_us_grades(installed: Environment, folder: Path) -> None:
