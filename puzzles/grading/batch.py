@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -47,7 +48,7 @@ def grade_all(
         done = {path: graded for path in paths if (graded := checkpoint.known(path, _content(path))) is not None}
         to_do = [path for path in paths if path not in done]
         try:
-            grade = job.grade if dask or mpi else job.grade_with_kept_client  # elsewhere nothing is left running
+            grade = _for_remote(job) if dask or mpi else job.grade_with_kept_client  # elsewhere nothing is left running
             start = partial(_executor, processes, dask, mpi)
             for graded in _with_progress_bar(_distribute(to_do, job, start, processes, grade), len(to_do)):
                 done[graded.path] = graded
@@ -57,6 +58,12 @@ def grade_all(
             raise
         checkpoint.finish()
     return [done[path] for path in paths]
+
+
+def _for_remote(job: Job) -> Callable[[str, bytes | None], Graded]:
+    """The job as processes elsewhere can load it: a wheel's modules are found only after `import training_puzzles`."""
+    installed = sys.modules.get("training_puzzles")
+    return partial(installed.run_pickled, pickle.dumps(job.grade)) if installed else job.grade
 
 
 def cores() -> int:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from .limits import Limits
 from .visible_files import (
+    IMPORT_PACKAGE,
     INSTALL_ROOT,
     READABLE_PACKAGES,
     SITE_PACKAGES,
@@ -88,7 +89,8 @@ def _why_no_bubblewrap() -> str:
 
 def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[str]:
     """Returns the command that starts a Python program in a tier."""
-    start = f"import sys; sys.path.insert(0, {str(INSTALL_ROOT)!r}); {program}"
+    path = f"sys.path.insert(0, {str(INSTALL_ROOT)!r}); sys.path.append({str(IMPORT_PACKAGE.parent)!r})"
+    start = f"import sys; {path}; {program}"
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]
     return [*_namespaces(), *_mounts(limits), *python] if tier.is_sandbox else python
 
@@ -118,6 +120,7 @@ def _mounts(limits: Limits) -> list[str]:
         words += ["--ro-bind-try", folder, folder]
     for package in READABLE_PACKAGES:
         words += ["--ro-bind", str(INSTALL_ROOT / package), str(INSTALL_ROOT / package)]
+    words += ["--ro-bind", str(IMPORT_PACKAGE / "__init__.py"), str(IMPORT_PACKAGE / "__init__.py")]
     for hidden in covered_folders():
         words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.files), "--tmpfs", RUN_FOLDER]

@@ -16,11 +16,18 @@ from typing import Any
 INSTALL_ROOT = Path(__file__).resolve().parents[2]
 """Folder of lib, drawing and puzzles."""
 
+IMPORT_PACKAGE = (
+    INSTALL_ROOT
+    if (INSTALL_ROOT / "__init__.py").is_file()
+    else INSTALL_ROOT / "puzzles" / "package" / "training_puzzles"
+)
+"""Folder of the package `training_puzzles`, which submissions may import: in a wheel it is INSTALL_ROOT itself."""
+
 READABLE_PACKAGES = ("lib", "drawing", "puzzles")
 """Packages in it that a submission may read and import."""
 
-HIDDEN_NAMES = ("solutions", "tests", "notebooks", ".git")
-"""Folders beside them that hold answers."""
+HIDDEN_NAMES = ("solutions", "tests", "notebooks", ".git", "puzzles/catalog/engine")
+"""Folders in it that hold answers; the last one has the trials of classes, with their right results."""
 
 SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
 """Folders and files of the machine that programs need, besides Python's own."""
@@ -31,14 +38,19 @@ SITE_PACKAGES = sysconfig.get_path("purelib")
 def visible_roots() -> list[Path]:
     """Folders and files that a submission may read, but for hidden folders in them."""
     ours = [INSTALL_ROOT / package for package in READABLE_PACKAGES]
-    return [*map(Path, SYSTEM_FOLDERS), Path(sys.base_prefix), Path(SITE_PACKAGES), *ours]
+    return [
+        *map(Path, SYSTEM_FOLDERS),
+        Path(sys.base_prefix),
+        Path(SITE_PACKAGES),
+        *ours,
+        IMPORT_PACKAGE / "__init__.py",
+    ]
 
 
 def hidden_folders() -> list[Path]:
     """Folders that a submission must not read: solutions, tests, and the trials of classes with their right results."""
-    beside = [root / name for root in sorted({INSTALL_ROOT, Path(SITE_PACKAGES)}) for name in HIDDEN_NAMES]
-    trials = INSTALL_ROOT / "puzzles" / "catalog" / "engine"
-    return [folder for folder in (*beside, trials) if folder.is_dir()]
+    roots = {INSTALL_ROOT, Path(SITE_PACKAGES), Path(SITE_PACKAGES) / "training_puzzles"}  # a wheel beside a clone
+    return [folder for root in sorted(roots) for name in HIDDEN_NAMES if (folder := root / name).is_dir()]
 
 
 def hidden_paths() -> list[str]:

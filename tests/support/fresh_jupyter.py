@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import nbformat
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
@@ -54,10 +55,13 @@ def executed(path: Path, python: Path) -> str:
                 language="python",
             )
 
+    class Manager(AsyncKernelManager):  # type: ignore[misc]  # without types
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**{**options, "kernel_spec_manager": ThisPython()})
+
     notebook = nbformat.read(path, as_version=4)
-    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython())
-    options = {"resources": {"metadata": {"path": str(path.parent)}}}
-    NotebookClient(notebook, km=manager, timeout=300, **options).execute()
+    options = {"resources": {"metadata": {"path": str(path.parent)}}, "kernel_manager_class": Manager}
+    NotebookClient(notebook, timeout=300, **options).execute()
     return str(nbformat.writes(notebook))
 
 

@@ -7,19 +7,21 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import solutions
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks.schedule.calls import reminder
+from puzzles.version import VERSION
 
 from .overview_svg import overview_markdown
 
 SOURCE = "https://github.com/YOUR_ORG/training-puzzles"
-"""Address of the published project; pyproject.toml and the README say the same."""
-VERSION = "0.1.0"
-"""The version that the notebooks are tested with; it has a tag there."""
+"""Address of the published project, where each version has a tag; pyproject.toml and the README say the same."""
+
 PUBLISHED = "YOUR_ORG" not in SOURCE
 """Until then there is nothing to install from but a wheel: a name that nobody has taken could be anybody's."""
+
+SOLUTIONS = Path(__file__).parents[3] / "solutions"
+"""Beside lib, drawing and puzzles, in the clone and in the wheel."""
 
 Cell = tuple[str, str, str]
 """Kind, text, and name, which becomes the cell's id."""
@@ -34,7 +36,7 @@ def setup() -> str:
             f'raise ImportError("put training_puzzles-{VERSION}-py3-none-any.whl beside this notebook, run again")'
         )
     return f"""\
-# Makes the puzzles importable. It installs them only if they are missing, as in Colab; in a clone it does nothing.
+# Makes the puzzles importable. It installs them only if they are missing, as in Colab; in a clone it installs nothing.
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,13 +44,15 @@ from pathlib import Path
 here = Path.cwd()
 clone = next((folder for folder in (here, *here.parents) if (folder / "puzzles" / "catalog").is_dir()), None)
 if clone is not None:
-    sys.path.insert(0, str(clone))
-elif find_spec("puzzles") is None:
+    sys.path.insert(0, str(clone / "puzzles" / "package"))
+elif find_spec("training_puzzles") is None:
     wheel = next(here.glob("training_puzzles-{VERSION}-*.whl"), None)
     if wheel is not None:
         get_ipython().run_line_magic("pip", f"install --quiet '{{wheel}}'")
     else:
-        {elsewhere}"""
+        {elsewhere}
+
+import training_puzzles  # from here on, lib, drawing and puzzles are those of the game"""
 
 
 def puzzle_cells(puzzle: SchedulePuzzle, solved: bool) -> Iterator[Cell]:
@@ -63,7 +67,7 @@ def puzzle_cells(puzzle: SchedulePuzzle, solved: bool) -> Iterator[Cell]:
 
 def solution(slug: str) -> str:
     """The reference solution without its file's docstring and imports, which the notebook has already."""
-    text = (Path(solutions.__file__).parent / f"{slug}.py").read_text(encoding="utf-8")
+    text = (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
     head = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
     return "\n".join(text.splitlines()[head[-1].end_lineno :]).strip()
 

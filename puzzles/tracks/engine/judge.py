@@ -53,7 +53,9 @@ def judged(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Judged:
     targets = puzzle.targets if trial.targets is None else trial.targets
     figures = {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *targets)}
     if targets.get("flops") and not figures["flops"]:
-        raise WrongResultError("no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot")
+        raise WrongResultError(
+            "no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot"
+        )
     return Judged(figures, tuple(_missed(figures, targets)))
 
 
@@ -74,7 +76,9 @@ def require_right(trial: Trial, performed: Performed) -> None:
         inputs, outputs = trial.stream
         got = performed.outputs
         if len(got) != len(outputs):
-            raise WrongResultError(f"there are {len(got)} outputs for {len(inputs)} inputs; one device writes one for each")
+            raise WrongResultError(
+                f"there are {len(got)} outputs for {len(inputs)} inputs; one device writes one for each"
+            )
         for i, (result, right) in enumerate(zip(got, outputs)):
             compare(result, right, f"output {i}", trial.tolerance)
     if trial.check is not None:
@@ -101,7 +105,9 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
         return
     if isinstance(right, dict):
         if not isinstance(result, dict) or set(result) != set(right):
-            raise WrongResultError(f"{where} should return a dictionary of {', '.join(right)}; it returned {_described(result)}")
+            raise WrongResultError(
+                f"{where} should return a dictionary of {', '.join(right)}; it returned {_described(result)}"
+            )
         for name in right:
             compare(result[name], right[name], f"{where}, '{name}'", tolerance)
         return

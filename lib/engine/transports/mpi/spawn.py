@@ -12,6 +12,12 @@ from tempfile import TemporaryDirectory
 
 from lib.errors import PuzzleError, RuleError
 
+ROOT = str(Path(__file__).resolve().parents[4])
+"""The folder that holds this `lib`."""
+
+START = f"import sys; sys.path.insert(0, {ROOT!r}); from {__name__} import main; main(*sys.argv[1:])"
+"""The program of each process: not `-m`, which would find a `lib.py` in the current folder first."""
+
 
 def mpiexec() -> list[str]:
     """The mpiexec command: of the MPI installed beside this Python, else the first on the path.
@@ -36,7 +42,7 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
     with TemporaryDirectory() as folder:
         asked, answered = Path(folder, "request"), Path(folder, "answer")
         asked.write_text(request, encoding="utf-8")
-        program = [sys.executable, "-m", "lib.engine.transports.mpi.spawn", module, str(asked), str(answered)]
+        program = [sys.executable, "-c", START, module, str(asked), str(answered)]
         command = [*mpiexec(), "-n", str(processes), *program]
         ended = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
         if answered.exists():
@@ -50,11 +56,8 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with this package on the path, and one thread for each process unless it says otherwise."""
-    root = str(Path(__file__).parents[4])
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ}
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, **threads, "PYTHONPATH": path}
+    """This process's variables, with one thread for each process unless they say otherwise."""
+    return {**{name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}, **os.environ}
 
 
 def main(module: str, asked: str, answered: str) -> None:
@@ -69,7 +72,3 @@ def main(module: str, asked: str, answered: str) -> None:
         report = f"refused\n{why}"
     if first:
         Path(answered).write_text(report, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,0 +1,95 @@
+"""The one name that is installed: it makes `lib`, `drawing` and `puzzles` importable, before anybody else's.
+
+import training_puzzles
+from lib import Model
+
+All of the game lies in this package's folder; in a clone, and where that is installed with `pip install -e`, it lies in
+the clone. A folder on `sys.path`, and not an import hook, because processes started by multiprocessing, MPI and dask
+get `sys.path` from the one that starts them. Modules have one name: `training_puzzles.lib` is `lib`, the same object.
+"""
+
+import pickle
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from os.path import dirname, isdir, join, realpath
+from types import ModuleType
+from typing import Any
+
+NAMES = ("lib", "drawing", "puzzles")
+"""The packages that players import, by these names, after `import training_puzzles`."""
+
+FOLDERS = (*NAMES, "solutions", "notebooks")
+"""What lies in ROOT, beside each other."""
+
+
+def _root() -> str:
+    """The folder with `lib`, `drawing` and `puzzles`: this one in a wheel, else the clone around `puzzles/package`."""
+    here = dirname(realpath(__file__))
+    return here if isdir(join(here, "lib")) else dirname(dirname(dirname(here)))
+
+
+ROOT = _root()
+
+
+def _require_ours(name: str) -> None:
+    """Refuses to go on beside another module of that name.
+
+    Raises:
+        ImportError: one is imported already; the text says from where, and what to do.
+    """
+    module = sys.modules.get(name)
+    if module is None:
+        return
+    place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+    if dirname(realpath(place)) != join(ROOT, name):
+        raise ImportError(
+            f"another module called {name!r} is imported already ({place or 'made by hand'}); start Python again and "
+            "write 'import training_puzzles' before anything that imports it",
+            name=name,
+        )
+
+
+class _Alias(MetaPathFinder, Loader):
+    """Finds `training_puzzles.lib` and what is below as the modules that they are, so that no class exists twice."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        package, _, name = fullname.partition(".")
+        if package != __name__ or name.partition(".")[0] not in FOLDERS:
+            return None
+        return spec_from_loader(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        name = spec.name.partition(".")[2]
+        _require_ours(name.partition(".")[0])
+        module = import_module(name)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Gives the module, which has run already, back the spec that the import system has just replaced."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+def run_pickled(job: bytes, *given: Any) -> Any:
+    """Calls a pickled function of ours, in a process that has found it by importing this module: a worker of dask."""
+    return pickle.loads(job)(*given)
+
+
+def __getattr__(name: str) -> Any:
+    """The packages as attributes, and `__version__`, loaded when they are asked for."""
+    if name in FOLDERS:
+        return import_module(name)
+    if name == "__version__":
+        return import_module("puzzles.version").VERSION
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+for _name in NAMES:
+    _require_ours(_name)
+sys.path[:] = [ROOT, *(folder for folder in sys.path if folder != ROOT)]
+sys.meta_path.insert(0, _Alias())
