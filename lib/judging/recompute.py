@@ -109,7 +109,8 @@ class Retrace(Walk[RankState]):
                 elif name == "given":
                     self._take_over(cursor, op)
                 else:
-                    return self._communicate(cursor, op, used)
+                    self._check_brought(cursor, op, used)
+                    return self.communicate(cursor, op)
         except PuzzleError as why:
             raise why.at(cursor.place(op.call()), op.line) from None
         except (TypeError, ValueError, AttributeError) as why:
@@ -171,13 +172,12 @@ class Retrace(Walk[RankState]):
 
     # --- What ranks do together ---
 
-    def _communicate(self, rank: RankState, op: Op, used: list[Value]) -> bool:
-        """Checks what one rank brings to the others, as far as it alone can tell; False if it has to wait."""
+    def _check_brought(self, rank: RankState, op: Op, used: list[Value]) -> None:
+        """Refuses what a rank may not bring to others, as far as it alone can tell."""
         if op.name in rules.COLLECTIVES:
             rules.contribute(self.size, op.name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
         elif op.name == "pass_to":
             rules.partner(self.size, rank.rank, op.args[0])
-        return super().visit(rank, op)
 
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
         arrivals = list(map(_arrival, cursors))
@@ -243,7 +243,7 @@ class Retrace(Walk[RankState]):
 
 
 def _arrival(rank: RankState) -> Arrival:
-    op = rank.op
+    op = rank.ops[rank.at]
     return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, op.layer, rank.values[op.used[0]]))
 
 
