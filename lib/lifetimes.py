@@ -28,11 +28,12 @@ class Stored:
 
     def store(self, place: tuple[str, object], number: int) -> int | None:
         """Puts a value in a place. Returns the number of the value that is stored no longer, if there is one."""
-        before = self._values.get(place)
+        values, places = self._values, self._places
+        before = values.get(place)
         if before == number:
             return None
-        self._values[place] = number
-        self._places[number] = self._places.get(number, 0) + 1
+        values[place] = number
+        places[number] = places.get(number, 0) + 1
         return None if before is None else self._leave(before)
 
     def delete(self, place: tuple[str, object]) -> int | None:
@@ -44,22 +45,16 @@ class Stored:
         return self._leave(self._values.pop(place))
 
     def _leave(self, number: int) -> int | None:
-        self._places[number] -= 1
-        if self._places[number]:
-            return None
-        del self._places[number]
-        return number
+        left = self._places.pop(number) - 1
+        if not left:
+            return number
+        self._places[number] = left
+        return None
 
 
-class Span(NamedTuple):
-    """A value's stay, in indices of operations: from `after` one operation `until` another, which still has it.
-
-    The end of the run is the index past the last operation.
-    """
-
-    number: int
-    after: int
-    until: int
+Span = tuple[int, int, int]
+"""A value's number, and its stay in indices of operations: after which one it is there, and until which one, which
+still has it. The end of the run is the index past the last operation."""
 
 
 class Lifetimes(NamedTuple):
@@ -93,11 +88,13 @@ class Lifetimes(NamedTuple):
 
 def lifetimes(ops: Sequence[Op]) -> Lifetimes:
     """Follows one rank's operations once. They must store only what was made, and delete only what is stored."""
+    end = len(ops)
     made: dict[int, int] = {}
     until: dict[int, int] = {}
-    loose: dict[int, int] = {}  # since when each value has been outside the dictionaries
+    loose: dict[int, int] = {}  # since when each value has been outside the dictionaries; of a stored one, the end
     inside: dict[int, int] = {}  # since when each stored value has been in them
-    places, stored = Stored(), []
+    places = Stored()
+    stored: list[Span] = []
     events: list[int] = []
     final: set[int] = set()
     hidden: set[int] = set()
@@ -111,25 +108,25 @@ def lifetimes(ops: Sequence[Op]) -> Lifetimes:
                 inside[number] = i
                 if event > loose[number]:
                     hidden.add(number)
+                loose[number] = end
         elif name == "delete":
             gone = places.delete(args)
         else:
             for number in used:
                 until[number] = i
-                if number not in inside and event > loose[number]:
+                if event > loose[number]:
                     hidden.add(number)
-            if name == "set_final_weight":
-                final.update(used)
-            elif name in TIMED:
+            if name in TIMED:
                 event = i
                 events.append(i)
+            elif name == "set_final_weight":
+                final.update(used)
             for number in new:
                 made[number] = until[number] = loose[number] = i
         if gone is not None:
-            stored.append(Span(gone, inside.pop(gone), i))
+            stored.append((gone, inside.pop(gone), i))
             until[gone] = loose[gone] = i
-    end = len(ops)
-    stored += [Span(number, since, end) for number, since in inside.items()]
+    stored += [(number, since, end) for number, since in inside.items()]
     until.update(dict.fromkeys((*inside, *final), end))
-    held = [Span(number, i, until[number]) for number, i in made.items()]
+    held = list(zip(made, made.values(), until.values()))  # both are in the order of making
     return Lifetimes(end, events, held, stored, sorted(hidden - final), set(inside))

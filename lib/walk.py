@@ -82,24 +82,29 @@ class Walk(Generic[C]):
 
     def visit(self, cursor: C, op: Op) -> bool:
         """Visits one operation and moves the cursor on; False if the rank has to wait."""
+        if op.name in COLLECTIVES or op.name in ("pass_to", "receive"):
+            return self.communicate(cursor, op)
+        self.alone(cursor, op)
+        cursor.at += 1
+        return True
+
+    def communicate(self, cursor: C, op: Op) -> bool:
+        """Visits a collective, `pass_to` or `receive` as soon as the other ranks allow it."""
         if op.name in COLLECTIVES:
             return self._meet(cursor)
         if op.name == "pass_to":
             return self._send(cursor, op)
-        if op.name == "receive":
-            return self._receive(cursor, op)
-        self.alone(cursor, op)
-        cursor.at += 1
-        return True
+        return self._receive(cursor, op)
 
     def _meet(self, cursor: C) -> bool:
         cursors = self.meeting.come(cursor.rank, cursor)
         if cursors is None:
             return False
         for other, result in zip(cursors, self.meet(cursors), strict=True):
-            self.met(other, other.op, result)
+            self.met(other, other.ops[other.at], result)
             other.at += 1
-        self._ready.extend(other for other in cursors if other is not cursor)
+            if other is not cursor:
+                self._ready.append(other)
         return True
 
     def _send(self, cursor: C, op: Op) -> bool:

@@ -51,7 +51,7 @@ def _samples(rank: RankState, trace: Trace) -> tuple[Sample, ...]:
     sizes = [rank.values[number].memory(trace.costs) for number in range(len(rank.values))]
     shares: list[Sequence[Share]] = []
     for kind in range(len(Sample._fields)):
-        held = lives.sampled([span for span in lives.held if kinds[span.number] == kind], sizes)
-        stored = lives.sampled([span for span in lives.stored if kinds[span.number] == kind], sizes)
+        held = lives.sampled([span for span in lives.held if kinds[span[0]] == kind], sizes)
+        stored = lives.sampled([span for span in lives.stored if kinds[span[0]] == kind], sizes)
         shares.append([Share(inside, all_of_it - inside) for inside, all_of_it in zip(stored, held)])
     return tuple(map(Sample, *shares))

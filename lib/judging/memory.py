@@ -42,4 +42,4 @@ def _lasting(ops: Sequence[Op], lives: Lifetimes, read: Mapping[int, int]) -> It
             under_way[number] = max(before, under_way.get(number, -1))
     for number, after, until in lives.held:
         needed = until > after
-        yield Span(number, -1 if needed and number in loaded else after, max(until, under_way.get(number, -1)))
+        yield number, -1 if needed and number in loaded else after, max(until, under_way.get(number, -1))

@@ -21,7 +21,7 @@ class Note(NamedTuple):
 
 
 def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequence[Profile]) -> tuple[Note, ...]:
-    """All remarks on a run; one that several ranks get names them together. `sizes` of each rank's values, by number."""
+    """All remarks on a run; one on several ranks names them all. `sizes` are of each rank's values, by number."""
     peak = max(max(prof.memory) for prof in profiles)
     by_note: dict[Note, list[int]] = {}
     for state, size, prof in zip(retrace.ranks, sizes, profiles):

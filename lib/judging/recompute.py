@@ -45,15 +45,8 @@ class RankState(Cursor):
         return self.ops[: self.at]
 
     def used(self, op: Op) -> list[Value]:
-        """The values that an operation uses.
-
-        Raises:
-            TraceError: this rank has not made one of them.
-        """
-        try:
-            return [self.values[number] for number in op.used]
-        except KeyError as missing:
-            raise TraceError(f"it uses value {missing}, which this rank has not made") from None
+        """The values that one of the executed operations used."""
+        return [self.values[number] for number in op.used]
 
     def place(self, call: str) -> str:
         """The place of a refusal on this rank, now."""
@@ -71,13 +64,10 @@ class Arrival(NamedTuple):
     value: Value
 
 
-class Met(NamedTuple):
-    """One rank's share of a collective: what it brought and gets, the start, and which rank's operation set it."""
+Met = tuple[Value, Value, int, tuple[int, int]]
+"""One rank's share of a collective: what it brought and gets, the start, and the rank and index that set the start."""
 
-    brought: Value
-    result: Value
-    start: int
-    last: tuple[int, int]
+_new = tuple.__new__  # what Arrival(...) does, in half of its time
 
 
 class Retrace(Walk[RankState]):
@@ -106,34 +96,26 @@ class Retrace(Walk[RankState]):
         rules.complete(self.size, [weight for rank in self.ranks for weight in rank.final])
 
     def visit(self, cursor: RankState, op: Op) -> bool:
+        name = op.name
         try:
-            return self._execute(cursor, op)
+            if name == "store" or name == "delete":
+                self._keep(cursor, op)
+            else:
+                used = _used(cursor, op)
+                if cursor.given and self.strict:
+                    _refuse_given(cursor, op)
+                if name in rules.LOCAL_RULES:
+                    self._compute(cursor, op, used)
+                elif name == "given":
+                    self._take_over(cursor, op)
+                else:
+                    self._check_brought(cursor, op, used)
+                    return self.communicate(cursor, op)
         except PuzzleError as why:
             raise why.at(cursor.place(op.call()), op.line) from None
         except (TypeError, ValueError, AttributeError) as why:
             place = cursor.place(f"operation {cursor.at}")
             raise TraceError(f"this record makes no sense ({why}): {op}", place) from None
-
-    def _execute(self, cursor: RankState, op: Op) -> bool:
-        name = op.name
-        if name == "store" or name == "delete":
-            self._keep(cursor, op)
-            cursor.at += 1
-            return True
-        _check_form(op)
-        used = cursor.used(op)
-        if cursor.given and self.strict:
-            _refuse_given(cursor, op)
-        if name in rules.LOCAL_RULES:
-            self._compute(cursor, op, used)
-        elif name == "given":
-            self._take_over(cursor, op)
-        else:
-            if name in rules.COLLECTIVES:
-                rules.contribute(self.size, name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
-            elif name == "pass_to":
-                rules.partner(self.size, cursor.rank, op.args[0])
-            return super().visit(cursor, op)
         cursor.at += 1
         return True
 
@@ -190,19 +172,27 @@ class Retrace(Walk[RankState]):
 
     # --- What ranks do together ---
 
+    def _check_brought(self, rank: RankState, op: Op, used: list[Value]) -> None:
+        """Refuses what a rank may not bring to others, as far as it alone can tell."""
+        if op.name in rules.COLLECTIVES:
+            rules.contribute(self.size, op.name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
+        elif op.name == "pass_to":
+            rules.partner(self.size, rank.rank, op.args[0])
+
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
-        values = [rank.values[rank.op.used[0]] for rank in cursors]
-        results, start = settle(list(map(_arrival, cursors)))
+        arrivals = list(map(_arrival, cursors))
+        results, start = settle(arrivals)
         last = next(rank for rank in cursors if rank.clock == start)
         setter = (last.rank, last.at)
-        return [Met(brought, result, start, setter) for brought, result in zip(values, results)]
+        return [(call.value, result, start, setter) for call, result in zip(arrivals, results)]
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
-        if cursor.clock < result.start:
-            cursor.held_up[cursor.at] = result.last
-        cursor.elements += elements_sent(op.name, result.brought.memory(self.costs), self.size.ranks)
+        brought, made, start, setter = result
+        if cursor.clock < start:
+            cursor.held_up[cursor.at] = setter
+        cursor.elements += elements_sent(op.name, brought.memory(self.costs), self.size.ranks)
         try:
-            _confirm(cursor, op, (result.result,), result.start, self.costs.duration(op.name))
+            _confirm(cursor, op, (made,), start, self.costs.duration(op.name))
         except PuzzleError as why:
             raise why.at(cursor.place(op.call()), op.line) from None
 
@@ -253,12 +243,12 @@ class Retrace(Walk[RankState]):
 
 
 def _arrival(rank: RankState) -> Arrival:
-    op = rank.op
-    return Arrival(rank.rank, rank.clock, op.line, op.name, op.layer, rank.values[op.used[0]])  # type: ignore[arg-type]
+    op = rank.ops[rank.at]
+    return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, op.layer, rank.values[op.used[0]]))
 
 
-def _check_form(op: Op) -> None:
-    """Refuses a record that does not hold what FORMS asks of its operation."""
+def _used(rank: RankState, op: Op) -> list[Value]:
+    """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
     form = FORMS.get(op.name)
     if form is None:
         raise TraceError(f"there is no operation {op.name!r}")
@@ -268,6 +258,10 @@ def _check_form(op: Op) -> None:
         or len(op.args) != len(form.args)
     ):
         raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
+    try:
+        return [rank.values[number] for number in op.used]
+    except KeyError as missing:
+        raise TraceError(f"it uses value {missing}, which this rank has not made") from None
 
 
 def _refuse_given(rank: RankState, op: Op) -> None:

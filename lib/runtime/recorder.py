@@ -158,20 +158,20 @@ class RankRecorder:
         """Records that a value is stored, in place of what was there."""
         number = value._number if value._recorder is self else self.claim(value)
         place = (where, key)
-        if number not in self._stored:
+        if number not in self._sizes:
             self._sizes[number] = size = value.memory(self.costs)
             self.memory += size
-        self._free(self._stored.store(place, number))
+        gone = self._stored.store(place, number)
+        if gone is not None:
+            self.memory -= self._sizes.pop(gone)
         clock = self.clock
         self.ops.append(_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), place, 0)))
 
     def delete(self, where: str, key: object) -> None:
         """Records that a key was deleted."""
         place = (where, key)
-        self._free(self._stored.delete(place))
+        gone = self._stored.delete(place)
+        if gone is not None:
+            self.memory -= self._sizes.pop(gone)
         clock = self.clock
         self.ops.append(_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), place, 0)))
-
-    def _free(self, number: int | None) -> None:
-        if number is not None:
-            self.memory -= self._sizes.pop(number)

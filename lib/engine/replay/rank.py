@@ -190,8 +190,8 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
 def _freed_after(held: Iterable[Span]) -> dict[int, list[int]]:
     """By index of an operation: the numbers of the values that are needed no longer after it."""
     freed: dict[int, list[int]] = {}
-    for span in held:
-        freed.setdefault(span.until, []).append(span.number)
+    for number, _, until in held:
+        freed.setdefault(until, []).append(number)
     return freed
 
 
