@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from drawing import palette
-from drawing.runs.captions import describe, describe_gap, short_reason, summary, verdict
-from drawing.runs.dependencies import groups, needs
+from drawing.runs.captions import describe, describe_gap, error_text, short_reason, summary
+from drawing.runs.dependencies import collective_groups, needs
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
 from drawing.runs.memory import KIND_NAMES, highest
 from drawing.runs.scene import Lane, Mark, Scene
@@ -46,7 +46,7 @@ def web_page(scene: Scene, title: str) -> str:
     return env.get_template("page.html").render(
         title=title,
         summary=summary(scene.report),
-        verdict=verdict(scene.report),
+        verdict=error_text(scene.report),
         text=text_of(scene, title, PAGE_COLUMNS),
         legend=legend_items(scene),
         kinds=[(KIND_NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
@@ -83,7 +83,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "label": [label_of(mark) for mark in marks],
         "words": [describe(mark) for mark in marks],
         "needs": needs(scene),
-        "groups": groups(scene),
+        "groups": collective_groups(scene),
         "links": [[link.send.number, link.receive.number] for link in scene.links if link.receive is not None],
         "gaps": [
             [lane.rank, gap.start, gap.end, describe_gap(gap, lane, scene), short_reason(gap, scene)]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from drawing.runs.captions import describe_gap, summary, verdict
+from drawing.runs.captions import describe_gap, error_text, summary
 from drawing.runs.glyphs import batches_text, glyph_of
 from drawing.runs.scene import Lane, Link, Mark, Scene, Tie
 
@@ -22,7 +22,7 @@ RANKS, MEMORY = 1, 2
 
 def viewer_json(scene: Scene, title: str = "") -> str:
     """The trace, one event to a line, so that files can be compared."""
-    head = {"title": title, "summary": summary(scene.report), "verdict": verdict(scene.report), "step": "1 ms"}
+    head = {"title": title, "summary": summary(scene.report), "verdict": error_text(scene.report), "step": "1 ms"}
     events = ",\n".join(json.dumps(event, separators=(",", ":")) for event in all_events(scene))
     return f'{{"displayTimeUnit":"ms","otherData":{json.dumps(head)},"traceEvents":[\n{events}\n]}}\n'
 

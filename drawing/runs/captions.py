@@ -47,6 +47,7 @@ def describe_gap(gap: Gap, lane: Lane, scene: Scene) -> str:
 
 
 def reason(gap: Gap, scene: Scene) -> str:
+    """The cause of a gap: the event that ended it, and what its rank did before that."""
     if gap.before is None:
         return "has no more to do" if scene.report.error is None else "nothing more was done"
     cause = waited_for(gap, scene)
@@ -67,6 +68,8 @@ def short_reason(gap: Gap, scene: Scene) -> str:
 
 
 def name_of(scene: Scene) -> str:
+    """A title for a run without one: '4 ranks, 6 layers, 4 microbatches'."""
+
     def count(number: int, noun: str, plural: str) -> str:
         return f"{number} {noun if number == 1 else plural}"
 
@@ -91,7 +94,8 @@ def summary(report: Report) -> str:
     )
 
 
-def verdict(report: Report) -> str:
+def error_text(report: Report) -> str:
+    """The error that the referee finds, as a sentence; empty if there is none."""
     if report.error is None:
         return ""
     return f"{'Not finished' if isinstance(report.error, IncompleteError) else 'Not correct'}: {report.error}"
@@ -102,7 +106,7 @@ def describe_run(scene: Scene) -> str:
     lanes = [describe_lane(lane, scene) for lane in scene.lanes[:MAX_RANKS]]
     more = len(scene.lanes) - len(lanes)
     rest = [f"And {more} more {'rank' if more == 1 else 'ranks'}."] if more else []
-    return " ".join([f"{summary(scene.report)}.", *filter(None, [verdict(scene.report)]), *lanes, *rest])
+    return " ".join([f"{summary(scene.report)}.", *filter(None, [error_text(scene.report)]), *lanes, *rest])
 
 
 def describe_lane(lane: Lane, scene: Scene) -> str:

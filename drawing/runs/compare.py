@@ -10,7 +10,7 @@ from drawing.picture import Picture
 from lib import Goal, Report
 
 from .axis import Scale
-from .captions import describe_run, name_of, summary, verdict
+from .captions import describe_run, error_text, name_of, summary
 from .lanes import draw_lanes
 from .legend import draw_legend
 from .memory import draw_memory, highest
@@ -42,7 +42,7 @@ def draw_compare(
     for scene, scale, who in zip(scenes, scales, names, strict=True):
         parts += [
             panel(scale.width, 12.0, []),
-            draw_header(clip(who, 60), [summary(scene.report)], [verdict(scene.report)], scale.width),
+            draw_header(clip(who, 60), [summary(scene.report)], [error_text(scene.report)], scale.width),
             draw_lanes(scene, scale, critical),
             draw_memory(scene, scale, most),
         ]
@@ -62,6 +62,7 @@ def difference(mine: Report, other: Report, names: tuple[str, str]) -> str:
 
 
 def more_or_less(number: float, unit: str) -> str:
+    """1.2 is '1.2 steps more', -5 is '5 steps less', 0 is 'as many steps'."""
     if not number:
         return f"as many {unit}"
     amount = f"{abs(number):,}" if isinstance(number, int) else tenths_text(abs(number))

@@ -34,6 +34,6 @@ def needs(scene: Scene) -> Needs:
     return found
 
 
-def groups(scene: Scene) -> list[tuple[int, ...]]:
+def collective_groups(scene: Scene) -> list[tuple[int, ...]]:
     """The members of each collective, by number."""
     return [tuple(mark.number for mark in tie.members) for tie in scene.ties]

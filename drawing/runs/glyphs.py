@@ -50,6 +50,9 @@ class Glyph(NamedTuple):
     """From layer and layers: fill, stroke, stroke width."""
 
 
+# --- Outlines: the corners of a shape within its frame ---
+
+
 def forward_outline(f: Frame) -> list[Point]:
     n, (_, y) = min(5.0, f.width / 4), f.middle
     return [(f.x0, f.y0), (f.x1 - n, f.y0), (f.x1, y), (f.x1 - n, f.y1), (f.x0, f.y1), (f.x0 + n, y)]
@@ -106,12 +109,15 @@ def receive_outline(f: Frame) -> list[Point]:
     return [(f.x0, near), (f.x1, far), (f.x0, far)]
 
 
-def plain_outline(f: Frame) -> list[Point]:
+def box_outline(f: Frame) -> list[Point]:
     return corners(f.x0, f.y0, f.x1, f.y1)
 
 
 HOLLOW = 2.0
 """Width of the border of a hollow shape; of a narrow one, only the border is drawn."""
+
+
+# --- Paints: from layer and layers, fill, stroke and stroke width ---
 
 
 def tinted(layer: int | None, layers: int) -> tuple[str, str, float]:
@@ -150,7 +156,7 @@ GLYPHS: dict[str, Glyph] = {
 
 def glyph_of(name: str) -> Glyph:
     """The glyph of an operation; one that is not known here is a box with its initials."""
-    return GLYPHS.get(name) or Glyph(name[:2].upper(), name, plain_outline, wire)
+    return GLYPHS.get(name) or Glyph(name[:2].upper(), name, box_outline, wire)
 
 
 def in_legend_order(operations: Iterable[str]) -> list[str]:

@@ -97,6 +97,7 @@ def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
 
 
 def link_line(link: Link, scale: Scale) -> tuple[Point, Point]:
+    """Both ends of a message; straight up or down if nobody read it."""
     x0 = scale.x(link.sent)
     x1 = scale.x(link.received) if link.received is not None else x0
     y0, y1 = top_of(link.source, scale), top_of(link.target, scale)

@@ -78,6 +78,7 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
 
 
 def describe_spot(spot: Spot, goal: Goal) -> str:
+    """'record laps: 19.9 timesteps, 4,000,000 elements, meets the target'."""
     if spot.whose == "failed":
         return f"{clip(spot.name, 60)} is not correct"
     met = goal.meets_time(spot.time) and goal.meets_memory(spot.memory)
@@ -87,6 +88,8 @@ def describe_spot(spot: Spot, goal: Goal) -> str:
 
 
 def plane_of(goal: Goal, spots: Sequence[Spot]) -> Plane:
+    """The plane on which the target and all spots have room."""
+
     def around(values: Sequence[float]) -> tuple[float, float]:
         low, high = min(values), max(values)
         room = max((high - low) * 0.25, high * 0.08, 0.5)

@@ -23,7 +23,7 @@ Times = Sequence[Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
-class Beside(Scale):
+class SameWidthScale(Scale):
     """A scale as wide as another, whatever its unit."""
 
     wide: float = 0.0
@@ -42,7 +42,7 @@ def draw_replay(trace: Trace, times: Times, title: str = "", notes: Sequence[str
     unit, factor = ("ms", 1e3) if longest >= 0.01 else ("µs", 1e6)
     seen = measured(predicted, [[(start * factor, end * factor) for start, end in rank] for rank in times])
     above = Scale(predicted.end, len(predicted.lanes))
-    below = Beside(seen.end, len(seen.lanes), unit, above.time_width)
+    below = SameWidthScale(seen.end, len(seen.lanes), unit, above.time_width)
     name = clip(title, 80) or name_of(predicted)
     halves = [
         (predicted, above, f"Foretold: {length(predicted, 'steps')}"),

@@ -211,6 +211,7 @@ def _marks(rank: int, ops: Sequence[Op], memory: Sequence[int], number: int) -> 
 
 
 def idle_between(marks: Sequence[Mark], end: float) -> Iterator[Gap]:
+    """The gaps before, between and after the marks of one rank."""
     clock = 0.0
     for mark in marks:
         if mark.start > clock:

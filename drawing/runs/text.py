@@ -8,7 +8,7 @@ from textwrap import wrap
 from drawing.number_text import tenths_text
 from lib import Goal, PuzzleError
 
-from .captions import name_of, summary, verdict
+from .captions import error_text, name_of, summary
 from .glyphs import batches_text, glyph_of
 from .scene import Lane, Mark, RunLike, Scene, scene_of, trace_from
 
@@ -31,6 +31,7 @@ def text(run: RunLike, title: str = "", width: int = TEXT_WIDTH, goal: Goal | No
 
 
 def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
+    """A scene as text: title, numbers, a line for each rank, its memory below, a legend."""
     if width < MIN_WIDTH:
         raise PuzzleError(f"a picture in text is at least {MIN_WIDTH} columns wide; got {width}")
     head = max(len(f"rank {len(scene.lanes) - 1}"), len("memory")) + 1
@@ -39,7 +40,7 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     step = max(1, int(columns / scene.end)) if 0 < scene.end <= columns else columns / max(scene.end, 1.0)
     shown = scene.lanes[:MAX_RANKS]
     most = scene.most
-    head_lines = [title or name_of(scene), summary(scene.report), verdict(scene.report)]
+    head_lines = [title or name_of(scene), summary(scene.report), error_text(scene.report)]
     rows = [
         *(line for words in head_lines for line in wrap(words, width)),
         "steps".ljust(head) + axis(scene.end, step, columns),
@@ -105,9 +106,10 @@ def memory_text(lane: Lane, most: int, step: float) -> str:
 
 
 def legend_line(scene: Scene, step: float) -> str:
+    """Letters and names of the operations that occur, and the length of a column."""
     names = dict.fromkeys(mark.op.name for mark in scene.marks)
     found = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
-    column = f"a column is {plain_share(1 / step)} steps"
+    column = f"a column is {column_text(1 / step)} steps"
     return ", ".join([*found, *idle(scene), column])
 
 
@@ -116,5 +118,5 @@ def idle(scene: Scene) -> Iterator[str]:
         yield f"{IDLE} idle"
 
 
-def plain_share(steps: float) -> str:
+def column_text(steps: float) -> str:
     return tenths_text(steps) if steps >= 10 else f"{steps:.3g}"

@@ -14,7 +14,7 @@ from drawing.picture import Picture
 from lib import Goal
 
 from .axis import Scale
-from .captions import describe_run, name_of, summary, verdict
+from .captions import describe_run, error_text, name_of, summary
 from .lanes import draw_lanes
 from .legend import draw_legend
 from .memory import draw_memory
@@ -59,10 +59,11 @@ def draw(
 def draw_scene(
     scene: Scene, title: str = "", critical: bool = False, dark: bool = False, judged: bool = True
 ) -> Timeline:
+    """The timeline of a scene: header, lanes, memory, legend."""
     scale = Scale(scene.end, len(scene.lanes))
     name = clip(title, 80) or name_of(scene)
     sections = [
-        draw_header(name, [summary(scene.report)], [verdict(scene.report) if judged else ""], scale.width),
+        draw_header(name, [summary(scene.report)], [error_text(scene.report) if judged else ""], scale.width),
         draw_lanes(scene, scale, critical),
         draw_memory(scene, scale),
         draw_legend([scene], scale.width, critical),
@@ -86,6 +87,7 @@ def draw_header(name: str, notes: Sequence[str], wrong: Sequence[str], width: fl
 
 
 def error_lines(text: str, width: float) -> Iterator[str]:
+    """The first four lines of an error, wrapped to the picture."""
     lines = wrap(text, int(min(width, 976) / (12 * EM)))
     yield from lines[:4]
     if len(lines) > 4:

@@ -15,7 +15,7 @@ from docs import gallery
 from drawing import ENDINGS, Timeline, draw, draw_pareto, save, text
 from drawing.export.html import web_page
 from drawing.export.perfetto import viewer_json
-from drawing.runs.dependencies import groups, needs
+from drawing.runs.dependencies import collective_groups, needs
 from drawing.runs.scene import scene_of
 from lib import Model, PuzzleError, run
 from puzzles.catalog.schedule import PUZZLES
@@ -139,8 +139,8 @@ def test_a_receive_needs_its_send_and_a_collective_its_group() -> None:
     found = needs(scene)
     receive = next(mark for mark in scene.marks if mark.op.name == "receive")
     assert described(scene, found[receive.number]) == ["1 pass_to None"]
-    assert len(groups(scene)) == 12
-    assert {len(group) for group in groups(scene)} == {16}
+    assert len(collective_groups(scene)) == 12
+    assert {len(group) for group in collective_groups(scene)} == {16}
 
 
 def test_nothing_needs_what_comes_later() -> None:

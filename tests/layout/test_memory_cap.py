@@ -73,7 +73,7 @@ def test_the_bound_through_each_value_is_that_of_trying_everything(seed: int):
 
 
 def test_too_many_partial_plans_are_refused_with_the_numbers(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("lib.layout.planning.pareto.MOST", 1)
+    monkeypatch.setattr("lib.layout.planning.pareto.MAX_PARTIAL_PLANS", 1)
 
     def all_of_them() -> None:
         for seed in range(120):  # most are decided by the bounds alone

@@ -1,4 +1,4 @@
-"""Plans on the engine: the right numbers, and meters that read what was foretold, device by device."""
+"""Plans on the engine: the right numbers, and meters that read what was predicted, device by device."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Receiving(MovingDevice):
         return self.arrived
 
 
-def assert_moves_as_foretold(moves: Redistribution, pieces) -> None:
+def assert_moves_as_predicted(moves: Redistribution, pieces) -> None:
     """Executed device by device: the target's pieces to the bit, and the bytes of every device."""
     done = moves.on_engine(pieces)
     for device, piece in moves.run(pieces).items():
@@ -96,33 +96,33 @@ def test_every_kind_of_step_is_the_engines_call_of_that_name():
         assert moves.names == (told.removesuffix(" of both"),)
         pieces = cut(numbers(source.shape).astype(np.float32), source)
         assert dict(moves.on_engine(pieces).meters[1].calls) == calls, told
-        assert_moves_as_foretold(moves, pieces)
+        assert_moves_as_predicted(moves, pieces)
 
 
 def test_layouts_of_a_cube_in_both_kinds_of_plan():
     cube = eight_devices((8, 8))
     for a, b in [(a, b) for a in cube for b in cube if a != b][::29]:
         pieces = cut(np.arange(64, dtype=np.float32).reshape(8, 8), a)
-        assert_moves_as_foretold(redistribute(a, b), pieces)
-        assert_moves_as_foretold(redistribute(a, b, named_only=True), pieces)
+        assert_moves_as_predicted(redistribute(a, b), pieces)
+        assert_moves_as_predicted(redistribute(a, b, named_only=True), pieces)
 
 
 @steady
 @given(pairs(partial=True))
-def test_any_redistribution_moves_what_it_foretells(two):
+def test_any_redistribution_moves_what_it_predicts(two):
     source, target = two
     pieces = {device: piece.astype(np.float32) for device, piece in summands(source).items()}
-    assert_moves_as_foretold(redistribute(source, target), pieces)
-    assert_moves_as_foretold(redistribute(source, target, named_only=True), pieces)
+    assert_moves_as_predicted(redistribute(source, target), pieces)
+    assert_moves_as_predicted(redistribute(source, target, named_only=True), pieces)
 
 
 def test_a_sum_that_stays_partial_moves_too():
     source, target = on("x", -1, partial="y"), on(-1, "x", partial="y")
     pieces = {device: piece.astype(np.float32) for device, piece in summands(source).items()}
-    assert_moves_as_foretold(redistribute(source, target), pieces)
+    assert_moves_as_predicted(redistribute(source, target), pieces)
 
 
-def assert_runs_as_foretold(found: GraphPlan) -> None:
+def assert_runs_as_predicted(found: GraphPlan) -> None:
     """Every tensor as the stand-alone program has it, and each device's bytes, flops and memory as planned."""
     given = {name: value.astype(np.float32) for name, value in values(found.graph).items()}
     alone, done, side_by_side = found.graph.run(given), found.on_engine(given), found.run(given)
@@ -149,8 +149,8 @@ def configured_ffn():
 @pytest.mark.parametrize("cap", [None, 8192, 4096, 2048])
 def test_the_network_of_the_documentation_and_its_exact_plans(cap):
     graph = configured_ffn()
-    assert_runs_as_foretold(plan(graph, tensor_caps={"weight2": cap} if cap else None))
-    assert_runs_as_foretold(plan(graph, tensor_caps={"weight2": cap} if cap else None, scatter=False))
+    assert_runs_as_predicted(plan(graph, tensor_caps={"weight2": cap} if cap else None))
+    assert_runs_as_predicted(plan(graph, tensor_caps={"weight2": cap} if cap else None, scatter=False))
 
 
 def test_the_breadth_first_plan_sends_an_all_reduce_in_groups_of_four():
@@ -165,7 +165,7 @@ def test_the_reference_plan_of_every_puzzle(slug):
     getattr(import_module(f"solutions.layout.{slug}"), slug)(graph)
     found = propagate(graph)
     assert found.bytes == LAYOUT_PUZZLES[slug].target
-    assert_runs_as_foretold(found)
+    assert_runs_as_predicted(found)
 
 
 @pytest.mark.parametrize("example", [megatron_mlp, attention, embedding_and_head])
@@ -175,13 +175,13 @@ def test_exact_plans_of_the_examples(example):
     whole = sum(int(np.prod(shape)) for shape in graph.shapes.values()) * graph.itemsize
     found = plan(graph, memory_cap=whole // 3)
     assert first.name in found.operators
-    assert_runs_as_foretold(found)
+    assert_runs_as_predicted(found)
 
 
 def test_a_block_on_a_mesh_of_two_axes():
     graph = transformer(1, mesh(data=2, model=2), batch=4, length=4, heads=4, width=8)
     graph.itemsize = 4
-    assert_runs_as_foretold(plan(graph, memory_cap=6_000))
+    assert_runs_as_predicted(plan(graph, memory_cap=6_000))
 
 
 def test_completed_annotations():
@@ -189,7 +189,7 @@ def test_completed_annotations():
         "x": mesh_split((64, 64), mesh(data=2, model=4), ("data", -1)),
         "residual": mesh_split((64, 64), mesh(data=2, model=4), (-1, "data")),
     }
-    assert_runs_as_foretold(complete(megatron_mlp(), annotations).plan)
+    assert_runs_as_predicted(complete(megatron_mlp(), annotations).plan)
 
 
 def test_the_same_on_mpi():
@@ -201,7 +201,7 @@ def test_the_same_on_mpi():
         pytest.skip(str(why))
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-    assert (ended.returncode, ended.stdout.count("5 plans as foretold\n")) == (0, 4), ended.stderr
+    assert (ended.returncode, ended.stdout.count("5 plans as predicted\n")) == (0, 4), ended.stderr
 
 
 def test_an_einsum_program_annotated_completed_and_run():
@@ -219,7 +219,7 @@ def test_an_einsum_program_annotated_completed_and_run():
     }
     done = complete(graph, annotations)
     assert done.conflicts == ()
-    assert_runs_as_foretold(done.plan)
+    assert_runs_as_predicted(done.plan)
     assert done.plan.bytes == 8 * (2 * 3 * (8 * 32 * 4) // 4)  # 2 (n-1)/n S on each device
 
 

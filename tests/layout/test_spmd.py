@@ -1,4 +1,4 @@
-"""Annotated programs on the engine: the same numbers whatever is annotated, the bytes that the plan foretells."""
+"""Annotated programs on the engine: the same numbers whatever is annotated, the bytes that the plan predicts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ DIMS = st.sampled_from(
 @given(
     st.dictionaries(st.sampled_from(["x", "w0", "w1", "h", "y"]), st.lists(DIMS, min_size=1, max_size=2), min_size=1)
 )
-def test_whatever_is_annotated_the_numbers_stay_and_the_bytes_are_foretold(annotations: dict[str, Any]) -> None:
+def test_whatever_is_annotated_the_numbers_stay_and_the_bytes_are_predicted(annotations: dict[str, Any]) -> None:
     values = {name: numbers(shape).astype(np.float32) for name, shape in SHAPES.items()}
     alone = np.maximum(values["x"] @ values["w0"], 0) @ values["w1"]
     with launch(Annotated, 4, annotations) as run:

@@ -1,4 +1,4 @@
-"""Run by mpiexec with four processes: plans on MPI, their numbers and their bytes compared with what is foretold."""
+"""Run by mpiexec with four processes: plans on MPI, their numbers and their bytes compared with what is predicted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def main() -> None:
         done = moves.on_engine(cut(tensor, moves.source), on="mpi")
         np.testing.assert_array_equal(done.value("tensor"), tensor)
         assert done.sent == tuple(moves.sent)
-    sys.stdout.write("5 plans as foretold\n")
+    sys.stdout.write("5 plans as predicted\n")
 
 
 if __name__ == "__main__":

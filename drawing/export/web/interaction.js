@@ -16,7 +16,7 @@ function zoom(factor, about) {
 const middle = () => (state.chosen >= 0 ? (run.start[state.chosen] + run.stop[state.chosen]) / 2 : (state.from + state.to) / 2);
 const pan = (share) => look(state.from + share * (state.to - state.from), state.to + share * (state.to - state.from));
 
-function tell(i) {
+function describe(i) {
   if (i < 0) return "";
   const few = (list) => list.slice(0, 6).map((j) => run.words[j].replace(/, t=.*/, "")).join("; ")
     + (list.length > 6 ? ` and ${list.length - 6} more` : "") || "nothing";
@@ -25,7 +25,7 @@ function tell(i) {
 
 function choose(i) {
   state.chosen = i;
-  $("told").textContent = i < 0 ? INVITATION : tell(i);
+  $("told").textContent = i < 0 ? INVITATION : describe(i);
   if (i >= 0 && (run.start[i] < state.from || run.stop[i] > state.to)) {
     const half = (state.to - state.from) / 2, at = (run.start[i] + run.stop[i]) / 2;
     look(at - half, at + half);
@@ -97,7 +97,7 @@ canvas.addEventListener("pointermove", (event) => {
   }
   const found = under(event), tip = $("tip");
   if (found.event !== state.pointed) { state.pointed = found.event; redraw(); }
-  if (state.chosen < 0) $("told").textContent = found.event >= 0 ? tell(found.event) : found.words || INVITATION;
+  if (state.chosen < 0) $("told").textContent = found.event >= 0 ? describe(found.event) : found.words || INVITATION;
   tip.hidden = !found.words;
   tip.textContent = found.words || "";
   tip.style.left = `${Math.max(4, Math.min(event.pageX + 14, root.clientWidth - 350))}px`;

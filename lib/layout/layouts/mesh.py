@@ -54,7 +54,7 @@ def mesh_split(
         entries = list(dims_mapping)
     else:
         raise LayoutError(f"a mapping has a mesh axis for each dimension, such as ('data', -1); got {dims_mapping!r}")
-    return TensorLayout(shape, device_mesh, tuple(_numbers(device_mesh, entry) for entry in entries))
+    return TensorLayout(shape, device_mesh, tuple(_axis_numbers(device_mesh, entry) for entry in entries))
 
 
 def replicate(tensor: Shaped, devices: int) -> TensorLayout:
@@ -105,7 +105,7 @@ def _shape(tensor: Shaped) -> tuple[int, ...]:
     return require_ints(shape, "a layout is for a tensor, or for its shape")
 
 
-def _numbers(matrix: DeviceMatrix, entry: Mapped) -> tuple[int, ...]:
+def _axis_numbers(matrix: DeviceMatrix, entry: Mapped) -> tuple[int, ...]:
     if entry is None or (isinstance(entry, int) and entry == -1):
         return ()
     if isinstance(entry, int | str):

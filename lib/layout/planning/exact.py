@@ -165,12 +165,12 @@ class PlacementProblem:
                 u, layouts = self._lives[tensor]
                 between = tuple(layouts), tuple(way[place] for way in ways)
                 if between not in tables:
-                    tables[between] = _edge(*between) * self.graph.itemsize
+                    tables[between] = _edge_costs(*between) * self.graph.itemsize
                 both = self.pairs[u, v] + tables[between] if (u, v) in self.pairs else tables[between]
                 self.pairs[u, v] = self._one(both)
 
 
-def _edge(given: tuple[TensorLayout, ...], wanted: tuple[TensorLayout, ...]) -> Table:
+def _edge_costs(given: tuple[TensorLayout, ...], wanted: tuple[TensorLayout, ...]) -> Table:
     """Elements moved from each layout to each: given x wanted."""
     rows, columns = list(dict.fromkeys(given)), list(dict.fromkeys(wanted))
     table = least_table(rows, columns)

@@ -28,7 +28,7 @@ def cheapest(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap:
     chosen, price, lower = _priced(costs, memory, pairs, cap, chosen, free.value)
     best = _cost(costs, pairs, chosen)
     # A better plan is cheaper by at least the greatest common divisor of all costs.
-    step = _step([*costs, *pairs.values()])
+    step = _cost_step([*costs, *pairs.values()])
     ceiling = best - step + 1e-9 * max(1.0, best)
     if lower > ceiling:
         return chosen
@@ -48,7 +48,7 @@ def cheapest(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap:
         gap *= 4
 
 
-def _step(tables: Sequence[Table]) -> int:
+def _cost_step(tables: Sequence[Table]) -> int:
     """The greatest common divisor of all entries, whole numbers; 1 if all are zero."""
     numbers = [np.unique(table[table < FORBIDDEN]).astype(np.int64) for table in tables]
     return int(np.gcd.reduce([int(np.gcd.reduce(each)) for each in numbers])) or 1
@@ -61,12 +61,7 @@ def _priced(
 
     Walks the lower hull of (memory, cost) between a choice above the cap and one below.
     """
-    forbidden = {
-        id(table): np.where(table < FORBIDDEN, 0, table) for table in pairs.values() if table.max() >= FORBIDDEN
-    }
-    apart = {pair: forbidden[id(table)] for pair, table in pairs.items() if id(table) in forbidden}
-    most = max(map(np.max, costs)) + 1
-    under = Elimination(_weighed(memory, costs, 1e-9 / most), apart).best()
+    under = _least_memory(costs, memory, pairs)
     best, price, lower = under, 0.0, cost
     above, below = (_sum(memory, over), cost), (_sum(memory, under), _cost(costs, pairs, under))
     best_cost = below[1]
@@ -90,6 +85,15 @@ def _priced(
         else:
             below = point
     return best, price, lower
+
+
+def _least_memory(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs) -> list[int]:
+    """The values of least memory that go together; among equals, of low cost."""
+    with_forbidden = {id(table): table for table in pairs.values() if table.max() >= FORBIDDEN}
+    apart = {number: np.where(table < FORBIDDEN, 0, table) for number, table in with_forbidden.items()}
+    forbidden = {pair: apart[id(table)] for pair, table in pairs.items() if id(table) in apart}
+    most = max(map(np.max, costs)) + 1
+    return Elimination(_weighed(memory, costs, 1e-9 / most), forbidden).best()
 
 
 def _weighed(costs: Sequence[Table], memory: Sequence[Table], price: float) -> list[Table]:

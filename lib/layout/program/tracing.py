@@ -78,10 +78,10 @@ class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
         return self.transpose()
 
     def transpose(self, *axes: Any) -> Tensor:
-        return self.recorder.add("transpose", self, order=_numbers(axes) or tuple(range(self.ndim))[::-1])
+        return self.recorder.add("transpose", self, order=_as_tuple(axes) or tuple(range(self.ndim))[::-1])
 
     def reshape(self, *shape: Any) -> Tensor:
-        return self.recorder.add("reshape", self, shape=_numbers(shape))
+        return self.recorder.add("reshape", self, shape=_as_tuple(shape))
 
     def sum(self, axis: int) -> Tensor:
         return self.recorder.add("reduce_sum", self, axis=axis)
@@ -195,6 +195,6 @@ def replicate(tensor: T) -> T:
     return mesh_split(tensor, tensor.recorder.graph.mesh, {})
 
 
-def _numbers(given: tuple[Any, ...]) -> tuple[int, ...]:
+def _as_tuple(given: tuple[Any, ...]) -> tuple[int, ...]:
     """As numpy's methods take them: one by one, or all in a tuple."""
     return tuple(given[0]) if len(given) == 1 and isinstance(given[0], Sequence) else given
