@@ -23,8 +23,9 @@ from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import track_of
-from tests.puzzles.test_hostile import expect, nothing_is_left, tier
+from tests.puzzles.test_hostile import expect, nothing_is_left
 from tests.support import hostile_tracks
+from tests.support.tiers import require_tier
 
 QUICK = Limits(seconds=0.5, memory=1024 * MIB, output=MIB, files=MIB)
 SLOW = QUICK._replace(seconds=10)
@@ -33,7 +34,7 @@ SLOW = QUICK._replace(seconds=10)
 @pytest.fixture(params=["bubblewrap", "process"])
 def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
     """A tier, with nothing left behind."""
-    found = tier(request.param)
+    found = require_tier(request.param)
     with nothing_is_left():
         yield found
 
@@ -77,15 +78,14 @@ def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
 @pytest.mark.parametrize("name", hostile_tracks.BODIES)
 def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
     body, *allowed = hostile_tracks.BODIES[name]
-    body = body.replace("\n", "\n        ") if "\n        " not in body else body
-    source = hostile_tracks.IMPORTS + hostile_tracks.WRONG.format(body=body)
+    source = hostile_tracks.IMPORTS + hostile_tracks.wrong(body)
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
 @pytest.mark.parametrize("name", hostile_tracks.RETURNS)
 def test_a_class_that_returns_something_odd(name: str, here: Tier) -> None:
     value, *allowed = hostile_tracks.RETURNS[name]
-    source = hostile_tracks.IMPORTS + hostile_tracks.WRONG.format(body="pass").replace("return x", f"return {value}")
+    source = hostile_tracks.IMPORTS + hostile_tracks.wrong("pass").replace("return x", f"return {value}")
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
