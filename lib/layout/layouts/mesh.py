@@ -76,7 +76,7 @@ def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: in
 
 
 def shard(tensor: Shaped, device_assignment: Any) -> TensorLayout:
-    """The tensor cut as the nested list `device_assignment` is: its entry [i][j] names the device of part (i, j)."""
+    """The tensor cut as the nested list `device_assignment` is: its entry `[i][j]` names the device of part (i, j)."""
     shape = _shape(tensor)
     try:
         assignment = np.array(device_assignment, dtype=np.int64)
