@@ -73,7 +73,7 @@ def puzzles(name: str, here: str) -> str:
 
 
 def chapter(part: Part) -> str:
-    return f"### {part.title}\n\n{part.idea}"
+    return f"### {part.title}\n\n{part.idea[:1].upper()}{part.idea[1:]}"
 
 
 def table(track: Track, part: Part) -> str:
