@@ -5,8 +5,13 @@ VENV := .venv
 # Of the tests: with EXTRAS=test,mpi those of MPI run as well.
 EXTRAS ?= test
 BIN := $(VENV)/bin
+PIP := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: play test bench check docs notebooks colab lab browser clean
+.PHONY: help play test bench check docs docs-site notebooks wheel colab lab browser clean
+.NOTPARALLEL:
+
+help:  ## list the targets
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 play: $(VENV)/.play  ## grade the reference solutions and draw them
 	$(BIN)/puzzles grade solutions
@@ -33,11 +38,17 @@ docs: $(VENV)/.play  ## draw the pictures of the README and of docs/pictures.md 
 	PYTHONPATH=. $(BIN)/python docs/gallery.py
 	PYTHONPATH=. $(BIN)/python docs/papers.py
 
+docs-site: $(VENV)/.with-docs  ## build the documentation as a site, in build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet -f docs/site/mkdocs.yml
+	@echo "Open build/site/index.html, or serve it: $(BIN)/mkdocs serve -f docs/site/mkdocs.yml"
+
 notebooks: $(VENV)/.test  ## make the notebooks from their sources, for players and, in solved/, for teachers; and the wheel for Colab
 	$(BIN)/puzzles notebook notebooks --force
 	$(BIN)/puzzles notebook notebooks/solved --solved --force
-	@rm -rf build
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir notebooks .
+	$(PIP) wheel --no-deps --wheel-dir notebooks .
+
+wheel: $(VENV)/.play  ## build the wheel, in dist
+	$(PIP) wheel --no-deps --wheel-dir dist .
 
 colab: notebooks  ## run the solved notebooks where nothing but Jupyter is installed, as in Colab: from the wheel
 	$(BIN)/python -m tests.support.fresh_jupyter notebooks
@@ -49,8 +60,9 @@ lab: $(VENV)/.browser  ## open fresh copies of the notebooks in JupyterLab; copi
 browser: $(VENV)/.browser  ## pictures, pages and JupyterLab in a real browser: needs chromium and chromedriver
 	$(BIN)/python -m pytest -rs tests/browser/test_pages.py tests/browser/test_lab.py
 
-clean:
-	rm -rf $(VENV) pictures build notebooks/*.ipynb notebooks/*.whl notebooks/solved *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean:  ## remove all that was made: environments, pictures, notebooks, wheels, the site, caches
+	rm -rf $(VENV) .venv-* pictures build dist notebooks/*.ipynb notebooks/*.whl notebooks/solved \
+		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -58,17 +70,22 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --quiet --user virtualenv && $(PYTHON) -m virtualenv --quiet $(VENV); }
 
 $(VENV)/.play: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(PIP) install --editable .
 	@touch $@
 
-$(VENV)/.test: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(strip $(EXTRAS))]'
-	@touch $@ $(VENV)/.play
+# One stamp for each extra, so that a target installs what it needs, also when EXTRAS has changed.
+$(VENV)/.with-%: $(VENV)/.play
+	$(PIP) install --editable '.[$*]'
+	@touch $@
 
-$(VENV)/.check: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check]'
-	@touch $@ $(VENV)/.test $(VENV)/.play
+comma := ,
+extras = $(addprefix $(VENV)/.with-,$(subst $(comma), ,$(strip $(1))))
 
-$(VENV)/.browser: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,notebook,browser]'
-	@touch $@ $(VENV)/.test $(VENV)/.play
+$(VENV)/.test: $(call extras,$(EXTRAS))
+	@touch $@
+
+$(VENV)/.check: $(call extras,test$(comma)check)
+	@touch $@
+
+$(VENV)/.browser: $(call extras,test$(comma)notebook$(comma)browser)
+	@touch $@

@@ -1,0 +1,106 @@
+"""Builds pages of the site from the README, the catalog and docs/*.md, so that nothing is written twice.
+
+A line `{readme: Title}` is that section of the README, `{readme:}` what comes before its first section; `{file: NAME}`
+a file of the repository; `{puzzles: TRACK}` the table of a track's puzzles. Links that lead out of the site lead to the
+repository.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from os.path import normpath, relpath
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+DOCS = Path(__file__).parents[1]
+ROOT = DOCS.parent
+sys.path.insert(0, str(ROOT))
+
+from puzzles.tracks import TRACKS, Part, Track  # noqa: E402  # from this clone
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SOURCE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Source"]
+
+MARKER = re.compile(r"^\{(readme|file|puzzles): *(.*?)\}$", re.MULTILINE)
+LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
+
+PAGE_OF = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changes.md",
+    "README.md#on-real-tensors": "engine.md",
+    "README.md#where-tensors-live": "layout.md",
+}
+"""Where on the site something stands that has another place in the repository."""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the pages and pictures that stand in docs/ itself."""
+    for path in (*DOCS.glob("*.md"), *DOCS.glob("pictures/*")):
+        name = path.relative_to(DOCS).as_posix()
+        files.append(File(name, str(DOCS), config.site_dir, config.use_directory_urls))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Fills in the markers of a page, and turns its links."""
+    here = page.file.src_uri
+    if (DOCS / here).is_file():
+        return turned(markdown, f"docs/{here}", here)
+    return MARKER.sub(lambda marker: FILLED[marker[1]](marker[2], here), markdown)
+
+
+def readme(title: str, here: str) -> str:
+    """A section of the README without its title; without one, what comes before the first."""
+    titles = ["", *re.findall(r"^## (.*)", README, re.MULTILINE)]
+    sections = dict(zip(titles, re.split(r"^## .*\n", README, flags=re.MULTILINE)))
+    text = sections[title] if title else sections[""].partition("\n")[2]
+    return turned(text.strip(), "README.md", here)
+
+
+def file(name: str, here: str) -> str:
+    """A file of the repository."""
+    return turned((ROOT / name).read_text(encoding="utf-8"), name, here)
+
+
+def puzzles(name: str, here: str) -> str:
+    """The puzzles of a track by chapter, each with its title."""
+    track = TRACKS[name]
+    return "\n\n".join(f"{chapter(part)}\n\n{table(track, part)}" for part in track.parts)
+
+
+def chapter(part: Part) -> str:
+    return f"### {part.title}\n\n{part.idea[:1].upper()}{part.idea[1:]}"
+
+
+def table(track: Track, part: Part) -> str:
+    rows = [f"| `{slug}` | {track.puzzle(slug).title} |" for slug in part.slugs]
+    return "\n".join(["| name | puzzle |", "|---|---|", *rows])
+
+
+FILLED = {"readme": readme, "file": file, "puzzles": puzzles}
+
+
+def turned(text: str, origin: str, here: str) -> str:
+    """The text of a file in the repository with its links turned for the page that it becomes part of."""
+
+    def turn(link: re.Match[str]) -> str:
+        path = normpath(str(Path(origin).parent / link[1])) if link[1] else origin
+        return f"]({target(path, link[2] or '', here)})"
+
+    return LINK.sub(turn, text)
+
+
+def target(path: str, anchor: str, here: str) -> str:
+    """Where a link to a file of the repository leads: to a page or picture of the site, else to the repository."""
+    page = PAGE_OF.get(path + anchor) or PAGE_OF.get(path)
+    if page is None and path == f"docs/{here}":
+        return anchor
+    if page is None and path.startswith("docs/") and (ROOT / path).is_file():
+        page = path.removeprefix("docs/") + anchor
+    if page is None:
+        return f"{SOURCE}/blob/main/{path}{anchor}"
+    return relpath(page, Path(here).parent)
