@@ -23,7 +23,7 @@ from puzzles.catalog.engine.data.trials import stepped, zero2, zero2_targets
 from puzzles.catalog.engine.data.uneven_trials import look_at, trained, uneven_targets
 from puzzles.catalog.engine.trial import Wrong
 from puzzles.catalog.engine.two_layers import drawn
-from puzzles.tracks.engine.judge import require_right
+from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2

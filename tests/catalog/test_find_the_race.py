@@ -19,14 +19,13 @@ from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.experts import one_device as one
 from puzzles.catalog.engine.experts import trials
 from puzzles.catalog.engine.trial import Wrong
-from puzzles.grading.engine_on_mpi import grade_on
 from puzzles.grading.starters import starter_file
 from puzzles.tracks import track_of
-from puzzles.tracks.engine.judge import require_right
+from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
-from tests.support.engine_trials import verdict_on
+from tests.support.engine_trials import verdict_on, verdict_on_mpi
 
 N = 4
 
@@ -93,7 +92,7 @@ def test_one_barrier_mends_it(tmp_path: Path) -> None:
 def test_the_race_shows_on_mpi_as_well(tmp_path: Path) -> None:
     pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
     try:
-        (verdict,) = grade_on(str(starter(tmp_path)), ENGINE_PUZZLES["FindTheRace"], "mpi")
+        verdict = verdict_on_mpi("FindTheRace", starter(tmp_path))
     except RuleError as why:
         if "there is no mpiexec" not in str(why):
             raise
