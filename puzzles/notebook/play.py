@@ -40,7 +40,7 @@ class PlayTask(asyncio.Task[Result]):
 
 
 def play(puzzle: Any, function: Any = None, *, seconds: float | None = None) -> Any:
-    """Plays a function or class as a solution of `puzzle` (its slug, or the number of a schedule), and shows the result.
+    """Plays a function or class as a solution of `puzzle`, its slug or the number of a schedule; shows the result.
 
     In a notebook: `await play("fsdp", fsdp)`, `play("FSDP", FSDP)`, `play(ffn)`. In a script without a running event
     loop it returns the Result. The code runs in this process, so nothing is isolated: it is for your own. `seconds`

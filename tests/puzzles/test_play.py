@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -16,13 +15,16 @@ from lib import Model
 from lib.runtime.runner import PATIENCE
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES, UnknownPuzzleError
+from puzzles.grading.verdict import Verdict
 from puzzles.notebook import play as module
 from puzzles.notebook.display import picture_of
 from puzzles.notebook.html import result_page
-from puzzles.notebook.interrupt import SECONDS
 from puzzles.notebook.result import Result
 from puzzles.notebook.reward import WORDS, smile
+from puzzles.tracks import TRACKS
 from tests.support import CLASSICS, Classic
+
+SECONDS = TRACKS["schedule"].turn_seconds
 
 CLASSIC = {classic.slug: classic for classic in CLASSICS}
 
@@ -56,7 +58,8 @@ def test_two_stars_make_nobody_smile_but_say_what_is_known_to_be_better() -> Non
     result = play("fsdp", solution("fsdp"))
     best = PUZZLES["fsdp"].goal.records[0]
     assert (result.stars, smile(result)) == (2, "")
-    assert f"a schedule of {best.timesteps:g} steps and {best.peak_memory:,} elements is known" in result.next_step
+    known = f"a schedule with {best.timesteps:g} timesteps and {best.peak_memory:,} elements is known"
+    assert known in result.next_step
     assert "On to puzzle 5" in result.next_step
 
 
@@ -296,7 +299,8 @@ async def test_an_untouched_starter_is_not_attempted(tmp_path: Any, monkeypatch:
 
 
 def test_the_page_escapes_what_comes_from_the_player() -> None:
-    result = replace(Result(PUZZLES["ddp"], "failed"), message="<script>`x<y`", notes=("a & b",))
+    verdict = Verdict("ddp", "schedule", "failed", {}, message="<script>`x<y`", notes=("a & b",))
+    result = Result(PUZZLES["ddp"], verdict)
     assert "&lt;script&gt;" in result_page(result)
     assert "<script>" not in result_page(result)
     assert "a &amp; b" in result_page(result)
