@@ -1,4 +1,4 @@
-"""How an exception becomes one sentence for the player, with the line of the player's file."""
+"""Turns an exception into one sentence for the player, with the line of the player's file."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import NamedTuple
 
 from lib import PuzzleError
 
-LONGEST = 300
+MAX_TEXT = 300
 """Characters of an exception's own text that are shown."""
 
 
 class Failure(NamedTuple):
-    """Why a run does not count: the reason in one word, the sentence, and the line (0 when unknown)."""
+    """Reason why a run does not count: in one word, as a sentence, and the line (0 when unknown)."""
 
     reason: str
     sentence: str
     line: int = 0
+    file: str = ""
+    """The file or cell of the line, where it may be another than the submission."""
 
     @property
     def message(self) -> str:
@@ -24,7 +26,7 @@ class Failure(NamedTuple):
 
 
 def of_refusal(error: PuzzleError, otherwise: int = 0) -> Failure:
-    """A refusal of the game. One that belongs to no line is told of line `otherwise`."""
+    """A refusal of the game. One that belongs to no line is reported at line `otherwise`."""
     return Failure(error.reason, plain(str(error)), error.line or otherwise)
 
 
@@ -45,7 +47,7 @@ def of_source(problem: Exception) -> Failure:
 
 
 def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 0) -> Failure:
-    """An exception of the player's own code; `place` says of which rank and when."""
+    """An exception of the player's own code; `place` names the rank and the time."""
     line = line_in(error.__traceback__, path) or otherwise
     where = f"{place}: " if place else ""
     cause = error.__cause__
@@ -68,7 +70,7 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
         text += "; the file is run alone: put what it needs into it"
     if isinstance(error, BlockingIOError) or "can't start new thread" in text:
         text += "; a run may have few processes and threads at once, and needs none: see --process-limit"
-    return Failure("crash", where + (text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."), line)
+    return Failure("crash", where + (text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."), line)
 
 
 def line_in(traceback: TracebackType | None, path: str) -> int:

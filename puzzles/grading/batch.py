@@ -20,7 +20,7 @@ import click
 from puzzles.sandbox.client import Line
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier, best
-from puzzles.tracks import SCHEDULES, track_of
+from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Journal
 from .grader import grade_file
@@ -183,7 +183,7 @@ def _alone(path: str, job: Job) -> Graded:
 def broken(path: str, job: Job, why: str) -> Graded:
     """The row of a file on which the grader itself failed."""
     message = f"the grader itself failed on this file ({why[:300]}); the other rows are not touched by it"
-    return Graded(path, tuple(_crash(slug, message) for slug in job.slugs or SCHEDULES.slugs))
+    return Graded(path, tuple(_crash(slug, message) for slug in job.slugs or default_slugs()))
 
 
 def _crash(slug: str, message: str) -> Verdict:

@@ -23,9 +23,9 @@ MODULE = "submission"
 """What the file is called while it runs; not `__main__`, so that what stands under that name stays asleep."""
 
 
-def stage_of(track: str) -> Any:
-    """The module that plays a track's definitions."""
-    return import_module(f"{__package__}.stages.{track}")
+def stage_of(module: str) -> Any:
+    """The module that runs a track's definitions, by its dotted name."""
+    return import_module(module)
 
 
 class Performance:
@@ -34,7 +34,7 @@ class Performance:
     def __init__(self, source: Source, request: Mapping[str, Any], seconds: float, out: int) -> None:
         self.source = source
         self.slug = request["slug"]
-        self.stage = stage_of(request["track"])
+        self.stage = stage_of(request["stage"])
         self.prepared = self.stage.prepare(request)
         self.out = out
         self.when = "while the file is loaded, "
@@ -94,7 +94,7 @@ class Performance:
     def _play(self, definition: Any) -> Told:
         place = Place(self.source.name, self.start, self._again)
         try:
-            return self.timer.run(lambda: self.stage.play(self.slug, definition, self.prepared, place))  # type: ignore[no-any-return]
+            return self.timer.run(lambda: self.stage.run_definition(self.slug, definition, self.prepared, place))  # type: ignore[no-any-return]
         except TimeUp:
             return Told(failure=self._too_slow())
         except Unplayable as why:

@@ -8,21 +8,19 @@ not impossible. Results need no trust: they are compared by the grader.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from lib.engine import ShardedEngine
 from puzzles.failure import Failure
-from puzzles.sandbox.plain_data import pack, unpack
+from puzzles.sandbox.plain_data import unpack
 from puzzles.sandbox.worker.meters.integrity import Seal
 from puzzles.sandbox.worker.meters.isolate_modules import each_its_own
 from puzzles.sandbox.worker.meters.traffic_log import Tally
 from puzzles.sandbox.worker.meters.unmetered_data import require_arrays
 
-from .perform import perform
-from .stage import Place, Told, Unplayable
+from .perform import packed, perform, require_engine
+from .stage import Place, Told
 
 SEAL = Seal()
 """Of the engine, before any player's code."""
@@ -37,18 +35,13 @@ def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
     return trial
 
 
-def play(slug: str, cls: Any, trial: Mapping[str, Any], place: Place) -> Told:
+def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], place: Place) -> Told:
     """Results, outputs and readings of one launch."""
-    if not isinstance(cls, type):
-        raise Unplayable(f"{slug} is not a class; write 'class {slug}(ShardedEngine):'")
-    if not issubclass(cls, ShardedEngine):
-        raise Unplayable(f"{slug} has to be an engine; write 'class {slug}(ShardedEngine):'")
+    require_engine(slug, cls)
     broken = SEAL.broken()
     with Tally() as tally:
         results, outputs, meters = perform(trial, each_its_own(place.again), look=require_arrays)
     broken = broken or SEAL.broken()
     if broken:
         return Told(failure=Failure("rule", f"{broken} is not as it was; leave the engine to the engine", place.line))
-    readings = [[asdict(reading) for reading in step] for step in meters]
-    data = {"results": pack(results), "outputs": pack(outputs), "readings": pack(readings), "wire": tally.told()}
-    return Told(data)
+    return Told(packed(results, outputs, meters, tally.told()))

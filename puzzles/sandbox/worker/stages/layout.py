@@ -18,7 +18,7 @@ def prepare(request: Mapping[str, Any]) -> Graph:
     return LAYOUT_PUZZLES[request["slug"]].graph()
 
 
-def play(slug: str, function: Any, graph: Graph, place: Place) -> Told:
+def run_definition(slug: str, function: Any, graph: Graph, place: Place) -> Told:
     """What the function has configured."""
     _require_playable(slug, function)
     function(graph)

@@ -18,9 +18,9 @@ def prepare(request: Mapping[str, Any]) -> Size:
     return Size(*request["size"])
 
 
-def play(slug: str, function: Any, size: Size, place: Place) -> Told:
+def run_definition(slug: str, function: Any, size: Size, place: Place) -> Told:
     """The trace as far as the run went, and why it went no further, if so."""
-    _require_playable(slug, function)
+    require_schedule(slug, function)
     outcome = lib.run(function, *size)
     data = {"trace": trace_to_json(outcome.trace)}
     error = outcome.error
@@ -32,7 +32,7 @@ def play(slug: str, function: Any, size: Size, place: Place) -> Told:
     return Told(data, of_crash(error, place.file, f"rank {model.rank}, t={model.time:g}", place.line))
 
 
-def _require_playable(slug: str, function: Callable[..., Any]) -> None:
+def require_schedule(slug: str, function: Callable[..., Any]) -> None:
     if not callable(function):
         raise Unplayable(f"{slug} is of type {type(function).__name__}, not a function; write 'def {slug}(model):'")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
