@@ -1,4 +1,4 @@
-"""Standard training: all batches at once, on one rank that holds everything."""
+"""Standard training: all batches at once, on one rank that holds the whole model."""
 
 from lib import Model
 
@@ -16,7 +16,7 @@ def basic(model: Model) -> Model:
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
 
-    # Each layer's backward is the last use of what stands around it.
+    # Each layer's backward is the last use of the values around it.
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer], grad_activations[layer] = model.backward(
             layer, activations[layer], grad_activations[layer + 1], weights[layer]

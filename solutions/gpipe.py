@@ -1,4 +1,4 @@
-"""GPipe: the same stages, fed one microbatch at a time, so that all ranks have work most of the time."""
+"""GPipe: pipeline stages fed one microbatch at a time, so that all ranks work most of the time."""
 
 from lib import Model
 

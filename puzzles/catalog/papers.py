@@ -16,7 +16,7 @@ class Paper(NamedTuple):
     title: str
     where: str
     note: str = ""
-    """What a puzzle cites it for; the table below has none."""
+    """Reason for citing it, in one puzzle; empty in the table below."""
 
     def __str__(self) -> str:
         note = f" ({self.note})" if self.note else ""

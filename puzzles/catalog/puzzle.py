@@ -25,7 +25,7 @@ class Puzzle:
     """From a gentle nudge to the whole idea."""
     concept: str
     in_practice: str
-    """How real systems do it."""
+    """The way real systems do it."""
     sources: tuple[Paper, ...]
     credit: str
     """The work that the track is after; printed below the sources."""

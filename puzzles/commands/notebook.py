@@ -16,11 +16,11 @@ def notebook(folder: Path, solved: bool, force: bool) -> None:
 
     What is there already is never overwritten, unless you ask for it with --force.
     """
-    from puzzles.notebook.authoring.build import Missing, books
+    from puzzles.notebook.authoring.build import MissingPackageError, books
 
     try:
         made = books(solved)
-    except Missing as why:
+    except MissingPackageError as why:
         raise click.ClickException(str(why)) from None
     paths = {folder / book.file: book.text for book in made}
     there = [str(path) for path in paths if path.exists()]

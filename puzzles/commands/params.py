@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puzzles.catalog.schedule import UnknownPuzzleError
-from puzzles.tracks import ALL, TRACKS, find, find_group, find_several, near_group, track_of
+from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_group, find_several, near_group, track_of
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,8 +6,7 @@ import asyncio
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.schedule import UnknownPuzzleError
-from puzzles.tracks import ALL, find, track_of
+from puzzles.tracks import ALL, UnknownPuzzleError, find, track_of
 
 from .local_run import judge_here
 from .result import Result

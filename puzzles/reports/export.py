@@ -12,11 +12,10 @@ from xml.etree import ElementTree
 
 import click
 
-from puzzles.catalog.schedule import UnknownPuzzleError
 from puzzles.failure import plain
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import Tier
-from puzzles.tracks import ALL, find_several, track_of
+from puzzles.tracks import ALL, UnknownPuzzleError, find_several, track_of
 
 COLUMNS = tuple("submission puzzle status reason stars timesteps peak_memory message notes track figures".split())
 

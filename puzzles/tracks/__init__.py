@@ -7,6 +7,7 @@ from .base import OptionError, PuzzleGroup, Track
 from .registry import (
     ALL,
     TRACKS,
+    UnknownPuzzleError,
     default_slugs,
     find,
     find_group,
@@ -25,6 +26,7 @@ __all__ = [
     "OptionError",
     "PuzzleGroup",
     "Track",
+    "UnknownPuzzleError",
     "default_slugs",
     "find",
     "find_group",

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.schedule import UnknownPuzzleError
 
 from .base import PuzzleGroup, Track
 from .engine.track import Engine
@@ -24,6 +23,10 @@ TRACKS: Mapping[str, Track[Any]] = MappingProxyType(_tracks)
 
 ALL: Mapping[str, Track[Any]] = MappingProxyType(_by_slug)
 """Every slug in the order of play, with its track. No two are alike; some differ in case only."""
+
+
+class UnknownPuzzleError(LookupError):
+    """No puzzle has that name; the text says which name was probably meant."""
 
 
 def register(track: Track[Any]) -> None:

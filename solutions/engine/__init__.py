@@ -1,1 +1,1 @@
-"""One solved class for each engine puzzle, in a file of its name in small letters."""
+"""Reference solutions of the engine puzzles: one class in each file."""

@@ -1,4 +1,4 @@
-"""Two layers on a mesh: the weights live in quarters, and how h is split says who computes what."""
+"""AnnotatedMLP: weights split along both axes of the mesh; the annotation of h decides which device computes what."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A layer of experts: that what they are sent lives with them is all there is to say; the rest follows."""
+"""AnnotatedMoE: one annotation splits the dispatched tokens by experts; all other layouts follow from it."""
 
 import numpy as np
 

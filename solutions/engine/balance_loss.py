@@ -1,4 +1,4 @@
-"""The balance loss of all tokens: counts and probabilities are summed over the devices before they are multiplied."""
+"""BalanceLoss: counts and probabilities are summed over all devices before they are multiplied."""
 
 import numpy as np
 

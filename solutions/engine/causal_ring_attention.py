@@ -1,4 +1,4 @@
-"""Causal ring attention: with an early and a late chunk on each device, all have the same number of blocks to see."""
+"""Causal ring attention: an early and a late chunk on each device give all devices the same number of blocks."""
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class CausalRingAttention(ShardedEngine):
         """Not called."""
 
     def places(self, device):
-        """Where a device's two chunks stand in the sequence."""
+        """Places of a device's two chunks in the sequence."""
         return device, 2 * self.num_devices - 1 - device
 
 

@@ -1,4 +1,4 @@
-"""Compose: rotate, send one number in so many, and of that only a few bits; the server undoes all three."""
+"""Compose: rotate an update, send a random part of it in a few bits each; the server undoes all three."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""No padding: counts are told first, so that everybody knows where in whose buffer to put which rows."""
+"""Exact dispatch: devices gather all counts first, so each can compute where to put its rows."""
 
 import numpy as np
 

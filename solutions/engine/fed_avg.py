@@ -1,4 +1,4 @@
-"""FedAvg: clients train for several epochs before they talk; the server averages the weights they come to."""
+"""FedAvg: clients train for several epochs between rounds; the server averages their weights."""
 
 import numpy as np
 

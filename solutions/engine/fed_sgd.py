@@ -1,4 +1,4 @@
-"""FedSGD: clients send sums of gradients and how many examples they are of; the server takes one big step."""
+"""FedSGD: clients send sums of gradients and their numbers of examples; the server makes one step."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The race found: a sum waits for the devices, but only a barrier waits for what they have put."""
+"""FindTheRace: a barrier before the inbox is read, because an all-reduce does not wait for puts."""
 
 import numpy as np
 

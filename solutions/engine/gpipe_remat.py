@@ -1,4 +1,4 @@
-"""GPipe with rematerialization: a stage keeps what came in, and makes the rest once more when backward needs it."""
+"""GPipe with rematerialization: a stage keeps its input and computes its activations again for backward."""
 
 import numpy as np
 

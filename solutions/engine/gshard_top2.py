@@ -1,4 +1,4 @@
-"""GShard's gate: first choices take the places, second ones get what is left, and a coin decides if they want it."""
+"""GShard's top-2 gate: all first choices take places first, then second choices by chance."""
 
 import numpy as np
 

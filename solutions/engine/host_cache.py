@@ -1,4 +1,4 @@
-"""Weights on disks, and hosts that hold some of them: what is kept stays, for the layers come round again in order."""
+"""Host cache: the first shards that fit stay on the host, which is optimal for layers used in a cycle."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Layers split among devices: what comes out of one goes to the next, and gradients come back the same way."""
+"""Layer split: activations go to the next device, and gradients come back the same way."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A product on a mesh: the contraction is cut along y, the rows along x; each sum goes along the axis that cut it."""
+"""2D matmul: the contraction is split along y and the rows along x; each sum runs along the axis of its split."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A transformer layer in four sums: attention split by heads, the MLP by columns and rows, one sum behind each."""
+"""A transformer layer with four all-reduces: attention by heads, the MLP by columns and rows, one each per pass."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""One bucket: all gradients travel as one flat array, so there is one collective to wait for."""
+"""One bucket: all gradients travel as one flat array, in a single collective."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A pipeline: each device is one layer; what comes out of it goes to the next, and nobody waits for the end."""
+"""Pipeline inference: each device applies its layer and passes the result on before it takes the next input."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Weights on the hosts, one layer ahead: while a layer computes, the shard of the next one is on its way."""
+"""Prefetch: the shard of the next layer is fetched while this layer computes."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Quantize: every number becomes one of its two neighbouring levels, by a coin that makes it right on average."""
+"""Quantize: stochastic rounding of every number to one of its two neighbouring levels."""
 
 import numpy as np
 

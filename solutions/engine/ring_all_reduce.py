@@ -1,4 +1,4 @@
-"""All-reduce from messages: once around the ring to sum each part, once more to hand the sums on."""
+"""Ring all-reduce: a reduce-scatter round the ring, then an all-gather round the ring."""
 
 import numpy as np
 

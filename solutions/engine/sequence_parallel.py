@@ -1,4 +1,4 @@
-"""Sequence parallel: between the layers rows are gathered and sums scattered, instead of both at once."""
+"""Sequence parallel: between the layers rows are all-gathered and sums reduce-scattered."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Weights on the hosts: each device fetches its shard of a layer, all gather it, use it, and forget it."""
+"""Stream: each device fetches its shard of a layer from its host; all gather the layer, use it, and drop it."""
 
 import numpy as np
 

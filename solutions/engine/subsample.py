@@ -1,4 +1,4 @@
-"""Subsample: one number in so many is sent, scaled up by as much: wrong every time, and right on average."""
+"""Subsample: one in so many numbers is sent, scaled up by as much, so that the estimate is unbiased."""
 
 import numpy as np
 

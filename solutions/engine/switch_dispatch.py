@@ -1,4 +1,4 @@
-"""A Switch layer: equal buffers go to the experts and come back; what does not fit into them passes by."""
+"""A Switch layer: equal buffers go to the experts and back by all-to-all; tokens that do not fit are passed on."""
 
 from math import ceil
 

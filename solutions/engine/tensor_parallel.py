@@ -1,4 +1,4 @@
-"""Tensor parallel: columns of the first weight, then rows of the second; one sum each way."""
+"""Tensor parallel: columns of the first weight, rows of the second, and one all-reduce in each pass."""
 
 import numpy as np
 

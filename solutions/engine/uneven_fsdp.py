@@ -1,4 +1,4 @@
-"""FSDP of any size: a layer is one flat row with zeros at its end, so that it can be cut into equal shards."""
+"""FSDP of any size: a layer is one flat row, padded with zeros so that it splits into equal shards."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Cross entropy of logits split by words: what a softmax needs of the others is three numbers for each token."""
+"""Cross entropy of logits split by words: three all-reduces of one number for each token."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""ZeRO-1: gradients are reduced to the shard whose optimizer state is here; the weights are gathered again."""
+"""ZeRO-1: gradients are reduce-scattered to the shard of the optimizer state; updated weights are all-gathered."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""ZeRO-2: a gradient is scattered as soon as it exists; until the step, only its shards wait beside the state."""
+"""ZeRO-2: each gradient is reduce-scattered as soon as it exists, so only shards wait for the step."""
 
 import numpy as np
 

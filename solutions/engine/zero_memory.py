@@ -1,4 +1,4 @@
-"""The memory of ZeRO's stages: the formulas, a choice by them, and arrays that really take what they say."""
+"""Memory of ZeRO's stages: the formulas, the choice of a plan, and arrays of just those sizes."""
 
 import numpy as np
 

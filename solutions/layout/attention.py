@@ -1,4 +1,4 @@
-"""Attention: batch over two, heads over four, and gathered inputs instead of summed results at the end."""
+"""Attention: sequences over two devices, heads over four; inputs are gathered at the end instead of results summed."""
 
 from lib.layout import Graph
 

@@ -1,4 +1,4 @@
-"""Where the parallelism changes: one operator configured on each side of the mean, and little to pay between them."""
+"""Boundary: one operator configured on each side of the mean, where the parallelism changes."""
 
 from lib.layout import Graph
 

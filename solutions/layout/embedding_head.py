@@ -1,4 +1,4 @@
-"""Embedding and head: the table by columns, the tokens over all devices between, the scores never moved."""
+"""Embedding and head: the table by columns, then tokens over all devices; the scores never move."""
 
 from lib.layout import Graph
 

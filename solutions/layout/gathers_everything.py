@@ -1,4 +1,4 @@
-"""The plan that gathers everything: let relu work on the pieces it is given."""
+"""Gathers everything: relu configured to work on the pieces that it is given."""
 
 from lib.layout import Graph
 

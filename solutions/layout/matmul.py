@@ -1,4 +1,4 @@
-"""One matmul: cut the larger factor more often, and both."""
+"""One matmul: both factors are split, and the larger one more often."""
 
 from lib.layout import Graph
 

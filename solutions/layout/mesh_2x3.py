@@ -1,4 +1,4 @@
-"""Two by three: gather along the short axis, split rows along the long one."""
+"""Two by three: activations are gathered along the short axis, rows split along the long one."""
 
 from lib.layout import Graph
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from puzzles.catalog.puzzle import END_OF_GAP
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.puzzle import END_OF_GAP
 from tests.support.kernel import ROOT
 
 WHY = "needs JupyterLab and selenium (make browser), chromium and chromedriver"

@@ -1,4 +1,4 @@
-"""The field's map tells the truth: figures are measured or derived, every puzzle is on it, every link leads there."""
+"""docs/field.md: its figures are measured or derived, it names every puzzle, and every link works."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 from lib import Report, referee, run
 from lib.engine.collectives import bytes_sent
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, trials_of
-from puzzles.catalog.engine.data.memory_trials import memory
+from puzzles.catalog.engine.data.memory_trials import bytes_per_device
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.tracks.engine.perform import perform
@@ -56,7 +56,7 @@ def peak(slug: str, layers: int = 0) -> str:
 
 
 def gigabytes(stage: int) -> str:
-    return f"{memory(7_500_000_000, stage, 64) / 1e9:.3g} GB"
+    return f"{bytes_per_device(7_500_000_000, stage, 64) / 1e9:.3g} GB"
 
 
 def fetched(f: int, c: int, layers: int) -> tuple[int, int]:
@@ -130,7 +130,7 @@ FACTS = [
     (f"| 16 P | {gigabytes(0)} |", True),
     (f"| 1, the state | 4 P + 12 P/N | {gigabytes(1)} |", True),
     (f"| 2, and the gradients | 2 P + 14 P/N | {gigabytes(2)} |", True),
-    (f"| 3, and the weights | 16 P/N | {memory(7_500_000_000, 3, 64) / 1e9:.1f} GB |", True),
+    (f"| 3, and the weights | 16 P/N | {bytes_per_device(7_500_000_000, 3, 64) / 1e9:.1f} GB |", True),
     (
         f"DataParallel {measured('DataParallel', 'peak')} B, ZeRO2 {measured('ZeRO2', 'peak')} B, "
         f"FSDP {measured('FSDP', 'peak')} B, and {measured('SequenceParallel', 'peak')} B for SequenceParallel",

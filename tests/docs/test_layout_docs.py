@@ -1,4 +1,4 @@
-"""The page about layouts tells the truth: its code runs, and its output comes out."""
+"""docs/layout.md: its code runs and gives the output that it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every figure in the words of the notebooks is true today: each is measured, and none stands there unmeasured."""
+"""Figures in the text of the notebooks: each is measured today, and none is left unmeasured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebooks: made the same each time, true to the catalog, and they run from top to bottom."""
+"""The notebooks: built the same each time, equal to the catalog, and they run from top to bottom."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ nbformat = pytest.importorskip("nbformat", reason=WHY)
 
 from puzzles.notebook.authoring import sections  # noqa: E402  # after what it needs is known to be there
 from puzzles.notebook.authoring.build import MARKER, SOURCES, books  # noqa: E402
-from puzzles.notebook.authoring.collective_svg import FULL, INK, collective  # noqa: E402
-from puzzles.notebook.authoring.overview_svg import plan_of, sketch  # noqa: E402
+from puzzles.notebook.authoring.collective_svg import FULL, INK, collective_svg  # noqa: E402
+from puzzles.notebook.authoring.overview_svg import overview_svg, placement_of  # noqa: E402
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -90,7 +90,7 @@ def test_the_sources_are_in_percent_format_and_shadow_no_package() -> None:
 
 
 def set_up(place: Path, monkeypatch: pytest.MonkeyPatch, installed: bool = False) -> list[tuple[str, str]]:
-    """What the first cell asks pip for, run in a folder."""
+    """Arguments that the first cell, run in a folder, gives to pip."""
     asked: list[tuple[str, str]] = []
     shell = SimpleNamespace(run_line_magic=lambda name, line: asked.append((name, line)))
     code = sections.setup()
@@ -146,7 +146,7 @@ def test_version_and_address_are_said_in_one_voice() -> None:
 )
 def test_a_collective_is_drawn_as_the_runtime_does_it(name: str, filled_dots: int, strips: int) -> None:
     """Dots: one batch each before, four each after. Strips: shards, or one for a whole."""
-    drawn = collective(name)
+    drawn = collective_svg(name)
     assert drawn.count(f'fill="{INK}"/>') == filled_dots
     assert drawn.count(f'fill="{FULL}"/>') == strips
 
@@ -157,9 +157,11 @@ def test_a_sketch_shows_every_rank_and_what_the_reference_loads(slug: str) -> No
     puzzle = PUZZLES[slug]
     outcome = lib.run(getattr(import_module(f"solutions.{slug}"), slug), *puzzle.goal.size)
     loads = [{op.layer for op in ops if op.name == "load_weights"} for ops in outcome.trace.ranks]
-    plan, drawn = plan_of(puzzle), sketch(puzzle)
+    placement, drawn = placement_of(puzzle), overview_svg(puzzle)
     size = puzzle.goal.size
-    assert [{layer for layer in range(size.layers) if plan.part(rank, layer)} for rank in range(size.ranks)] == loads
+    assert [
+        {layer for layer in range(size.layers) if placement.part(rank, layer)} for rank in range(size.ranks)
+    ] == loads
     assert [word in drawn for word in (f"rank {size.ranks - 1}<", "rank 0<")] == [True, True]
     assert f"rank {size.ranks}<" not in drawn
 

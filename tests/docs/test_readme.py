@@ -1,4 +1,4 @@
-"""The README tells the truth: its code runs, its output comes out, its picture is what is drawn today."""
+"""README.md: its code runs and gives the output that it shows; its pictures and docs/papers.md are up to date."""
 
 from __future__ import annotations
 

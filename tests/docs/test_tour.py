@@ -1,4 +1,4 @@
-"""The classic interface, cell by cell in a live kernel: what a notebook made for the original does, works."""
+"""The classic interface in a live kernel, cell by cell: a notebook written for the original runs unchanged."""
 
 from __future__ import annotations
 

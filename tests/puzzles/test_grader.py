@@ -12,7 +12,7 @@ from textwrap import dedent
 import pytest
 
 from lib import Record
-from puzzles.catalog.schedule import PUZZLES, Puzzle, find
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.grading.discover import submissions
 from puzzles.grading.grader import grade_file, grade_puzzle
 from puzzles.grading.sandboxed_run import run_in
@@ -23,7 +23,7 @@ from puzzles.sandbox import deadline
 from puzzles.sandbox.client import Line
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
-from puzzles.tracks import TRACKS
+from puzzles.tracks import TRACKS, find
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
@@ -48,7 +48,7 @@ def submit(source: str | bytes, name: str = "mine.py") -> Submission:
     return Submission(Path(name), dedent(source).encode() if isinstance(source, str) else source)
 
 
-def grade(puzzle: Puzzle, submission: Submission, seconds: float = 10.0) -> Verdict:
+def grade(puzzle: SchedulePuzzle, submission: Submission, seconds: float = 10.0) -> Verdict:
     with Session(submission, Limits(seconds=seconds)) as session:
         return grade_puzzle(puzzle, session)
 

@@ -14,14 +14,14 @@ import lib
 from lib import Model
 from lib.runtime.runner import PATIENCE
 from puzzles import play
-from puzzles.catalog.schedule import PUZZLES, UnknownPuzzleError
+from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
 from puzzles.notebook import play as module
 from puzzles.notebook.display import picture_of
 from puzzles.notebook.html import result_page
 from puzzles.notebook.result import Result
 from puzzles.notebook.reward import WORDS, smile
-from puzzles.tracks import TRACKS
+from puzzles.tracks import TRACKS, UnknownPuzzleError
 from tests.support import CLASSICS, Classic
 
 SECONDS = TRACKS["schedule"].turn_seconds

@@ -11,11 +11,10 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puzzles.catalog.schedule import UnknownPuzzleError
 from puzzles.commands.main import main
 from puzzles.grading import progress
 from puzzles.sandbox.plain_data import Foreign, pack, unpack
-from puzzles.tracks import ALL, TRACKS, find, find_several, groups
+from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_several, groups
 
 ROOT = Path(__file__).parents[2]
 

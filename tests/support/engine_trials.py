@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle, trials_of
-from puzzles.catalog.engine.trial import Wrong
+from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.grading.grader import grade_file, grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
@@ -64,7 +64,7 @@ def score_class(puzzle: EnginePuzzle, cls: type) -> Score:
     """Performs all trials of a puzzle here: the score of the first, with the targets that any misses.
 
     Raises:
-        Wrong: naming device, call and place of the first wrong number.
+        WrongResultError: naming device, call and place of the first wrong number.
         Exception: what the class raises.
     """
     trials = [make() for make in trials_of(puzzle)]
@@ -73,8 +73,8 @@ def score_class(puzzle: EnginePuzzle, cls: type) -> Score:
         where = "" if trial is trials[0] else tried_with(size_of(trial, trials[0]))
         try:
             score = score_trial(puzzle, trial, perform(trial, cls))
-        except Wrong as why:
-            raise Wrong(where + str(why)) from None
+        except WrongResultError as why:
+            raise WrongResultError(where + str(why)) from None
         scores.append(score._replace(missed=tuple(where + words for words in score.missed)))
     return scores[0]._replace(missed=next((score.missed for score in scores if score.missed), ()))
 
@@ -97,5 +97,5 @@ def readings(devices: int, on: str = "inprocess") -> dict[str, Any]:
 
 
 def answer(request: str) -> str:
-    """What each process under mpiexec does."""
+    """The work of each process under mpiexec."""
     return json.dumps(readings(int(request), "mpi"))

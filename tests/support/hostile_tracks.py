@@ -114,7 +114,7 @@ BODIES = {
         "crash",
     ),
     "finds_the_trials_in_memory": (
-        "assert not [o for o in gc.get_objects() if type(o).__name__ in ('Trial', 'Call') and hasattr(o, 'wanted')]",
+        "assert not [o for o in gc.get_objects() if type(o).__name__ in ('Trial', 'MethodCall') and hasattr(o, 'wanted')]",
         "rule",
     ),
     "loops_for_ever": ("while True: pass", "timeout"),

@@ -1,4 +1,4 @@
-"""The figures that a class is judged by: what each is called, and how it is read off the meters."""
+"""Metrics that a class is judged by, called figures: the words for each, and its value from the meters."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _calls(name: str) -> Callable[[Performed], int]:
 
 
 def _stored(performed: Performed) -> int:
-    """What was waiting for its message, over what has been there since loading: weights, and room for gradients."""
+    """Bytes held while waiting for a message, less those held since loading: weights, and room for gradients."""
     pairs = zip(performed.readings[-1], performed.readings[0])
     return max(max(meter.stored - loaded.live, 0) for meter, loaded in pairs)
 
 
 def _uplink(performed: Performed) -> int:
-    """Where device 0 is a server."""
+    """Bytes sent by all devices but device 0, which is a server."""
     return sum(meter.sent for meter in performed.readings[-1][1:])
 
 

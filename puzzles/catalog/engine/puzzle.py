@@ -30,5 +30,5 @@ class EnginePuzzle(Puzzle):
 
     def targets_text(self) -> str:
         """The targets in words: '12,288 bytes sent, 20,480 flops'."""
-        told = [(limit, FIGURES[name].words) for name, limit in self.targets.items()]
-        return ", ".join(f"{limit:,} {words.removesuffix('s') if limit == 1 else words}" for limit, words in told)
+        limits = [(limit, FIGURES[name].words) for name, limit in self.targets.items()]
+        return ", ".join(f"{limit:,} {words.removesuffix('s') if limit == 1 else words}" for limit, words in limits)

@@ -1,4 +1,4 @@
-"""The best that is known of puzzles whose targets leave room: figures of the classes in `solutions/engine`."""
+"""Best known figures of puzzles whose targets leave room: those of the classes in `solutions/engine`."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ RECORDS: Mapping[str, tuple[Mapping[str, int], ...]] = MappingProxyType(
         "Compose": ({"sent": 76, "peak": 135_680},),
     }
 )
-"""By puzzle. Whoever is as good as each of them in some figure has three stars; elsewhere the targets are the best."""
+"""Records by slug. A class that no record dominates has three stars; puzzles without records have optimal targets."""

@@ -1,35 +1,35 @@
-"""A transformer layer on one device, in float64: attention of several heads and an MLP, each added to its input.
+"""A transformer layer on one device, in float64: multi-head attention and an MLP, each with its residual connection.
 
-Without norms and dropout, which work on each token alone. Also where the puzzles' numbers come from.
+The expected results of puzzles that split the layer. It has no norms and no dropout, which work on each token alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 COLUMNS = ("attention/query", "attention/key", "attention/value", "mlp/up")
-"""The weights that make something of the model's dimension: (model, model), and 'mlp/up' (model, hidden)."""
+"""Weights that read the model's dimension: (model, model), and 'mlp/up' (model, hidden). Split by columns."""
 
 ROWS = ("attention/output", "mlp/down")
-"""The weights that bring it back: (model, model) and (hidden, model)."""
+"""Weights that write it: (model, model) and (hidden, model). Split by rows."""
 
 
 def normal(seed: int, *shape: int) -> Any:
-    """Numbers of variance 1/shape[0], so that a product with them keeps its size."""
+    """Normal numbers of variance 1/shape[0], so that a product with them keeps its variance."""
     return (np.random.default_rng(seed).normal(size=shape) / np.sqrt(shape[0])).astype(np.float32)
 
 
-def layer(seed: int, model: int, hidden: int) -> dict[str, Any]:
-    """The parameters of a layer."""
+def layer_parameters(seed: int, model: int, hidden: int) -> dict[str, Any]:
+    """Random parameters of a layer."""
     ends = {"mlp/up": (model, hidden), "mlp/down": (hidden, model)}
     return {name: normal(seed + i, *ends.get(name, (model, model))) for i, name in enumerate(COLUMNS + ROWS)}
 
 
 def softmax(scores: Any) -> Any:
-    """Of each row, also where numbers are large."""
+    """Softmax along the last axis; subtracting the maximum keeps exp from overflowing."""
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
@@ -43,24 +43,33 @@ def _scores(q: Any, k: Any) -> Any:
     return np.asarray(q, np.float64) @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
 
 
-def forward(params: Mapping[str, Any], x: Any, heads: int, residuals: int = 1, scaled: bool = True) -> Any:
-    """The output for (tokens, model). `residuals` is how often the inputs are added: once, unless by mistake."""
-    p = {name: np.asarray(weight, np.float64) for name, weight in params.items()}
-    q, k, v = (_split(x @ p[name], heads) for name in COLUMNS[:3])
-    if not scaled:
-        q = q * np.sqrt(q.shape[-1])
-    y = residuals * x + _joined(attention(q, k, v)) @ p["attention/output"]
-    return residuals * y + np.maximum(y @ p["mlp/up"], 0) @ p["mlp/down"]
+class _Activations(NamedTuple):
+    """Results of the forward pass that the backward pass needs; q, k, v and weights by heads."""
+
+    q: Any
+    k: Any
+    v: Any
+    weights: Any
+    mixed: Any
+    """Output of the attention, heads joined, before its projection."""
+    y: Any
+    """Input of the MLP."""
+    z: Any
+    """The MLP before relu."""
 
 
-def backward(params: Mapping[str, Any], x: Any, g: Any, heads: int) -> dict[str, Any]:
-    """The gradients of all parameters, and 'x'."""
-    p = {name: np.asarray(weight, np.float64) for name, weight in params.items()}
-    q, k, v = (_split(x @ p[name], heads) for name in COLUMNS[:3])
-    weights = softmax(_scores(q, k))
-    mixed = _joined(weights @ v)
-    y = x + mixed @ p["attention/output"]
-    z = y @ p["mlp/up"]
+def layer_output(params: Mapping[str, Any], x: Any, heads: int, residuals: int = 1, scaled: bool = True) -> Any:
+    """The output for (tokens, model). Deliberate mistakes: inputs that are added `residuals` times instead of once;
+    scores that are not `scaled`."""
+    p = _in_float64(params)
+    a = _activations(p, x, heads, residuals, scaled)
+    return residuals * a.y + np.maximum(a.z, 0) @ p["mlp/down"]
+
+
+def layer_gradients(params: Mapping[str, Any], x: Any, g: Any, heads: int) -> dict[str, Any]:
+    """The gradients of all parameters, and of the input under 'x'."""
+    p = _in_float64(params)
+    q, k, v, weights, mixed, y, z = _activations(p, x, heads)
     dz = (g @ p["mlp/down"].T) * (z > 0)
     dy = g + dz @ p["mlp/up"].T
     dmixed = _split(dy @ p["attention/output"].T, heads)
@@ -72,6 +81,20 @@ def backward(params: Mapping[str, Any], x: Any, g: Any, heads: int) -> dict[str,
         grads[name] = x.T @ d
         grads["x"] = grads["x"] + d @ p[name].T
     return grads
+
+
+def _in_float64(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: np.asarray(weight, np.float64) for name, weight in params.items()}
+
+
+def _activations(p: Mapping[str, Any], x: Any, heads: int, residuals: int = 1, scaled: bool = True) -> _Activations:
+    q, k, v = (_split(x @ p[name], heads) for name in COLUMNS[:3])
+    if not scaled:
+        q = q * np.sqrt(q.shape[-1])
+    weights = softmax(_scores(q, k))
+    mixed = _joined(weights @ v)
+    y = residuals * x + mixed @ p["attention/output"]
+    return _Activations(q, k, v, weights, mixed, y, y @ p["mlp/up"])
 
 
 def _split(rows: Any, heads: int) -> Any:

@@ -1,4 +1,4 @@
-"""What a class is tried with, and what came of it: plain data both, so that a run can happen in another process."""
+"""Trials of a class and their outcomes: plain data both, so that a trial can run in another process."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from lib.engine.metering.meter import Reading
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call of a method on every device: each device's argument, and each device's right result; where there are
-    fewer results than devices, the other devices' are not compared. None instead of the results: none is compared
-    (`Trial.check` may look at them)."""
+class MethodCall:
+    """One call of a method on every device, with each device's argument and expected result.
+
+    Results beyond the expected ones are not compared; with None instead of the expected results, none is
+    (`Trial.check` may compare them).
+    """
 
     method: str
     arguments: Sequence[Any]
     wanted: Sequence[Any] | None = None
     mistakes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """Results of mistakes that many make, each device's, by a sentence that tells a player what it was."""
+    """Results of common mistakes, each device's, by a sentence for the player that names the mistake."""
 
 
 @dataclass(frozen=True)
@@ -33,32 +35,32 @@ class Trial:
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
-    calls: Sequence[Call] = ()
+    calls: Sequence[MethodCall] = ()
     stream: tuple[list[Any], list[Any]] | None = None
     devices: int = 4
     tolerance: float = 0.0
     """Relative to the largest right number of an array; 0 asks for equality."""
     check: Callable[[Performed], None] | None = None
-    """What else has to hold; raises `Wrong`."""
+    """Further conditions on the outcome; raises `WrongResultError`."""
     targets: Mapping[str, int] | None = None
-    """Limits of this trial, where they are not the puzzle's."""
+    """Limits of this trial; None for those of the puzzle."""
     hidden: bool = False
-    """Whether players are not told of it: a class that is wrong only here passes, without its third star."""
+    """True if players do not see it: a class that is wrong only here passes, without its third star."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `launch`."""
     about: str = ""
-    """What is special about this trial, told beside what goes wrong in it."""
+    """Special feature of this trial, named in front of its messages."""
 
 
 @dataclass(frozen=True)
 class Performed:
-    """What came of a launch: `results[call][device]`, the outputs of the stream, and every device's meter after
-    loading and after each call: `readings[0]` is after loading, `readings[-1]` the end."""
+    """Outcome of a launch: `results[call][device]`, the outputs of the stream, and every device's meter after loading
+    and after each call: `readings[0]` is after loading, `readings[-1]` at the end."""
 
     results: Sequence[Sequence[Any]]
     outputs: Sequence[Any]
     readings: Sequence[Sequence[Reading]]
 
 
-class Wrong(Exception):
-    """A result that is not what it should be, in a sentence for the player."""
+class WrongResultError(Exception):
+    """A result differs from the expected one; the text is a sentence for the player."""

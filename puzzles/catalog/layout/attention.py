@@ -1,4 +1,4 @@
-"""Layout puzzle 5: attention, where heads are a dimension that only exists for a while."""
+"""Layout puzzle 5: multi-head attention, split by sequences and by heads."""
 
 from lib.layout.examples import attention
 from puzzles.catalog.papers import GSPMD, MEGATRON

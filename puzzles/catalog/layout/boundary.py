@@ -1,4 +1,4 @@
-"""Layout puzzle 4: a front that likes data parallelism and a tail that likes model parallelism."""
+"""Layout puzzle 4: a network that changes from data to model parallelism in the middle."""
 
 from lib.layout.examples import boundary
 from puzzles.catalog.papers import MEGATRON, SHARDING_PROPAGATION

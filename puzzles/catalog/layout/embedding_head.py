@@ -1,4 +1,4 @@
-"""Layout puzzle 6: a table of words that is read at one end and multiplied at the other."""
+"""Layout puzzle 6: an embedding table that the output head shares."""
 
 from lib.layout.examples import embedding_and_head
 from puzzles.catalog.papers import SHARDING_PROPAGATION, TIED_EMBEDDING

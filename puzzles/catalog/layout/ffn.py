@@ -1,4 +1,4 @@
-"""Layout puzzle 1: the feed-forward network of the documentation, with a better second half."""
+"""Layout puzzle 1: MindSpore's feed-forward example, with a cheaper second half."""
 
 from lib.layout.examples import feed_forward
 from puzzles.catalog.papers import SHARDING_PROPAGATION

@@ -1,4 +1,4 @@
-"""Layout puzzle 7: find the annotation that makes the plan gather everything, and mend it."""
+"""Layout puzzle 7: find and fix the annotation that makes the plan gather everything."""
 
 from lib.layout.examples import feed_forward
 from puzzles.catalog.papers import GSPMD, SHARDING_PROPAGATION

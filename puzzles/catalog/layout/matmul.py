@@ -1,4 +1,4 @@
-"""Layout puzzle 0: one matmul, nothing to move, and too little memory to be careless."""
+"""Layout puzzle 0: one matmul that moves nothing, under a memory cap."""
 
 from lib.layout.examples import one_matmul
 from puzzles.catalog.papers import SHARDING_PROPAGATION

@@ -1,4 +1,4 @@
-"""Layout puzzle 2: the MLP of Megatron-LM, on two axes at once."""
+"""Layout puzzle 2: the MLP of Megatron-LM on a mesh of two axes."""
 
 from lib.layout.examples import megatron_mlp
 from puzzles.catalog.papers import MEGATRON, SHARDING_PROPAGATION

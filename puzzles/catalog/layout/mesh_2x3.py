@@ -1,4 +1,4 @@
-"""Layout puzzle 3: six devices, where not every number divides every other."""
+"""Layout puzzle 3: six devices, whose layouts overlap in sixths."""
 
 from lib.layout.examples import feed_forward
 from puzzles.catalog.papers import SHARDING_PROPAGATION

@@ -1,4 +1,4 @@
-"""Puzzle 0: one training step on one device, and what it costs to remember."""
+"""Puzzle 0, basic: one training step on one device, with the memory of activations at its lowest."""
 
 from lib import Goal, Record, Size
 from puzzles.catalog.papers import ADAM, BACKPROPAGATION, CHECKPOINTING

@@ -1,4 +1,4 @@
-"""Puzzle 2: four ranks share the batches, and meet once for each layer to add up."""
+"""Puzzle 2, ddp: four ranks each take a batch and all-reduce the gradient of every layer."""
 
 from lib import Goal, Record, Size
 from puzzles.catalog.papers import PYTORCH_DDP, RING_ALL_REDUCE

@@ -1,4 +1,4 @@
-"""Puzzle 4: weights, optimizer states and gradients, all of them in shards."""
+"""Puzzle 4, fsdp: weights, optimizer states and gradients are all sharded (ZeRO-3)."""
 
 from lib import Goal, Record, Size
 from puzzles.catalog.papers import PYTORCH_FSDP, ZERO

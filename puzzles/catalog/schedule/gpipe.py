@@ -1,4 +1,4 @@
-"""Puzzle 6: the same stages, fed one microbatch at a time."""
+"""Puzzle 6, gpipe: pipeline stages fed one microbatch at a time."""
 
 from lib import Goal, Record, Size
 from puzzles.catalog.papers import GPIPE, MEGATRON_CLUSTERS

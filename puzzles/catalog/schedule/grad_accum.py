@@ -1,4 +1,4 @@
-"""Puzzle 1: the same step, one microbatch at a time."""
+"""Puzzle 1, grad_accum: the training step of puzzle 0, one microbatch at a time."""
 
 from lib import Goal, Record, Size
 from puzzles.catalog.papers import GPIPE, SCALING_TRANSLATION

@@ -1,4 +1,4 @@
-"""Puzzle 5: each rank owns a few layers, and the batches travel."""
+"""Puzzle 5, pipeline: each rank owns consecutive layers and passes all batches on together."""
 
 from lib import Goal, Record, Size
 from puzzles.catalog.papers import GPIPE, PIPEDREAM

@@ -1,4 +1,4 @@
-"""Puzzle 7: four pipelines side by side, and every weight in sixteen shards."""
+"""Puzzle 7, pipeline_fsdp: four pipelines side by side, with every weight in sixteen shards."""
 
 from lib import Goal, Record, Size
 from puzzles.catalog.papers import BREADTH_FIRST_PIPELINE, MEGATRON_CLUSTERS, ZERO

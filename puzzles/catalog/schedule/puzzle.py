@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lib import Goal, Size
-from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
+from puzzles.catalog.puzzle import Puzzle
 
 CREDIT = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush/LLM-Training-Puzzles"
 """Credit of the classic puzzles."""
-
-__all__ = ["END_OF_GAP", "GAP", "CREDIT", "SchedulePuzzle"]
 
 
 @dataclass(frozen=True, kw_only=True)

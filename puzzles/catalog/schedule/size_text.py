@@ -1,4 +1,4 @@
-"""A schedule puzzle's size in words."""
+"""Formats the size of a schedule puzzle: '6 layers, 4 batches, 4 ranks'."""
 
 from __future__ import annotations
 

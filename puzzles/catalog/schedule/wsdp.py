@@ -1,4 +1,4 @@
-"""Puzzle 3: nobody keeps a whole weight; it is gathered when a layer needs it."""
+"""Puzzle 3, wsdp: each rank keeps a shard of every weight and gathers the whole when a layer needs it."""
 
 from lib import Goal, Record, Size
 from puzzles.catalog.papers import WEIGHT_UPDATE_SHARDING, ZERO

@@ -1,7 +1,7 @@
-"""Makes the notebooks: from their percent sources, the catalog and the solutions, the same bytes each time.
+"""Builds the notebooks from their percent sources, the catalog and the solutions, the same bytes each time.
 
-A markdown cell that holds only `{setup}`, `{collective: NAME}` or `{puzzle: SLUG}` stands for cells that are made
-here, so that what a notebook says of a puzzle is what the catalog says.
+A markdown cell that holds only `{setup}`, `{collective: NAME}` or `{puzzle: SLUG}` is replaced by cells made here, so
+that a notebook has the words of the catalog.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +22,8 @@ SOURCES = Path(__file__).parents[3] / "notebooks"
 MARKER = re.compile(r"\{(setup|puzzle|collective)(?:: *(\w+))?\}")
 
 
-class Missing(ImportError):
-    """A package that making notebooks needs is not installed. The text says what to do."""
+class MissingPackageError(ImportError):
+    """A package that building notebooks needs is not installed; the text says how to install it."""
 
 
 class Book(NamedTuple):
@@ -36,22 +37,18 @@ def books(solved: bool = False) -> list[Book]:
     """All notebooks, with gaps to fill or solved.
 
     Raises:
-        Missing: jupytext or nbformat is not installed.
+        MissingPackageError: jupytext or nbformat is not installed.
     """
     return [Book(path.stem + ".ipynb", build(path, solved)) for path in sorted(SOURCES.glob("[0-9]*.py"))]
 
 
 def build(path: Path, solved: bool = False) -> str:
     """The text of the notebook whose source is at `path`."""
-    try:
-        import jupytext
-        import nbformat
-    except ImportError as why:
-        raise Missing(f"notebooks are made with jupytext: pip install 'training-puzzles[notebook]' ({why})") from None
+    jupytext, nbformat = _jupyter()
     source = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent")
     cells = [(cell.cell_type, cell.source, cell.metadata.get("name", "")) for cell in source.cells]
     notebook = nbformat.v4.new_notebook(
-        cells=list(_cells(cells, solved)),
+        cells=list(_cells(nbformat.v4, cells, solved)),
         metadata={
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
@@ -61,17 +58,24 @@ def build(path: Path, solved: bool = False) -> str:
     return str(nbformat.writes(notebook)).rstrip("\n") + "\n"
 
 
-def _cells(source: list[tuple[str, str, str]], solved: bool) -> Iterator[Any]:
-    """Every cell has an id of its own, which stays when others come and go."""
-    from nbformat.v4 import new_code_cell, new_markdown_cell
+def _jupyter() -> tuple[Any, Any]:
+    """The packages jupytext and nbformat, which have no types."""
+    try:
+        return import_module("jupytext"), import_module("nbformat")
+    except ImportError as why:
+        advice = f"notebooks are made with jupytext: pip install 'training-puzzles[notebook]' ({why})"
+        raise MissingPackageError(advice) from None
 
+
+def _cells(v4: Any, source: list[tuple[str, str, str]], solved: bool) -> Iterator[Any]:
+    """Cells of nbformat 4, each with an id that stays the same when other cells come and go."""
     taken: set[str] = set()
     for kind, text, name in _expanded(source, solved):
         identity = name or sha256(text.encode()).hexdigest()[:12]
         while identity in taken:
             identity += "-again"
         taken.add(identity)
-        make = new_code_cell if kind == "code" else new_markdown_cell
+        make = v4.new_code_cell if kind == "code" else v4.new_markdown_cell
         yield make(text, id=identity)
 
 
@@ -85,4 +89,4 @@ def _expanded(source: list[tuple[str, str, str]], solved: bool) -> Iterator[tupl
         elif marker[1] == "collective":
             yield "markdown", collective_markdown(marker[2]), f"{marker[2]}-picture"
         else:
-            yield from sections.puzzle(PUZZLES[marker[2]], solved)
+            yield from sections.puzzle_cells(PUZZLES[marker[2]], solved)

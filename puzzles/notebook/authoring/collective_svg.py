@@ -1,4 +1,4 @@
-"""A picture of a collective: what every rank brings and what it gets, worked out by the rule that the runtime uses."""
+"""Picture of a collective: the value of each rank before and after, computed by the runtime's own rule."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TITLES = {
 
 
 def brought(name: str) -> list[Value]:
-    """What the ranks bring: a shard of a weight each, or the whole gradient of a batch each."""
+    """Each rank's value before: a shard of a weight, or the whole gradient of a batch."""
     if name == "allgather":
-        return [Weight(0, 1, 0, {rank}, RANKS) for rank in range(RANKS)]
-    return [WeightGrad(0, 1, {rank}, RANKS) for rank in range(RANKS)]
+        return [Weight(0, 1, 0, frozenset({rank}), RANKS) for rank in range(RANKS)]
+    return [WeightGrad(0, 1, frozenset({rank}), RANKS) for rank in range(RANKS)]
 
 
-def collective(name: str) -> str:
-    """The picture as SVG: filled is the share of the weight that is there; the dots are batches."""
+def collective_svg(name: str) -> str:
+    """The picture as SVG: the filled part of a box is the share of the weight that is held; dots are batches."""
     before = brought(name)
     after = COLLECTIVES[name](before)
     height = 34 + RANKS * (BOX + GAP)
@@ -39,9 +39,9 @@ def collective(name: str) -> str:
     first, last = 30 + BOX / 2, height - 4 - GAP - BOX / 2
     middle = (BEFORE + AFTER + BOX) / 2 + DOT
     for rank in range(RANKS):
-        y = 30 + rank * (BOX + GAP) + BOX / 2
-        parts.append(_line(f"M{BEFORE + BOX + 20} {y:g}H{middle:g}"))
-        parts.append(_line(f"M{middle:g} {y:g}H{AFTER - 8}m-5 -4l5 4l-5 4"))
+        centre = 30 + rank * (BOX + GAP) + BOX / 2
+        parts.append(_line(f"M{BEFORE + BOX + 20} {centre:g}H{middle:g}"))
+        parts.append(_line(f"M{middle:g} {centre:g}H{AFTER - 8}m-5 -4l5 4l-5 4"))
     parts.append(_line(f"M{middle:g} {first:g}V{last:g}", width=5))
     title = TITLES[name]
     return (
@@ -52,8 +52,8 @@ def collective(name: str) -> str:
 
 
 def collective_markdown(name: str) -> str:
-    """The picture as an image that a markdown cell carries within itself."""
-    data = b64encode(collective(name).encode()).decode()
+    """The picture as an image embedded in Markdown."""
+    data = b64encode(collective_svg(name).encode()).decode()
     return f"![{TITLES[name]}](data:image/svg+xml;base64,{data})"
 
 
@@ -70,7 +70,7 @@ def _value(value: Value, x: float, y: float) -> str:
 
 
 def _batches(value: Value, x: float, y: float) -> str:
-    """A dot for each batch of the step, filled if the gradient has seen it; a weight has none."""
+    """A dot for each batch of the step, filled if the gradient includes it; none for a weight."""
     if not isinstance(value, WeightGrad):
         return ""
     step = BOX / RANKS

@@ -1,6 +1,6 @@
-"""A sketch of what a puzzle asks for: who keeps which part of which layer, which batches come in, who talks to whom.
+"""Overview picture of a schedule puzzle: the part of each layer that a rank keeps, its batches, and its partners.
 
-It shows where things live, not when anything happens: that is the player's to find.
+It shows placement only, no order of operations, because the order is the solution.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 from drawing.palette import layer_colour
-from puzzles.catalog.schedule import Puzzle
+from puzzles.catalog.schedule import SchedulePuzzle
 
 CELL, GAP = 34, 6
 LEFT, TOP = 150, 30
@@ -20,11 +20,12 @@ FONT = "'Helvetica Neue',Helvetica,Arial,sans-serif"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Where things live. `part` says which share of a layer a rank keeps, as (index, of how many), or None.
+class Placement:
+    """Placement of weights and batches on ranks. `part` is the share of a layer that a rank keeps, as (index, of how
+    many), or None.
 
-    `batches` says what a rank reads; `talk` is written where the ranks are joined, by brackets (`everybody`) or
-    by arrows from rank to rank.
+    `batches` names what a rank reads; `talk` is the label of what joins the ranks: a bracket (`everybody`), or arrows
+    from rank to rank (`chain`).
     """
 
     part: Callable[[int, int], tuple[int, int] | None]
@@ -32,12 +33,12 @@ class Plan:
     talk: str = ""
     everybody: bool = False
     chain: Callable[[int], bool] = lambda rank: False
-    """Whether a rank hands activations to the one after it."""
+    """True for a rank that hands activations to the next one."""
     works: Callable[[int, int], bool] = lambda rank, layer: True
-    """Whether a rank computes a layer."""
+    """True if a rank computes a layer."""
 
 
-def plan_of(puzzle: Puzzle) -> Plan:
+def placement_of(puzzle: SchedulePuzzle) -> Placement:
     layers, batches, ranks = puzzle.goal.size
     stage = layers // ranks if ranks <= layers else 1
 
@@ -59,14 +60,14 @@ def plan_of(puzzle: Puzzle) -> Plan:
     all_of_them = f"batches 0-{batches - 1}"
     up_and_down = "activations down, gradients up"
     return {
-        "basic": Plan(whole, first(f"{all_of_them}, at once")),
-        "grad_accum": Plan(whole, first(f"{all_of_them}, in turn")),
-        "ddp": Plan(whole, each, "gradients are summed over all", everybody=True),
-        "wsdp": Plan(shard, each, "weights are gathered, gradients summed", everybody=True),
-        "fsdp": Plan(shard, each, "weights are gathered, gradients scattered", everybody=True),
-        "pipeline": Plan(own, first(f"{all_of_them}, at once"), up_and_down, chain=lambda r: r < ranks - 1),
-        "gpipe": Plan(own, first(f"{all_of_them}, in turn"), up_and_down, chain=lambda r: r < ranks - 1),
-        "pipeline_fsdp": Plan(
+        "basic": Placement(whole, first(f"{all_of_them}, at once")),
+        "grad_accum": Placement(whole, first(f"{all_of_them}, in turn")),
+        "ddp": Placement(whole, each, "gradients are summed over all", everybody=True),
+        "wsdp": Placement(shard, each, "weights are gathered, gradients summed", everybody=True),
+        "fsdp": Placement(shard, each, "weights are gathered, gradients scattered", everybody=True),
+        "pipeline": Placement(own, first(f"{all_of_them}, at once"), up_and_down, chain=lambda r: r < ranks - 1),
+        "gpipe": Placement(own, first(f"{all_of_them}, in turn"), up_and_down, chain=lambda r: r < ranks - 1),
+        "pipeline_fsdp": Placement(
             shard,
             lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",
             "shards are for all; a frame: computes it",
@@ -77,9 +78,9 @@ def plan_of(puzzle: Puzzle) -> Plan:
     }[puzzle.slug]
 
 
-def sketch(puzzle: Puzzle) -> str:
-    """The sketch as SVG."""
-    plan, (layers, _, ranks) = plan_of(puzzle), puzzle.goal.size
+def overview_svg(puzzle: SchedulePuzzle) -> str:
+    """The overview as SVG."""
+    placement, (layers, _, ranks) = placement_of(puzzle), puzzle.goal.size
     row = CELL if ranks <= 8 else CELL * 0.6
     right = LEFT + layers * (CELL + GAP)
     parts = [
@@ -89,18 +90,18 @@ def sketch(puzzle: Puzzle) -> str:
     for rank in range(ranks):
         y = TOP + rank * (row + GAP)
         parts.append(_text(44, y + row / 2, f"rank {rank}", INK, "end", bold=True))
-        parts.append(_text(52, y + row / 2, plan.batches(rank), SOFT, "start", size=9.5))
-        parts += [_cell(puzzle, plan, rank, layer, y, row) for layer in range(layers)]
-        if plan.chain(rank):
-            parts.append(_handover(plan, layers, rank, right, y, row))
+        parts.append(_text(52, y + row / 2, placement.batches(rank), SOFT, "start", size=9.5))
+        parts += [_cell(puzzle, placement, rank, layer, y, row) for layer in range(layers)]
+        if placement.chain(rank):
+            parts.append(_handover(placement, layers, rank, right, y, row))
     bottom = TOP + ranks * (row + GAP) - GAP
-    if plan.everybody:
-        x = right + (26 if any(map(plan.chain, range(ranks))) else 8)
+    if placement.everybody:
+        x = right + (26 if any(map(placement.chain, range(ranks))) else 8)
         parts.append(f'<path d="M{x} {TOP}h8V{bottom:g}h-8" fill="none" stroke="{WIRE}" stroke-width="2"/>')
-        parts.append(_text(x + 18, (TOP + bottom) / 2, plan.talk, WIRE, "start"))
-    elif plan.talk:
-        parts.append(_text(right + 34, (TOP + bottom) / 2, plan.talk, WIRE, "start"))
-    width = right + (60 + 6.2 * len(plan.talk) if plan.talk else 16)
+        parts.append(_text(x + 18, (TOP + bottom) / 2, placement.talk, WIRE, "start"))
+    elif placement.talk:
+        parts.append(_text(right + 34, (TOP + bottom) / 2, placement.talk, WIRE, "start"))
+    width = right + (60 + 6.2 * len(placement.talk) if placement.talk else 16)
     title = f"{ranks} {'rank' if ranks == 1 else 'ranks'}, and what each keeps of {layers} layers"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{bottom + 12:.0f}" font-family="{FONT}" '
@@ -109,19 +110,19 @@ def sketch(puzzle: Puzzle) -> str:
     )
 
 
-def sketch_markdown(puzzle: Puzzle) -> str:
-    """The sketch as an image that a markdown cell carries within itself."""
-    data = b64encode(sketch(puzzle).encode()).decode()
+def overview_markdown(puzzle: SchedulePuzzle) -> str:
+    """The overview as an image embedded in Markdown."""
+    data = b64encode(overview_svg(puzzle).encode()).decode()
     return f"![What each rank keeps, and who talks to whom](data:image/svg+xml;base64,{data})"
 
 
-def _cell(puzzle: Puzzle, plan: Plan, rank: int, layer: int, y: float, height: float) -> str:
+def _cell(puzzle: SchedulePuzzle, placement: Placement, rank: int, layer: int, y: float, height: float) -> str:
     """A layer on a rank: outlined, and filled as far as the rank keeps it."""
     layers = puzzle.goal.size.layers
     x = LEFT + layer * (CELL + GAP)
-    part = plan.part(rank, layer)
+    part = placement.part(rank, layer)
     dash = "" if part else ' stroke-dasharray="2 3"'
-    framed = plan.works(rank, layer) and part is not None and part[1] > 4
+    framed = placement.works(rank, layer) and part is not None and part[1] > 4
     edge = f'stroke="{WIRE}" stroke-width="2"' if framed else 'stroke="#b9c2cd"'
     box = f'<rect x="{x}" y="{y:g}" width="{CELL}" height="{height:g}" fill="#f5f7f9" {edge}{dash}/>'
     if part is None:
@@ -133,7 +134,7 @@ def _cell(puzzle: Puzzle, plan: Plan, rank: int, layer: int, y: float, height: f
     return fill + box.replace('fill="#f5f7f9"', 'fill="none"') if total == 1 else box + fill
 
 
-def _handover(plan: Plan, layers: int, rank: int, right: float, y: float, row: float) -> str:
+def _handover(placement: Placement, layers: int, rank: int, right: float, y: float, row: float) -> str:
     """Two arrows between a rank and the next: one down, one up."""
     top, bottom = y + row * 0.6, y + row * 1.4 + GAP
     down = f"M{right + 6} {top:g}V{bottom:g}m-3 -4l3 4l3 -4"

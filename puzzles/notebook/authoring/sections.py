@@ -1,4 +1,4 @@
-"""What the notebooks take from the catalog and from `solutions/`: the cells of one puzzle, and the setup cell."""
+"""Cells made from the catalog and from `solutions/`: those of one puzzle, and the setup cell."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import solutions
-from puzzles.catalog.schedule import Puzzle
+from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks.schedule.calls import reminder
 
-from .overview_svg import sketch_markdown
+from .overview_svg import overview_markdown
 
 SOURCE = "https://github.com/YOUR_ORG/training-puzzles"
-"""Where the project is published; pyproject.toml and the README say the same."""
+"""Address of the published project; pyproject.toml and the README say the same."""
 VERSION = "0.1.0"
 """The version that the notebooks are tested with; it has a tag there."""
 PUBLISHED = "YOUR_ORG" not in SOURCE
@@ -51,8 +51,8 @@ elif find_spec("puzzles") is None:
         {elsewhere}"""
 
 
-def puzzle(puzzle: Puzzle, solved: bool) -> Iterator[Cell]:
-    """The cells of one puzzle: what to do, where to do it, how it went, hints, and what real systems do."""
+def puzzle_cells(puzzle: SchedulePuzzle, solved: bool) -> Iterator[Cell]:
+    """The cells of one puzzle: its task, the code to write, the call that plays it, hints, and background."""
     slug = puzzle.slug
     yield "markdown", _task(puzzle), f"{slug}-task"
     yield "code", (solution(slug) if solved else puzzle.starter).strip(), f"{slug}-code"
@@ -68,7 +68,7 @@ def solution(slug: str) -> str:
     return "\n".join(text.splitlines()[head[-1].end_lineno :]).strip()
 
 
-def _task(puzzle: Puzzle) -> str:
+def _task(puzzle: SchedulePuzzle) -> str:
     goal = puzzle.goal
     calls = "\n".join(f"- `{call}`: {meaning}" for call, meaning in reminder(puzzle.calls))
     return f"""\
@@ -76,7 +76,7 @@ def _task(puzzle: Puzzle) -> str:
 
 {puzzle.statement.strip()}
 
-{sketch_markdown(puzzle)}
+{overview_markdown(puzzle)}
 
 | model and ranks | target time | target memory |
 |---|---|---|
@@ -89,7 +89,7 @@ def _task(puzzle: Puzzle) -> str:
 </details>"""
 
 
-def _hints(puzzle: Puzzle) -> str:
+def _hints(puzzle: SchedulePuzzle) -> str:
     hints = "\n\n".join(
         f"<details><summary>Hint {number} of {len(puzzle.hints)}</summary>\n\n{hint}\n\n</details>"
         for number, hint in enumerate(puzzle.hints, 1)
@@ -97,7 +97,7 @@ def _hints(puzzle: Puzzle) -> str:
     return f"Stuck? From a nudge to the whole idea:\n\n{hints}"
 
 
-def _background(puzzle: Puzzle) -> str:
+def _background(puzzle: SchedulePuzzle) -> str:
     sources = "\n".join(f"- {_linked(str(source))}" for source in (*puzzle.sources, puzzle.credit))
     return f"""\
 ### What you have built, and what the real systems do

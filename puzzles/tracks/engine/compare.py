@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine.trial import Performed, Trial, Wrong
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.sandbox.plain_data import Foreign
 
 
@@ -14,20 +14,22 @@ def require_right(trial: Trial, performed: Performed) -> None:
     """Nothing, if every result is as it should be.
 
     Raises:
-        Wrong: saying where the first one is not.
+        WrongResultError: saying where the first one is not.
     """
     for call, results in zip(trial.calls, performed.results):
         for device, (result, right) in enumerate(zip(results, call.wanted or ())):
             try:
                 compare(result, right, f"device {device}, {call.method}()", trial.tolerance)
-            except Wrong as why:
+            except WrongResultError as why:
                 known = (words for words, made in call.mistakes.items() if _is(result, made[device], trial.tolerance))
-                raise Wrong("; ".join(filter(None, [str(why), *known, trial.about]))) from None
+                raise WrongResultError("; ".join(filter(None, [str(why), *known, trial.about]))) from None
     if trial.stream is not None:
         inputs, outputs = trial.stream
         got = performed.outputs
         if len(got) != len(outputs):
-            raise Wrong(f"there are {len(got)} outputs for {len(inputs)} inputs; one device writes one for each")
+            raise WrongResultError(
+                f"there are {len(got)} outputs for {len(inputs)} inputs; one device writes one for each"
+            )
         for i, (result, right) in enumerate(zip(got, outputs)):
             compare(result, right, f"output {i}", trial.tolerance)
     if trial.check is not None:
@@ -38,20 +40,22 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
     """Nothing, if they are equal, or as near as `tolerance` allows: shapes, names and every number.
 
     Raises:
-        Wrong: saying where they first differ.
+        WrongResultError: saying where they first differ.
     """
     if right is None:
         if result is not None:
-            raise Wrong(f"{where} should return None; it returned {_described(result)}")
+            raise WrongResultError(f"{where} should return None; it returned {_described(result)}")
         return
     if isinstance(right, dict):
         if not isinstance(result, dict) or set(result) != set(right):
-            raise Wrong(f"{where} should return a dictionary of {', '.join(right)}; it returned {_described(result)}")
+            raise WrongResultError(
+                f"{where} should return a dictionary of {', '.join(right)}; it returned {_described(result)}"
+            )
         for name in right:
             compare(result[name], right[name], f"{where}, '{name}'", tolerance)
         return
     if not isinstance(result, np.ndarray) or result.shape != right.shape:
-        raise Wrong(f"{where} should be an array of shape {right.shape}; it is {_described(result)}")
+        raise WrongResultError(f"{where} should be an array of shape {right.shape}; it is {_described(result)}")
     with np.errstate(all="ignore"):
         allowed = tolerance * np.abs(right).max(initial=0)
         near = result == right if not tolerance else np.abs(result - right) <= allowed
@@ -60,7 +64,7 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
         at = ", ".join(map(str, place))
         finite = result.dtype.kind not in "fc" or np.isfinite(result[place])
         told = "" if finite else " (something was too large for its dtype, or divided by 0)"
-        raise Wrong(
+        raise WrongResultError(
             f"{where} differs from what a single device computes: at [{at}] it is {_number(result[place])}{told} "
             f"and should be {_number(right[place])}"
         )
@@ -73,7 +77,7 @@ def _number(value: Any) -> str:
 def _is(result: Any, made: Any, tolerance: float) -> bool:
     try:
         compare(result, made, "", tolerance)
-    except Wrong:
+    except WrongResultError:
         return False
     return True
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from puzzles.catalog.engine import EnginePuzzle, trials_of
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.records import RECORDS
-from puzzles.catalog.engine.trial import Performed, Trial, Wrong
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.failure import Failure, plain
 from puzzles.sandbox.plain_data import pack
 from puzzles.tracks.scoring import Row, RunRequest, Score
@@ -32,7 +32,7 @@ def _scorer(puzzle: EnginePuzzle, trial: Trial) -> Callable[[Row], Score | Failu
     def score(row: Row) -> Score | Failure:
         try:
             return score_trial(puzzle, trial, performed_of(row, trial))
-        except Wrong as why:
+        except WrongResultError as why:
             return Failure("rule", plain(str(why)))
         except (Exception, RecursionError) as why:  # a trial's check may choke on what it does not expect
             return Failure(
@@ -47,13 +47,15 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
     and as good in all.
 
     Raises:
-        Wrong: naming device, call and place of the first wrong number.
+        WrongResultError: naming device, call and place of the first wrong number.
     """
     require_right(trial, performed)
     targets = puzzle.targets if trial.targets is None else trial.targets
     measured = {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *targets)}
     if targets.get("flops") and not measured["flops"]:
-        raise Wrong("no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot")
+        raise WrongResultError(
+            "no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot"
+        )
     missed = tuple(_missed(measured, targets))
     figures = {name: measured[name] for name in puzzle.targets}
     stars = 1 if missed else 2 if better_record(puzzle.slug, figures) else 3

@@ -1,4 +1,4 @@
-"""A program for one device, and a few words about where its tensors live: the planner does the rest. Which words?"""
+"""Chapter of annotations: a single-device program, a few tensors annotated with layouts, and a planner for the rest."""
 
 from puzzles.catalog.engine.chapter import Chapter
 

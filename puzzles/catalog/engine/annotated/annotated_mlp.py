@@ -1,4 +1,4 @@
-"""AnnotatedMLP: two layers on a mesh, and three annotations."""
+"""AnnotatedMLP: two layers on a 2 x 2 mesh, with three annotations."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import GSHARD, GSPMD

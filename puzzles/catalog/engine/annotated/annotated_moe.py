@@ -1,4 +1,4 @@
-"""AnnotatedMoE: a layer of experts, and one annotation."""
+"""AnnotatedMoE: a mixture-of-experts layer with one annotation."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import GSHARD, GSPMD

@@ -1,4 +1,4 @@
-"""What the puzzles of this chapter are tried with: small whole numbers, and what a single device makes of them."""
+"""Trials of the annotation puzzles: small integers, and the results of a single device."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine.trial import Call, Trial
-from puzzles.catalog.engine.two_layers import DEVICES, drawn, rows
+from puzzles.catalog.engine.trial import MethodCall, Trial
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, integers, split_rows
 
 
 def annotated_mlp(batch: int = 64, width: int = 16, hidden: int = 64, seed: int = 1) -> Trial:
-    params = {"w0": drawn(seed, width, hidden), "w1": drawn(seed + 1, hidden, width)}
-    x = drawn(seed + 2, batch, width)
+    params = {"w0": integers(seed, width, hidden), "w1": integers(seed + 1, hidden, width)}
+    x = integers(seed + 2, batch, width)
     out = np.maximum(x @ params["w0"], 0) @ params["w1"]
     targets = {
         "sent": 2 * width * (batch + hidden),
@@ -21,12 +21,12 @@ def annotated_mlp(batch: int = 64, width: int = 16, hidden: int = 64, seed: int 
         "weights": 2 * width * hidden,
     }
     sizes = {"batch": batch, "model_dim": width, "hidden_dim": hidden}
-    return Trial(sizes, params, (Call("forward", rows(x), rows(out)),), targets=targets)
+    return Trial(sizes, params, (MethodCall("forward", split_rows(x), split_rows(out)),), targets=targets)
 
 
 def routed(tokens: int, experts: int, capacity: int, seed: int) -> tuple[Any, Any]:
-    """Masks of top-1 routing in each group, (groups, tokens, experts, capacity): who goes where, and with which
-    weight it comes back. Who finds its expert full goes nowhere."""
+    """Masks of top-1 routing, `dispatch` and `combine`, both (groups, tokens, experts, capacity). A token that finds
+    its expert full has zeros in both."""
     draw = np.random.default_rng(seed)
     dispatch = np.zeros((DEVICES, tokens, experts, capacity), np.float32)
     combine = dispatch.copy()
@@ -43,14 +43,17 @@ def routed(tokens: int, experts: int, capacity: int, seed: int) -> tuple[Any, An
 def annotated_moe(
     tokens: int = 8, experts: int = 4, capacity: int = 2, width: int = 16, hidden: int = 32, seed: int = 5
 ) -> Trial:
-    params = {"wi": drawn(seed, experts, width, hidden), "wo": drawn(seed + 1, experts, hidden, width)}
-    x = drawn(seed + 2, DEVICES, tokens, width)
+    params = {
+        "wi": integers(seed, experts, width, hidden),
+        "wo": integers(seed + 1, experts, hidden, width),
+    }
+    x = integers(seed + 2, DEVICES, tokens, width)
     dispatch, combine = routed(tokens, experts, capacity, seed + 3)
     out = np.zeros_like(x)
     for group, token, expert, slot in zip(*np.nonzero(dispatch)):
         made = np.maximum(x[group, token] @ params["wi"][expert], 0) @ params["wo"][expert]
         out[group, token] = combine[group, token, expert, slot] * made
-    pieces = [{"x": a, "dispatch": b, "combine": c} for a, b, c in zip(*map(rows, (x, dispatch, combine)))]
+    pieces = [{"x": a, "dispatch": b, "combine": c} for a, b, c in zip(*map(split_rows, (x, dispatch, combine)))]
     slots = experts * capacity
     targets = {
         "sent": 2 * 3 * (slots * width * 4) // 4,
@@ -64,7 +67,7 @@ def annotated_moe(
         "model_dim": width,
         "hidden_dim": hidden,
     }
-    return Trial(sizes, params, (Call("forward", pieces, rows(out)),), targets=targets)
+    return Trial(sizes, params, (MethodCall("forward", pieces, split_rows(out)),), targets=targets)
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {

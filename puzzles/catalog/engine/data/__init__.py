@@ -1,4 +1,4 @@
-"""Every device has some rows of the batch: what of weights, gradients and optimizer state does it have to hold?"""
+"""Chapter of data parallelism: each device has some rows of the batch, from replicated weights to ZeRO and FSDP."""
 
 from puzzles.catalog.engine.chapter import Chapter
 

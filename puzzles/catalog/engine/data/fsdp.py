@@ -1,4 +1,4 @@
-"""FSDP: gather, compute, discard."""
+"""FSDP: all-gather a weight, compute with it, discard it."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import PYTORCH_FSDP, ZERO

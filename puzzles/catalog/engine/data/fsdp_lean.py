@@ -1,4 +1,4 @@
-"""FSDPLean: the same, when nobody asks for dx."""
+"""FSDPLean: FSDP that does not gather what only the input's gradient needs."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import PYTORCH_FSDP

@@ -1,4 +1,4 @@
-"""OneBucket: one collective for all gradients."""
+"""OneBucket: one all-reduce for all gradients."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import PYTORCH_DDP

@@ -1,4 +1,4 @@
-"""What the puzzles of this chapter are tried with: small whole numbers, and what a single device makes of them."""
+"""Trials of the data parallel puzzles: small integers, and the results of a single device."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine.trial import Call, Trial
-from puzzles.catalog.engine.two_layers import DEVICES, OTHER, SHOWN, W0, W1, TwoLayers, drawn, single
+from puzzles.catalog.engine.trial import MethodCall, Trial
+from puzzles.catalog.engine.two_layer_mlp import (
+    DEVICES,
+    OTHER,
+    SHOWN,
+    W0,
+    W1,
+    TwoLayerMLP,
+    integers,
+    mlp_forward_backward,
+)
 
 from .memory_trials import zero_memory, zero_memory_others
 from .uneven_trials import uneven_fsdp, uneven_small, uneven_tiny
@@ -18,65 +27,76 @@ RATE, MOMENTUM = 0.5, 0.5
 Tensors = dict[str, Any]
 
 
-def data_parallel(at: TwoLayers = SHOWN) -> Trial:
-    params, x, g = at.drawn()
-    out, grads = single(params, x, g)
+def data_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
+    params, x, g = at.tensors()
+    out, grads = mlp_forward_backward(params, x, g)
     whole = {W0: grads[W0], W1: grads[W1]}
-    calls = (Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), [whole] * at.devices))
+    calls = (
+        MethodCall("forward", at.split_rows(x), at.split_rows(out)),
+        MethodCall("backward", at.split_rows(g), [whole] * at.devices),
+    )
     return at.trial(params, calls)
 
 
 def ring_all_reduce(devices: int = DEVICES, size: int = 2048) -> Trial:
-    arrays = [drawn(10 + i, size) for i in range(devices)]
-    calls = (Call("forward", arrays, [sum(arrays)] * devices),)
+    arrays = [integers(10 + i, size) for i in range(devices)]
+    calls = (MethodCall("forward", arrays, [sum(arrays)] * devices),)
     shown = devices == DEVICES
     return Trial(calls=calls, devices=devices, targets=None if shown else {}, hidden=not shown)
 
 
 def stepped(params: Tensors, state: Tensors, grads: Tensors, rate: float) -> tuple[Tensors, Tensors]:
-    """Parameters and momentum after a step."""
+    """Parameters and momentum after a step of SGD with momentum."""
     state = {name: MOMENTUM * state[name] + grads[name] for name in params}
     return {name: (params[name] - rate * state[name]).astype(np.float32) for name in params}, state
 
 
-def zero1(at: TwoLayers = SHOWN) -> Trial:
-    start, x, g = at.drawn(most=1)
+def zero1(at: TwoLayerMLP = SHOWN) -> Trial:
+    start, x, g = at.tensors(most=1)
     params, state = start, {name: np.zeros_like(value) for name, value in start.items()}
-    calls: list[Call] = []
+    calls: list[MethodCall] = []
     for _ in range(2):
-        out, grads = single(params, x, g)
+        out, grads = mlp_forward_backward(params, x, g)
         params, state = stepped(params, state, grads, RATE)
-        calls += [Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), [params] * at.devices)]
+        calls += [
+            MethodCall("forward", at.split_rows(x), at.split_rows(out)),
+            MethodCall("backward", at.split_rows(g), [params] * at.devices),
+        ]
     return at.trial(start, calls, rate=RATE, momentum=MOMENTUM)
 
 
 def zero2() -> Trial:
-    return zero2_steps(*SHOWN.drawn(most=1), DEVICES, (RATE,))
+    return zero2_steps(*SHOWN.tensors(most=1), DEVICES, (RATE,))
 
 
 def zero2_again() -> Trial:
     """Two devices, another width, and three steps with another rate each: the state and its order matter."""
-    params = {W0: drawn(11, 8, 12, most=1), W1: drawn(12, 12, 8, most=1)}
-    return zero2_steps(params, drawn(13, 6, 8, most=1), drawn(14, 6, 8, most=1), 2, (0.5, 0.25, 0.5))
+    params = {W0: integers(11, 8, 12, most=1), W1: integers(12, 12, 8, most=1)}
+    return zero2_steps(params, integers(13, 6, 8, most=1), integers(14, 6, 8, most=1), 2, (0.5, 0.25, 0.5))
 
 
 def zero2_steps(start: Tensors, x: Any, g: Any, n: int, rates: Sequence[float]) -> Trial:
     params, state = start, {name: np.zeros_like(value) for name, value in start.items()}
-    calls: list[Call] = []
+    calls: list[MethodCall] = []
     for rate in rates:
-        out, grads = single(params, x, g)
+        out, grads = mlp_forward_backward(params, x, g)
         cut = {name: np.split(grads[name], n) for name in params}
         params, state = stepped(params, state, grads, rate)
         shards = [{name: cut[name][i] for name in params} for i in range(n)]
-        calls += [Call("forward", np.split(x, n), np.split(out, n)), Call("backward", np.split(g, n), shards)]
-        calls.append(Call("step", [rate] * n, [params] * n))
+        calls += [
+            MethodCall("forward", np.split(x, n), np.split(out, n)),
+            MethodCall("backward", np.split(g, n), shards),
+        ]
+        calls.append(MethodCall("step", [rate] * n, [params] * n))
     model_dim, hidden_dim = start[W0].shape
     sizes = {"model_dim": model_dim, "hidden_dim": hidden_dim, "momentum": MOMENTUM}
-    return Trial(sizes, start, tuple(calls), devices=n, targets=zero2_targets(*x.shape, hidden_dim, n, len(rates)))
+    return Trial(
+        sizes, start, tuple(calls), devices=n, targets=zero2_targets(len(x), model_dim, hidden_dim, n, len(rates))
+    )
 
 
 def zero2_targets(batch: int, model_dim: int, hidden_dim: int, n: int, steps: int) -> dict[str, int]:
-    """As the puzzle's arithmetic has them, for other sizes."""
+    """Limits by the puzzle's arithmetic, for any sizes."""
     weights = 2 * 4 * model_dim * hidden_dim
     activations = 4 * batch // n * (3 * model_dim + 2 * hidden_dim)
     return {
@@ -87,12 +107,15 @@ def zero2_targets(batch: int, model_dim: int, hidden_dim: int, n: int, steps: in
     }
 
 
-def fsdp(at: TwoLayers = SHOWN, with_dx: bool = True) -> Trial:
-    params, x, g = at.drawn()
-    out, grads = single(params, x, g)
-    shards = zip(at.rows(grads[W0]), at.rows(grads[W1]), at.rows(grads["x"]))
+def fsdp(at: TwoLayerMLP = SHOWN, with_dx: bool = True) -> Trial:
+    params, x, g = at.tensors()
+    out, grads = mlp_forward_backward(params, x, g)
+    shards = zip(at.split_rows(grads[W0]), at.split_rows(grads[W1]), at.split_rows(grads["x"]))
     wanted = [{W0: a, W1: b, **({"x": c} if with_dx else {})} for a, b, c in shards]
-    calls = (Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), wanted))
+    calls = (
+        MethodCall("forward", at.split_rows(x), at.split_rows(out)),
+        MethodCall("backward", at.split_rows(g), wanted),
+    )
     return at.trial(params, calls)
 
 

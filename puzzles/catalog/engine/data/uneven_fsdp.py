@@ -1,4 +1,4 @@
-"""UnevenFSDP: shards of what cannot be divided."""
+"""UnevenFSDP: padded flat shards of layers whose sizes the number of devices does not divide."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import PYTORCH_FSDP

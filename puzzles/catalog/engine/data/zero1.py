@@ -1,4 +1,4 @@
-"""ZeRO1: the optimizer state in shards."""
+"""ZeRO1: the optimizer state is sharded."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import ZERO

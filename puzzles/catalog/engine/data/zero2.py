@@ -1,4 +1,4 @@
-"""ZeRO2: gradients in shards, as soon as they exist."""
+"""ZeRO2: gradients are reduce-scattered as soon as they exist."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import ZERO

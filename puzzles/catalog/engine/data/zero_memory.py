@@ -1,4 +1,4 @@
-"""ZeROMemory: which stage fits?"""
+"""ZeROMemory: choose the ZeRO stage and degree that fit a memory budget."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import PYTORCH_FSDP, ZERO

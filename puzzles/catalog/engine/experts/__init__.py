@@ -1,4 +1,4 @@
-"""Every device has an expert, and every token asks for one: who sends what where, and how does it come back?"""
+"""Chapter of expert parallelism: one expert on each device, with tokens dispatched to it and results combined."""
 
 from puzzles.catalog.engine.chapter import Chapter
 

@@ -1,4 +1,4 @@
-"""BalanceLoss: what keeps the experts busy."""
+"""BalanceLoss: the auxiliary loss that balances the load of the experts, over all devices' tokens."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import GLOBAL_BALANCE, SWITCH

@@ -1,4 +1,4 @@
-"""ExactDispatch: no padding, no token lost."""
+"""ExactDispatch: dropless dispatch without padding, by one-sided puts."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import MEGABLOCKS, OPENSHMEM, SWITCH

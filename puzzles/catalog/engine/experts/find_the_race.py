@@ -1,4 +1,4 @@
-"""FindTheRace: it works, as long as the network is quick."""
+"""FindTheRace: a dispatch that is wrong only when a put lands late."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import OPENSHMEM

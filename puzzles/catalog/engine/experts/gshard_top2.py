@@ -1,4 +1,4 @@
-"""GShardTop2: a first choice, and a second one by chance."""
+"""GShardTop2: GShard's top-2 gate with a random second choice."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import GSHARD, SPARSELY_GATED

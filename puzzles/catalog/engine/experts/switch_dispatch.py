@@ -1,4 +1,4 @@
-"""SwitchDispatch: tokens go to their expert and come back."""
+"""SwitchDispatch: top-1 dispatch and combine by all-to-all, with a capacity."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import SPARSELY_GATED, SWITCH

@@ -1,4 +1,4 @@
-"""What the puzzles of this chapter are tried with: tokens of four devices, and what one device makes of them."""
+"""Trials of the mixture-of-experts puzzles: tokens of four devices, and the results of the reference layers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine.trial import Call, Trial
-from puzzles.catalog.engine.two_layers import DEVICES, HIDDEN, MODEL, drawn
+from puzzles.catalog.engine.trial import MethodCall, Trial
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, HIDDEN, MODEL, integers
 
-from .one_device import Params, balance, choices, counts, exact, groups, parameters, probabilities, switch, top2
+from .reference_layers import (
+    Params,
+    balance_loss_and_gradients,
+    chosen_experts,
+    dropless_layer,
+    expert_parameters,
+    router_probabilities,
+    switch_layer,
+    token_counts,
+    token_groups,
+    top2_layer,
+)
 
 TOKENS = 8
 SEED = 121
@@ -27,14 +38,14 @@ def sizes(model_dim: int, hidden_dim: int, **others: Any) -> dict[str, Any]:
 
 
 def flops(rows: int, tokens: int, model_dim: int, hidden_dim: int) -> int:
-    """An expert's for so many rows, and the router's for a device's tokens."""
+    """Flops of an expert for so many rows, and of the router for a device's tokens."""
     return 4 * rows * model_dim * hidden_dim + 2 * tokens * model_dim * DEVICES
 
 
 # --- SwitchDispatch, GShardTop2: equal buffers -----------------------------------------------------------
 
 
-def padded(capacity: int, tokens: int, model_dim: int, hidden_dim: int) -> dict[str, int]:
+def padded_targets(capacity: int, tokens: int, model_dim: int, hidden_dim: int) -> dict[str, int]:
     """Targets where every device sends every expert `capacity` rows, twice, and keeps a quarter of them."""
     return {
         "sent": 2 * (DEVICES - 1) * capacity * model_dim * 4,
@@ -46,24 +57,24 @@ def padded(capacity: int, tokens: int, model_dim: int, hidden_dim: int) -> dict[
 def switch_dispatch(
     factor: float = 1.0, seed: int = SEED, tokens: int = TOKENS, model: int = MODEL, hidden: int = HIDDEN
 ) -> Trial:
-    params, xs = parameters(seed, model, hidden), groups(seed + 50, tokens, model)
+    params, xs = expert_parameters(seed, model, hidden), token_groups(seed + 50, tokens, model)
     exactly = tokens / DEVICES * factor
     capacity = ceil(exactly)
     mistakes = {
         "this is what comes out if an expert's output is not multiplied by p(x)": [
-            switch(params, x, capacity, scaled=False) for x in xs
+            switch_layer(params, x, capacity, scaled=False) for x in xs
         ],
         "this is what comes out if a token that does not fit is lost, instead of passing by": [
-            switch(params, x, capacity, overflow=0.0) for x in xs
+            switch_layer(params, x, capacity, overflow=0.0) for x in xs
         ],
         "this is what comes out if an expert takes all that come; it has room for tokens / experts x factor": [
-            switch(params, x, tokens) for x in xs
+            switch_layer(params, x, tokens) for x in xs
         ],
     }
     fewer = "the capacity is rounded down; round it up" if int(exactly) < exactly else "places are counted from 1"
-    mistakes[f"this is what comes out if {fewer}"] = [switch(params, x, capacity - 1) for x in xs]
-    call = Call("forward", xs, [switch(params, x, capacity) for x in xs], mistakes)
-    targets = padded(capacity, tokens, model, hidden)
+    mistakes[f"this is what comes out if {fewer}"] = [switch_layer(params, x, capacity - 1) for x in xs]
+    call = MethodCall("forward", xs, [switch_layer(params, x, capacity) for x in xs], mistakes)
+    targets = padded_targets(capacity, tokens, model, hidden)
     return Trial(sizes(model, hidden, factor=factor), params, (call,), tolerance=TOLERANCE, targets=targets)
 
 
@@ -80,15 +91,15 @@ TOP2_MISTAKES = {
 def gshard_top2(
     capacity: int = 4, seed: int = SEED, tokens: int = TOKENS, model: int = MODEL, hidden: int = HIDDEN
 ) -> Trial:
-    params, xs = parameters(seed, model, hidden), groups(seed + 50, tokens, model)
+    params, xs = expert_parameters(seed, model, hidden), token_groups(seed + 50, tokens, model)
     rnds = list(np.random.default_rng(seed).random((DEVICES, tokens), np.float32))
 
     def made(mistake: str = "") -> list[Any]:
-        return [top2(params, x, rnd, capacity, mistake) for x, rnd in zip(xs, rnds)]
+        return [top2_layer(params, x, rnd, capacity, mistake) for x, rnd in zip(xs, rnds)]
 
     given = [{"x": x, "rnd": rnd} for x, rnd in zip(xs, rnds)]
-    call = Call("forward", given, made(), {words: made(mistake) for mistake, words in TOP2_MISTAKES.items()})
-    targets = padded(capacity, tokens, model, hidden)
+    call = MethodCall("forward", given, made(), {words: made(mistake) for mistake, words in TOP2_MISTAKES.items()})
+    targets = padded_targets(capacity, tokens, model, hidden)
     return Trial(sizes(model, hidden, capacity=capacity), params, (call,), tolerance=TOLERANCE, targets=targets)
 
 
@@ -96,11 +107,11 @@ def gshard_top2(
 
 
 def balance_loss(logits: Sequence[Any], alpha: float = ALPHA, gradient: bool = True, about: str = "") -> Trial:
-    """A loss, and its gradient when the gradient that comes in is 3."""
+    """A trial of the loss, and of its gradient when the incoming gradient is 3."""
     experts = logits[0].shape[1]
-    loss, grads = balance(logits, alpha)
-    local = [balance([z], alpha) for z in logits]
-    forward = Call(
+    loss, grads = balance_loss_and_gradients(logits, alpha)
+    local = [balance_loss_and_gradients([z], alpha) for z in logits]
+    forward = MethodCall(
         "forward",
         logits,
         [loss] * DEVICES,
@@ -111,7 +122,7 @@ def balance_loss(logits: Sequence[Any], alpha: float = ALPHA, gradient: bool = T
             "this is what comes out without the factor N, the number of experts": [loss / experts] * DEVICES,
         },
     )
-    backward = Call(
+    backward = MethodCall(
         "backward",
         [np.full(1, 3, np.float32)] * DEVICES,
         [{"logits": 3 * grad} for grad in grads],
@@ -128,12 +139,12 @@ def balance_loss(logits: Sequence[Any], alpha: float = ALPHA, gradient: bool = T
 
 
 def some_logits(seed: int, tokens: Sequence[int], experts: int = DEVICES) -> list[Any]:
-    return [drawn(seed + i, count, experts, most=16) / np.float32(8) for i, count in enumerate(tokens)]
+    return [integers(seed + i, count, experts, most=16) / np.float32(8) for i, count in enumerate(tokens)]
 
 
-def uniform() -> Trial:
-    """Every expert is chosen as often as any other, with whatever probability: the loss is alpha. The
-    gradient is 0, up to rounding, so there is nothing to compare it with."""
+def balanced_routing() -> Trial:
+    """Every expert is chosen equally often, with any probability: the loss is alpha. The gradient is 0 up to rounding,
+    so it is not compared."""
     liked = np.eye(DEVICES, dtype=np.float32)[np.arange(TOKENS) % DEVICES]
     return balance_loss(
         [liked * np.float32(device + 1) for device in range(DEVICES)],
@@ -142,7 +153,7 @@ def uniform() -> Trial:
     )
 
 
-def collapse() -> Trial:
+def collapsed_routing() -> Trial:
     """All tokens choose one expert, and are sure of it: the loss is alpha N."""
     sure = np.zeros((TOKENS, DEVICES), np.float32)
     sure[:, 2] = 1000
@@ -152,9 +163,9 @@ def collapse() -> Trial:
 # --- ExactDispatch, FindTheRace: exact buffers -----------------------------------------------------------
 
 
-def unpadded(params: Params, xs: Sequence[Any]) -> dict[str, int]:
-    """Targets of one call where every row travels once in each direction, unless its expert is at home."""
-    routed, (tokens, model_dim) = counts(params, xs), xs[0].shape
+def exact_targets(params: Params, xs: Sequence[Any]) -> dict[str, int]:
+    """Targets of one call in which every row travels once in each direction, unless its expert is on its own device."""
+    routed, (tokens, model_dim) = token_counts(params, xs), xs[0].shape
     hidden_dim = params["expert_0/w0"].shape[1]
     away = routed * (1 - np.eye(DEVICES, dtype=int))
     rows = away.sum(axis=0) + away.sum(axis=1)
@@ -170,9 +181,9 @@ def unpadded(params: Params, xs: Sequence[Any]) -> dict[str, int]:
     }
 
 
-def unlanded(params: Params, xs: Sequence[Any]) -> list[Any]:
-    """What comes out for a device whose rows land after the experts have looked: only the one at home has them."""
-    return [exact(params, x, skipped={*range(DEVICES)} - {device}) for device, x in enumerate(xs)]
+def outputs_before_landing(params: Params, xs: Sequence[Any]) -> list[Any]:
+    """Outputs if rows land after the experts have read their inboxes: only a device's own expert has seen them."""
+    return [dropless_layer(params, x, skipped={*range(DEVICES)} - {device}) for device, x in enumerate(xs)]
 
 
 def exact_dispatch(
@@ -184,23 +195,23 @@ def exact_dispatch(
     late: Sequence[int] | None = None,
     favourite: int | None = None,
 ) -> Trial:
-    """So many calls, each with other tokens. With a `favourite`, the router sends all tokens to one expert."""
-    params = parameters(seed, model, hidden)
+    """A trial of calls with new tokens each. With a `favourite`, the router sends all tokens to one expert."""
+    params = expert_parameters(seed, model, hidden)
     if favourite is not None:
         params["router/weights"] *= 0
         params["router/weights"][0, favourite] = 1
-    batches = [groups(seed + 50 + 10 * i, tokens, model) for i in range(calls)]
+    batches = [token_groups(seed + 50 + 10 * i, tokens, model) for i in range(calls)]
     if favourite is not None:
         for x in batches[0]:
             x[:, 0] = 2
     made = [_exact_call(params, xs) for xs in batches]
-    targets = unpadded(params, batches[0]) if calls == 1 else {"receives": 0}
+    targets = exact_targets(params, batches[0]) if calls == 1 else {"receives": 0}
     shape = sizes(model, hidden, tokens=tokens)
     return Trial(shape, params, made, tolerance=TOLERANCE, targets=targets, **_landing(late))
 
 
 def _landing(late: Sequence[int] | None) -> dict[str, Any]:
-    """When what is put lands: further arguments of a trial."""
+    """Arguments of a trial that delay the puts of some devices until the barrier."""
     if late is None:
         return {}
     about = f"here what {_devices(late)} puts lands at the barrier, and all else at once"
@@ -214,40 +225,42 @@ def _devices(numbers: Sequence[int]) -> str:
     return " and ".join(f"device {number}" for number in numbers)
 
 
-def _exact_call(params: Params, xs: Sequence[Any]) -> Call:
+def _exact_call(params: Params, xs: Sequence[Any]) -> MethodCall:
     sorted_only = []
     for x in xs:
-        order = np.argsort(choices(params, x), kind="stable")
-        gained = exact(params, x) - x
+        order = np.argsort(chosen_experts(params, x), kind="stable")
+        gained = dropless_layer(params, x) - x
         sorted_only.append(x + gained[order])
-    return Call(
+    return MethodCall(
         "forward",
         xs,
-        [exact(params, x) for x in xs],
+        [dropless_layer(params, x) for x in xs],
         {
             "this is what comes out if an expert's output is not multiplied by p(x)": [
-                exact(params, x, scaled=False) for x in xs
+                dropless_layer(params, x, scaled=False) for x in xs
             ],
             "the rows came back sorted by expert, and have to go where their tokens stand": sorted_only,
-            "what was put had not landed when it was read: there has to be a barrier between": unlanded(params, xs),
+            "what was put had not landed when it was read: there has to be a barrier between": outputs_before_landing(
+                params, xs
+            ),
         },
     )
 
 
-def race(
+def find_the_race(
     late: Sequence[int], seed: int = SEED, tokens: int = TOKENS, model: int = MODEL, hidden: int = HIDDEN
 ) -> Trial:
-    """The rows of some devices land late."""
-    params, xs = parameters(seed, model, hidden), groups(seed + 50, tokens, model)
-    share = np.concatenate([probabilities(params, x) for x in xs]).mean(axis=0)
+    """A trial in which the rows of some devices land late."""
+    params, xs = expert_parameters(seed, model, hidden), token_groups(seed + 50, tokens, model)
+    share = np.concatenate([router_probabilities(params, x) for x in xs]).mean(axis=0)
 
-    def told(outs: Sequence[Any]) -> list[Any]:
+    def with_share(outs: Sequence[Any]) -> list[Any]:
         return [{"out": out, "share": share} for out in outs]
 
     missing = "the experts read this device's rows before they had landed; what makes them wait for rows?"
-    right = told([exact(params, x) for x in xs])
-    call = Call("forward", xs, right, {missing: told(unlanded(params, xs))})
-    targets = unpadded(params, xs)
+    right = with_share([dropless_layer(params, x) for x in xs])
+    call = MethodCall("forward", xs, right, {missing: with_share(outputs_before_landing(params, xs))})
+    targets = exact_targets(params, xs)
     targets["sent"] += 2 * (DEVICES - 1) * 4
     targets["collectives"] += 1
     shape = sizes(model, hidden, tokens=tokens)
@@ -262,8 +275,8 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     ),
     "BalanceLoss": (
         lambda: balance_loss(some_logits(70, [TOKENS] * DEVICES)),
-        uniform,
-        collapse,
+        balanced_routing,
+        collapsed_routing,
         lambda: balance_loss(some_logits(80, (8, 1, 3, 5)), 2.0, about="here devices have 8, 1, 3 and 5 tokens"),
         lambda: balance_loss(some_logits(90, [TOKENS] * DEVICES, 6), about="here there are 6 experts on 4 devices"),
     ),
@@ -279,8 +292,8 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
         partial(exact_dispatch, 305, tokens=5, model=8, hidden=32),
     ),
     "FindTheRace": (
-        partial(race, ()),
-        partial(race, (2,)),
-        partial(race, (0, 3), seed=306, tokens=5, model=8, hidden=32),
+        partial(find_the_race, ()),
+        partial(find_the_race, (2,)),
+        partial(find_the_race, (0, 3), seed=306, tokens=5, model=8, hidden=32),
     ),
 }

@@ -1,4 +1,4 @@
-"""The examples stay with those who made them: what has to travel instead, and in how few bytes?"""
+"""Chapter of federated learning: clients keep their examples and send small updates to a server."""
 
 from puzzles.catalog.engine.chapter import Chapter
 

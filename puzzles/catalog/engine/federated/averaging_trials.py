@@ -1,4 +1,4 @@
-"""Linear regression on examples that stay with their clients: what FedSGD and FedAvg are tried with."""
+"""Trials of FedSGD and FedAvg: linear regression on examples that stay with their clients."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine.trial import Call, Performed, Trial, Wrong
-from puzzles.catalog.engine.two_layers import drawn
+from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
+from puzzles.catalog.engine.two_layer_mlp import integers
 
-from .server import DEVICES, Targets, returned
+from .server_result import DEVICES, Targets, server_result
 
 RATE = 0.25
 COUNTS = (4, 2, 1, 1), (1, 1, 2, 4)
-"""How many examples each client has, in each round."""
+"""Numbers of examples of each client, in each round."""
 
 CLOSED = 0.99
-"""How much of the way from the first loss to the least one has to be gone."""
+"""Required part of the way from the first loss to the least possible one."""
 EXAMPLES = 128, 64, 32, 32
 
 
 def fed_sgd(
     dim: int = 16, counts: tuple[tuple[int, ...], ...] = COUNTS, seed: int = 60, targets: Targets = None
 ) -> Trial:
-    w = start = drawn(seed, dim)
+    w = start = integers(seed, dim)
     calls = []
     for i, each in enumerate(counts):
         seeds = [seed + 100 * i + n for n in range(1, len(each) + 1)]
-        examples = [{"x": drawn(s, n, dim, most=1), "y": drawn(s + 50, n)} for s, n in zip(seeds, each)]
+        examples = [{"x": integers(s, n, dim, most=1), "y": integers(s + 50, n)} for s, n in zip(seeds, each)]
         grads = [e["x"].T @ (e["x"] @ w - e["y"]) for e in examples]
         steps = {
             "every client's average counts the same here; but an example should, and clients have different numbers "
@@ -39,7 +39,7 @@ def fed_sgd(
         }
         mistakes = {words: [w - RATE * step] * DEVICES for words, step in steps.items()}
         w = w - RATE * sum(grads) / sum(each)
-        calls.append(Call("forward", [None, *examples], [w] * DEVICES, mistakes))
+        calls.append(MethodCall("forward", [None, *examples], [w] * DEVICES, mistakes))
     return Trial({"dim": dim, "rate": RATE}, {"weights": start}, calls, devices=DEVICES, targets=targets)
 
 
@@ -49,10 +49,10 @@ def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
     first, least = _loss(x, y, np.zeros(dim)), _loss(x, y, np.linalg.solve(x.T @ x, x.T @ y))
 
     def check(performed: Performed) -> None:
-        w = returned(performed, (dim,))
+        w = server_result(performed, (dim,))
         closed = (first - _loss(x, y, w)) / (first - least)
         if not closed >= CLOSED:
-            raise Wrong(
+            raise WrongResultError(
                 f"the server's weights have a loss of {_loss(x, y, w):.3f}: {closed:.1%} of the way from {first:.3f} "
                 f"to the least possible, {least:.3f}, and it should be {CLOSED:.0%}; more rounds help, and fewer "
                 "epochs, where the clients' own optima pull them apart"
@@ -61,7 +61,7 @@ def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
     return Trial(
         {"dim": dim, "rate": RATE},
         {"weights": np.zeros(dim, np.float32)},
-        (Call("forward", [None, *examples]),),
+        (MethodCall("forward", [None, *examples]),),
         devices=DEVICES,
         check=check,
     )

@@ -1,4 +1,4 @@
-"""Compose: rotate, subsample, quantize."""
+"""Compose: rotate, subsample and quantize an update."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import FEDERATED_STRATEGIES

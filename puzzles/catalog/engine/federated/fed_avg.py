@@ -1,4 +1,4 @@
-"""FedAvg: train longer, talk less."""
+"""FedAvg: several local epochs between two rounds of averaging."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import FEDERATED_AVERAGING

@@ -1,4 +1,4 @@
-"""FedSGD: weigh every client by its examples."""
+"""FedSGD: gradients of clients, averaged with weights by their numbers of examples."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import FEDERATED_AVERAGING

@@ -1,4 +1,4 @@
-"""LowRank: train and send only one of two factors."""
+"""LowRank: train and send one of two factors of an update."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import FEDERATED_STRATEGIES

@@ -1,4 +1,4 @@
-"""Quantize: a coin for every number."""
+"""Quantize: stochastic rounding of an update to a few bits."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import FEDERATED_STRATEGIES, MEAN_ESTIMATION

@@ -1,4 +1,4 @@
-"""RandomMask: train and send only a few places."""
+"""RandomMask: train and send only the places that a seed picks."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import FEDERATED_STRATEGIES

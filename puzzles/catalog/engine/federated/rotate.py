@@ -1,4 +1,4 @@
-"""Rotate: spread the spikes before the coin is thrown."""
+"""Rotate: a random rotation before one-bit quantization."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import FEDERATED_STRATEGIES, MEAN_ESTIMATION

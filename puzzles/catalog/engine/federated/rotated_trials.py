@@ -1,6 +1,6 @@
-"""Updates that are rotated before they are cut down: Rotate and Compose, in which the statement fixes all draws.
+"""Trials of Rotate and Compose: updates that are rotated before they are compressed.
 
-So there is one right answer for every seed.
+Their statements fix all random draws, so there is one right answer for every seed, and it is compared exactly.
 """
 
 from __future__ import annotations
@@ -13,29 +13,34 @@ import numpy as np
 
 from puzzles.catalog.engine.trial import Trial
 
-from .codes import coins, levels, spiky, unit, walsh_hadamard
-from .server import CLIENTS, DEVICES, Targets
+from .encodings import padded_vector, quantization_scale, random_signs, spiky_vector, walsh_hadamard
+from .server_result import CLIENTS, DEVICES, Targets
 from .sketched_trials import calls_with
 
 RIGHT = "right"
 Answers = Mapping[str, Any]
-"""What one client's update becomes on the server: the right vector, and those of known mistakes by their words."""
+"""One client's update as the server rebuilds it: under RIGHT, and for known mistakes under the message for each."""
 
 STILL_SIGNED = "the signs are not undone; after H the server multiplies by the same signs again"
 STILL_ROTATED = "it is still rotated; the server has to apply H and then the signs"
 
 
 def rotate(size: int = 4096, seed: int = 92, targets: Targets = None) -> Trial:
-    updates = [spiky(seed, size), unit(size, 1, -1), unit(size, 1), spiky(seed + 1, size)]
+    updates = [
+        spiky_vector(seed, size),
+        padded_vector(size, 1, -1),
+        padded_vector(size, 1),
+        spiky_vector(seed + 1, size),
+    ]
     return _trial({"size": size}, updates, _rotated, targets)
 
 
 def _rotated(h: Any, seed: int) -> Answers:
     rng = np.random.default_rng(seed)
-    signs, draws = coins(rng, h.size), rng.random(h.size)
+    signs, draws = random_signs(rng, h.size), rng.random(h.size)
 
     def bit(v: Any) -> Any:
-        scale = levels(v, bits=1)
+        scale = quantization_scale(v, bits=1)
         return scale.values(draws < scale.fraction)
 
     sent, root = bit(walsh_hadamard(signs * h)), np.sqrt(h.size)
@@ -52,7 +57,7 @@ def _rotated(h: Any, seed: int) -> Answers:
 
 
 def compose(size: int = 4096, share: int = 16, bits: int = 2, seed: int = 94, targets: Targets = None) -> Trial:
-    updates = [spiky(seed + i, size) for i in range(CLIENTS)]
+    updates = [spiky_vector(seed + i, size) for i in range(CLIENTS)]
 
     def answers(h: Any, seed: int) -> Answers:
         return _composed(h, seed, share, bits)
@@ -62,8 +67,8 @@ def compose(size: int = 4096, share: int = 16, bits: int = 2, seed: int = 94, ta
 
 def _composed(h: Any, seed: int, share: int, bits: int) -> Answers:
     rng = np.random.default_rng(seed)
-    signs, places = coins(rng, h.size), rng.choice(h.size, h.size // share, replace=False)
-    scale = levels(walsh_hadamard(signs * h)[places], bits)
+    signs, places = random_signs(rng, h.size), rng.choice(h.size, h.size // share, replace=False)
+    scale = quantization_scale(walsh_hadamard(signs * h)[places], bits)
     sent = np.zeros(h.size)
     sent[places] = scale.values(rng.random(places.size) < scale.fraction)
     unscaled = signs * walsh_hadamard(sent)
@@ -81,7 +86,7 @@ def _trial(
     answers: Callable[[Any, int], Answers],
     targets: Targets,
 ) -> Trial:
-    """What the server, device 0, returns is compared; the others may return anything."""
+    """A trial that compares the result of the server, device 0; the clients may return anything."""
     (call,), (seeds,) = calls_with(1, updates)
     rows = [answers(h, int(seed)) for h, seed in zip(updates, seeds)]
     made = {words: [np.stack([row[words] for row in rows])] for words in rows[0]}

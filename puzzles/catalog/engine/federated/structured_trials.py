@@ -1,4 +1,4 @@
-"""A linear layer trained within a few directions, or a few places, that a seed picks: LowRank and RandomMask."""
+"""Trials of LowRank and RandomMask: a linear layer trained in a few directions or places that a seed picks."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine.trial import Call, Trial
-from puzzles.catalog.engine.two_layers import drawn
+from puzzles.catalog.engine.trial import MethodCall, Trial
+from puzzles.catalog.engine.two_layer_mlp import integers
 
-from .codes import coins
-from .server import CLIENTS, DEVICES, Targets
+from .encodings import random_signs
+from .server_result import CLIENTS, DEVICES, Targets
 
 RATE = 2.0**-10
 ROWS = 8
+Direction = Callable[[Any], Any]
+"""Makes, of a gradient, the change to subtract."""
 
 
 @dataclass(frozen=True)
-class Layers:
-    """Weights that all clients have, and each client's examples and seed; the numbers are whole, so that sums are
-    exact."""
+class LinearClients:
+    """Weights that all clients have, and each client's examples and seed; all integers, so that sums are exact."""
 
     w: Any
     examples: Sequence[Mapping[str, Any]]
@@ -30,9 +31,11 @@ class Layers:
     def seeds(self) -> list[int]:
         return [e["seed"] for e in self.examples]
 
-    def trained(self, steps: int, directions: Iterable[Callable[[Any], Any]], moving: bool = True) -> Any:
-        """The clients' updates after some steps, in which a client's direction makes of the gradient what it goes
-        down by. Not moving: each step takes the gradient at the first weights."""
+    def trained(self, steps: int, directions: Iterable[Direction], moving: bool = True) -> Any:
+        """The clients' updates after some steps, each along what a client's function makes of the gradient.
+
+        Deliberate mistake: not `moving` takes every gradient at the first weights.
+        """
         updates = []
         for e, direction in zip(self.examples, directions):
             update = np.zeros_like(self.w)
@@ -42,26 +45,31 @@ class Layers:
             updates.append(update)
         return np.stack(updates)
 
-    def freely(self, steps: int) -> Any:
+    def unrestricted(self, steps: int) -> Any:
+        """The updates of plain gradient descent."""
         return self.trained(steps, [lambda grad: grad] * CLIENTS)
 
 
-def layers(dim: int, seed: int) -> Layers:
+def linear_clients(dim: int, seed: int) -> LinearClients:
     # Seeds are large, so that sending one takes four bytes.
     seeds = np.random.default_rng(seed).integers(2**31, 2**32, CLIENTS)
     examples = [
-        {"x": drawn(seed + n, ROWS, dim, most=1), "y": drawn(seed - n, ROWS, dim, most=1), "seed": int(s)}
+        {
+            "x": integers(seed + n, ROWS, dim, most=1),
+            "y": integers(seed - n, ROWS, dim, most=1),
+            "seed": int(s),
+        }
         for n, s in enumerate(seeds, 1)
     ]
-    return Layers(drawn(seed, dim, dim, most=1), examples)
+    return LinearClients(integers(seed, dim, dim, most=1), examples)
 
 
 def low_rank(dim: int = 64, rank: int = 4, steps: int = 2, seed: int = 70, targets: Targets = None) -> Trial:
-    given = layers(dim, seed)
-    bases = [coins(np.random.default_rng(s), (dim, rank)).astype(np.float32) for s in given.seeds]
+    given = linear_clients(dim, seed)
+    bases = [random_signs(np.random.default_rng(s), (dim, rank)).astype(np.float32) for s in given.seeds]
     # Training B alone moves the update along A A^T: the gradient by B is A^T grad, and A dB = -rate A A^T grad.
     within = [lambda grad, a=a: a @ (a.T @ grad) for a in bases]
-    right, free = given.trained(steps, within), given.freely(steps)
+    right, free = given.trained(steps, within), given.unrestricted(steps)
     mistakes = {
         f"the whole layer was trained, without restriction; the update should be A B, of rank {rank} at most": free,
         "the whole layer was trained, and the result multiplied by A A^T; train B itself, so that each step's "
@@ -69,22 +77,19 @@ def low_rank(dim: int = 64, rank: int = 4, steps: int = 2, seed: int = 70, targe
         "every step took the gradient at the first weights; it should be that at w + A B": given.trained(
             steps, within, moving=False
         ),
-        "the steps went up; subtract rate times the gradient": given.trained(
-            steps, [lambda grad, up=up: -up(grad) for up in within]
-        ),
+        "the steps went up; subtract rate times the gradient": given.trained(steps, map(_uphill, within)),
     }
-
     arguments = {"dim": dim, "rank": rank, "rate": RATE, "steps": steps}
     return _trial(arguments, given, right, mistakes, targets)
 
 
 def random_mask(dim: int = 64, kept: int = 256, steps: int = 2, seed: int = 80, targets: Targets = None) -> Trial:
-    given = layers(dim, seed)
+    given = linear_clients(dim, seed)
     masks = np.zeros((CLIENTS, dim, dim), np.float32)
     for mask, s in zip(masks, given.seeds):
         mask.ravel()[np.random.default_rng(s).choice(mask.size, kept, replace=False)] = 1
     within = [lambda grad, mask=mask: mask * grad for mask in masks]
-    right, free = given.trained(steps, within), given.freely(steps)
+    right, free = given.trained(steps, within), given.unrestricted(steps)
     share = dim * dim // kept
     mistakes = {
         "all weights were trained; only those that the mask picks should be": free,
@@ -100,10 +105,14 @@ def random_mask(dim: int = 64, kept: int = 256, steps: int = 2, seed: int = 80, 
     return _trial(arguments, given, right, mistakes, targets)
 
 
+def _uphill(direction: Direction) -> Direction:
+    return lambda grad: -direction(grad)
+
+
 def _trial(
-    arguments: Mapping[str, Any], given: Layers, right: Any, mistakes: Mapping[str, Any], targets: Targets
+    arguments: Mapping[str, Any], given: LinearClients, right: Any, mistakes: Mapping[str, Any], targets: Targets
 ) -> Trial:
-    """What the server, device 0, returns is compared; the others may return anything."""
+    """A trial that compares the result of the server, device 0; the clients may return anything."""
     made = {words: [updates] for words, updates in mistakes.items()}
-    call = Call("forward", [None, *given.examples], [right], made)
+    call = MethodCall("forward", [None, *given.examples], [right], made)
     return Trial(arguments, {"weights": given.w}, (call,), devices=DEVICES, targets=targets)

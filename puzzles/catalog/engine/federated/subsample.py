@@ -1,4 +1,4 @@
-"""Subsample: a few numbers, scaled up."""
+"""Subsample: send a random part of an update, scaled up to stay unbiased."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import FEDERATED_STRATEGIES

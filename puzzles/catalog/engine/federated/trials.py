@@ -1,4 +1,4 @@
-"""What the puzzles of this chapter are tried with: a server, device 0, and four clients whose data stays with them."""
+"""Trials of the federated puzzles: a server, device 0, and four clients whose data stays with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from puzzles.catalog.engine.trial import Trial
 
 from .averaging_trials import fed_avg, fed_sgd
 from .rotated_trials import compose, rotate
-from .sketched_trials import many, quantize, subsample
+from .sketched_trials import quantize, repeated_rounds, subsample
 from .structured_trials import low_rank, random_mask
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
@@ -17,12 +17,12 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "FedAvg": (fed_avg, partial(fed_avg, seed=2), partial(fed_avg, seed=3)),
     "LowRank": (low_rank, partial(low_rank, dim=32, rank=2, steps=1, targets={"sent": 260}, seed=20)),
     "RandomMask": (random_mask, partial(random_mask, dim=32, kept=64, steps=1, targets={"sent": 260}, seed=30)),
-    "Subsample": (subsample, many(subsample, rounds=161, sent=20, size=64)),
+    "Subsample": (subsample, repeated_rounds(subsample, rounds=161, sent=20, size=64)),
     "Quantize": (
         quantize,
         partial(quantize, bits=2, flat=True, targets={"sent": 1_032}),
-        many(quantize, rounds=61, sent=16, size=64),
-        many(quantize, rounds=61, sent=24, size=64, bits=2),
+        repeated_rounds(quantize, rounds=61, sent=16, size=64),
+        repeated_rounds(quantize, rounds=61, sent=24, size=64, bits=2),
     ),
     "Rotate": (rotate, partial(rotate, size=64, seed=10, targets={"sent": 20})),
     "Compose": (compose, partial(compose, size=1024, share=4, bits=1, seed=14, targets={"sent": 44})),

@@ -1,4 +1,4 @@
-"""The weights lie on the host or on a disk: how does a layer come to the devices in time, and no sooner?"""
+"""Chapter of offloaded inference: weights on the host or a disk, brought to the devices layer by layer."""
 
 from puzzles.catalog.engine.chapter import Chapter
 

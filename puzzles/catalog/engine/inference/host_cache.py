@@ -1,4 +1,4 @@
-"""HostCache: weights on disks, and hosts with room for half of them."""
+"""HostCache: weights on disks, and hosts that can cache half of them."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import BELADY, FLEXGEN, ZERO_INFERENCE, ZERO_INFINITY

@@ -1,4 +1,4 @@
-"""Prefetch: the next layer comes while this one computes."""
+"""Prefetch: fetch the next layer while this one computes."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import ZERO_INFERENCE

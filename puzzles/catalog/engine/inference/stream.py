@@ -1,4 +1,4 @@
-"""Stream: weights on the hosts, one layer at a time on the devices."""
+"""Stream: weights on the hosts, gathered to the devices one layer at a time."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import ZERO_INFERENCE, ZERO_INFINITY

@@ -1,4 +1,4 @@
-"""What the puzzles of this chapter are tried with: small whole numbers, and what a single device makes of them."""
+"""Trials of the inference puzzles: chains of layers in small integers, with limits on host and disk traffic."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine.trial import Call, Performed, Trial, Wrong
-from puzzles.catalog.engine.two_layers import DEVICES, drawn, rows
+from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, integers, split_rows
 
 LAYERS, DIM = 8, 16
 HOST, DISK = 8, 64
-"""Flops of time that a byte takes."""
+"""Time to read a byte, in flops."""
 
 
-def chain(
+def chain_calls(
     layers: int = LAYERS, dim: int = DIM, batch: int = 2, passes: int = 1, seed: int = 0
-) -> tuple[dict[str, Any], tuple[Call, ...]]:
+) -> tuple[dict[str, Any], tuple[MethodCall, ...]]:
     """Parameters, and for each pass a forward of new rows, `batch` for each device: x = relu(x @ w) in every layer."""
     draw = np.random.default_rng(seed)
     # Few ones in each column: whole numbers stay small, so that float32 adds them exactly.
@@ -25,22 +25,22 @@ def chain(
     params: dict[str, Any] = {f"layer_{i}/weights": w.astype(np.float32) for i, w in enumerate(weights)}
     calls = []
     for number in range(passes):
-        x = given = drawn(seed + 100 + number, DEVICES * batch, dim)
+        x = given = integers(seed + 100 + number, DEVICES * batch, dim)
         for weight in params.values():
             x = np.maximum(x @ weight, 0)
-        calls.append(Call("forward", rows(given), rows(x)))
+        calls.append(MethodCall("forward", split_rows(given), split_rows(x)))
     return params, tuple(calls)
 
 
-def somewhere(params: Mapping[str, Any]) -> Callable[[Performed], None]:
-    """A check that every byte of the weights was on a device after loading, or came from a slower memory."""
+def weights_are_metered(params: Mapping[str, Any]) -> Callable[[Performed], None]:
+    """A check that every byte of the weights was metered: on a device after loading, or read from host or disk."""
     whole = sum(weight.nbytes for weight in params.values())
 
     def check(performed: Performed) -> None:
         loaded, ended = performed.readings[0], performed.readings[-1]
         seen = sum(m.live for m in loaded) + sum(m.host["read"] + m.disk["read"] for m in ended)
         if seen < whole:
-            raise Wrong(
+            raise WrongResultError(
                 f"the weights have {whole:,} B, but only {seen:,} B of them were kept in arrays or read from hosts and "
                 "disks; what keeps the others, no meter counts: put them on the host or the disk"
             )
@@ -50,7 +50,7 @@ def somewhere(params: Mapping[str, Any]) -> Callable[[Performed], None]:
 
 def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
     def make() -> Trial:
-        params, calls = chain(layers, dim, batch, seed=seed)
+        params, calls = chain_calls(layers, dim, batch, seed=seed)
         layer, row = 4 * dim * dim, 4 * dim
         shard = layer // DEVICES
         targets = {
@@ -60,7 +60,9 @@ def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
             "weights": 0,
             "peak": layer + shard + 3 * batch * row,
         }
-        return Trial({"layers": layers, "model_dim": dim}, params, calls, targets=targets, check=somewhere(params))
+        return Trial(
+            {"layers": layers, "model_dim": dim}, params, calls, targets=targets, check=weights_are_metered(params)
+        )
 
     return make
 
@@ -68,10 +70,10 @@ def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
 def prefetch(
     batch: int, layers: int = LAYERS, dim: int = DIM, byte_time: int = HOST, seed: int = 1
 ) -> Callable[[], Trial]:
-    """f flops of time for each fetch of a shard, c for each layer's product."""
+    """Trials that are judged by time: f flops for each fetch of a shard, c for each layer's product."""
 
     def make() -> Trial:
-        params, calls = chain(layers, dim, batch, seed=seed)
+        params, calls = chain_calls(layers, dim, batch, seed=seed)
         layer, row = 4 * dim * dim, 4 * dim
         f, c = layer // DEVICES * byte_time, 2 * batch * dim * dim
         targets = {
@@ -87,17 +89,17 @@ def prefetch(
             calls,
             targets=targets,
             options=options,
-            check=somewhere(params),
+            check=weights_are_metered(params),
         )
 
     return make
 
 
 def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3, seed: int = 2) -> Callable[[], Trial]:
-    """A host with room for the shards of `fits` layers."""
+    """Trials on a host with room for the shards of `fits` layers."""
 
     def make() -> Trial:
-        params, calls = chain(layers, dim, 2, passes, seed)
+        params, calls = chain_calls(layers, dim, 2, passes, seed)
         layer, row = 4 * dim * dim, 4 * dim
         shard = layer // DEVICES
         targets = {
@@ -109,7 +111,7 @@ def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3,
             "peak": layer + shard + 6 * row,
         }
         arguments = {"layers": layers, "model_dim": dim, "host_bytes": fits * shard}
-        return Trial(arguments, params, calls, targets=targets, check=somewhere(params))
+        return Trial(arguments, params, calls, targets=targets, check=weights_are_metered(params))
 
     return make
 

@@ -1,4 +1,4 @@
-"""Every device has some of the layers: how are all of them kept busy?"""
+"""Chapter of pipeline parallelism: each device has some of the layers."""
 
 from puzzles.catalog.engine.chapter import Chapter
 

@@ -1,4 +1,4 @@
-"""GPipeRemat: keep what came in, make the rest again."""
+"""GPipeRemat: GPipe with rematerialization of activations."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import CHECKPOINTING, GPIPE, TORCHGPIPE

@@ -1,4 +1,4 @@
-"""LayerSplit: one after the other, there and back."""
+"""LayerSplit: one layer on each device, forward and backward, without microbatches."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import DISTBELIEF, GPIPE, ZERO_BUBBLE

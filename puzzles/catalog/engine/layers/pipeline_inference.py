@@ -1,4 +1,4 @@
-"""PipelineInference: one layer on each device."""
+"""PipelineInference: one layer on each device, and a stream of inputs."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import GPIPE

@@ -1,6 +1,6 @@
-"""What the training puzzles of this chapter are tried with: layers x = relu(x) @ w, as many as there have to be.
+"""Trials of LayerSplit and GPipeRemat: training a chain of layers x = relu(x) @ w.
 
-Weights have few entries, so that whole numbers stay whole and small, also through sixteen layers.
+Weights have two entries in each column, so that numbers stay small integers through sixteen layers.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine.trial import Call, Trial
-from puzzles.catalog.engine.two_layers import BATCH, DEVICES, MODEL, drawn
+from puzzles.catalog.engine.trial import MethodCall, Trial
+from puzzles.catalog.engine.two_layer_mlp import BATCH, DEVICES, MODEL, integers
 
 Tensors = dict[str, Any]
 
 
 def layer_split() -> Trial:
-    return split_once(BATCH, MODEL, DEVICES, steps=1)
+    return layer_split_trial(BATCH, MODEL, DEVICES, steps=1)
 
 
 def layer_split_again() -> Trial:
     """Three devices, and two batches, one after the other."""
-    return split_once(5, 6, 3, steps=2)
+    return layer_split_trial(5, 6, 3, steps=2)
 
 
 def gpipe_remat() -> Trial:
-    return gpipe(BATCH, MODEL, 16, DEVICES, 4)
+    return gpipe_trial(BATCH, MODEL, 16, DEVICES, 4)
 
 
 def gpipe_remat_others() -> Trial:
     """Three devices with four layers each, three microbatches."""
-    return gpipe(6, 8, 12, 3, 3)
+    return gpipe_trial(6, 8, 12, 3, 3)
 
 
-def sparse(seed: int, dim: int) -> Any:
-    """A square of -1, 0 and 1 with two entries in each column, which never cancel out."""
+def sparse_square(seed: int, dim: int) -> Any:
+    """A square matrix with two entries, -1 or 1, in each column."""
     rng = np.random.default_rng(seed)
     weight = np.zeros((dim, dim), np.float32)
     for column in range(dim):
@@ -43,7 +43,7 @@ def sparse(seed: int, dim: int) -> Any:
     return weight
 
 
-def stack(params: Tensors, x: Any, g: Any) -> tuple[Any, Tensors]:
+def chain_forward_backward(params: Tensors, x: Any, g: Any) -> tuple[Any, Tensors]:
     """Output and gradients on one device; 'x' is the gradient of the input."""
     inputs = []
     for weight in params.values():
@@ -57,12 +57,13 @@ def stack(params: Tensors, x: Any, g: Any) -> tuple[Any, Tensors]:
     return x, {**grads, "x": g}
 
 
-def numbered(seed: int, dim: int, layers: int) -> Tensors:
-    return {f"layer_{i}/weights": sparse(seed + i, dim) for i in range(layers)}
+def sparse_layers(seed: int, dim: int, layers: int) -> Tensors:
+    """Parameters of a chain of layers."""
+    return {f"layer_{i}/weights": sparse_square(seed + i, dim) for i in range(layers)}
 
 
 def at_ends(first: Any, last: Any, n: int) -> list[Any]:
-    """What the first and the last device get or return; those between have nothing."""
+    """Arguments or results of all devices: of the first, of the last, and None of those between."""
     return [first, *[None] * (n - 2), last]
 
 
@@ -72,21 +73,21 @@ def parts_of(grads: Tensors, names: Sequence[str], n: int) -> list[Tensors]:
     return [{name: grads[name] for name in names[i * each : (i + 1) * each]} for i in range(n)]
 
 
-def split_once(batch: int, dim: int, n: int, steps: int) -> Trial:
-    params = numbered(74, dim, n)
-    calls: list[Call] = []
+def layer_split_trial(batch: int, dim: int, n: int, steps: int) -> Trial:
+    params = sparse_layers(74, dim, n)
+    calls: list[MethodCall] = []
     for step in range(steps):
-        x, g = drawn(80 + step, batch, dim), drawn(90 + step, batch, dim)
-        out, grads = stack(params, x, g)
+        x, g = integers(80 + step, batch, dim), integers(90 + step, batch, dim)
+        out, grads = chain_forward_backward(params, x, g)
         wanted = parts_of(grads, list(params), n)
         wanted[0]["x"] = grads["x"]
-        calls.append(Call("forward", at_ends(x, None, n), at_ends(None, out, n)))
-        calls.append(Call("backward", at_ends(None, g, n), wanted))
+        calls.append(MethodCall("forward", at_ends(x, None, n), at_ends(None, out, n)))
+        calls.append(MethodCall("backward", at_ends(None, g, n), wanted))
     return Trial({"model_dim": dim}, params, tuple(calls), devices=n, targets=split_targets(batch, dim, n, steps))
 
 
 def split_targets(batch: int, dim: int, n: int, steps: int) -> dict[str, int]:
-    """As the puzzle's arithmetic has them."""
+    """Limits by the puzzle's arithmetic."""
     boundary, product = 4 * batch * dim, 2 * batch * dim * dim
     return {
         "sent": steps * 2 * boundary,
@@ -98,13 +99,13 @@ def split_targets(batch: int, dim: int, n: int, steps: int) -> dict[str, int]:
     }
 
 
-def gpipe(batch: int, dim: int, layers: int, n: int, microbatches: int) -> Trial:
-    params = numbered(74, dim, layers)
-    x, g = drawn(80, batch, dim), drawn(90, batch, dim)
-    out, grads = stack(params, x, g)
+def gpipe_trial(batch: int, dim: int, layers: int, n: int, microbatches: int) -> Trial:
+    params = sparse_layers(74, dim, layers)
+    x, g = integers(80, batch, dim), integers(90, batch, dim)
+    out, grads = chain_forward_backward(params, x, g)
     calls = (
-        Call("forward", at_ends(x, None, n), at_ends(None, out, n)),
-        Call("backward", at_ends(None, g, n), parts_of(grads, list(params), n)),
+        MethodCall("forward", at_ends(x, None, n), at_ends(None, out, n)),
+        MethodCall("backward", at_ends(None, g, n), parts_of(grads, list(params), n)),
     )
     sizes = {"model_dim": dim, "layers": layers, "microbatches": microbatches}
     targets = gpipe_targets(batch // microbatches, dim, layers // n, n, microbatches)
@@ -112,7 +113,7 @@ def gpipe(batch: int, dim: int, layers: int, n: int, microbatches: int) -> Trial
 
 
 def gpipe_targets(rows: int, dim: int, each: int, n: int, microbatches: int) -> dict[str, int]:
-    """As the puzzle's arithmetic has them: `each` layers on a device, `rows` in a microbatch."""
+    """Limits by the puzzle's arithmetic, for `each` layers on a device and `rows` in a microbatch."""
     boundary, forward = 4 * rows * dim, each * 2 * rows * dim * dim
     return {
         "sent": 2 * microbatches * boundary,

@@ -1,4 +1,4 @@
-"""What the puzzles of this chapter are tried with: small whole numbers, and what a single device makes of them."""
+"""Trials of the pipeline puzzles: small integers, and the results of a single device."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 
 from puzzles.catalog.engine.trial import Trial
-from puzzles.catalog.engine.two_layers import DEVICES, MODEL, drawn
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, MODEL, integers
 
 from .split_trials import gpipe_remat, gpipe_remat_others, layer_split, layer_split_again
 
 
 def pipeline_inference(devices: int = DEVICES, model_dim: int = MODEL, length: int = 12) -> Trial:
-    params = {f"layer_{i}/weights": drawn(20 + i, model_dim, model_dim, most=1) for i in range(devices)}
-    inputs = [drawn(30 + i, 2, model_dim, most=1) for i in range(length)]
+    params = {f"layer_{i}/weights": integers(20 + i, model_dim, model_dim, most=1) for i in range(devices)}
+    inputs = [integers(30 + i, 2, model_dim, most=1) for i in range(length)]
     outputs = []
     for x in inputs:
         for weight in params.values():
@@ -24,9 +24,14 @@ def pipeline_inference(devices: int = DEVICES, model_dim: int = MODEL, length: i
     product = 2 * 2 * model_dim * model_dim
     limits = {"messages": length, "collectives": 0, "clock": (length + devices - 1) * product}
     sent = {"sent": length * 2 * model_dim * 4, "weights": model_dim * model_dim * 4}
-    stream = (inputs, outputs)
-    options = {"targets": sent | limits, "hidden": devices != DEVICES}
-    return Trial({"model_dim": model_dim}, params, stream=stream, devices=devices, **options)
+    return Trial(
+        {"model_dim": model_dim},
+        params,
+        stream=(inputs, outputs),
+        devices=devices,
+        targets=sent | limits,
+        hidden=devices != DEVICES,
+    )
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {

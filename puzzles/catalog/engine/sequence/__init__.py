@@ -1,4 +1,4 @@
-"""Every device has some tokens: how does each of them see all the others?"""
+"""Chapter of sequence parallelism: each device has some tokens, and attention needs all of them."""
 
 from puzzles.catalog.engine.chapter import Chapter
 

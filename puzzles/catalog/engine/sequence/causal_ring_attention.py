@@ -1,4 +1,4 @@
-"""CausalRingAttention: nobody looks ahead, and all have the same to do."""
+"""CausalRingAttention: ring attention with a causal mask and equal work on all devices."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import LLAMA_3, RING_ATTENTION, STRIPED_ATTENTION

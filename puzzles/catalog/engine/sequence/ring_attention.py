@@ -1,4 +1,4 @@
-"""RingAttention: keys and values go round, the softmax is corrected as they come."""
+"""RingAttention: keys and values travel round a ring, with an online softmax."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import FLASH_ATTENTION, ONLINE_SOFTMAX, RING_ATTENTION

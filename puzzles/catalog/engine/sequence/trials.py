@@ -1,8 +1,8 @@
-"""What the puzzles of this chapter are tried with: the same tokens for each device, and more and more devices.
+"""Trials of the ring attention puzzles: 8 tokens on each of 2, 4 or 8 devices.
 
-Queries, keys and values are whole numbers and head_dim is 16, so scores are exact. Their first two columns put them
-around 100, -100, -200 or -400, by blocks of 8 keys, so that exp overflows or underflows unless the highest is taken
-off, and the highest is not known before all blocks have come.
+Queries, keys and values are integers and head_dim is 16, so scores are exact. The first two columns put the scores
+around 100, -100, -200 or -400, by blocks of 8 keys: exp overflows or underflows unless the highest is subtracted, and
+the highest is not known before all blocks have arrived.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from puzzles.catalog.engine.transformer import attention
-from puzzles.catalog.engine.trial import Call, Trial
-from puzzles.catalog.engine.two_layers import drawn
+from puzzles.catalog.engine.trial import MethodCall, Trial
+from puzzles.catalog.engine.two_layer_mlp import integers
 
 LOCAL, DIM = 8, 16
 """Tokens on each device, and the numbers of each."""
@@ -27,11 +27,11 @@ PEAK = 5_248
 """Bytes, for any number of devices."""
 
 
-def ring(seed: int, devices: int) -> Trial:
+def ring_attention(seed: int, devices: int) -> Trial:
     return _trial(seed, devices, range(devices), causal=False, flops=4 * LOCAL * LOCAL * DIM * devices)
 
 
-def causal_ring(seed: int, devices: int) -> Trial:
+def causal_ring_attention(seed: int, devices: int) -> Trial:
     chunk = LOCAL // 2
     order = [part for i in range(devices) for part in (i, 2 * devices - 1 - i)]
     return _trial(seed, devices, order, causal=True, flops=4 * chunk * chunk * DIM * (2 * devices + 1))
@@ -39,13 +39,13 @@ def causal_ring(seed: int, devices: int) -> Trial:
 
 def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: int) -> Trial:
     tokens = LOCAL * devices
-    q, k, v = (drawn(seed + i, tokens, DIM, most=3) for i in range(3))
+    q, k, v = (integers(seed + i, tokens, DIM, most=3) for i in range(3))
     place = np.arange(tokens)
     q[:, 0], k[:, 0] = np.where(place % 2, -20, 20), np.where(place // LOCAL % 2, -20, 20)
     q[:, 1], k[:, 1] = np.where(place % 4 == 3, -60, 0), 20
 
     def parts(whole: Any) -> list[Any]:
-        """What each device has of it."""
+        """Each device's part of it."""
         pieces = np.split(whole, len(order))
         return np.split(np.concatenate([pieces[part] for part in order]), devices)
 
@@ -59,7 +59,7 @@ def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: i
         mistakes["is this the average of what each block gives? Blocks with higher scores count for more"] = each
     arguments = [{"q": a, "kv": np.stack([b, c])} for a, b, c in zip(parts(q), parts(k), parts(v))]
     return Trial(
-        calls=(Call("forward", arguments, parts(attention(q, k, v, mask)), mistakes),),
+        calls=(MethodCall("forward", arguments, parts(attention(q, k, v, mask)), mistakes),),
         devices=devices,
         tolerance=ROUNDING,
         targets={
@@ -73,6 +73,10 @@ def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: i
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
-    "RingAttention": (partial(ring, 1, 4), partial(ring, 5, 2), partial(ring, 9, 8)),
-    "CausalRingAttention": (partial(causal_ring, 1, 4), partial(causal_ring, 5, 2), partial(causal_ring, 9, 8)),
+    "RingAttention": (partial(ring_attention, 1, 4), partial(ring_attention, 5, 2), partial(ring_attention, 9, 8)),
+    "CausalRingAttention": (
+        partial(causal_ring_attention, 1, 4),
+        partial(causal_ring_attention, 5, 2),
+        partial(causal_ring_attention, 9, 8),
+    ),
 }

@@ -1,4 +1,4 @@
-"""Every device has a part of each weight: which parts fit together without talking?"""
+"""Chapter of tensor parallelism: each device has a part of each weight."""
 
 from puzzles.catalog.engine.chapter import Chapter
 

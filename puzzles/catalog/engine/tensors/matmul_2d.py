@@ -1,4 +1,4 @@
-"""Matmul2D: a mesh, and which axis a sum goes along."""
+"""Matmul2D: a matmul split along both axes of a mesh."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import GSPMD, MESH_TENSORFLOW

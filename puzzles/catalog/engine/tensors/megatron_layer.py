@@ -1,4 +1,4 @@
-"""MegatronLayer: attention by heads, then the MLP."""
+"""MegatronLayer: a transformer layer with attention split by heads and the MLP by columns and rows."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import MEGATRON, TRANSFORMER

@@ -1,4 +1,4 @@
-"""SequenceParallel: gather and scatter instead of reducing."""
+"""SequenceParallel: all-gather and reduce-scatter in place of an all-reduce."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import MEGATRON, SEQUENCE_PARALLELISM

@@ -1,4 +1,4 @@
-"""TensorParallel: columns, then rows."""
+"""TensorParallel: the first weight split by columns, the second by rows."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import MEGATRON

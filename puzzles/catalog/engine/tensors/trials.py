@@ -1,5 +1,7 @@
-"""What the puzzles of this chapter are tried with, and what a single device makes of it: exactly, where numbers are
-small and whole, else within a tolerance of some roundings."""
+"""Trials of the tensor parallel puzzles, with the results of a single device.
+
+Small integers are compared for equality, and other numbers within a tolerance of some roundings.
+"""
 
 from __future__ import annotations
 
@@ -11,34 +13,49 @@ import numpy as np
 
 from lib.engine.collectives import bytes_sent
 from puzzles.catalog.engine import transformer
-from puzzles.catalog.engine.trial import Call, Trial
-from puzzles.catalog.engine.two_layers import OTHER, SHOWN, W0, W1, TwoLayers, drawn, single
+from puzzles.catalog.engine.trial import MethodCall, Trial
+from puzzles.catalog.engine.two_layer_mlp import (
+    OTHER,
+    SHOWN,
+    W0,
+    W1,
+    TwoLayerMLP,
+    integers,
+    mlp_forward_backward,
+)
 
 ROUNDING = 1e-5
-"""Relative to the largest number: float32 has seven digits, and each product or sum takes a little of the last."""
+"""Relative to the largest number: float32 has seven digits, and each product or sum rounds the last."""
 
 
-def tensor_parallel(at: TwoLayers = SHOWN) -> Trial:
-    params, x, g = at.drawn()
-    out, grads = single(params, x, g)
-    wanted = [{W0: a, W1: b, "x": grads["x"]} for a, b in zip(at.columns(grads[W0]), at.rows(grads[W1]))]
+def tensor_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
+    params, x, g = at.tensors()
+    out, grads = mlp_forward_backward(params, x, g)
+    wanted = [{W0: a, W1: b, "x": grads["x"]} for a, b in zip(at.split_columns(grads[W0]), at.split_rows(grads[W1]))]
     n = at.devices
-    calls = (Call("forward", [x] * n, [out] * n), Call("backward", [g] * n, wanted))
+    calls = (MethodCall("forward", [x] * n, [out] * n), MethodCall("backward", [g] * n, wanted))
     return at.trial(params, calls)
 
 
-def sequence_parallel(at: TwoLayers = SHOWN) -> Trial:
-    params, x, g = at.drawn()
-    out, grads = single(params, x, g)
-    parts = zip(at.columns(grads[W0]), at.rows(grads[W1]), at.rows(grads["x"]))
+def sequence_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
+    params, x, g = at.tensors()
+    out, grads = mlp_forward_backward(params, x, g)
+    parts = zip(at.split_columns(grads[W0]), at.split_rows(grads[W1]), at.split_rows(grads["x"]))
     wanted = [{W0: a, W1: b, "x": c} for a, b, c in parts]
-    calls = (Call("forward", at.rows(x), at.rows(out)), Call("backward", at.rows(g), wanted))
+    calls = (
+        MethodCall("forward", at.split_rows(x), at.split_rows(out)),
+        MethodCall("backward", at.split_rows(g), wanted),
+    )
     return at.trial(params, calls)
 
 
 def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim: int = 16, hidden: int = 32) -> Trial:
-    """Devices in the order of the mesh, y fastest: x is cut both ways, the output too, the weight along y only."""
-    w, x, g = drawn(seed, dim, hidden), drawn(seed + 1, batch, dim), drawn(seed + 2, batch, hidden)
+    """Devices in the order of the mesh, y fastest. x and the output are split along both axes, the weight along y."""
+    w, x, g = (
+        integers(seed, dim, hidden),
+        integers(seed + 1, batch, dim),
+        integers(seed + 2, batch, hidden),
+    )
     along_x, along_y = mesh
     n = along_x * along_y
 
@@ -66,8 +83,8 @@ def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim
         {"model_dim": dim, "hidden_dim": hidden, "mesh": list(mesh)},
         {"weights": w},
         (
-            Call("forward", blocks(x), blocks(x @ w), everything),
-            Call("backward", blocks(g), [{"weights": dw, "x": dx} for dw, dx in zip(w_grads, x_grads)], own),
+            MethodCall("forward", blocks(x), blocks(x @ w), everything),
+            MethodCall("backward", blocks(g), [{"weights": dw, "x": dx} for dw, dx in zip(w_grads, x_grads)], own),
         ),
         devices=n,
         targets=matmul_2d_limits(mesh, batch, dim, hidden),
@@ -75,7 +92,8 @@ def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim
 
 
 def matmul_2d_limits(mesh: tuple[int, int], batch: int, dim: int, hidden: int) -> dict[str, int]:
-    """A sum of the output along y, scattered; its gradient gathered along y; the weight's gradient summed along x."""
+    """Limits of: a reduce-scatter of the output along y, an all-gather of its gradient along y, and an all-reduce of
+    the weight's gradient along x."""
     rows_here, dim_here = batch // mesh[0], dim // mesh[1]
     output, weight = 4 * rows_here * hidden, 4 * dim_here * hidden
     sent = bytes_sent("reduce_scatter", output, mesh[1]) + bytes_sent("all_gather", output // mesh[1], mesh[1])
@@ -89,14 +107,14 @@ def matmul_2d_limits(mesh: tuple[int, int], batch: int, dim: int, hidden: int) -
 def megatron_layer(
     seed: int = 1, devices: int = 4, tokens: int = 8, dim: int = 16, hidden: int = 64, heads: int = 4
 ) -> Trial:
-    params = transformer.layer(seed, dim, hidden)
+    params = transformer.layer_parameters(seed, dim, hidden)
     x, g = (np.random.default_rng(seed + i).normal(size=(tokens, dim)).astype(np.float32) for i in (50, 51))
-    out, grads = transformer.forward(params, x, heads), transformer.backward(params, x, g, heads)
+    out, grads = transformer.layer_output(params, x, heads), transformer.layer_gradients(params, x, g, heads)
     mistakes = {
-        "is x added on every device? A sum then has it as often as there are devices": transformer.forward(
+        "is x added on every device? A sum then has it as often as there are devices": transformer.layer_output(
             params, x, heads, residuals=devices
         ),
-        "are the scores divided by the root of head_dim?": transformer.forward(params, x, heads, scaled=False),
+        "are the scores divided by the root of head_dim?": transformer.layer_output(params, x, heads, scaled=False),
     }
     parts = {
         **{name: np.split(grads[name], devices, axis=1) for name in transformer.COLUMNS},
@@ -108,8 +126,10 @@ def megatron_layer(
         {"model_dim": dim, "hidden_dim": hidden, "heads": heads},
         params,
         (
-            Call("forward", [x] * devices, [out] * devices, {words: [y] * devices for words, y in mistakes.items()}),
-            Call("backward", [g] * devices, wanted),
+            MethodCall(
+                "forward", [x] * devices, [out] * devices, {words: [y] * devices for words, y in mistakes.items()}
+            ),
+            MethodCall("backward", [g] * devices, wanted),
         ),
         devices=devices,
         tolerance=ROUNDING,
@@ -118,7 +138,7 @@ def megatron_layer(
 
 
 def megatron_limits(devices: int, tokens: int, dim: int, hidden: int) -> dict[str, int]:
-    """Four sums of an activation; an n-th of each weight, and of each product."""
+    """Limits of: four all-reduces of an activation, an n-th of each weight, and an n-th of each product."""
     weights = 4 * dim * dim + 2 * dim * hidden
     forward = 2 * tokens * weights + 4 * tokens * tokens * dim
     return {
@@ -130,11 +150,11 @@ def megatron_limits(devices: int, tokens: int, dim: int, hidden: int) -> dict[st
 
 
 def vocab_parallel_loss(seed: int = 1, devices: int = 4, tokens: int = 8, words: int = 64) -> Trial:
-    """Logits around 150 and -150, and in half of the rows a wrong word 100 above: exp overflows, or underflows, unless
-    the row's highest is taken off first."""
+    """Logits around 150 and -150, and in half of the rows a wrong word 100 above: exp overflows or underflows, unless
+    the row's highest is subtracted first."""
     rng = np.random.default_rng(seed)
     token = np.arange(tokens)
-    targets, g = rng.integers(0, words, tokens), drawn(seed + 1, tokens)
+    targets, g = rng.integers(0, words, tokens), integers(seed + 1, tokens)
     logits = 3 * rng.normal(size=(tokens, words)) + np.where(token % 2, -150, 150)[:, None]
     logits[token, (targets + words // 2) % words] += np.where(token % 4 < 2, 100, 0)
     logits = logits.astype(np.float32)
@@ -147,8 +167,8 @@ def vocab_parallel_loss(seed: int = 1, devices: int = 4, tokens: int = 8, words:
         {"words": words},
         {},
         (
-            Call("forward", here, [loss] * devices, _vocab_mistakes(exact, right, devices)),
-            Call("backward", [g] * devices, [{"logits": part} for part in np.split(grads, devices, axis=1)]),
+            MethodCall("forward", here, [loss] * devices, _vocab_mistakes(exact, right, devices)),
+            MethodCall("backward", [g] * devices, [{"logits": part} for part in np.split(grads, devices, axis=1)]),
         ),
         devices=devices,
         tolerance=ROUNDING,
@@ -162,7 +182,7 @@ def _log_sum(logits: Any) -> Any:
 
 
 def _vocab_mistakes(logits: Any, right: Any, devices: int) -> dict[str, list[Any]]:
-    """`right` has a 1 where a word is a token's target, else 0."""
+    """Losses of common mistakes. `right` has a 1 where a word is a token's target, else 0."""
 
     def loss(sums: Any, parts: list[Any]) -> Any:
         return np.log(sums) - sum((part * r).sum(axis=1) for part, r in zip(parts, rights))
@@ -183,7 +203,7 @@ def _vocab_mistakes(logits: Any, right: Any, devices: int) -> dict[str, list[Any
 
 
 def vocab_limits(devices: int, tokens: int, words: int) -> dict[str, int]:
-    """Three sums of a number for each token; and at the peak six arrays of as many numbers as the own logits."""
+    """Limits of: three all-reduces of a number for each token, and six arrays of the local logits' size at the peak."""
     return {
         "sent": 3 * bytes_sent("all_reduce", 4 * tokens, devices),
         "collectives": 3,

@@ -1,4 +1,4 @@
-"""VocabParallelLoss: a softmax over words that no device has all of."""
+"""VocabParallelLoss: cross entropy of logits that are split by words."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import MEGATRON

@@ -1,0 +1,75 @@
+"""The model of most engine puzzles, relu(x @ w0) @ w1, computed on one device as the expected result.
+
+Its float32 numbers are small integers, so sums are exact in any order and results can be compared for equality.
+The shown sizes are batch 8, model_dim 16, hidden_dim 64, on 4 devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .trial import MethodCall, Trial
+
+DEVICES, BATCH, MODEL, HIDDEN = 4, 8, 16, 64
+W0, W1 = "layer_0/weights", "layer_1/weights"
+B0, B1 = "layer_0/bias", "layer_1/bias"
+
+
+def integers(seed: int, *shape: int, most: int = 2) -> Any:
+    """Integers from -most to most, as float32."""
+    return np.random.default_rng(seed).integers(-most, most + 1, shape).astype(np.float32)
+
+
+def split_rows(array: Any, devices: int = DEVICES) -> list[Any]:
+    """Each device's part of the rows."""
+    return list(np.split(array, devices))
+
+
+class TwoLayerMLP(NamedTuple):
+    """Sizes of the model, its batch and its devices; these divide batch, model_dim and hidden_dim."""
+
+    devices: int = DEVICES
+    batch: int = BATCH
+    model_dim: int = MODEL
+    hidden_dim: int = HIDDEN
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Arguments of the class's __init__."""
+        return {"model_dim": self.model_dim, "hidden_dim": self.hidden_dim}
+
+    def tensors(self, most: int = 2) -> tuple[dict[str, Any], Any, Any]:
+        """Parameters, the input of the whole batch, the gradient of the output."""
+        dim, hidden = self.model_dim, self.hidden_dim
+        params = {W0: integers(1, dim, hidden, most=most), W1: integers(2, hidden, dim, most=most)}
+        return params, integers(3, self.batch, dim, most=most), integers(4, self.batch, dim, most=most)
+
+    def trial(self, params: Mapping[str, Any], calls: Sequence[MethodCall], **arguments: Any) -> Trial:
+        """A trial at these sizes. At other sizes than the shown ones it is hidden and has no targets."""
+        shown = self == SHOWN
+        options: dict[str, Any] = {"targets": None if shown else {}, "hidden": not shown}
+        return Trial({**self.sizes, **arguments}, params, calls, devices=self.devices, **options)
+
+    def split_rows(self, array: Any) -> list[Any]:
+        return split_rows(array, self.devices)
+
+    def split_columns(self, array: Any) -> list[Any]:
+        """Each device's part of the columns."""
+        return list(np.split(array, self.devices, axis=1))
+
+
+SHOWN = TwoLayerMLP()
+OTHER = TwoLayerMLP(devices=2, batch=6, model_dim=8, hidden_dim=12)
+"""Detects a class that works for the shown sizes only."""
+
+
+def mlp_forward_backward(params: Mapping[str, Any], x: Any, g: Any) -> tuple[Any, dict[str, Any]]:
+    """Output and gradients on one device: of every parameter, and of the input under 'x'. Biases are optional."""
+    z = x @ params[W0] + params.get(B0, 0)
+    h = np.maximum(z, 0)
+    dz = (g @ params[W1].T) * (z > 0)
+    grads = {W0: x.T @ dz, B0: dz.sum(axis=0), W1: h.T @ g, B1: g.sum(axis=0)}
+    return h @ params[W1] + params.get(B1, 0), {**{name: grads[name] for name in params}, "x": dz @ params[W0].T}

@@ -1,0 +1,248 @@
+"""Chapter `data`: figures of the references, and wrong solutions with their messages."""
+
+FIGURES = {
+    "DataParallel": {"sent": 12_288, "flops": 20_480},
+    "OneBucket": {"sent": 12_288, "flops": 20_480, "collectives": 1},
+    "RingAllReduce": {"sent": 12_288, "messages": 6, "collectives": 0, "peak": 10_240},
+    "ZeRO1": {"sent": 2 * 12_288, "weights": 10_240, "kept": 10_240},
+    "ZeRO2": {"sent": 12_288, "flops": 20_480, "peak": 17_792, "kept": 10_240},
+    "FSDP": {"sent": 18_432, "flops": 24_576, "weights": 2_048, "peak": 9_088},
+    "FSDPLean": {"sent": 15_360, "flops": 20_480, "weights": 2_048, "peak": 8_960},
+    "UnevenFSDP": {"sent": 42_852, "flops": 46_080, "collectives": 12, "weights": 2_388, "peak": 14_788},
+    "ZeROMemory": {"peak": 384_000},
+}
+
+WRONG = {
+    ("DataParallel", "nothing summed"): (
+        "self.all_reduce(w0_grad)",
+        "w0_grad",
+        "failed: device 0, backward(), 'layer_0/weights' differs from what a single device computes: at [0, 0] it is",
+    ),
+    ("DataParallel", "averaged"): ("self.all_reduce(w1_grad)", "self.all_reduce(w1_grad, 'avg')", "failed: device 0"),
+    ("DataParallel", "a name missing"): (
+        '"layer_1/weights": self',
+        '"w1": self',
+        "failed: device 0, backward() should return a dictionary of layer_0/weights, layer_1/weights; it returned ",
+    ),
+    ("DataParallel", "gathered, then summed"): (
+        "self.all_reduce(w0_grad)",
+        "self.all_gather(w0_grad[None]).sum(0)",
+        "over_target: correct, but bytes sent 18,432, and the target is 12,288",
+    ),
+    ("OneBucket", "two calls"): (
+        "        w0_sum, w1_sum",
+        "        bucket = self.all_reduce(bucket, group=[self.device_id])\n        w0_sum, w1_sum",
+        "over_target: correct, but collective calls 2, and the target is 1",
+    ),
+    ("OneBucket", "parts mixed up"): (
+        "w0_sum, w1_sum = ",
+        "w1_sum, w0_sum = ",
+        "failed: device 0, backward(), 'layer_0/weights' differs from what a single device computes: at [0, 0] it is",
+    ),
+    ("OneBucket", "one gradient left out"): (
+        "np.concatenate([w0_grad.ravel(), w1_grad.ravel()]))",
+        "w0_grad.ravel()); bucket = np.concatenate([bucket, w1_grad.ravel()])",
+        "failed: device 0, backward(), 'layer_1/weights' differs from what a single device computes: at [0, 0] it is",
+    ),
+    ("RingAllReduce", "a collective"): (
+        "        return x\n",
+        "        return self.all_reduce(x, 'max')\n",
+        "over_target: correct, but bytes sent 24,576",
+    ),
+    ("RingAllReduce", "a wrong part"): ("(me - r + 1) % n", "(me - r) % n", "failed: device 0, forward() differs"),
+    ("RingAllReduce", "everybody waits"): (
+        "            self.send(right, parts[(me - r) % n])\n            parts[(me - r - 1) % n] +=",
+        "            parts[(me - r - 1) % n] += self.receive(left)\n            parts[(me - r - 1) % n] +=",
+        "failed: line 8: nobody can move: device 0 waits in receive(3)",
+    ),
+    ("ZeRO1", "a whole state"): (
+        "(len(w) // n, w.shape[1])",
+        "(len(w), w.shape[1])",
+        "failed: line ",
+    ),
+    ("ZeRO1", "momentum forgotten"): (
+        "self.momentum * state + shard",
+        "shard",
+        "failed: device 0, backward(), 'layer_",
+    ),
+    ("ZeRO1", "everything reduced"): (
+        "shard = self.reduce_scatter(grad)",
+        "shard = np.split(self.all_reduce(grad), self.num_devices)[self.device_id]",
+        "over_target: correct, but bytes sent 36,864, and the target is 24,576",
+    ),
+    ("ZeRO2", "whole gradients wait for each other, as in stage 1"): (
+        """\
+        self.shards["layer_1/weights"] = self.reduce_scatter(relu(z).T @ grads)
+        dz = (grads @ self.weights["layer_1/weights"].T) * (z > 0)
+        self.shards["layer_0/weights"] = self.reduce_scatter(x.T @ dz)
+""",
+        """\
+        dz = (grads @ self.weights["layer_1/weights"].T) * (z > 0)
+        whole = {"layer_0/weights": x.T @ dz, "layer_1/weights": relu(z).T @ grads}
+        for name in whole:
+            self.shards[name] = self.reduce_scatter(whole[name])
+""",
+        "over_target: correct, but peak bytes 21,888, and the target is 17,792",
+    ),
+    ("ZeRO2", "one whole gradient has a name"): (
+        '        self.shards["layer_1/weights"] = self.reduce_scatter(relu(z).T @ grads)\n',
+        '        whole = relu(z).T @ grads\n        self.shards["layer_1/weights"] = self.reduce_scatter(whole)\n',
+        "over_target: correct, but peak bytes 21,888, and the target is 17,792",
+    ),
+    ("ZeRO2", "everything reduced"): (
+        "self.reduce_scatter(relu(z).T @ grads)",
+        "np.split(self.all_reduce(relu(z).T @ grads), self.num_devices)[self.device_id]",
+        "over_target: correct, but bytes sent 15,360, and the target is 12,288; and peak bytes ",
+    ),
+    ("ZeRO2", "shards averaged"): (
+        "self.reduce_scatter(x.T @ dz)",
+        "self.reduce_scatter(x.T @ dz, 'avg')",
+        "failed: device 0, backward(), 'layer_0/weights' differs from what a single device computes: at [0, ",
+    ),
+    ("ZeRO2", "a shard without the sum"): (
+        "self.reduce_scatter(x.T @ dz)",
+        "np.split(x.T @ dz, self.num_devices)[self.device_id].copy()",
+        "failed: device 0, backward(), 'layer_0/weights' differs from what a single device computes: at [0, ",
+    ),
+    ("ZeRO2", "momentum forgotten"): (
+        "self.momentum * state + self",
+        "self",
+        "failed: tried with 2 devices, model_dim 8, hidden_dim 12: device 0, step(), 'layer_0/weights' differs",
+    ),
+    ("ZeRO2", "gradients kept after the step"): (
+        "self.shards.pop(name)",
+        "self.shards[name]",
+        "over_target: correct, but bytes kept at the end 12,288, and the target is 10,240",
+    ),
+    ("ZeRO2", "rows gathered, all computed by everybody"): (
+        "        x, z = self.tape.pop()\n",
+        "        x, z, grads = (self.all_gather(a) for a in (*self.tape.pop(), grads))\n"
+        "        self.reduce_scatter = lambda whole: np.split(whole, self.num_devices)[self.device_id].copy()\n",
+        "over_target: correct, but flops 57,344, and the target is 20,480; and peak bytes ",
+    ),
+    ("FSDP", "weights kept whole"): (
+        "        z = x @ self.all_gather(self.w0)\n",
+        "        self.whole = self.all_gather(self.w0)\n        z = x @ self.whole\n",
+        "over_target: correct, but peak bytes ",
+    ),
+    ("FSDP", "parameters kept"): (
+        "        self.w0[...] = np.split",
+        "        self.kept = params\n        self.w0[...] = np.split",
+        "over_target: correct, but bytes after loading 10,240, and the target is 2,048; and peak bytes",
+    ),
+    ("FSDP", "a whole gradient summed, then cut"): (
+        "self.reduce_scatter(relu(z).T @ grads)",
+        "np.split(self.all_reduce(relu(z).T @ grads), self.num_devices)[self.device_id]",
+        "over_target: correct, but bytes sent 21,504, and the target is 18,432; and peak bytes ",
+    ),
+    ("FSDPLean", "dx all the same"): (
+        '"layer_1/weights": w1_grad}',
+        '"layer_1/weights": w1_grad, "x": dz @ self.all_gather(self.w0).T}',
+        "failed: device 0, backward() should return a dictionary of layer_0/weights, layer_1/weights; it returned one",
+    ),
+    ("FSDPLean", "averaged"): (
+        "self.reduce_scatter(x.T @ dz)",
+        "self.reduce_scatter(x.T @ dz, 'avg')",
+        "failed: device 0, backward(), 'layer_0/weights' differs from what a single device computes: at [0, ",
+    ),
+    ("FSDPLean", "gathered for nothing"): (
+        "        del z, grads\n",
+        "        del z, grads\n        self.all_gather(self.w0)\n",
+        "over_target: correct, but bytes sent 18,432, and the target is 15,360",
+    ),
+    ("UnevenFSDP", "padded by repetition"): (
+        "np.concatenate([weights.ravel(), bias, np.zeros(padding, dtype=np.float32)])",
+        "np.resize(np.concatenate([weights.ravel(), bias]), weights.size + bias.size + padding)",
+        "failed: device 3, backward(): the shard of layer_1 ends in padding, which belongs to no weight and "
+        "should be 0; it is [",
+    ),
+    ("UnevenFSDP", "padded with ones, which are summed"): (
+        "np.zeros(padding",
+        "np.ones(padding",
+        "failed: device 3, backward(): the shard of layer_1 ends in padding, which belongs to no weight and "
+        "should be 0; it is [-1.0, -1.0]",
+    ),
+    ("UnevenFSDP", "every part padded, not the end"): (
+        "        return np.concatenate([weights.ravel(), bias, np.zeros(padding, dtype=np.float32)])",
+        "        row = np.concatenate([weights.ravel(), bias])\n"
+        "        each = (row.size + padding) // self.num_devices\n"
+        "        parts = np.array_split(row, self.num_devices)\n"
+        "        return np.concatenate([np.pad(part, (0, each - part.size)) for part in parts])",
+        "failed: device 0, forward() differs from what a single device computes: at [0, ",
+    ),
+    ("UnevenFSDP", "padding taken for bias"): (
+        "weights, bias, _ = np.split(flat, [rows * columns, rows * columns + columns])",
+        "weights, bias = np.split(flat, [rows * columns])",
+        "failed: line 39: raised on device 2 of 4, in forward: ValueError: operands could not be broadcast",
+    ),
+    ("UnevenFSDP", "bias gathered by itself"): (
+        "        return weights.reshape(rows, columns), bias\n",
+        "        self.all_gather(self.shards[layer][-1:])\n        return weights.reshape(rows, columns), bias\n",
+        "over_target: correct, but bytes sent 42,948, and the target is 42,852; and collective calls 20, and",
+    ),
+    ("UnevenFSDP", "a whole layer has a name"): (
+        '        dz = (grads @ self.whole("layer_1")[0].T) * (z > 0)\n',
+        '        w1, b1 = self.whole("layer_1")\n        dz = (grads @ w1.T) * (z > 0)\n',
+        "over_target: correct, but peak bytes 19,476, and the target is 16,004",
+    ),
+    ("UnevenFSDP", "averaged"): (
+        "self.reduce_scatter(self.flat(weights_grad, bias_grad))",
+        "self.reduce_scatter(self.flat(weights_grad, bias_grad), 'avg')",
+        "failed: device 0, forward() differs from what a single device computes",
+    ),
+    ("ZeROMemory", "the deepest stage always"): (
+        "(plan[0] == 3, plan[1], plan[0])",
+        "(-plan[0], -plan[1])",
+        "failed: device 0, case 1 (7.5e9 parameters on 64 devices of 128 GB): stage 3 in degree 64 fits, but sends 3 "
+        "numbers for each parameter; another stage fits that sends 2",
+    ),
+    ("ZeROMemory", "as many devices as there are"): (
+        "(plan[0] == 3, plan[1], plan[0])",
+        "(plan[0] == 3, plan[0] > 0 and -plan[1])",
+        "failed: device 0, case 1 (7.5e9 parameters on 64 devices of 128 GB): stage 1 in degree 64 fits, but so does a "
+        "smaller degree, and no more is sent",
+    ),
+    ("ZeROMemory", "the deeper of two stages"): (
+        "(plan[0] == 3, plan[1], plan[0])",
+        "(plan[0] == 3, plan[1], -plan[0])",
+        "failed: device 0, case 1 (7.5e9 parameters on 64 devices of 128 GB): stage 2 in degree 1 fits, but so does a "
+        "lower stage in the same degree",
+    ),
+    ("ZeROMemory", "no state"): (
+        "WEIGHTS, GRADIENTS, STATE = 2, 2, 12",
+        "WEIGHTS, GRADIENTS, STATE = 2, 2, 8",
+        "failed: device 0, case 3 (7.5e9 parameters on 64 devices of 60 GB): stage 1 in degree 2 takes 75 GB on",
+    ),
+    ("ZeROMemory", "no fear of the budget"): (
+        "memory(stage, parameters, degree) <= budget",
+        "memory(stage, parameters, degree) <= budget * 2**30 / 10**9",
+        "failed: device 0, case 7 (7.5e9 parameters on 64 devices of 16.6 GB): stage 2 in degree 64 takes 16.640625 GB",
+    ),
+    ("ZeROMemory", "powers of two only"): (
+        "if devices % degree == 0]",
+        "if devices % degree == 0 and degree & (degree - 1) == 0]",
+        "failed: device 0, case 2 (1.5e9 parameters on 48 devices of 8 GB): stage 2 in degree 8 fits, but so does "
+        "a smaller degree, and no more is sent",
+    ),
+    ("ZeROMemory", "the devices of the class"): (
+        "for degree in range(1, devices + 1)",
+        "for degree in range(1, self.num_devices + 1)",
+        "failed: device 0, case 5 (7.5e9 parameters on 64 devices of 24 GB): nothing was chosen, but something fits",
+    ),
+    ("ZeROMemory", "everything in float32"): (
+        "np.float16, 3",
+        "np.float32, 3",
+        "failed: device 0, case 1 (7.5e9 parameters on 64 devices of 128 GB): stage 0 in degree 1 takes 384,000 B, at "
+        "a scale of 1 to 312,500, but the meter reads 432,000 B",
+    ),
+    ("ZeROMemory", "the last case's arrays still there"): (
+        "        self.held = None ",
+        "        self.held = self.cheapest(**case) and getattr(self, 'held', None) ",
+        "over_target: correct, but peak bytes 624,000, and the target is 384,000",
+    ),
+    ("ZeROMemory", "an array"): (
+        "        return plan\n",
+        "        return np.array(plan)\n",
+        "failed: device 0, case 1 (7.5e9 parameters on 64 devices of 128 GB): forward should return (stage, ",
+    ),
+}

@@ -1,0 +1,127 @@
+"""Chapter `inference`: figures of the references, and wrong solutions with their messages."""
+
+FIGURES = {
+    "Stream": {"host_read": 2_048, "disk_read": 0, "sent": 6_144, "weights": 0, "peak": 1_408},
+    "Prefetch": {"elapsed": 18_432, "sent": 6_144, "weights": 0, "peak": 2_048},
+    "HostCache": {
+        "disk_read": 4_096,
+        "host_peak": 1_024,
+        "host_loaded": 0,
+        "sent": 18_432,
+        "weights": 0,
+        "peak": 1_536,
+    },
+}
+
+WRONG = {
+    ("Stream", "the layer of before is still there"): (
+        '            x = relu(x @ self.all_gather(self.host.fetch(f"layer_{layer}/weights")))\n',
+        '            w = self.all_gather(self.host.fetch(f"layer_{layer}/weights"))\n            x = relu(x @ w)\n',
+        "over_target: correct, but peak bytes 2,432, and the target is 1,664",
+    ),
+    ("Stream", "weights where no meter looks"): (
+        "            self.host.put(name, np.split(params[name], self.num_devices)[self.device_id])\n\n"
+        "    def forward(self, x):\n",
+        "            self.host.put(name, np.split(params[name], self.num_devices)[self.device_id])\n"
+        "        kept = [w.tolist() for w in params.values()]\n"
+        "        self.layer = lambda i: np.array(kept[i], np.float32)\n\n"
+        "    def forward(self, x):\n"
+        "        for layer in range(self.layers):\n"
+        "            x = relu(x @ self.layer(layer))\n"
+        "        return x\n",
+        "failed: the weights have 8,192 B, but only 0 B of them were kept in arrays or read from hosts and disks; what",
+    ),
+    ("Stream", "whole layers on every host"): (
+        "np.split(params[name], self.num_devices)[self.device_id])",
+        "params[name])\n        self.all_gather = np.asarray",
+        "over_target: correct, but bytes read from the host 8,192, and the target is 2,048",
+    ),
+    ("Stream", "all shards fetched first"): (
+        "        for layer in range(self.layers):\n            # N",
+        '        kept = [self.host.fetch(f"layer_{layer}/weights") for layer in range(self.layers)]\n'
+        "        for layer in range(self.layers):\n            # N",
+        "over_target: correct, but bytes read from the host 4,096, and the target is 2,048; and peak bytes 3,456",
+    ),
+    ("Stream", "weights kept on the devices"): (
+        "            self.host.put(name",
+        "            self.__dict__[name] = params[name]\n            self.host.put(name",
+        "over_target: correct, but bytes after loading 8,192, and the target is 0; and peak bytes",
+    ),
+    ("Stream", "hidden on the disk"): (
+        "            self.host.put(name, ",
+        "            self.host, name = self.disk, name\n            self.host.put(name, ",
+        "over_target: correct, but bytes read from the disk 2,048, and the target is 0",
+    ),
+    ("Stream", "only a shard used"): (
+        'self.all_gather(self.host.fetch(f"layer_{layer}/weights"))',
+        'np.tile(self.host.fetch(f"layer_{layer}/weights"), (4, 1))',
+        "failed: device 0, forward() differs from what a single device computes: at [",
+    ),
+    ("Stream", "put under another name"): (
+        'name = f"layer_{layer}/weights"\n            self.host.put(name, np.split(params[name]',
+        'name = f"layer_{layer}"\n            self.host.put(name, np.split(params[f"{name}/weights"]',
+        "failed: device 0 of 4, host.fetch('layer_0/weights'): the host has no 'layer_0/weights'; did you mean ",
+    ),
+    ("Prefetch", "one after the other"): (
+        "            shard = coming.wait()\n            coming = self.host.fetch_async(after) if after else None\n"
+        "            x = relu(x @ self.all_gather(shard))\n",
+        "            x = relu(x @ self.all_gather(coming.wait()))\n"
+        "            coming = self.host.fetch_async(after) if after else None\n",
+        "over_target: correct, but flops of time after loading 32,768, and the target is 18,432",
+    ),
+    ("Prefetch", "waits at once"): (
+        "        coming = self.host.fetch_async(self.names[0])\n        for after in (*self.names[1:], None):\n"
+        "            shard = coming.wait()\n            coming = self.host.fetch_async(after) if after else None\n",
+        "        for name in self.names:\n            shard = self.host.fetch_async(name).wait()\n",
+        "over_target: correct, but flops of time after loading 32,768, and the target is 18,432",
+    ),
+    ("Prefetch", "everything asked for at once"): (
+        "        coming = self.host.fetch_async(self.names[0])\n        for after in (*self.names[1:], None):\n"
+        "            shard = coming.wait()\n            coming = self.host.fetch_async(after) if after else None\n"
+        "            x = relu(x @ self.all_gather(shard))\n",
+        "        every = [self.host.fetch_async(name) for name in self.names]\n        for coming in every:\n"
+        "            x = relu(x @ self.all_gather(coming.wait()))\n",
+        "over_target: correct, but peak bytes 3,",
+    ),
+    ("Prefetch", "one too many"): (
+        "self.host.fetch_async(after) if after else None",
+        "self.host.fetch_async(after)",
+        "failed: device 3 of 4, host.fetch_async(None): the host has no None; put it there first",
+    ),
+    ("Prefetch", "waited for twice"): (
+        "self.all_gather(shard))",
+        "self.all_gather(shard)); late = coming and (coming.wait(), coming.wait())",
+        "failed: device 3 of 4, host.fetch_async('layer_1/weights'): it was waited for already; keep",
+    ),
+    ("Prefetch", "whole layers, without a gather"): (
+        "np.split(params[name], self.num_devices)[self.device_id])",
+        "params[name])\n        self.all_gather = np.asarray",
+        "over_target: correct, but flops of time after loading 67,584, and the target is 18,432",
+    ),
+    ("HostCache", "the latest are kept"): (
+        "        if len(self.host) < self.fits:\n            self.host.put(name, shard)\n",
+        "        if len(self.host) == self.fits:\n            self.host.drop(next(iter(self.host)))\n"
+        "        self.host.put(name, shard)\n",
+        "over_target: correct, but bytes read from the disk 6,144, and the target is 4,096",
+    ),
+    ("HostCache", "nothing is kept"): (
+        "        if len(self.host) < self.fits:\n            self.host.put(name, shard)\n",
+        "",
+        "over_target: correct, but bytes read from the disk 6,144, and the target is 4,096",
+    ),
+    ("HostCache", "everything is kept"): (
+        "        if len(self.host) < self.fits:\n            self",
+        "        if True:\n            self",
+        "over_target: correct, but bytes on the host at most 2,048, and the target is 1,024",
+    ),
+    ("HostCache", "put on the host at once"): (
+        "            self.disk.put(name, np",
+        "            self.host.put(name, np",
+        "over_target: correct, but bytes on the host at most 2,048, and the target is 1,024; and bytes on the",
+    ),
+    ("HostCache", "only for the shown host"): (
+        "self.fits = host_bytes // (model_dim * model_dim * 4 // self.num_devices)",
+        "self.fits = 4",
+        "over_target: correct, but tried with layers 5, host_bytes 256: bytes on the host at most 1,024, ",
+    ),
+}

@@ -1,0 +1,183 @@
+"""Chapter `data`: ZeRO's formulas, padded shards of any size, and sums that stay exact."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="devices in one process are greenlets")
+
+import numpy as np
+
+from lib.engine import launch
+from puzzles.catalog.engine import ENGINE_PUZZLES, two_layer_mlp
+from puzzles.catalog.engine.data import memory_trials, uneven_trials
+from puzzles.catalog.engine.data.memory_trials import OTHER_CASES, PAPER_CASES, Case, require_best, require_held
+from puzzles.catalog.engine.data.trials import stepped, zero2, zero2_targets
+from puzzles.catalog.engine.data.uneven_trials import require_shard, uneven_fsdp_trial, uneven_targets
+from puzzles.catalog.engine.trial import WrongResultError
+from puzzles.catalog.engine.two_layer_mlp import integers
+from puzzles.tracks.engine.compare import require_right
+from puzzles.tracks.engine.perform import perform
+from solutions.engine.uneven_fsdp import UnevenFSDP
+from solutions.engine.zero2 import ZeRO2
+from solutions.engine.zero_memory import ZeROMemory, memory
+from tests.catalog.engine.tables.data import WRONG
+
+
+def test_the_shown_targets_are_those_of_the_formulas() -> None:
+    assert zero2_targets(8, 16, 64, 4, 1) == ENGINE_PUZZLES["ZeRO2"].targets
+    assert uneven_targets(8, 18, 64, 4) == ENGINE_PUZZLES["UnevenFSDP"].targets
+
+
+def test_zero2_sends_half_in_backward_and_half_in_the_step() -> None:
+    readings = perform(zero2(), ZeRO2).readings
+    assert [row[0].sent for row in readings] == [0, 0, 6_144, 12_288]
+    loaded, _, after_backward, after_step = (row[0].live for row in readings)
+    assert (after_backward - loaded, after_step) == (2_048, loaded)  # the shards of both gradients; then nothing
+
+
+def wide(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.astype(np.float64) for name, value in tensors.items()}
+
+
+def test_three_steps_of_zero2_stay_exact() -> None:
+    """In double precision a single device gets the same numbers: no sum was rounded, in whatever order."""
+    params = {two_layer_mlp.W0: integers(11, 8, 12, most=1), two_layer_mlp.W1: integers(12, 12, 8, most=1)}
+    x, g = integers(13, 6, 8, most=1), integers(14, 6, 8, most=1)
+    narrow, exact = params, wide(params)
+    state, exact_state = ({name: np.zeros_like(value) for name, value in start.items()} for start in (narrow, exact))
+    for rate in (0.5, 0.25, 0.5):
+        narrow, state = stepped(narrow, state, two_layer_mlp.mlp_forward_backward(narrow, x, g)[1], rate)
+        _, grads = two_layer_mlp.mlp_forward_backward(exact, x.astype(np.float64), g.astype(np.float64))
+        exact_state = {name: 0.5 * exact_state[name] + grads[name] for name in exact}
+        exact = {name: exact[name] - rate * exact_state[name] for name in exact}
+    assert all(np.array_equal(narrow[name], exact[name]) for name in exact)
+    assert all(np.count_nonzero(state[name]) for name in state)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 5))
+def test_flat_shards_train_any_layers_on_any_number_of_devices(model_dim: int, hidden_dim: int, n: int) -> None:
+    trial = uneven_fsdp_trial(2 * n, model_dim, hidden_dim, n)
+    performed = perform(trial, UnevenFSDP)
+    require_right(trial, performed)
+    limits = uneven_targets(2 * n, model_dim, hidden_dim, n)
+    (meter, *_), last = performed.readings[0], performed.readings[-1]
+    assert (meter.live, last[0].sent, last[0].collectives) == (limits["weights"], limits["sent"], limits["collectives"])
+
+
+def test_what_was_saved_on_four_devices_loads_on_three() -> None:
+    trial = uneven_trials.uneven_fsdp()
+    (saved, *_) = perform(trial, UnevenFSDP).results[-1]
+    with launch(UnevenFSDP, 3, **trial.arguments) as run:
+        run.load_checkpoint(saved)
+        (again, *_) = run.call("save", [list(uneven_trials.LAYERS)] * 3)
+    assert all(np.array_equal(again[name], saved[name]) for name in saved)
+
+
+def test_the_memory_of_the_paper() -> None:
+    """Rajbhandari et al. 2020, figure 1: 7.5e9 parameters on 64 devices, 12 bytes of state."""
+    told = [f"{memory(stage, 7_500_000_000, 64) / 1e9:.3g}" for stage in range(4)]
+    assert told == ["120", "31.4", "16.6", "1.88"]
+    p, n = 7_500_000_000, 64
+    assert [memory(s, p, n) for s in range(4)] == [16 * p, 4 * p + 12 * p / n, 2 * p + 14 * p / n, 16 * p / n]
+
+
+PAPER_BEST = [(0, 1), (1, 2), (1, 4), (2, 4), (2, 16), (2, 64), (3, 8), (3, 64), None]
+OTHERS_BEST = [(1, 2), (2, 6), (2, 12), (3, 8), (3, 48), None, (3, 64), (3, 512), (3, 1024)]
+
+
+@pytest.mark.parametrize(
+    ("cases", "best"), [(PAPER_CASES, PAPER_BEST), (OTHER_CASES, OTHERS_BEST)], ids=["paper", "others"]
+)
+def test_the_best_plans_are_those_worked_out_by_hand(cases: list[Case], best: list[Any]) -> None:
+    assert [next(iter(case.plans()), None) for case in cases] == best
+    assert all(case.parameters % (case.scale * case.devices) == 0 for case in cases)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 10**6), st.integers(1, 96), st.floats(0.1, 18))
+def test_the_reference_finds_what_trying_everything_finds(thousands: int, devices: int, each: float) -> None:
+    case = Case(thousands * 1000, devices, int(each * thousands * 1000), 1)
+    assert ZeROMemory().cheapest(**case._asdict()) == next(iter(case.plans()), None)
+
+
+CASE = Case(7_500_000_000, 64, 40_000_000_000, 312_500)
+"""Stage 2 in degree 8 is best: 28.1 GB."""
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (None, "nothing was chosen, but something fits"),
+        ((2, 8.0), "forward should return (stage, degree), two whole numbers, or None; it is (2, 8.0)"),
+        ((4, 8), "there is no plan (stage 4, degree 8); stages are 0 to 3, and a degree divides the number of devices"),
+        ((2, 7), "there is no plan (stage 2, degree 7); stages are 0 to 3, and a degree divides the number of devices"),
+        ((2, 4), "stage 2 in degree 4 takes 41.25 GB on a device"),
+        ((3, 4), "stage 3 in degree 4 fits, but sends 3 numbers for each parameter; another stage fits that sends 2"),
+        ((2, 16), "stage 2 in degree 16 fits, but so does a smaller degree, and no more is sent"),
+    ],
+)
+def test_a_plan_that_is_not_the_best_is_told_why(result: Any, told: str) -> None:
+    with pytest.raises(WrongResultError, match=re.escape(f"device 0: {told}")):
+        require_best(CASE, result, "device 0")
+    require_best(CASE, (2, 8), "device 0")
+
+
+def test_what_is_held_has_to_be_what_the_plan_takes() -> None:
+    require_held(CASE, (2, 8), 90_000, "device 0")
+    with pytest.raises(
+        WrongResultError, match="device 0: stage 2 in degree 8 takes 90,000 B, at a scale of 1 to 312,500, but the"
+    ):
+        require_held(CASE, (2, 8), 48_000, "device 0")
+    with pytest.raises(
+        WrongResultError, match="device 0: without a plan nothing should be kept, but the meter reads 8 B"
+    ):
+        require_held(CASE, None, 8, "device 0")
+
+
+RIGHT = np.array([1, 2, 0], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (None, "should return your flat shards, under 'layer_0' one of 3 numbers"),
+        ({"layer_1": RIGHT}, "should return your flat shards, under 'layer_0' one of 3 numbers"),
+        ({"layer_0": RIGHT[:2]}, "should return your flat shards, under 'layer_0' one of 3 numbers"),
+        ({"layer_0": RIGHT + 1}, "the shard of layer_0 differs from that part of the flat layer: number 0 is 2 and"),
+        ({"layer_0": np.array([1, 2, 5])}, "the shard of layer_0 ends in padding, which belongs to no weight and"),
+    ],
+)
+def test_a_shard_that_is_wrong_is_told_how(result: Any, told: str) -> None:
+    with pytest.raises(WrongResultError, match=told):
+        require_shard(result, "layer_0", RIGHT, 2, "device 0")
+    require_shard({"layer_0": RIGHT}, "layer_0", RIGHT, 2, "device 0")
+
+
+def test_the_meter_reads_what_the_formula_says() -> None:
+    trial = memory_trials.zero_memory()
+    readings = perform(trial, ZeROMemory).readings[1:]
+    seen = [row[0].live * 312_500 / 1e9 for row in readings]
+    assert [f"{gigabytes:.5g}" for gigabytes in seen] == [
+        *("120", "75", "52.5", "41.25", "21.562", "16.641", "15", "1.875", "0")
+    ]
+
+
+def test_what_the_statement_says_of_looking_oneself_works() -> None:
+    assert "`run = launch(ZeROMemory, 1)`" in " ".join(ENGINE_PUZZLES["ZeROMemory"].statement.split())
+    run = launch(ZeROMemory, 1)
+    assert run.forward(CASE._asdict()) == [(2, 8)]
+    assert run.meters[0].live * CASE.scale == 28_125_000_000
+
+
+def test_every_puzzle_of_the_chapter_has_three_wrong_solutions() -> None:
+    slugs = [slug for slug, _ in WRONG]
+    assert all(slugs.count(slug) >= 3 for slug in slugs)

@@ -1,0 +1,243 @@
+"""All engine puzzles: references meet their targets exactly, and wrong solutions get the right message."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="devices in one process are greenlets")
+
+from lib.engine import ShardedEngine
+from lib.engine.metering.meter import COLLECTIVES
+from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of
+from puzzles.catalog.engine.records import RECORDS
+from puzzles.commands.main import main
+from puzzles.grading.grader import grade_file
+from puzzles.grading.sandboxed_run import run_in
+from puzzles.grading.session import Session
+from puzzles.grading.starters import starter_file
+from puzzles.grading.submission import Submission
+from puzzles.sandbox.plain_data import pack, unpack
+from puzzles.sandbox.worker.stages.perform import perform
+from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks.engine.track import CALLS
+from tests.catalog.engine.tables import FIGURES, WRONG
+from tests.support.engine_trials import REFERENCES, reference, score_class, verdict_on
+
+ROOT = Path(__file__).parents[3]
+every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
+
+
+def source(slug: str) -> str:
+    return REFERENCES[slug].read_text(encoding="utf-8")
+
+
+@every_puzzle
+def test_the_reference_passes_with_three_stars(puzzle: EnginePuzzle) -> None:
+    verdict = verdict_on(puzzle.slug, REFERENCES[puzzle.slug])
+    assert (verdict.status, verdict.stars, verdict.message, verdict.notes) == ("passed", 3, "", ())
+    assert verdict.figures == FIGURES[puzzle.slug]
+
+
+@every_puzzle
+def test_the_reference_is_right_and_measures_what_the_table_says(puzzle: EnginePuzzle) -> None:
+    cls = reference(puzzle.slug)
+    score = score_class(puzzle, cls)
+    assert score.missed == ()
+    assert trials_of(puzzle)[0]().devices == puzzle.devices
+    assert {name: score.figures[name] for name in puzzle.targets} == FIGURES[puzzle.slug]
+    assert score_class(puzzle, cls) == score
+
+
+@every_puzzle
+def test_the_words_are_all_there(puzzle: EnginePuzzle) -> None:
+    texts = (puzzle.title, puzzle.statement, puzzle.concept, puzzle.in_practice, puzzle.arithmetic, *puzzle.hints)
+    assert all(text.strip() for text in texts)
+    assert len(puzzle.hints) >= 3
+    assert "`" in puzzle.hints[-1]
+    years = {int(year) for year in re.findall(r"\b(?:19|20)\d\d\b", puzzle.concept + puzzle.in_practice)}
+    assert years <= {source.year for source in puzzle.sources}
+    assert puzzle.sources
+
+
+@every_puzzle
+def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    starter = starter_file(track_of(puzzle.slug), [puzzle], "mine.py")
+    path.write_text(starter)
+    (cls,) = ast.parse(puzzle.starter).body
+    assert isinstance(cls, ast.ClassDef)
+    assert {"load_checkpoint", "forward", "backward"} <= {f.name for f in cls.body if isinstance(f, ast.FunctionDef)}
+    assert verdict_on(puzzle.slug, path).status == "not_attempted"
+    path.write_text(starter.replace("raise NotImplementedError", "raise NotImplementedError()"))
+    verdict = verdict_on(puzzle.slug, path)
+    assert (verdict.status, verdict.reason) == ("failed", "crash")
+    assert f"raised on device 0 of {puzzle.devices}" in verdict.message
+
+
+@pytest.mark.parametrize(("slug", "mistake"), WRONG)
+def test_a_wrong_solution_is_told_what_is_wrong(slug: str, mistake: str, tmp_path: Path) -> None:
+    old, new, wanted = WRONG[slug, mistake]
+    assert old in source(slug)
+    path = tmp_path / "mine.py"
+    path.write_text(source(slug).replace(old, new))
+    verdict = verdict_on(slug, path)
+    said = verdict.message or " ".join(verdict.notes)  # a failure at a hidden size is a note
+    told = said if wanted.startswith("failed: line ") else re.sub(r"^line \d+: ", "", said)
+    beginning = ".*".join(re.escape(part) for part in wanted.split(" ... "))
+    assert re.match(beginning, f"{verdict.status}: {told}"), f"{verdict.status}: {told}"
+
+
+@every_puzzle
+def test_every_puzzle_has_wrong_solutions(puzzle: EnginePuzzle) -> None:
+    assert sum(slug == puzzle.slug for slug, _ in WRONG) >= 3
+
+
+def test_a_record_stands_where_a_reference_is_better_than_its_targets() -> None:
+    roomy = {
+        slug
+        for slug, puzzle in ENGINE_PUZZLES.items()
+        if any(FIGURES[slug][n] < puzzle.targets[n] for n in puzzle.targets)
+    }
+    assert dict(RECORDS) == {slug: (FIGURES[slug],) for slug in roomy}
+
+
+def command(*words: str) -> Result:
+    return CliRunner().invoke(main, words, catch_exceptions=False)
+
+
+def test_the_commands_know_the_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "SequenceParallel" in command("list").output
+    assert "FSDP: Gather, compute, discard" in command("show", "FSDP").output
+    assert "Fully sharded data parallel" in command("show", "fsdp").output
+    assert "A shard of a weight is 1,024 B" in command("show", "FSDP", "--about").output
+    assert "hint 2 of 3" in command("hint", "ZeRO1", "-n", "2").output
+    assert command("start", "OneBucket", "-o", "mine.py").exit_code == 0
+    graded = command("grade", "mine.py")
+    assert (graded.exit_code, "Nothing attempted" in graded.output) == (1, True)
+
+
+def test_the_calls_on_a_page_are_those_of_the_engine() -> None:
+    assert "self.all_reduce(arr, op='sum')" in command("show", "DataParallel").output
+    assert "self.all_reduce" not in command("show", "AnnotatedMLP").output
+    calls = [re.fullmatch(r"self\.(\w+)\((.+)\)", line) for line, _ in CALLS]
+    named = {call[1]: call[2] for call in calls if call}
+    assert named.keys() > COLLECTIVES
+    for name, written in named.items():
+        has = [
+            str(p.replace(annotation=Parameter.empty))
+            for p in signature(getattr(ShardedEngine, name)).parameters.values()
+        ]
+        assert written == ", ".join(word for word in has if word not in ("self", "group=None"))
+
+
+def test_a_file_may_hold_schedules_classes_and_layouts(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    others = [(ROOT / "solutions" / name).read_text(encoding="utf-8") for name in ("basic.py", "layout/ffn.py")]
+    path.write_text("\n\n".join([*others, source("TensorParallel")]))
+    assert "1,536" not in command("grade", str(path), "--puzzle", "basic").output
+    result = command("grade", str(path))
+    assert result.exit_code == 0, result.output
+    page = " ".join(result.output.split())
+    assert "1,536 of 1,536 bytes sent" in page
+    assert "12,288 of 12,288" in page
+    told = json.loads(command("grade", "--json", str(path)).output)["files"][0]["results"]
+    by_name = {one["puzzle"]: one for one in told}
+    assert by_name["TensorParallel"] == {
+        "puzzle": "TensorParallel",
+        "status": "passed",
+        "reason": None,
+        "stars": 3,
+        "track": "engine",
+        "figures": FIGURES["TensorParallel"],
+        "target": dict(ENGINE_PUZZLES["TensorParallel"].targets),
+        "message": "",
+        "notes": [],
+    }
+    assert by_name["ffn"]["figures"] == {"bytes": 12_288, "memory": 39_232}
+    assert len(told) == 8 + 2, "every schedule, and of the others what the file attempts"
+    only = command("grade", str(path), "--puzzle", "TensorParallel")
+    assert (only.exit_code, "basic" in only.output) == (0, False)
+    chapter = json.loads(command("grade", "--json", str(path), "--puzzle", "tensors").output)
+    (tensors,) = (part for part in CHAPTERS if part.title == "Split the tensors")
+    assert [one["puzzle"] for one in chapter["files"][0]["results"]] == [puzzle.slug for puzzle in tensors.puzzles]
+
+
+def test_a_class_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("FSDP = 3\n")
+    assert verdict_on("FSDP", path).message == "line 1: FSDP is not a class; write 'class FSDP(ShardedEngine):'"
+    path.write_text("class FSDP:\n    pass\n")
+    assert verdict_on("FSDP", path).message == "line 1: FSDP has to be an engine; write 'class FSDP(ShardedEngine):'"
+    path.write_text("class FSDP(:\n")
+    assert verdict_on("FSDP", path).reason == "syntax"
+
+
+def test_meeting_targets_is_worth_two_stars_where_a_better_class_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    roomy = source("RingAllReduce").replace("class RingAllReduce(ShardedEngine):\n", ROOMY)
+    path.write_text(roomy)
+    verdict = verdict_on("RingAllReduce", path)
+    assert (verdict.status, verdict.stars) == ("passed", 2), verdict
+    assert 10_240 < verdict.figures["peak"] <= 16_383
+    page = " ".join(command("grade", str(path)).output.split())
+    assert "For the third star: a class with 10,240 peak bytes is known." in page
+
+
+ROOMY = """class RingAllReduce(ShardedEngine):
+    def __init__(self):
+        self.room = np.zeros(512, np.float32)
+
+"""
+
+
+def test_what_is_right_at_the_shown_size_only_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    by_heart = source("RingAllReduce").replace(
+        "        return x\n", "        x[0] += len(x) != 2048\n        return x\n"
+    )
+    path.write_text(by_heart)
+    verdict = verdict_on("RingAllReduce", path)
+    assert (verdict.status, verdict.stars) == ("passed", 2), verdict
+    assert verdict.notes[0].startswith("works only at the shown size (4 devices); with 3 devices it fails: device 0, ")
+    strict = grade_file(str(path), [ENGINE_PUZZLES["RingAllReduce"]], strict=True).verdicts[0]
+    assert (strict.status, strict.reason, strict.stars) == ("failed", "rule", 0)
+
+
+DRAWS = """
+from lib.engine import ShardedEngine
+import numpy as np
+
+class Draws(ShardedEngine):
+    def load_checkpoint(self, params):
+        pass
+
+    def forward(self, x):
+        return np.random.default_rng(1).integers(0, 9, 4).astype(np.float32)
+
+    def backward(self, grads):
+        pass
+"""
+
+
+def test_a_child_measures_what_this_process_measures() -> None:
+    """Also where numpy leaves something behind at its first use in a process."""
+    trial = {"arguments": {}, "params": {}, "calls": [("forward", [0, 0])], "stream": None, "devices": 2, "options": {}}
+    names: dict[str, Any] = {"__name__": "draws"}
+    exec(DRAWS, names)
+    perform(trial, names["Draws"])
+    _, _, here = perform(trial, names["Draws"])
+    with Session(Submission(Path("mine.py"), DRAWS.encode())) as session:
+        ran = run_in(session, TRACKS["engine"], "Draws", {"trial": pack(trial)}, 10)
+    assert ran.row is not None, ran.failure
+    there = unpack(ran.row["readings"])
+    assert [[one["peak"] for one in step] for step in there] == [[one.peak for one in step] for step in here]

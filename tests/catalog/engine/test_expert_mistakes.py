@@ -1,0 +1,149 @@
+"""Chapter `experts`, mistakes and cheats: the message that a player gets, or the target that stops it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="devices in one process are greenlets")
+
+import numpy as np
+
+from lib.engine import ShardedEngine
+from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.catalog.engine.experts import reference_layers
+from puzzles.catalog.engine.transformer import softmax
+from puzzles.catalog.engine.trial import MethodCall, Trial, WrongResultError
+from puzzles.tracks.engine.compare import require_right
+from puzzles.tracks.engine.perform import perform
+from solutions.engine.balance_loss import BalanceLoss
+from solutions.engine.exact_dispatch import ExactDispatch
+from solutions.engine.find_the_race import FindTheRace
+from solutions.engine.gshard_top2 import GShardTop2
+from solutions.engine.switch_dispatch import SwitchDispatch
+from tests.catalog.engine.tables.experts import WRONG
+from tests.support.engine_trials import score_class, verdict_on
+
+N = 4
+
+SOLVED = (SwitchDispatch, BalanceLoss, GShardTop2, ExactDispatch, FindTheRace)
+SOURCES = {cls.__name__: inspect.getsource(inspect.getmodule(cls)) for cls in SOLVED}  # type: ignore[arg-type]
+
+TOLD = {
+    ("SwitchDispatch", "not scaled"): "an expert's output is not multiplied by p(x)",
+    ("SwitchDispatch", "overflow lost"): "a token that does not fit is lost, instead of passing by",
+    ("SwitchDispatch", "capacity rounded down"): "the capacity is rounded down; round it up",
+    ("SwitchDispatch", "room for all tokens"): "it has room for tokens / experts x factor",
+    ("SwitchDispatch", "a place counted from 1"): "places are counted from 1",
+    ("BalanceLoss", "local losses averaged"): "a product of averages is not the average of products",
+    ("BalanceLoss", "nothing reduced"): "this is the loss of this device's tokens alone",
+    ("BalanceLoss", "no N"): "without the factor N, the number of experts",
+    ("BalanceLoss", "as many tokens everywhere"): "here devices have 8, 1, 3 and 5 tokens",
+    ("BalanceLoss", "as many experts as devices"): "here there are 6 experts on 4 devices",
+    ("BalanceLoss", "the incoming gradient forgotten"): "the gradient that came in is left out",
+    ("GShardTop2", "gates not normalized"): "the two gates are not made to add up to 1",
+    ("GShardTop2", "second choices counted from 0"): "second choices are counted from 0",
+    ("GShardTop2", "both choices at once"): "a token makes both choices before the next one",
+    ("GShardTop2", "the refused are not counted"): "a second choice that the coin refuses takes no place",
+    ("GShardTop2", "the coin is not doubled"): "g2, not 2 g2, is compared with rnd",
+    ("GShardTop2", "the second always"): "the coin rnd is left out",
+    ("ExactDispatch", "rows read too early"): "there has to be a barrier between",
+    ("ExactDispatch", "results read too early"): "there has to be a barrier between",
+    ("ExactDispatch", "still sorted"): "the rows came back sorted by expert",
+    ("ExactDispatch", "one buffer for both ways"): "here what is put lands at once, before a barrier and after",
+    ("FindTheRace", "another sum to wait for"): "what makes them wait for rows?",
+}
+
+
+@pytest.mark.parametrize(("slug", "mistake"), TOLD)
+def test_a_common_mistake_is_named(slug: str, mistake: str, tmp_path: Path) -> None:
+    old, new, _ = WRONG[slug, mistake]
+    path = tmp_path / "mine.py"
+    path.write_text(SOURCES[slug].replace(old, new))
+    verdict = verdict_on(slug, path)
+    assert TOLD[slug, mistake] in verdict.message, verdict.message
+
+
+class EverybodyHasAll(SwitchDispatch):
+    """Sends nothing: every device holds every expert."""
+
+    def __init__(self, factor: float, **_: Any) -> None:
+        self.factor = factor
+
+    def load_checkpoint(self, params: Any) -> None:
+        self.params = {name: value.copy() for name, value in params.items()}
+
+    def forward(self, x: Any) -> Any:
+        return reference_layers.switch_layer(self.params, x, math.ceil(len(x) / 4 * self.factor))
+
+
+class OneHasAllTokens(ExactDispatch):
+    """No counts: everybody gathers all tokens, serves them, and sums what the experts have made."""
+
+    def forward(self, x: Any) -> Any:
+        every = self.all_gather(x)
+        p = softmax(every @ self.router)
+        chosen = p.argmax(axis=1) == self.device_id
+        made = np.zeros_like(every)
+        made[chosen] = np.maximum(every[chosen] @ self.w0, 0) @ self.w1
+        mine = slice(self.device_id * len(x), (self.device_id + 1) * len(x))
+        return x + p.max(axis=1)[mine, None] * self.reduce_scatter(made)
+
+
+class NoExpert(ShardedEngine):
+    """Returns what came in."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def load_checkpoint(self, params: Any) -> None:
+        pass
+
+    def forward(self, x: Any) -> Any:
+        return {"out": x["x"] if isinstance(x, dict) else x, "dropped": np.arange(0), "aux": np.zeros(1)}
+
+    def backward(self, grads: Any) -> Any:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("slug", "cls", "missed"),
+    [
+        ("SwitchDispatch", EverybodyHasAll, "bytes after loading 33,024, and the target is 8,448"),
+        ("ExactDispatch", OneHasAllTokens, "bytes sent 3,072, and the target is 944"),
+    ],
+)
+def test_a_cheat_misses_its_targets(slug: str, cls: type, missed: str) -> None:
+    assert missed in score_class(ENGINE_PUZZLES[slug], cls).missed
+
+
+@pytest.mark.parametrize("slug", ["SwitchDispatch", "GShardTop2"])
+def test_a_layer_that_does_nothing_is_wrong(slug: str) -> None:
+    with pytest.raises(WrongResultError):
+        score_class(ENGINE_PUZZLES[slug], NoExpert)
+
+
+def test_a_mistake_is_named_only_where_it_is_made_and_what_is_special_is_told_last() -> None:
+    right, mistake = np.array([1.0, 2.0]), np.array([1.0, 3.0])
+    call = MethodCall("forward", [right] * N, [right] * N, {"you added one": [mistake] * N})
+
+    class Returns(NoExpert):
+        def __init__(self, what: Any) -> None:
+            self.what = np.array(what)
+
+        def forward(self, x: Any) -> Any:
+            return self.what
+
+    def told(what: list[float]) -> str:
+        trial = Trial({"what": what}, {}, (call,), about="here is nothing special")
+        with pytest.raises(WrongResultError) as why:
+            require_right(trial, perform(trial, Returns))
+        return str(why.value).partition("should be ")[2]
+
+    assert told([1, 3]) == "2; you added one; here is nothing special"
+    assert told([1, 4]) == "2; here is nothing special"

@@ -1,0 +1,170 @@
+"""Chapter `experts`: bytes from formulas, layers equal to those of one device, the gate equal to the paper's loops."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="devices in one process are greenlets")
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.engine import launch
+from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.catalog.engine.experts import reference_layers, trials
+from puzzles.tracks.engine.perform import perform
+from solutions.engine.exact_dispatch import ExactDispatch
+from solutions.engine.gshard_top2 import GShardTop2
+from solutions.engine.switch_dispatch import SwitchDispatch
+
+N = 4
+SEEDS = st.integers(0, 10_000)
+
+
+def run(cls: type, params: Any, given: list[Any], **arguments: Any) -> list[Any]:
+    """Results of forward on every device."""
+    with launch(cls, N, **arguments) as devices:
+        devices.load_checkpoint(params)
+        return devices.forward(given)
+
+
+@pytest.mark.parametrize(("factor", "sent"), [(1.0, 768), (1.25, 1_152), (2.0, 1_536)])
+def test_a_switch_layer_sends_its_capacity_rounded_up_there_and_back(factor: float, sent: int) -> None:
+    trial = trials.switch_dispatch(factor)
+    (after,) = perform(trial, SwitchDispatch).readings[1:]
+    assert {meter.sent for meter in after} == {sent}
+    assert sent == 2 * 3 * math.ceil(8 / 4 * factor) * 16 * 4
+
+
+def test_dropped_tokens_are_those_that_the_counts_leave_no_room_for() -> None:
+    """Factor 1.0 drops 10 of the 32 tokens of the shown data, 1.25 drops 5."""
+    routed = reference_layers.token_counts(
+        reference_layers.expert_parameters(trials.SEED, 16, 64), reference_layers.token_groups(trials.SEED + 50, 8, 16)
+    )
+    for factor, capacity, dropped in ((1.0, 2, 10), (1.25, 3, 5)):
+        (results,) = perform(trials.switch_dispatch(factor), SwitchDispatch).results
+        assert [len(result["dropped"]) for result in results] == np.maximum(routed - capacity, 0).sum(axis=1).tolist()
+        assert sum(len(result["dropped"]) for result in results) == dropped
+
+
+@pytest.mark.parametrize("slug", trials.TRIALS)
+def test_the_targets_are_what_the_formulas_give(slug: str) -> None:
+    assert trials.TRIALS[slug][0]().targets == ENGINE_PUZZLES[slug].targets
+
+
+def test_what_the_catalog_says_of_the_shown_counts() -> None:
+    trial = trials.exact_dispatch()
+    routed = reference_layers.token_counts(trial.params, trial.calls[0].arguments)
+    puzzle = ENGINE_PUZZLES["ExactDispatch"]
+    rows = [re.findall(r"\d", line) for line in re.findall(r"device \d: ([\d ]+)", puzzle.arithmetic)]
+    assert [[int(count) for count in row] for row in rows] == routed.tolist()
+    assert 2 * 3 * routed.max() * 16 * 4 == 1_920  # padded, losing none
+    assert "4 x 5 x 64 = 1,920 B" in puzzle.arithmetic
+
+
+@settings(deadline=None, max_examples=15)
+@given(SEEDS, st.integers(1, 9))
+def test_exact_dispatch_sends_each_row_once_in_each_direction_and_the_counts(seed: int, tokens: int) -> None:
+    params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
+    with launch(ExactDispatch, N, model_dim=8, hidden_dim=16, tokens=tokens) as devices:
+        devices.load_checkpoint(params)
+        devices.forward(xs)
+        meters = devices.meters
+    chosen = [reference_layers.chosen_experts(params, x) for x in xs]
+    away = [[int((chosen[source] == e).sum()) if e != source else 0 for e in range(N)] for source in range(N)]
+    for device, meter in enumerate(meters):
+        rows = sum(away[device]) + sum(row[device] for row in away)
+        assert meter.sent == rows * 8 * 4 + 3 * 16
+
+
+@settings(deadline=None, max_examples=15)
+@given(SEEDS, st.integers(1, 9), st.sampled_from([0.25, 1.0, 1.25, 4.0]))
+def test_a_switch_layer_is_that_of_one_device_to_the_last_bit(seed: int, tokens: int, factor: float) -> None:
+    params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
+    results = run(SwitchDispatch, params, xs, model_dim=8, hidden_dim=16, factor=factor)
+    for x, result in zip(xs, results):
+        wanted = reference_layers.switch_layer(params, x, math.ceil(tokens / 4 * factor))
+        assert np.array_equal(result["out"], wanted["out"])
+        assert np.array_equal(result["dropped"], wanted["dropped"])
+        assert np.array_equal(result["out"][result["dropped"]], x[result["dropped"]])
+
+
+@settings(deadline=None, max_examples=15)
+@given(SEEDS, st.integers(1, 9))
+def test_with_room_for_all_a_switch_layer_is_exact_dispatch(seed: int, tokens: int) -> None:
+    params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
+    exact = run(ExactDispatch, params, xs, model_dim=8, hidden_dim=16, tokens=tokens)
+    roomy = run(SwitchDispatch, params, xs, model_dim=8, hidden_dim=16, factor=4.0)
+    assert all(np.array_equal(a, b["out"]) for a, b in zip(exact, roomy))
+
+
+def algorithm_1(g: Any, rnd: Any, capacity: int) -> tuple[Any, float]:
+    """The combine weights and the auxiliary loss, as the paper writes them: one line here for one there."""
+    tokens, experts = g.shape
+    c = [0] * experts
+    weights = np.zeros((tokens, experts))
+    m = g.mean(axis=0)
+    for s in range(tokens):
+        e1, e2 = sorted(range(experts), key=lambda e: -g[s, e])[:2]
+        g1 = g[s, e1] / (g[s, e1] + g[s, e2])
+        place = c[e1]
+        if place < capacity:
+            weights[s, e1] = g1
+        c[e1] = place + 1
+    aux = sum(c[e] / tokens * m[e] for e in range(experts)) / experts
+    for s in range(tokens):
+        e1, e2 = sorted(range(experts), key=lambda e: -g[s, e])[:2]
+        g2 = g[s, e2] / (g[s, e1] + g[s, e2])
+        place = c[e2]
+        if place < capacity and 2 * g2 > rnd[s]:
+            weights[s, e2] = g2
+        c[e2] = place + 1
+    return weights, aux
+
+
+@settings(deadline=None, max_examples=25)
+@given(SEEDS, st.integers(1, 10), st.integers(1, 6))
+def test_the_gate_is_algorithm_1_of_gshard(seed: int, tokens: int, capacity: int) -> None:
+    params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
+    rnds = np.random.default_rng(seed).random((N, tokens))
+    given = [{"x": x, "rnd": rnd} for x, rnd in zip(xs, rnds)]
+    results = run(GShardTop2, params, given, model_dim=8, hidden_dim=16, capacity=capacity)
+    for x, rnd, result in zip(xs, rnds, results):
+        weights, aux = algorithm_1(reference_layers.router_probabilities(params, x), rnd, capacity)
+        made = np.stack([np.maximum(x @ params[f"expert_{e}/w0"], 0) @ params[f"expert_{e}/w1"] for e in range(N)], 1)
+        assert np.allclose(result["out"], x + (weights[..., None] * made).sum(axis=1), rtol=1e-5, atol=1e-5)
+        assert result["aux"] == pytest.approx([aux], rel=1e-5)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_trials_of_the_gate_show_all_that_it_can_do(number: int) -> None:
+    """Choices that do not fit, coins that refuse and coins that do not; and nothing hangs on a rounding."""
+    trial = trials.TRIALS["GShardTop2"][number]()
+    seen = set()
+    for brought in trial.calls[0].arguments:
+        g, rnd = reference_layers.router_probabilities(trial.params, brought["x"]), brought["rnd"]
+        weights, _ = algorithm_1(g, rnd, trial.arguments["capacity"])
+        order = np.argsort(-g, axis=1)
+        for row, kept, (first, second, third, _), coin in zip(g, weights, order, rnd):
+            assert row[first] - row[second] > 1e-3
+            assert row[second] - row[third] > 1e-3
+            doubled = 2 * row[second] / (row[first] + row[second])
+            assert abs(doubled - coin) > 1e-3
+            seen.add(("first", "fits" if kept[first] else "does not fit"))
+            seen.add(("second", "is kept" if kept[second] else "does not fit" if doubled > coin else "is refused"))
+    every = {(1, "is kept"), (1, "is refused"), (1, "does not fit"), (0, "fits"), (0, "does not fit")}
+    assert seen == {(("first", "second")[turn], what) for turn, what in every}
+
+
+@pytest.mark.parametrize("slug", ["SwitchDispatch", "ExactDispatch", "FindTheRace"])
+def test_no_token_is_in_doubt_about_its_expert(slug: str) -> None:
+    for trial in (make() for make in trials.TRIALS[slug]):
+        for x in (x for call in trial.calls for x in call.arguments):
+            second, first = np.sort(reference_layers.router_probabilities(trial.params, x), axis=1)[:, -2:].T
+            assert (first - second > 1e-3).all()

@@ -1,0 +1,209 @@
+"""Chapter `layers`: clocks of busy and waiting devices, and bytes stored while a device waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="devices in one process are greenlets")
+
+import numpy as np
+
+from lib.engine import ShardedEngine, launch
+from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.layers import split_trials
+from puzzles.catalog.engine.layers.split_trials import (
+    chain_forward_backward,
+    gpipe_targets,
+    gpipe_trial,
+    sparse_layers,
+    split_targets,
+)
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
+from puzzles.tracks.engine.compare import require_right
+from puzzles.tracks.engine.perform import perform
+from solutions.engine.gpipe_remat import GPipeRemat, relu
+from solutions.engine.layer_split import LayerSplit
+from tests.catalog.engine.tables.layers import WRONG
+from tests.support.engine_trials import score_class
+
+
+def performed(trial: Trial, cls: type) -> Performed:
+    result = perform(trial, cls)
+    require_right(trial, result)
+    return result
+
+
+def figures(trial: Trial, cls: type, *names: str) -> tuple[int, ...]:
+    result = performed(trial, cls)
+    return tuple(FIGURES[name].of(result) for name in names)
+
+
+def test_the_shown_targets_are_those_of_the_formulas() -> None:
+    assert split_targets(8, 16, 4, 1) == ENGINE_PUZZLES["LayerSplit"].targets
+    assert gpipe_targets(2, 16, 4, 4, 4) == ENGINE_PUZZLES["GPipeRemat"].targets
+
+
+def test_nobody_overlaps_so_the_clock_is_all_devices_work() -> None:
+    readings = performed(split_trials.layer_split(), LayerSplit).readings[-1]
+    assert [meter.flops for meter in readings] == [12_288] * 4
+    assert max(meter.clock for meter in readings) == sum(meter.flops for meter in readings) == 49_152
+    assert [meter.sent for meter in readings] == [512, 1_024, 1_024, 512]
+
+
+class Eager(LayerSplit):
+    """Sends the gradient on, and makes that of its own weight afterwards."""
+
+    def backward(self, grads: Any) -> Any:
+        grads = grads if self.last else self.receive(self.device_id + 1)
+        x = self.tape.pop()
+        dx = (grads @ self.w.T) * (x > 0)
+        if not self.first:
+            self.send(self.device_id - 1, dx)
+        result = {f"layer_{self.device_id}/weights": relu(x).T @ grads}
+        return {**result, "x": dx} if self.first else result
+
+
+def test_who_sends_the_gradient_on_first_hides_a_product_of_each_other_device() -> None:
+    assert figures(split_trials.layer_split(), Eager, "clock", "flops") == (36_864, 12_288)
+
+
+class Stored(GPipeRemat):
+    """Keeps the inputs of all layers of all microbatches: what GPipe would need without rematerialization."""
+
+    def stage(self, x: Any) -> Any:
+        inputs = self.__dict__.setdefault("seen", {}).pop(id(x), None)
+        if inputs is None:
+            inputs, y = super().stage(x)
+            self.seen[id(x)] = list(inputs)
+            return inputs, y
+        return inputs, None
+
+
+class Lean(GPipeRemat):
+    """Makes only again what backward needs: not the output of the last layer."""
+
+    def stage(self, x: Any) -> Any:
+        if not self.__dict__.setdefault("forward_done", False):
+            return super().stage(x)
+        inputs = [x]
+        for weight in self.weights[:-1]:
+            inputs.append(relu(inputs[-1]) @ weight)
+        return inputs, None
+
+    def backward(self, grads: Any) -> Any:
+        self.forward_done = True
+        return super().backward(grads)
+
+
+@pytest.mark.parametrize(
+    ("cls", "stored", "flops", "clock"),
+    [(Stored, 2_048, 49_152, 86_016), (GPipeRemat, 896, 65_536, 102_400), (Lean, 896, 61_440, 98_304)],
+)
+def test_memory_for_flops(cls: type, stored: int, flops: int, clock: int) -> None:
+    assert figures(split_trials.gpipe_remat(), cls, "stored", "flops", "clock") == (stored, flops, clock)
+
+
+def test_a_better_solution_passes() -> None:
+    assert score_class(ENGINE_PUZZLES["GPipeRemat"], Lean).missed == ()
+
+
+class First(LayerSplit):
+    """Takes every gradient back to the first batch."""
+
+    def backward(self, grads: Any) -> Any:
+        self.tape.append(self.tape[0])
+        return super().backward(grads)
+
+
+class OnFour(Stored):
+    """Makes again what it needs, but only on four devices."""
+
+    def stage(self, x: Any) -> Any:
+        return GPipeRemat.stage(self, x) if self.num_devices == 4 else super().stage(x)
+
+
+def test_what_goes_wrong_with_other_data_only_is_told_so() -> None:
+    with pytest.raises(WrongResultError, match=r"tried with 3 devices, .*: device 0, backward\(\), .* and should be "):
+        score_class(ENGINE_PUZZLES["LayerSplit"], First)
+    (missed,) = score_class(ENGINE_PUZZLES["GPipeRemat"], OnFour).missed
+    assert missed.startswith("tried with 3 devices, ")
+    assert "bytes stored while it waits for a message " in missed
+
+
+def clock_of(n: int, microbatches: int, forward: int) -> int:
+    """Time when the first device is done, by simulation: forward in waves, then recompute, wait, go backward."""
+    done = [0] * n
+    for _ in range(microbatches):
+        came = 0
+        for device in range(n):
+            came = done[device] = max(done[device], came) + forward
+    for _ in range(microbatches):
+        came = 0
+        for device in reversed(range(n)):
+            came = done[device] = max(done[device] + forward, came) + 2 * forward
+    return max(done)
+
+
+sizes = st.tuples(st.integers(2, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 2))
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes)
+def test_gpipe_of_any_size_is_right_and_as_fast_as_the_formula_says(size: tuple[int, int, int, int]) -> None:
+    n, microbatches, each, rows = size
+    trial = gpipe_trial(rows * microbatches, 4, n * each, n, microbatches)
+    targets = gpipe_targets(rows, 4, each, n, microbatches)
+    result = performed(trial, GPipeRemat)
+    assert FIGURES["clock"].of(result) == clock_of(n, microbatches, each * 2 * rows * 16) == targets["clock"]
+    for name in ("flops", "weights"):
+        assert FIGURES[name].of(result) == targets[name]
+    if n > 2:
+        assert (FIGURES["sent"].of(result), FIGURES["messages"].of(result)) == (targets["sent"], targets["messages"])
+    if 2 * (microbatches - 1) <= microbatches + each - 1:  # else the last device's outputs are more than that
+        assert FIGURES["stored"].of(result) == targets["stored"]
+
+
+def test_the_data_stays_whole_and_no_gradient_is_zero() -> None:
+    for dim, layers, batch in ((16, 4, 8), (16, 16, 8), (8, 12, 6)):
+        params = sparse_layers(74, dim, layers)
+        x, g = split_trials.integers(80, batch, dim), split_trials.integers(90, batch, dim)
+        out, grads = chain_forward_backward(params, x, g)
+        wide = {name: weight.astype(np.float64) for name, weight in params.items()}
+        exact, exact_grads = chain_forward_backward(wide, x.astype(np.float64), g.astype(np.float64))
+        assert np.array_equal(out, exact)
+        for name, grad in grads.items():
+            assert np.array_equal(grad, exact_grads[name])
+            assert np.count_nonzero(grad) > grad.size / 20, name
+
+
+class Holder(ShardedEngine):
+    """Has 40 bytes while it waits for 80."""
+
+    def load_checkpoint(self, params: Any) -> None: ...
+
+    def forward(self, x: Any) -> Any:
+        if self.device_id:
+            self.send(0, np.zeros(20, np.float32))
+            return None
+        here = np.zeros(10, np.float32)
+        return self.receive(1)[:10] + here
+
+    def backward(self, grads: Any) -> Any: ...
+
+
+def test_stored_is_what_is_there_during_a_wait_without_what_comes() -> None:
+    with launch(Holder, 2) as run:
+        run.forward(0)
+        assert [meter.stored for meter in run.meters] == [40, 0]
+        assert run.meters[0].peak >= 120
+
+
+def test_every_puzzle_of_the_chapter_has_three_wrong_solutions() -> None:
+    for slug in ("LayerSplit", "PipelineInference", "GPipeRemat"):
+        assert sum(name == slug for name, _ in WRONG) >= 3

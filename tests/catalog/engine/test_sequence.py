@@ -1,0 +1,137 @@
+"""Chapter `sequence`: blocks in any order give one softmax, memory does not grow, and no device waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="the engine needs numpy")
+pytest.importorskip("greenlet", reason="devices in one process are greenlets")
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.engine import ShardedEngine
+from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
+from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.sequence.trials import causal_ring_attention, ring_attention
+from puzzles.catalog.engine.transformer import attention
+from puzzles.tracks.engine.compare import require_right
+from puzzles.tracks.engine.perform import perform
+from solutions.engine.causal_ring_attention import CausalRingAttention, Queries
+from solutions.engine.ring_attention import RingAttention
+from tests.support.engine_trials import SOLUTIONS, reference, verdict_on
+
+
+@pytest.mark.parametrize("slug", ["RingAttention", "CausalRingAttention"])
+def test_the_formulas_are_met_exactly_and_the_peak_does_not_grow(slug: str) -> None:
+    peaks = set()
+    for make in trials_of(ENGINE_PUZZLES[slug]):
+        trial = make()
+        performed = perform(trial, reference(slug))
+        exact = {name: limit for name, limit in (trial.targets or {}).items() if name != "peak"}
+        assert {name: FIGURES[name].of(performed) for name in exact} == exact
+        peaks.add(FIGURES["peak"].of(performed))
+    assert len(peaks) == 1
+
+
+def test_the_first_trial_has_the_targets_shown() -> None:
+    assert ring_attention(1, 4).targets == ENGINE_PUZZLES["RingAttention"].targets
+    assert causal_ring_attention(1, 4).targets == ENGINE_PUZZLES["CausalRingAttention"].targets
+
+
+class Gathered(ShardedEngine):
+    """All keys and values at once: the same bytes, flops and results."""
+
+    def load_checkpoint(self, params: Any) -> None: ...
+    def backward(self, grads: Any) -> Any: ...
+
+    def forward(self, x: Any) -> Any:
+        k, v = self.all_gather(x.pop("kv"), axis=1)
+        scores = x["q"] @ k.T / 4
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize(("devices", "peak"), [(2, 4_608), (4, 8_192), (8, 15_360)])
+def test_gathering_sends_as_much_but_its_peak_grows(devices: int, peak: int) -> None:
+    trial = ring_attention(1, devices)
+    assert trial.targets is not None
+    performed = perform(trial, Gathered)
+    require_right(trial, performed)
+    found = {name: FIGURES[name].of(performed) for name in trial.targets}
+    assert found == {**trial.targets, "messages": 0, "collectives": 1, "peak": peak}
+    assert (peak > trial.targets["peak"]) == (devices > 2)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.permutations(range(6)), st.integers(0, 2**32 - 1))
+def test_blocks_in_any_order_make_the_same_softmax(order: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    q, k, v = rng.normal(size=(3, 12, 4)) * 5
+    chunk = Queries(q, place=6)
+    for i in order:
+        chunk.see(i, k[2 * i : 2 * i + 2], v[2 * i : 2 * i + 2])
+    assert np.allclose(chunk.mixed / chunk.total, attention(q, k, v), rtol=1e-5, atol=1e-6)
+
+
+class InOrder(CausalRingAttention):
+    """Device i has chunks 2 i and 2 i + 1."""
+
+    def places(self, device: int) -> tuple[int, int]:
+        return 2 * device, 2 * device + 1
+
+
+PAIR = 1_024
+"""Flops for a chunk of queries and one of keys and values."""
+
+
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_early_and_late_chunks_make_all_equally_busy(devices: int) -> None:
+    trial = causal_ring_attention(1, devices)
+    zigzag, in_order = (perform(trial, cls).readings[-1] for cls in (CausalRingAttention, InOrder))
+    assert {meter.flops for meter in zigzag} == {PAIR * (2 * devices + 1)}
+    assert [meter.flops for meter in in_order] == [PAIR * (4 * i + 3) for i in range(devices)]
+    # Nobody waits: when the last device is done, each has worked all the time.
+    assert all(meter.clock == meter.flops for meter in zigzag)
+
+
+def test_what_is_not_masked_is_half_and_a_little() -> None:
+    """The pairs of chunks of which any token sees any, counted in the mask."""
+    for devices in (2, 4, 8):
+        chunks = 2 * devices
+        mask = np.tri(4 * chunks, dtype=bool).reshape(chunks, 4, chunks, 4).any(axis=(1, 3))
+        rows = mask.sum(axis=1)
+        assert [rows[i] + rows[chunks - 1 - i] for i in range(devices)] == [2 * devices + 1] * devices
+
+
+OVERFLOW = {
+    "begun at 0": ("np.full((len(q), 1), -np.inf, dtype=np.float32)", "np.zeros((len(q), 1), dtype=np.float32)", "nan"),
+    "the first block's highest": (
+        "np.maximum(highest, scores.max(axis=1, keepdims=True))",
+        "scores.max(axis=1, keepdims=True) if hop == 0 else highest",
+        "nan",
+    ),
+    "nothing taken off": ("np.exp(scores - highest), np.exp(before - highest)", "np.exp(scores), 1", "nan"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("mistake", OVERFLOW)
+def test_scores_that_overflow_are_told_so(mistake: str, tmp_path: Path) -> None:
+    old, new, seen = OVERFLOW[mistake]
+    source = (SOLUTIONS / "ring_attention.py").read_text(encoding="utf-8")
+    assert old in source
+    path = tmp_path / "mine.py"
+    path.write_text(source.replace(old, new))
+    verdict = verdict_on("RingAttention", path)
+    assert f"it is {seen} (something was too large for its dtype, or divided by 0) and should be " in verdict.message
+
+
+def test_hops_are_one_less_than_devices() -> None:
+    for devices in (2, 4, 8):
+        meters = perform(ring_attention(3, devices), RingAttention).readings[-1]
+        assert {(meter.messages, meter.sent) for meter in meters} == {(devices - 1, (devices - 1) * 1_024)}

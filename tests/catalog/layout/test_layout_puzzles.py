@@ -1,0 +1,173 @@
+"""The layout catalog: limits confirmed by the exact planner, solutions that meet them, verdicts, commands."""
+
+from __future__ import annotations
+
+import ast
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lib.layout import plan, propagate
+from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
+from puzzles.catalog.puzzle import END_OF_GAP, GAP
+from puzzles.commands.main import main
+from puzzles.grading.grader import grade_file
+from puzzles.grading.starters import starter_file
+from puzzles.tracks import track_of
+from tests.support.layout_strategies import assert_same_program
+from tests.test_imports import ROOT
+
+SOLUTIONS = ROOT / "solutions" / "layout"
+
+every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in LAYOUT_PUZZLES.items()])
+
+
+def verdict_on(tmp_path: Path, slug: str, source: str):
+    path = tmp_path / "mine.py"
+    path.write_text(source, encoding="utf-8")
+    (verdict,) = grade_file(str(path), [LAYOUT_PUZZLES[slug]]).verdicts
+    return verdict
+
+
+@every_puzzle
+def test_nothing_moves_less_than_the_target_under_the_cap(puzzle: LayoutPuzzle):
+    graph = puzzle.build() if puzzle.may_change else puzzle.graph()
+    assert plan(graph, memory_cap=puzzle.memory_cap, scatter=False).bytes == puzzle.target
+
+
+@every_puzzle
+def test_the_reference_solution_passes_and_its_plan_runs(puzzle: LayoutPuzzle):
+    (verdict,) = grade_file(str(SOLUTIONS / f"{puzzle.slug}.py"), [puzzle]).verdicts
+    assert (verdict.status, verdict.stars, verdict.message) == ("passed", 3, "")
+    assert verdict.figures["bytes"] == puzzle.target
+    assert verdict.figures["memory"] <= puzzle.memory_cap
+    graph = puzzle.graph()
+    getattr(import_module(f"solutions.layout.{puzzle.slug}"), puzzle.slug)(graph)
+    assert_same_program(propagate(graph))
+
+
+@every_puzzle
+def test_the_words_are_all_there(puzzle: LayoutPuzzle):
+    texts = (puzzle.title, puzzle.statement, puzzle.concept, puzzle.in_practice, puzzle.credit, *puzzle.hints)
+    assert all(text.strip() for text in texts)
+    assert len(puzzle.hints) >= 3
+    assert "graph.shard(" in puzzle.hints[-1]
+    cited = [word.strip("().,;") for word in (puzzle.concept + puzzle.in_practice).split()]
+    years = {int(word) for word in cited if word.isdigit() and len(word) == 4}
+    assert years <= {source.year for source in puzzle.sources}
+
+
+@every_puzzle
+def test_the_starter_counts_as_not_attempted(puzzle: LayoutPuzzle, tmp_path: Path):
+    (function,) = ast.parse(puzzle.starter).body
+    assert isinstance(function, ast.FunctionDef)
+    assert (function.name, GAP in puzzle.starter, END_OF_GAP in puzzle.starter) == (puzzle.slug, True, True)
+    source = starter_file(track_of(puzzle.slug), [puzzle], "mine.py")
+    assert verdict_on(tmp_path, puzzle.slug, source).status == "not_attempted"
+    assert all(len(line) <= 120 for line in source.splitlines())
+
+
+def test_slugs_do_not_meet_those_of_the_schedule_track():
+    from puzzles.catalog.schedule import PUZZLES
+
+    assert not set(PUZZLES) & set(LAYOUT_PUZZLES)
+    assert [p.number for p in LAYOUT_PUZZLES.values()] == list(range(8))
+
+
+FFN = "def ffn(graph):\n    "
+
+VERDICTS = [
+    ("ffn", FFN + "graph.shard('relu', ((2, 4),))", "over_target", None,
+     "98,304 bytes move, the target is 12,288: matmul2 pays 98,304 bytes (all-reduce)"),
+    ("gathers_everything", "def gathers_everything(graph):\n    1", "over_target", None,
+     "add1 -> relu pays 458,752 bytes (all-gather)"),
+    ("matmul", "def matmul(graph):\n    graph.shard('matmul', ((8, 1), (1, 1)))", "over_target", None,
+     "each device holds 57,344 bytes, the cap is 50,000: 'w' takes 32,768, 'matmul' takes 16,384, 'x' takes 8,192"),
+    ("ffn", FFN + "graph.shard('relu', ((8, 1),)); graph.shard('add1', ((8, 1), (1,)))", "failed", "annotations",
+     "2 operators are configured, relu, add1; this puzzle allows 1"),
+    ("ffn", FFN + "graph.shard('matmul1', ((8, 1), (1, 1)))", "failed", "annotations",
+     "'matmul1' is given as ((2, 1), (1, 4)); configure other operators"),
+    ("ffn", FFN + "graph.shard('matmul3', ((8, 1), (1, 1)))", "failed", "layout",
+     "line 2: there is no operator named 'matmul3' in this graph; did you mean 'matmul"),
+    ("ffn", FFN + "graph.shard('relu', ((16, 1),))", "failed", "layout",
+     "relu: the strategy ((16,1)) makes 16 parts, which does not divide 8 devices"),
+    ("matmul", "def matmul(graph):\n    pass  # tried", "failed", "layout", "no operator is configured"),
+    ("ffn", FFN + "1 / 0", "failed", "crash", "line 2: ZeroDivisionError: division by zero"),
+    ("ffn", FFN + "exit()", "failed", "crash", "this called exit"),
+    ("ffn", "def ffn():\n    pass", "failed", "crash", "ffn is called with one argument, the graph"),
+    ("ffn", "async def ffn(graph):\n    pass", "failed", "crash", "ffn has to be a plain function"),
+    ("ffn", "ffn = 3", "failed", "crash", "ffn is of type int, not a function"),
+    ("ffn", "def ffn(graph:\n    pass", "failed", "syntax", "this is not valid Python"),
+    ("ffn", "def other(graph):\n    pass", "not_attempted", None, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("slug", "source", "status", "reason", "sentence"), VERDICTS)
+def test_verdicts_say_what_pays_or_what_went_wrong(tmp_path, slug, source, status, reason, sentence):
+    verdict = verdict_on(tmp_path, slug, source)
+    assert (verdict.status, verdict.reason) == (status, reason)
+    assert sentence in verdict.message
+    assert "\n" not in verdict.message
+
+
+def test_only_strategies_are_taken_from_the_players_graph(tmp_path):
+    tricks = FFN + "graph.itemsize = 0; graph.operators.clear(); graph.strategies['relu'] = ((2, 4),)"
+    assert verdict_on(tmp_path, "ffn", tricks).figures["bytes"] == 98_304
+    loop = FFN + "graph.strategies['nothing'] = ((1, 1),)"
+    assert verdict_on(tmp_path, "ffn", loop).reason == "layout"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def puzzles(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, [*arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def test_the_commands_are_those_of_the_schedule_track(here: Path):
+    assert "megatron_mlp" in puzzles("list", "layout").stdout
+    assert "matmul2 = matmul(relu, weight2): (64, 64)" in puzzles("show", "ffn").stdout
+    assert "Behind layout puzzle 1" in puzzles("show", "layout:1", "--about").stdout
+    assert "hint 2 of 3" in puzzles("hint", "layout:ffn", "-n", "2").stdout
+    assert puzzles("start", "ffn").stdout.startswith("Wrote my_ffn.py")
+    assert "exists already" in puzzles("start", "ffn").stderr
+    fresh = puzzles("grade", "my_ffn.py")
+    assert (fresh.exit_code, "basic" in fresh.stdout) == (1, False), "a starter is told of, and no other puzzle"
+    assert "Read one with 'puzzles show ffn'" in " ".join(fresh.stdout.split())
+    assert puzzles("start", "layout").exit_code == 0
+    assert len(ast.parse((here / "my_layout.py").read_text()).body) == 2 + len(LAYOUT_PUZZLES)
+    assert "did you mean 'attention'" in puzzles("show", "atention").stderr
+    assert "there is no hint 9" in puzzles("hint", "ffn", "-n", "9").stderr
+
+
+def test_grading_the_solutions(here: Path):
+    result = puzzles("grade", "--json", "--puzzle", "layout", str(SOLUTIONS))
+    assert result.exit_code == 0
+    results = [one for file in json.loads(result.stdout)["files"] for one in file["results"]]
+    assert sum(one["status"] == "passed" for one in results) == 8
+    assert "8 puzzles attempted, 8 passed." in puzzles("grade", str(SOLUTIONS)).stdout
+
+
+def test_drawing_a_plan(here: Path):
+    (here / "mine.py").write_text(FFN + "graph.shard('relu', ((8, 1),))")
+    assert puzzles("draw", "mine.py", "ffn").stdout == "Wrote ffn.svg.\n"
+    assert "12,288 bytes" in (here / "ffn.svg").read_text()
+    assert "should end in .svg" in puzzles("draw", "mine.py", "ffn", "-o", "a.png").stderr
+    assert "there is no function matmul in mine.py" in puzzles("draw", "mine.py", "matmul").stderr
+    assert "cannot write no/ffn.svg: no such file" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.svg").stderr
+    assert puzzles("draw", "mine.py", "ffn", "--dark", "-o", "dark.svg").exit_code == 0
+    assert (here / "dark.svg").read_text() != (here / "ffn.svg").read_text()
+    for wrong in ("1 / 0", "graph.strategies['relu'] = 5"):
+        (here / "mine.py").write_text(FFN + wrong)
+        result = puzzles("draw", "mine.py", "ffn")
+        assert (result.exit_code, result.stderr.startswith("ffn failed: ")) == (1, True)

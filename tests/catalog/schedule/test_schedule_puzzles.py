@@ -1,0 +1,175 @@
+"""The schedule catalog: eight puzzles whose words, figures and starters agree with the runtime and with each other."""
+
+from __future__ import annotations
+
+import ast
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from lib import Goal, Model, Size, referee, run
+from puzzles.catalog.puzzle import END_OF_GAP, GAP
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
+from puzzles.catalog.schedule.size_text import size_text
+from puzzles.grading.starters import starter_file, untouched
+from puzzles.tracks import TRACKS, UnknownPuzzleError, find
+from puzzles.tracks.schedule.calls import reminder
+
+TABLE = {
+    "basic": (Size(2, 4, 1), 17, 2_600_000),
+    "grad_accum": (Size(2, 4, 1), 17, 2_000_000),
+    "ddp": (Size(2, 4, 4), 5, 1_800_000),
+    "wsdp": (Size(6, 4, 4), 20, 2_800_000),
+    "fsdp": (Size(6, 4, 4), 20, 2_300_000),
+    "pipeline": (Size(8, 4, 4), 66, 3_300_000),
+    "gpipe": (Size(8, 4, 4), 33, 4_100_000),
+    "pipeline_fsdp": (Size(4, 4, 16), 15, 1_000_000),
+}
+
+every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in PUZZLES.items()])
+
+
+def reference(puzzle: SchedulePuzzle):
+    return getattr(import_module(f"solutions.{puzzle.slug}"), puzzle.slug)
+
+
+def test_the_catalog_is_the_table_of_the_classic_puzzles():
+    assert {slug: (p.goal.size, p.goal.time, p.goal.memory) for slug, p in PUZZLES.items()} == TABLE
+    assert [p.number for p in PUZZLES.values()] == list(range(8))
+
+
+@every_puzzle
+def test_the_words_are_all_there(puzzle: SchedulePuzzle):
+    texts = (puzzle.title, puzzle.statement, puzzle.concept, puzzle.in_practice, puzzle.credit, *puzzle.hints)
+    assert all(text.strip() for text in texts)
+    assert len(puzzle.hints) >= 3
+    assert puzzle.sources
+    assert "Sasha Rush" in puzzle.credit
+
+
+@every_puzzle
+def test_every_year_that_the_words_cite_is_that_of_a_source(puzzle: SchedulePuzzle):
+    for source in puzzle.sources:
+        assert 1980 < source.year < 2030
+        assert str(source).startswith(f"{source.authors} ({source.year}). {source.title}.")
+    cited = [word.strip("().,;") for word in (puzzle.concept + puzzle.in_practice).split()]
+    years = {int(word) for word in cited if word.isdigit() and len(word) == 4}
+    assert years <= {source.year for source in puzzle.sources}
+
+
+@every_puzzle
+def test_hints_grow_more_explicit(puzzle: SchedulePuzzle):
+    first, *_, last = puzzle.hints
+    assert len(first) < len(last)
+    assert "`" in last
+
+
+@every_puzzle
+def test_the_starter_is_a_valid_function_of_the_right_name_with_a_gap(puzzle: SchedulePuzzle):
+    (function,) = ast.parse(puzzle.starter).body
+    is_async = puzzle.number > 1
+    assert isinstance(function, ast.AsyncFunctionDef if is_async else ast.FunctionDef)
+    assert function.name == puzzle.slug
+    assert ast.get_docstring(function)
+    before, _, rest = puzzle.starter.partition(GAP)
+    assert "model.storage()" in before
+    assert "set_final_weight" in rest.partition(END_OF_GAP)[2]
+
+
+@every_puzzle
+def test_the_starter_runs_up_to_its_gap_and_is_then_refused_not_crashed(puzzle: SchedulePuzzle):
+    names: dict = {}
+    exec(starter_file(TRACKS["schedule"], [puzzle], "mine.py"), names)
+    error = run(names[puzzle.slug], *puzzle.goal.size).error
+    assert "rank 0, t=0" in str(error)
+
+
+@every_puzzle
+def test_the_starter_has_no_line_of_the_solution_in_its_gap(puzzle: SchedulePuzzle):
+    _, _, rest = puzzle.starter.partition(GAP)
+    gap, _, _ = rest.partition(END_OF_GAP)
+    assert all(not line.strip() or line.strip().startswith("#") for line in gap.splitlines())
+
+
+@every_puzzle
+def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: SchedulePuzzle):
+    def parsed(source: str) -> ast.AST:
+        return ast.parse(source).body[0]
+
+    assert untouched(puzzle, parsed(puzzle.starter))
+    assert untouched(puzzle, parsed(puzzle.starter.replace(GAP, GAP + "\n    # later!\n")))
+    assert not untouched(puzzle, parsed(puzzle.starter.replace(GAP, "pass")))
+    assert not untouched(puzzle, None)
+
+
+def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():
+    text = starter_file(TRACKS["schedule"], list(PUZZLES.values()), "folder/mine.py")
+    assert [f.name for f in ast.parse(text).body if hasattr(f, "name") and f.name in PUZZLES] == list(PUZZLES)
+    assert all(puzzle.starter in text for puzzle in PUZZLES.values())
+    assert "puzzles grade mine.py" in text
+    assert all(len(line) <= 110 for line in text.splitlines())
+
+
+def test_a_file_name_cannot_spoil_the_starter_file():
+    ast.parse(starter_file(TRACKS["schedule"], list(PUZZLES.values()), 'a"""\\n.py'))
+
+
+@every_puzzle
+def test_the_reference_is_right_at_the_other_sizes_too(puzzle: SchedulePuzzle):
+    assert 1 <= len(puzzle.other_sizes) <= 2
+    for size in puzzle.other_sizes:
+        assert size != puzzle.goal.size
+        outcome = run(reference(puzzle), *size)
+        assert (outcome.error, referee(outcome.trace, Goal(puzzle.slug, size, 10**6, 10**9)).error) == (None, None)
+
+
+@every_puzzle
+def test_the_reminder_is_about_calls_that_exist_and_that_the_reference_makes(puzzle: SchedulePuzzle):
+    source = Path(import_module(f"solutions.{puzzle.slug}").__file__).read_text()
+    starter = puzzle.starter
+    for name, (call, meaning) in zip(puzzle.calls, reminder(puzzle.calls), strict=True):
+        assert f"model.{name}(" in source
+        assert meaning
+        is_async = name in ("allreduce", "allgather", "scatterreduce", "pass_to", "receive")
+        assert call.startswith(f"await model.{name}(" if is_async else f"model.{name}(")
+    used = {name for name in vars(Model) if f"model.{name}(" in source}
+    assert used - set(puzzle.calls) <= {name for name in vars(Model) if f"model.{name}(" in starter}
+
+
+def test_the_bubbles_are_what_the_texts_say():
+    """Three quarters for the naive pipeline; for GPipe (K - 1) / (M + K - 1), three sevenths."""
+
+    def bubble(slug: str) -> float:
+        return referee(run(reference(PUZZLES[slug]), *PUZZLES[slug].goal.size).trace).bubble
+
+    assert "three quarters" in PUZZLES["pipeline"].concept
+    assert "three sevenths" in PUZZLES["gpipe"].concept
+    assert bubble("pipeline") == pytest.approx(3 / 4, abs=0.02)
+    assert bubble("gpipe") == pytest.approx(3 / 7, abs=0.01)
+
+
+def test_find_takes_a_slug_or_a_number():
+    assert find("fsdp") is find("4") is find(" schedule:FSDP ") is PUZZLES["fsdp"]
+    assert find("grad-accum") is PUZZLES["grad_accum"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "advice"),
+    [
+        ("fsdb", "did you mean 'fsdp'?"),
+        ("grad_acum", "did you mean 'grad_accum'?"),
+        ("pipelines", "did you mean 'pipeline'?"),
+        ("zebra", "there are basic, grad_accum, "),
+        ("", "there are basic, grad_accum, "),
+        ("8", "there are basic, grad_accum, "),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest_right_one(wrong: str, advice: str):
+    with pytest.raises(UnknownPuzzleError) as refused:
+        find(f"schedule:{wrong}")
+    assert str(refused.value).startswith(f"there is no schedule puzzle '{wrong}'; {advice}")
+
+
+def test_a_size_in_words():
+    assert size_text(Size(6, 4, 1)) == "6 layers, 4 batches, 1 rank"

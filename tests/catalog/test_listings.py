@@ -1,0 +1,55 @@
+"""All catalogs: each module holds the puzzle of its slug, and each publication is written once and cited."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from puzzles.catalog import papers
+from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES
+from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.catalog.listing import Listing
+from puzzles.catalog.papers import Paper
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.schedule import PUZZLES
+
+CATALOG = Path(papers.__file__).parent
+PAPERS = [value for value in vars(papers).values() if isinstance(value, Paper)]
+ALL: list[tuple[str, Puzzle]] = [*PUZZLES.items(), *ENGINE_PUZZLES.items(), *LAYOUT_PUZZLES.items()]
+
+
+@pytest.mark.parametrize(("slug", "puzzle"), ALL, ids=[slug for slug, _ in ALL])
+def test_each_slug_leads_to_the_puzzle_of_that_slug(slug: str, puzzle: Puzzle) -> None:
+    assert puzzle.slug == slug
+
+
+@pytest.mark.parametrize("catalog", [PUZZLES, LAYOUT_PUZZLES])
+def test_a_module_has_the_name_of_its_slug(catalog: Listing[Puzzle]) -> None:
+    for puzzle in catalog.values():
+        assert (CATALOG / type(puzzle).__module__.split(".")[2] / f"{puzzle.slug}.py").is_file()
+
+
+def test_every_module_of_a_chapter_is_a_puzzle_or_serves_the_trials() -> None:
+    for chapter in CHAPTERS:
+        for path in (CATALOG / "engine" / chapter.name).glob("[a-z]*.py"):
+            assert (path.stem in chapter.files.values()) == ("\nPUZZLE = " in path.read_text(encoding="utf-8")), path
+
+
+def test_a_slug_that_is_not_there_is_a_key_error() -> None:
+    for catalog in (PUZZLES, ENGINE_PUZZLES, LAYOUT_PUZZLES):
+        assert "nobody" not in catalog
+        with pytest.raises(KeyError):
+            catalog["nobody"]
+
+
+def test_every_publication_stands_once_and_is_cited() -> None:
+    assert len({paper.title for paper in PAPERS}) == len(PAPERS)
+    assert [paper.year for paper in PAPERS] == sorted(paper.year for paper in PAPERS)
+    assert not any(paper.note for paper in PAPERS)
+    assert {source.cited_for("") for _, puzzle in ALL for source in puzzle.sources} == set(PAPERS)
+
+
+def test_publications_are_written_nowhere_else() -> None:
+    written = {path.name for path in CATALOG.rglob("*.py") if "Paper(" in path.read_text(encoding="utf-8")}
+    assert written == {"papers.py"}
