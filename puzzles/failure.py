@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from lib import PuzzleError
 
-MAX_TEXT = 300
+MAX_ERROR_TEXT = 300
 """Characters of an exception's own text that are shown."""
 
 
 class Failure(NamedTuple):
-    """Reason why a run does not count: in one word, as a sentence, and the line (0 when unknown)."""
+    """The reason in one word why a run does not count, the sentence, and the line (0 when unknown)."""
 
     reason: str
     sentence: str
@@ -26,12 +26,12 @@ class Failure(NamedTuple):
 
 
 def of_refusal(error: PuzzleError, otherwise: int = 0) -> Failure:
-    """A refusal of the game. One that belongs to no line is reported at line `otherwise`."""
+    """The failure for a refusal of the game. One that belongs to no line is shown at line `otherwise`."""
     return Failure(error.reason, plain(str(error)), error.line or otherwise)
 
 
 def of_source(problem: Exception) -> Failure:
-    """A file that is not Python, or cannot be read."""
+    """The failure for a file that is not Python, or cannot be read."""
     if isinstance(problem, SyntaxError):
         text = problem.msg or "invalid syntax"
         line = problem.lineno or 0
@@ -47,7 +47,7 @@ def of_source(problem: Exception) -> Failure:
 
 
 def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 0) -> Failure:
-    """An exception of the player's own code; `place` names the rank and the time."""
+    """The failure for an exception of the player's own code; `place` names the rank and the time."""
     line = line_in(error.__traceback__, path) or otherwise
     where = f"{place}: " if place else ""
     cause = error.__cause__
@@ -70,7 +70,7 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
         text += "; the file is run alone: put what it needs into it"
     if isinstance(error, BlockingIOError) or "can't start new thread" in text:
         text += "; a run may have few processes and threads at once, and needs none: see --process-limit"
-    return Failure("crash", where + (text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."), line)
+    return Failure("crash", where + (text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 3] + "..."), line)
 
 
 def line_in(traceback: TracebackType | None, path: str) -> int:

@@ -1,4 +1,4 @@
-"""`puzzles doctor`: what this machine offers for running other people's code."""
+"""`puzzles doctor`: reports how this machine can isolate other people's code."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from puzzles.sandbox.worker import landlock
 @click.command()
 def doctor() -> None:
     """Tell how submissions are shut in on this machine, and what is missing."""
-    for what, told in findings():
-        click.echo(f"{what:<12} {told}")
+    for heading, finding in findings():
+        click.echo(f"{heading:<12} {finding}")
 
 
 def findings() -> Iterator[tuple[str, str]]:
-    """What was looked at, and what was found."""
+    """Pairs of a heading, empty if it is that of the line before, and a finding."""
     from puzzles.grading.batch import cores
 
     yield "system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {cores()} cores"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import HOUSE, Tier, UnknownTier, best
+from puzzles.sandbox.tiers import Tier, UnknownTierError, best
+from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .params import Bytes, Seconds, Slugs, terminal
 
@@ -90,8 +91,9 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
     Exits with 0 if everything attempted passed, with 1 if not or if nothing was attempted.
     """  # fmt: skip
     from puzzles.grading import verdict
-    from puzzles.grading.batch import Job, grade_all
+    from puzzles.grading.batch import grade_all
     from puzzles.grading.discover import submissions
+    from puzzles.grading.job import Job
     from puzzles.reports.export import parse_points, write_reports
 
     tier = _tier(options["tier"], options["trust"], paths)
@@ -134,11 +136,10 @@ MAX_PICTURES = 20
 def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
     try:
         tier = best(wanted)
-    except UnknownTier as why:
+    except UnknownTierError as why:
         raise click.UsageError(f"{why}; 'puzzles doctor' tells more") from None
-    folders = [
-        path for path in map(Path, paths) if path.is_dir() and not path.resolve().is_relative_to(HOUSE / "solutions")
-    ]
+    solutions = INSTALL_ROOT / "solutions"
+    folders = [path for path in map(Path, paths) if path.is_dir() and not path.resolve().is_relative_to(solutions)]
     if folders and not tier.is_sandbox and not trust:
         raise click.UsageError(
             f"without a sandbox ({tier.why_not}), code in {folders[0]} can read and change what you can. If you trust "
@@ -150,5 +151,5 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
 def _remember(graded: list[Graded]) -> None:
     from puzzles.grading.progress import remember
 
-    if not Path(graded[0].path).resolve().is_relative_to(HOUSE / "solutions"):
+    if not Path(graded[0].path).resolve().is_relative_to(INSTALL_ROOT / "solutions"):
         remember(graded[0])

@@ -220,7 +220,7 @@ def plain_line(line: str) -> str:
 def fingerprints(submission: Submission) -> dict[str, str]:
     """The source of each puzzle's function or class, and under '' everything else. Comments and lines do not count."""
     found: dict[str, str] = {"": ""}
-    for part in submission.parts:
+    for part in submission.cells:
         try:
             tree = ast.parse(part.text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""What a run over many files has graded so far, on disk, so that an interrupted one can be resumed."""
+"""Checkpoint file of a run over many files: the verdicts so far, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, Self
 
+from .job import Job
 from .progress import data_folder
 from .verdict import Graded
 
-if TYPE_CHECKING:
-    from .batch import Job
 
-
-class Journal:
-    """One line for each graded file. A line counts only for the same content under the same conditions."""
+class Checkpoint:
+    """One line for each graded file. A line is valid only for the same content under the same conditions."""
 
     def __init__(self, path: Path, conditions: str, resume: bool) -> None:
         self.path = path
@@ -30,7 +28,7 @@ class Journal:
         self._file = self._open("a" if resume else "w")
 
     def _open(self, mode: str) -> IO[str]:
-        """The file to write to; where none can be written, there is nothing to resume, and the run goes on."""
+        """Opens the file for writing; if that fails, the run goes on and cannot be resumed."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             return self.path.open(mode, encoding="utf-8")
@@ -38,8 +36,8 @@ class Journal:
             return open(os.devnull, "w", encoding="utf-8")
 
     @classmethod
-    def of(cls, paths: Iterable[str], job: Job, resume: bool) -> Journal:
-        """The journal of a run over these files: it is found again by their names."""
+    def of(cls, paths: Iterable[str], job: Job, resume: bool) -> Checkpoint:
+        """Opens the checkpoint of a run over these files; its name is a digest of theirs."""
         names = "\n".join(str(Path(path).resolve()) for path in paths)
         return cls(data_folder() / "runs" / f"{_digest(names.encode())[:24]}.jsonl", repr(job), resume)
 
@@ -50,16 +48,17 @@ class Journal:
         self._file.close()
 
     def known(self, path: str, content: bytes | None) -> Graded | None:
-        """The verdicts on this file, if it was graded before with this content."""
+        """Returns the verdicts on this file, if it was graded before with this content."""
         key, graded = self._known.get(path, ("", None))
         return graded if key == self._key(content) else None
 
-    def note(self, graded: Graded, content: bytes | None) -> None:
+    def add(self, graded: Graded, content: bytes | None) -> None:
+        """Writes the verdicts on a file that had this content."""
         self._file.write(json.dumps({"key": self._key(content), "graded": graded.row()}) + "\n")
         self._file.flush()
 
     def finish(self) -> None:
-        """All is done: there is nothing to resume."""
+        """Removes the file: all is graded, and there is nothing to resume."""
         self._file.close()
         with suppress(OSError):
             self.path.unlink()

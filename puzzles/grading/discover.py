@@ -1,4 +1,4 @@
-"""Which files a path on the command line stands for."""
+"""Finds the submissions that paths on the command line name: files, and all Python files and notebooks of folders."""
 
 from __future__ import annotations
 

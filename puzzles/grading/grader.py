@@ -9,7 +9,7 @@ from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure
-from puzzles.sandbox.client import Line, Lost
+from puzzles.sandbox.client import Client, WorkerLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, track_of
@@ -30,14 +30,14 @@ def grade_file(
     strict: bool = False,
     keep: bool = False,
     submission: Submission | None = None,
-    line: Line | None = None,
+    client: Client | None = None,
 ) -> Graded:
     """The verdicts on one file; each run has a process of its own, so that none can spoil another's.
 
     Without `puzzles`: on every schedule, and on those classes and layouts that the file attempts; of one that
     attempts nothing, on what it has the beginnings of.
     """
-    with Session(submission or Submission.read(Path(path)), limits, tier, line) as session:
+    with Session(submission or Submission.read(Path(path)), limits, tier, client) as session:
         wanted = _default_puzzles(session) if puzzles is None else puzzles
         verdicts = [grade_puzzle(puzzle, session, strict, keep) for puzzle in wanted]
     if puzzles is None:
@@ -109,7 +109,7 @@ def _survey(session: Session) -> tuple[Failure | None, dict[str, Any]]:
         return submission.failure, {}
     try:
         survey = session.read()
-    except Lost as why:
+    except WorkerLostError as why:
         submission.problem = ValueError(f"Python itself broke on it ({why})")
         return submission.failure, {}
     return None if survey["problem"] is None else Failure(*survey["problem"]), survey

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from puzzles.failure import Failure, plain
-from puzzles.sandbox.client import Lost
+from puzzles.sandbox.client import WorkerLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.runner import too_slow
 from puzzles.tracks.base import Track
@@ -48,7 +48,7 @@ def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, An
             return RunOutcome(failure=_failure(problem))
         asked = {**data, "stage": track.stage, "slug": slug, "longest": track.max_result}
         answer = session.run(asked, left)
-    except Lost as why:
+    except WorkerLostError as why:
         words = f"the process that ran this was {why}; leave other processes alone"
         return RunOutcome(failure=Failure("crash", words))
     outcome = _read(answer, session.limits)

@@ -1,31 +1,32 @@
-"""One submission and the keeper that runs it."""
+"""Session of one submission with a sandbox: opened once for all puzzles, surveyed, and asked for runs."""
 
 from __future__ import annotations
 
 from types import TracebackType
 from typing import Any, Self
 
-from puzzles.sandbox.client import Line, Lost
+from puzzles.sandbox.client import Client, SandboxClient, WorkerLostError
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import PACKAGES, PATIENCE, Tier, best
+from puzzles.sandbox.tiers import START_SECONDS, Tier, best
+from puzzles.sandbox.visible_files import SITE_PACKAGES
 from puzzles.tracks import TRACKS
 
 from .submission import Submission
 
 
-def line_of(tier: Tier, limits: Limits) -> Line:
-    """A line to a keeper; where the system cannot fork, what does the same without one."""
+def client_for(tier: Tier, limits: Limits) -> Client:
+    """Returns a client of a new server; on a system that cannot fork, one that needs no server."""
     if tier.forks:
-        return Line(tier, limits)
-    from puzzles.sandbox.client_oneshot import SingleLine
+        return SandboxClient(tier, limits)
+    from puzzles.sandbox.client_oneshot import OneshotClient  # here, for few systems need it
 
-    return SingleLine(tier, limits)  # type: ignore[return-value]  # the same four methods
+    return OneshotClient(tier, limits)
 
 
 class Session:
-    """A submission that can be surveyed and run. To be used with `with`.
+    """A submission that can be surveyed and run. A context manager.
 
-    With a `line` that is lent, the keeper stays for the next session; else it ends with this one.
+    A `client` that is lent stays open for the next session; otherwise it ends with this one.
     """
 
     def __init__(
@@ -33,14 +34,14 @@ class Session:
         submission: Submission,
         limits: Limits = Limits(),  # noqa: B008  # frozen
         tier: Tier | None = None,
-        line: Line | None = None,
+        client: Client | None = None,
     ) -> None:
         self.submission = submission
         self.limits = limits
         self.tier = tier or best()
         self.survey: dict[str, Any] | None = None
-        self._line = line or line_of(self.tier, limits)
-        self._lent = line is not None
+        self._client = client or client_for(self.tier, limits)
+        self._lent = client is not None
         self._is_open = False
 
     def __enter__(self) -> Self:
@@ -48,16 +49,16 @@ class Session:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         if self._is_open and self._lent:
-            self._line.done()
+            self._client.done()
         elif not self._lent:
-            self._line.close()
+            self._client.close()
         self._is_open = False
 
     def read(self) -> dict[str, Any]:
-        """What the submission defines, by the keeper's reading.
+        """Returns the survey of the submission's definitions, made in the sandbox.
 
         Raises:
-            Lost: Python itself broke on the file, or took too long.
+            WorkerLostError: Python itself broke on the file, or took too long.
         """
         if self.survey is None:
             self._open()
@@ -65,17 +66,17 @@ class Session:
         return self.survey
 
     def run(self, request: dict[str, Any], left: float) -> dict[str, Any]:
-        """How one run of one definition ended, and what it sent and printed.
+        """Runs one definition, with `left` seconds: how that ended, and what it sent and printed.
 
         Raises:
-            Lost: the keeper did not survive it.
+            WorkerLostError: the server or the supervisor did not survive it.
         """
         self.read()
         if not self._is_open:
             self._open()
         try:
-            return self._line.ask({**request, "left": left}, left + PATIENCE)
-        except Lost:
+            return self._client.ask({**request, "left": left}, left + START_SECONDS)
+        except WorkerLostError:
             self._is_open = False
             raise
 
@@ -86,7 +87,7 @@ class Session:
             "slugs": [slug for track in TRACKS.values() for slug in track.slugs],
             "stages": [track.stage for track in TRACKS.values() if seen.intersection(track.slugs)],
             "limits": self.limits._asdict(),
-            "packages": PACKAGES,
+            "packages": SITE_PACKAGES,
         }
-        self.survey = self._line.open(given, PATIENCE + self.limits.seconds)
+        self.survey = self._client.open(given, START_SECONDS + self.limits.seconds)
         self._is_open = True

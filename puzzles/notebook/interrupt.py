@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lib import DeadlockError
-from puzzles.sandbox.deadline import Timer, TimeUp
+from puzzles.sandbox.deadline import TimeLimitError, Timer
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class LimitedTurns:
         try:
             with _interruptible(), self._own_tasks():
                 return timer.run(work, in_greenlets=True)
-        except TimeUp as why:
+        except TimeLimitError as why:
             self.over = True
             hint = "look for a loop that does not end, or allow more with play(..., seconds=60)"
             raise TurnStoppedError("timeout", f"time was up after {self.seconds:g} s; {hint}").with_traceback(

@@ -12,7 +12,7 @@ from puzzles.failure import Failure, of_crash, of_refusal
 from puzzles.grading.judge import Definition, judge
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.source import digest
-from puzzles.sandbox.worker.stages.stage import Unplayable
+from puzzles.sandbox.worker.stages.stage import UnplayableError
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.scoring import LocalRun, RunOutcome, RunRequest
 
@@ -72,7 +72,7 @@ async def _run(track: Track[Any], slug: str, definition: Any, request: RunReques
 def _failure(run: LocalRun, error: BaseException, definition: Any) -> Failure:
     """An exception that ended a run, without the machinery that it came through."""
     place = place_of(error, definition)
-    if isinstance(error, Unplayable):
+    if isinstance(error, UnplayableError):
         return Failure("crash", str(error), first_line_of(definition), file_of(definition))
     if isinstance(error, TurnStoppedError):
         prefix = f"{run.prefix}: " if run.prefix else ""

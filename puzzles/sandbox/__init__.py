@@ -1,1 +1,1 @@
-"""The sandbox, our side: starts workers, talks to them, and limits what a run may use."""
+"""The sandbox seen from the grader: it starts workers, talks to them, and limits what a run may use."""

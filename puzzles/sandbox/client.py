@@ -1,4 +1,8 @@
-"""The line to a keeper: started when needed, asked with a deadline, given up when it is lost."""
+"""Client of a sandbox server: starts it on the first request, sends requests with deadlines, replaces it when lost.
+
+One server handles many submissions, one after the other, because starting Python costs more than most runs. The
+trade-off: a server that is killed takes at most the submission it was working on with it.
+"""
 
 from __future__ import annotations
 
@@ -10,75 +14,93 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from . import protocol
 from .limits import Limits
-from .tiers import PATIENCE, Tier, command, environment, fences
+from .tiers import START_SECONDS, Tier, command, environment
+from .visible_files import read_rules
 
-LONGEST_ANSWER = 64 << 20
-"""Bytes: a result of the longest size, escaped twice."""
+MAX_ANSWER = 64 << 20
+"""Bytes: a result of the greatest size, escaped twice."""
 
-GUESTS = range(61_184, 65_520)
-"""User ids that belong to nobody: what systemd gives to services without a user of their own. One for each keeper,
-because the system counts processes by user."""
+WORKER_UIDS = range(61_184, 65_520)
+"""User ids that belong to nobody: systemd gives them to services without a user of their own. Each server has its
+own, because the system counts processes by user."""
 
 MARK = "TRAINING_PUZZLES_RUN"
+"""Environment variable by which the processes of a killed server are found."""
 
 
-class Lost(Exception):
-    """The keeper, or what it had at work, has gone or was too slow."""
+class WorkerLostError(Exception):
+    """The server, or the worker that it runs, has ended or did not answer in time."""
 
 
-class Line:
-    """A keeper, which serves one submission after the other. It is started at the first question."""
+class Client(Protocol):
+    """Interface of both clients: opens one submission at a time and asks about it."""
+
+    def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Opens a submission and returns the survey of its definitions."""
+
+    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Runs one definition of the open submission and returns how that ended."""
+
+    def done(self) -> None:
+        """Closes the submission."""
+
+    def close(self) -> int:
+        """Ends all processes and returns the exit code of the server."""
+
+
+class SandboxClient:
+    """Client of one server, which is started with the first submission."""
 
     def __init__(self, tier: Tier, limits: Limits) -> None:
         self.tier = tier
         self.limits = limits
         number = uuid4().int
-        self.guest = GUESTS[number % len(GUESTS)]
+        self.uid = WORKER_UIDS[number % len(WORKER_UIDS)]
         self._mark = f"{os.getpid()}-{number:x}"
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._server: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._at_the_end: weakref.finalize[[subprocess.Popen[bytes]], Any] | None = None
+        self._finalizer: weakref.finalize[[subprocess.Popen[bytes]], Any] | None = None
 
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Gives the keeper a submission; what it defines.
+        """Opens a submission and returns the survey of its definitions.
 
         Raises:
-            Lost: Python itself broke on the file, or took too long.
+            WorkerLostError: Python itself broke on the file, or took too long.
         """
-        if self._keeper is None:
+        if self._server is None:
             self._start()
-        given = {**given, "guest": self.guest, "alone": self.tier.is_sandbox}
-        return self.ask({**given, **({"readable": [], "hidden": []} if self.tier.is_sandbox else fences())}, seconds)
+        rules = {"readable": [], "hidden": []} if self.tier.is_sandbox else read_rules()
+        return self.ask({**given, "uid": self.uid, "sandboxed": self.tier.is_sandbox, **rules}, seconds)
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """The answer to a question about the submission that is open.
+        """Answers a request about the open submission.
 
         Raises:
-            Lost: there is none within so many seconds; the submission has to be opened again.
+            WorkerLostError: no answer came within `seconds`; the submission has to be opened again.
         """
         answer = self._exchange(request, seconds)
         if answer is None:
-            raise Lost(how(self.close()))
-        if "left" in answer:  # the warden of this submission has ended; the keeper can take the next
-            raise Lost(how(int(answer["left"])))
+            raise WorkerLostError(end_words(self.close()))
+        if "left" in answer:  # the supervisor of this submission has ended; the server can take the next
+            raise WorkerLostError(end_words(int(answer["left"])))
         return answer
 
     def done(self) -> None:
-        """The submission is done with: nothing of it is left."""
-        if self._keeper is not None and (self._exchange({"done": True}, PATIENCE) or {}).get("left") != 0:
+        """Closes the submission; the server keeps nothing of it."""
+        if self._server is not None and (self._exchange({"done": True}, START_SECONDS) or {}).get("left") != 0:
             self.close()
 
     def close(self) -> int:
-        """Ends the keeper, and with it whatever still runs; removes the folder. The code that it ended with."""
-        keeper, self._keeper = self._keeper, None
-        if self._at_the_end is not None:
-            self._at_the_end.detach()
-        code = 0 if keeper is None else _end(keeper)
+        """Ends the server with all that it still runs, removes its folder and returns its exit code."""
+        server, self._server = self._server, None
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        code = 0 if server is None else _end(server)
         if code != 0 and not self.tier.is_sandbox:
             _end_marked(f"{MARK}={self._mark}")
         if self._folder is not None:
@@ -90,7 +112,7 @@ class Line:
         if not self.tier.is_sandbox:
             self._folder = tempfile.TemporaryDirectory(prefix="puzzles-", ignore_cleanup_errors=True)
         folder = self._folder.name if self._folder else "/"
-        self._keeper = subprocess.Popen(
+        self._server = subprocess.Popen(
             command(self.tier, self.limits),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -99,34 +121,36 @@ class Line:
             env={**environment(folder), MARK: self._mark},
             start_new_session=True,
         )
-        self._at_the_end = weakref.finalize(self, _end, self._keeper)
+        self._finalizer = weakref.finalize(self, _end, self._server)
 
     def _exchange(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-        keeper = self._keeper
-        if keeper is None:
+        server = self._server
+        if server is None:
             return None
-        assert keeper.stdin is not None
-        assert keeper.stdout is not None
-        bell = threading.Timer(seconds, keeper.kill)
-        bell.daemon = True
-        bell.start()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        alarm = threading.Timer(seconds, server.kill)
+        alarm.daemon = True
+        alarm.start()
         try:
-            protocol.send(keeper.stdin, request)
-            return protocol.receive(keeper.stdout, LONGEST_ANSWER)
+            protocol.send(server.stdin, request)
+            return protocol.receive(server.stdout, MAX_ANSWER)
         except (OSError, ValueError, RecursionError):
             return None
         finally:
-            bell.cancel()
+            alarm.cancel()
 
 
-def _end(keeper: subprocess.Popen[bytes]) -> int:
+def _end(server: subprocess.Popen[bytes]) -> int:
+    assert server.stdin is not None
+    assert server.stdout is not None
     with suppress(OSError):
-        keeper.stdin.close()  # type: ignore[union-attr]  # a pipe; its keeper ends all runs, then itself
-    code = _wait(keeper.wait, 5.0)
+        server.stdin.close()  # on which the server ends all runs, then itself
+    code = _wait(server.wait, 5.0)
     if code is None:
-        keeper.kill()
-        code = keeper.wait()
-    keeper.stdout.close()  # type: ignore[union-attr]  # as above
+        server.kill()
+        code = server.wait()
+    server.stdout.close()
     return code
 
 
@@ -137,8 +161,8 @@ def _wait(wait: Callable[..., int], seconds: float) -> int | None:
         return None
 
 
-def how(code: int) -> str:
-    """How a process has ended, in words."""
+def end_words(code: int) -> str:
+    """Describes the exit code of a process, as `subprocess` reports it."""
     if code < 0:
         try:
             return f"ended by {signal.Signals(-code).name}"
@@ -148,7 +172,7 @@ def how(code: int) -> str:
 
 
 def _end_marked(mark: str) -> None:
-    """Ends what a killed keeper left behind, as far as it still carries the keeper's environment."""
+    """Kills what a killed server left behind, as far as it still carries the server's environment."""
     if not os.path.isdir("/proc/self"):
         return
     for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -1,4 +1,4 @@
-"""The line of a system that cannot fork: no keeper, but a process for each survey and each run."""
+"""Client for systems that cannot fork: instead of a server, it starts a process for each survey and each run."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import threading
 from contextlib import suppress
 from io import BytesIO
 from time import monotonic
-from typing import Any, BinaryIO
+from typing import IO, Any
 
-from puzzles.sandbox.worker.output import SHOWN
+from puzzles.sandbox.worker.output import MAX_SHOWN_OUTPUT
 
 from . import protocol
-from .client import Lost, how
+from .client import WorkerLostError, end_words
 from .limits import Limits
-from .tiers import PATIENCE, SINGLE, Tier, command, environment, hidden
+from .tiers import ONESHOT_PROGRAM, START_SECONDS, Tier, command, environment
+from .visible_files import hidden_paths
 
-SURVEY = 8 << 20
-"""Bytes that a survey may have."""
+MAX_SURVEY = 8 << 20
+"""Bytes."""
 
 
-class SingleLine:
-    """To a session the same as `Line`."""
+class OneshotClient:
+    """Same interface as `SandboxClient`."""
 
     def __init__(self, tier: Tier, limits: Limits) -> None:
         self.tier = tier
@@ -31,47 +32,43 @@ class SingleLine:
         self._given: dict[str, Any] = {}
 
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """What a submission defines.
+        """Opens a submission and returns the survey of its definitions.
 
         Raises:
-            Lost: Python itself broke on the file, or took too long.
+            WorkerLostError: Python itself broke on the file, or took too long.
         """
-        self._given = {**given, "hidden": hidden()}
-        done = self._run(None, seconds, SURVEY)
+        self._given = {**given, "hidden": hidden_paths()}
+        answer = self._run(None, seconds, MAX_SURVEY)
         with suppress(ValueError, RecursionError):
-            survey = protocol.receive(BytesIO(done["raw"]))
-            if survey is not None and done["ended"] == "exit":
+            survey = protocol.receive(BytesIO(answer["raw"]))
+            if survey is not None and answer["ended"] == "exit":
                 return survey
-        raise Lost(how(done["code"]) if done["ended"] == "exit" else "too slow")
+        raise WorkerLostError(end_words(answer["code"]) if answer["ended"] == "exit" else "too slow")
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """How one run ended, and what it sent and printed."""
-        done = self._run(request, min(seconds, request["left"] + PATIENCE / 10), request["longest"])
-        return {**done, "result": done.pop("raw").decode(errors="replace")}
+        """Runs one definition: how that ended, and what it sent and printed."""
+        answer = self._run(request, min(seconds, request["left"] + START_SECONDS / 10), request["longest"])
+        return {**answer, "result": answer.pop("raw").decode(errors="replace")}
 
     def done(self) -> None:
-        """Nothing is kept between runs."""
+        """Does nothing: no process outlives its run."""
 
     def close(self) -> int:
+        """Does nothing, as above; the exit code is that of success."""
         return 0
 
     def _run(self, request: dict[str, Any] | None, seconds: float, longest: int) -> dict[str, Any]:
+        """Starts a process for one request, waits for it for `seconds`, and reports its end."""
         begin = monotonic()
         with tempfile.TemporaryDirectory(prefix="puzzles-", ignore_cleanup_errors=True) as folder:
-            process = subprocess.Popen(
-                command(self.tier, self.limits, SINGLE),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=folder,
-                env=environment(folder),
-                start_new_session=True,
-            )
+            process = self._start(folder)
             assert process.stdin is not None
-            result = Reader(process.stdout, longest, longest, process)  # type: ignore[arg-type]  # pipes, both
-            output = Reader(process.stderr, self.limits.output, SHOWN, process)  # type: ignore[arg-type]
+            assert process.stdout is not None
+            assert process.stderr is not None
+            result = PipeReader(process.stdout, longest, longest, process)
+            output = PipeReader(process.stderr, self.limits.output, MAX_SHOWN_OUTPUT, process)
             with suppress(OSError):
-                protocol.send(process.stdin, {**self._given, "request": request})  # type: ignore[arg-type]  # a pipe
+                protocol.send(process.stdin, {**self._given, "request": request})
             ended, code = "exit", 0
             try:
                 code = process.wait(max(0.01, begin + seconds - monotonic()))
@@ -81,7 +78,7 @@ class SingleLine:
             with suppress(OSError):
                 process.stdin.close()
             for reader in (result, output):
-                reader.join(PATIENCE)
+                reader.join(START_SECONDS)
         if result.flooded or output.flooded:
             ended, code = ("result", longest) if result.flooded else ("output", self.limits.output)
         elif code < 0 and ended == "exit":
@@ -90,11 +87,22 @@ class SingleLine:
         text = output.kept.decode(errors="replace")
         return {"ended": ended, "code": code, "took": took, "printed": output.read, "output": text, "raw": result.kept}
 
+    def _start(self, folder: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command(self.tier, self.limits, ONESHOT_PROGRAM),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=environment(folder),
+            start_new_session=True,
+        )
 
-class Reader(threading.Thread):
+
+class PipeReader(threading.Thread):
     """Reads a pipe to its end, keeps the beginning, and ends the process when there is too much."""
 
-    def __init__(self, pipe: BinaryIO, most: int, keep: int, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, pipe: IO[bytes], most: int, keep: int, process: subprocess.Popen[bytes]) -> None:
         super().__init__(daemon=True)
         self.pipe = pipe
         self.most = most

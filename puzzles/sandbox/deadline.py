@@ -1,4 +1,4 @@
-"""A limit on wall time for code that may never end, kept by an alarm that the code itself runs into."""
+"""Limits the wall time of code that may never end, by an alarm signal that raises inside that code."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 TIME_LIMIT = 10.0
 """Seconds of wall time for one puzzle, at all its sizes together, unless somebody asks for another limit."""
 
-AGAIN = 0.05
+REPEAT_SECONDS = 0.05
 """Seconds until the alarm rings again: one ring ends one rank, and others may be as stuck."""
 
-SOONEST = 0.001
+MIN_SECONDS = 0.001
 """Seconds until the first ring when no time is left; zero would mean no alarm at all."""
 
 
-class TimeUp(BaseException):
+class TimeLimitError(BaseException):
     """Raised inside the code that took too long. Not an Exception, which players' code may well catch."""
 
 
@@ -37,19 +37,19 @@ class Timer:
         self.seconds = seconds
         self._first = first
         self.rang_at: list[tuple[str, int]] = []
-        """Where the time was first up: file and line of each call under way, the innermost first."""
+        """File and line of each call that was under way when the alarm first rang, the innermost first."""
         self._deadline = perf_counter() + (seconds if left is None else left)
 
     def line_in(self, path: str) -> int:
-        """The line of a file that was being executed when time was up; 0 if none was."""
+        """The line of a file that was being executed when the alarm first rang; 0 if none was."""
         return next((line for file, line in self.rang_at if file == path), 0)
 
     def run(self, work: Callable[[], T], in_greenlets: bool = False) -> T:
-        """What `work` returns. With `in_greenlets` the alarm is also raised in the greenlets that `work` switches to,
-        whose frames do not lead back to it.
+        """Returns the result of `work`. With `in_greenlets` the alarm is also raised in the greenlets that `work`
+        switches to, whose frames do not lead back to it.
 
         Raises:
-            TimeUp: the time was up, whether or not the work let that through.
+            TimeLimitError: the time was up, whether or not the work let that through.
         """
         if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
             return work()
@@ -66,17 +66,17 @@ class Timer:
                 if not self.rang_at:
                     self.rang_at = calls
                     self._first()
-                raise TimeUp
+                raise TimeLimitError
 
         working = True
         before = signal.signal(signal.SIGALRM, ring)
         try:
-            signal.setitimer(signal.ITIMER_REAL, max(self._deadline - perf_counter(), SOONEST), AGAIN)
+            signal.setitimer(signal.ITIMER_REAL, max(self._deadline - perf_counter(), MIN_SECONDS), REPEAT_SECONDS)
             result = work()
         finally:
             working = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         if self.rang_at:
-            raise TimeUp
+            raise TimeLimitError
         return result

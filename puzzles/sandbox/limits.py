@@ -1,4 +1,4 @@
-"""What a run may use: wall time, memory, output, files, processes. The player sees the limits and can set them."""
+"""Limits of a run: wall time, memory, output, files, processes. The player sees them and can set them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays, numbers, texts and collections of them as JSON and back, without pickle: nothing that is read can run."""
+"""Serializes arrays, numbers, texts and collections of them as JSON, without pickle: reading it executes nothing."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-KINDS = "biufc"
-"""Of arrays that are carried: booleans, integers, floats, complex numbers."""
+ARRAY_KINDS = "biufc"
+"""Kinds of numpy types that are carried: booleans, integers, floats, complex numbers."""
 
-MOST_DIMENSIONS = 32
+MAX_DIMENSIONS = 32
 
 
 class Foreign:
-    """What stands for anything else: it tells only what it was."""
+    """Placeholder for an object of any other type; keeps only the name of that type."""
 
     def __init__(self, what: str) -> None:
         self.what = what
 
 
 def pack(tree: Any) -> Any:
-    """What `json` can write. Types are taken exactly: a thing that only says it is a list is carried as Foreign."""
+    """Returns a tree that `json` can write. Types are compared exactly: what claims to be a list becomes Foreign."""
     kind = type(tree)
     if tree is None or kind in (bool, int, float, str):
         return tree
@@ -30,7 +30,7 @@ def pack(tree: Any) -> Any:
         return {kind.__name__: [pack(part) for part in tree]}
     if kind is dict:
         return {"dict": [[pack(key), pack(value)] for key, value in tree.items()]}
-    if isinstance(tree, np.ndarray | np.generic) and tree.dtype.kind in KINDS:
+    if isinstance(tree, np.ndarray | np.generic) and tree.dtype.kind in ARRAY_KINDS:
         bare = np.ndarray.view(tree, np.ndarray) if isinstance(tree, np.ndarray) else np.array(tree)
         data = base64.b64encode(bare.tobytes()).decode("ascii")
         name = "array" if isinstance(tree, np.ndarray) else "number"
@@ -39,10 +39,10 @@ def pack(tree: Any) -> Any:
 
 
 def unpack(data: Any) -> Any:
-    """The tree that was packed.
+    """Returns the tree that was packed.
 
     Raises:
-        ValueError: it was packed by somebody else.
+        ValueError: `pack` does not write such data.
     """
     match data:
         case None | bool() | int() | float() | str():
@@ -78,6 +78,11 @@ def _array(dtype: str, shape: list[Any], text: str) -> Any:
         raise ValueError("an array has an unknown type") from None
     sizes = all(type(n) is int and 0 <= n <= 1 << 40 for n in shape)
     raw = base64.b64decode(text, validate=True)
-    if kind.kind not in KINDS or not sizes or len(shape) > MOST_DIMENSIONS or prod(shape) * kind.itemsize != len(raw):
+    if (
+        kind.kind not in ARRAY_KINDS
+        or not sizes
+        or len(shape) > MAX_DIMENSIONS
+        or prod(shape) * kind.itemsize != len(raw)
+    ):
         raise ValueError("an array is not as long as it says")
     return np.frombuffer(raw, kind).reshape(shape).copy()  # one that owns its memory, as what it was packed from

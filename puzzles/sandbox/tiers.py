@@ -1,4 +1,8 @@
-"""How strictly this machine can shut a submission in: bubblewrap where it works, plain processes elsewhere."""
+"""Tiers of isolation: bubblewrap where it works, processes with operating system limits elsewhere.
+
+Prior art: Flatpak starts applications with bubblewrap in the same way. The process tier needs no program and no
+privilege; on Linux the kernel's Landlock protects files there, elsewhere only a hook of Python's does.
+"""
 
 from __future__ import annotations
 
@@ -6,57 +10,55 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .limits import Limits
+from .visible_files import (
+    INSTALL_ROOT,
+    READABLE_PACKAGES,
+    SITE_PACKAGES,
+    SYSTEM_FOLDERS,
+    covered_folders,
+)
 
-HOUSE = Path(__file__).resolve().parents[2]
-"""Where lib, drawing and puzzles stand."""
+RUN_FOLDER = "/run-of-a-submission"
+"""The only folder in the sandbox that a run can write to."""
 
-ROOMS = ("lib", "drawing", "puzzles")
-"""What of it a submission may read. Not the solutions."""
+KEPT_CAPABILITIES = ("SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER")
+"""Capabilities that the server keeps when root grades: with them it gives each run a user that owns nothing."""
 
-SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
-"""What of the machine a submission may read, besides Python's own folders."""
+START_SECONDS = 10.0
+"""Seconds that a server has to start, beyond any limit of the player's."""
 
-PACKAGES = sysconfig.get_path("purelib")
-FOLDER = "/run-of-a-submission"
-"""The run's own folder, in the sandbox."""
-
-WITHOUT_USERS = ("SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER")
-"""What the keeper keeps of root's powers when root grades: to put each run under a user that owns nothing."""
-
-PATIENCE = 10.0
-"""Seconds that a keeper has to start, beyond any limit of the player's."""
+SERVER_PROGRAM = "from puzzles.sandbox.worker.server import main; main()"
+ONESHOT_PROGRAM = "from puzzles.sandbox.worker.oneshot import main; main()"
 
 
 class Tier(NamedTuple):
-    """A way to run a submission. `why_not` tells why a better one is not used."""
+    """A way to isolate a submission. `why_not` explains why a stricter one is not used."""
 
     name: str
     why_not: str = ""
     forks: bool = True
-    """Whether this system can fork; else a process is started for each run."""
+    """False on a system that cannot fork; there a process is started for each run."""
 
     @property
     def is_sandbox(self) -> bool:
         return self.name == "bubblewrap"
 
 
-class UnknownTier(ValueError):
-    """A tier that there is not, or not here."""
+class UnknownTierError(ValueError):
+    """A tier that does not exist, or not on this machine."""
 
 
 @cache
 def best(wanted: str = "auto") -> Tier:
-    """The strictest tier that works here, or the one that is wanted.
+    """Returns the strictest tier that works here, or the one that is wanted.
 
     Raises:
-        UnknownTier: bubblewrap is wanted and does not work; the text says why.
+        UnknownTierError: bubblewrap is wanted and does not work; the text says why.
     """
     forks = hasattr(os, "fork")
     if wanted == "process":
@@ -65,102 +67,64 @@ def best(wanted: str = "auto") -> Tier:
     if not why_not:
         return Tier("bubblewrap")
     if wanted == "bubblewrap":
-        raise UnknownTier(f"bubblewrap does not work here: {why_not}")
+        raise UnknownTierError(f"bubblewrap does not work here: {why_not}")
     return Tier("process", why_not, forks)
 
 
 @cache
 def _why_no_bubblewrap() -> str:
+    """Reason why bubblewrap cannot be used here, found by starting Python in it; empty if it can."""
     if sys.platform != "linux":
         return f"it is for Linux, and this is {sys.platform}"
     if shutil.which("bwrap") is None:
         return "there is no command bwrap; install the package bubblewrap"
     probe = command(Tier("bubblewrap"), Limits(), "pass")
     try:
-        done = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=START_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as why:
         return str(why)
     return "" if done.returncode == 0 else (done.stderr.strip() or f"it ended with code {done.returncode}")[:200]
 
 
-KEEPER = "from puzzles.sandbox.worker.server import main; main()"
-
-
-SINGLE = "from puzzles.sandbox.worker.oneshot import main; main()"
-
-
-def command(tier: Tier, limits: Limits, program: str = KEEPER) -> list[str]:
-    """The command that starts a keeper in a tier."""
-    start = f"import sys; sys.path.insert(0, {str(HOUSE)!r}); {program}"
+def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[str]:
+    """Returns the command that starts a Python program in a tier."""
+    start = f"import sys; sys.path.insert(0, {str(INSTALL_ROOT)!r}); {program}"
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]
-    return [*_bubblewrap(limits), *python] if tier.is_sandbox else python
+    return [*_namespaces(), *_mounts(limits), *python] if tier.is_sandbox else python
 
 
-def _bubblewrap(limits: Limits) -> list[str]:
+def _namespaces() -> list[str]:
+    """Options of bubblewrap on processes, network, users, capabilities and variables."""
     words = ["bwrap", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
     if os.getuid() == 0:
         words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
         words += ["--cap-drop", "ALL"]
-        for power in WITHOUT_USERS:
-            words += ["--cap-add", f"CAP_{power}"]
+        for capability in KEPT_CAPABILITIES:
+            words += ["--cap-add", f"CAP_{capability}"]
     else:
         words += ["--unshare-all"]
-    for name, value in environment(FOLDER).items():
+    for name, value in environment(RUN_FOLDER).items():
         words += ["--setenv", name, value]
-    parents = {parent for place in (sys.base_prefix, PACKAGES, HOUSE / "lib") for parent in Path(place).parents}
+    return words
+
+
+def _mounts(limits: Limits) -> list[str]:
+    """Options of bubblewrap on files: visible folders read-only, hidden ones covered by empty ones."""
+    words = []
+    parents = {parent for at in (sys.base_prefix, SITE_PACKAGES, INSTALL_ROOT / "lib") for parent in Path(at).parents}
     for parent in sorted(parents)[1:]:
         words += ["--perms", "0755", "--dir", str(parent)]  # or the run's user could not pass through them
-    for folder in (*SYSTEM, sys.base_prefix, PACKAGES):
+    for folder in (*SYSTEM_FOLDERS, sys.base_prefix, SITE_PACKAGES):
         words += ["--ro-bind-try", folder, folder]
-    for room in ROOMS:
-        words += ["--ro-bind", str(HOUSE / room), str(HOUSE / room)]
-    for hidden in hidden_folders():
-        if hidden.is_relative_to(PACKAGES) or any(hidden.is_relative_to(HOUSE / room) for room in ROOMS):
-            words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
-    words += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.files), "--tmpfs", FOLDER, "--chdir", FOLDER]
-    return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
-
-
-def readable() -> tuple[list[str], list[str]]:
-    """What a run may list, and what it may read, where there is no sandbox but a kernel that can forbid the rest."""
-    hidden = hidden_folders()
-    rooms = [HOUSE / room for room in ROOMS]
-    ours = [entry for room in rooms for entry in _around(room, hidden)]
-    theirs = [Path(PACKAGES)]
-    if any(folder.is_relative_to(PACKAGES) for folder in hidden):  # installed: what must be hidden lies among packages
-        theirs = [entry for entry in sorted(theirs[0].iterdir()) if entry not in (*hidden, *rooms)]
-    system = (*SYSTEM, "/dev/urandom", "/dev/random", "/proc", sys.base_prefix)
-    return [str(HOUSE), PACKAGES], [*system, *map(str, theirs), *map(str, ours)]  # imports begin with a list of names
-
-
-def _around(folder: Path, hidden: Collection[Path]) -> Iterator[Path]:
-    """A folder as entries that hold nothing hidden; leave is given for all that lies below an entry."""
-    for entry in sorted(folder.iterdir()):
-        if any(one.is_relative_to(entry) for one in hidden):
-            if entry not in hidden:
-                yield from _around(entry, hidden)
-        else:
-            yield entry
-
-
-def fences() -> dict[str, Any]:
-    """What the keeper is told where there is no sandbox: what a run may read, and what it must not."""
-    return {"readable": readable(), "hidden": hidden()}
-
-
-def hidden() -> list[str]:
-    """Where the hidden folders really are."""
-    return [os.path.realpath(folder) for folder in hidden_folders()]
-
-
-def hidden_folders() -> list[Path]:
-    """What a submission must not read: solutions, tests, and what classes are tried with, right results included."""
-    houses = {HOUSE, Path(PACKAGES)}
-    answers = [house / name for house in sorted(houses) for name in ("solutions", "tests", "notebooks")]
-    return [folder for folder in (*answers, HOUSE / "puzzles" / "catalog" / "engine") if folder.is_dir()]
+    for package in READABLE_PACKAGES:
+        words += ["--ro-bind", str(INSTALL_ROOT / package), str(INSTALL_ROOT / package)]
+    for hidden in covered_folders():
+        words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
+    words += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.files), "--tmpfs", RUN_FOLDER]
+    return [*words, "--chdir", RUN_FOLDER, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
 def environment(folder: str) -> dict[str, str]:
-    """The variables that a submission sees: nothing of the user's."""
+    """Returns the variables that a submission sees: nothing of the user's."""
     kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # Windows cannot do without
     return {**kept, "PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}

@@ -128,12 +128,12 @@ class Track(ABC, Generic[P]):
 
         By default it runs the worker's stage as one turn.
         """
-        from puzzles.sandbox.worker.stages.stage import Place
+        from puzzles.sandbox.worker.stages.stage import DefinitionSite
 
         stage = import_module(self.stage)
         prepared = stage.prepare({**request.data, "slug": slug})
-        place = Place("", 0, lambda number: definition)
-        result = turns.turn(lambda: stage.run_definition(slug, definition, prepared, place))
+        site = DefinitionSite("", 0, lambda number: definition)
+        result = turns.turn(lambda: stage.run_definition(slug, definition, prepared, site))
         return LocalRun(result.data, failure=result.failure)
 
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from puzzles.sandbox.worker.stages.stage import Place, Told, Unplayable
+from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult, UnplayableError
 
 
 def prepare(request: Mapping[str, Any]) -> int:
@@ -13,8 +13,8 @@ def prepare(request: Mapping[str, Any]) -> int:
     return int(request["argument"])
 
 
-def run_definition(slug: str, function: Any, argument: int, place: Place) -> Told:
+def run_definition(slug: str, function: Any, argument: int, site: DefinitionSite) -> StageResult:
     """Its result for the argument."""
     if not callable(function):
-        raise Unplayable(f"{slug} is not a function; write 'def {slug}(n):'")
-    return Told({"answer": function(argument)})
+        raise UnplayableError(f"{slug} is not a function; write 'def {slug}(n):'")
+    return StageResult({"answer": function(argument)})

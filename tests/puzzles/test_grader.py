@@ -20,7 +20,7 @@ from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict, all_passed
 from puzzles.sandbox import deadline
-from puzzles.sandbox.client import Line
+from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import TRACKS, find
@@ -449,7 +449,7 @@ def test_time_that_is_up_at_another_size_is_a_note():
 
 def test_an_alarm_ends_with_the_work():
     bell = deadline.Timer(0.001)
-    with pytest.raises(deadline.TimeUp):
+    with pytest.raises(deadline.TimeLimitError):
         bell.run(lambda: [None for _ in iter(int, 1)])
     assert deadline.Timer(5).run(lambda: "fine") == "fine"
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
@@ -531,38 +531,38 @@ def test_a_file_named_by_itself_is_taken_whatever_its_name(tmp_path: Path):
     assert submissions([str(tmp_path / "_draft.txt")]) == [str(tmp_path / "_draft.txt")]
 
 
-# --- What becomes of the keeper ---
+# --- What becomes of the server ---
 
 BASIC = {"size": [2, 4, 1]}
 
 
-def test_a_keeper_that_is_lost_costs_one_run():
+def test_a_server_that_is_lost_costs_one_run():
     with Session(submit(solution("basic"))) as session:
         session.read()
-        assert session._line._keeper is not None
-        session._line._keeper.kill()
-        session._line._keeper.wait()
+        assert session._client._server is not None
+        session._client._server.kill()
+        session._client._server.wait()
         lost = run_in(session, TRACKS["schedule"], "basic", BASIC, 10)
         assert lost.failure is not None
         assert lost.failure.sentence == "the process that ran this was ended by SIGKILL; leave other processes alone"
         assert run_in(session, TRACKS["schedule"], "basic", BASIC, 10).failure is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="finds the warden in /proc")
-def test_a_warden_that_is_lost_costs_one_run_and_the_keeper_goes_on():
-    line = Line(Tier("process"), Limits())
-    with Session(submit(solution("basic")), line=line) as session:
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
+def test_a_supervisor_that_is_lost_costs_one_run_and_the_server_goes_on():
+    client = SandboxClient(Tier("process"), Limits())
+    with Session(submit(solution("basic")), client=client) as session:
         session.read()
-        assert line._keeper is not None
-        keeper = line._keeper.pid
-        (warden,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
-        os.kill(int(warden), signal.SIGKILL)
+        assert client._server is not None
+        server = client._server.pid
+        (supervisor,) = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        os.kill(int(supervisor), signal.SIGKILL)
         lost = run_in(session, TRACKS["schedule"], "basic", BASIC, 10)
         assert lost.failure is not None
         assert "was ended by SIGKILL" in lost.failure.sentence
         assert run_in(session, TRACKS["schedule"], "basic", BASIC, 10).failure is None
-        assert line._keeper.pid == keeper
-    with Session(submit(solution("ddp")), line=line) as session:
+        assert client._server.pid == server
+    with Session(submit(solution("ddp")), client=client) as session:
         assert run_in(session, TRACKS["schedule"], "ddp", {"size": [2, 4, 4]}, 10).failure is None
-        assert line._keeper.pid == keeper, "one keeper serves submission after submission"
-    assert line.close() == 0
+        assert client._server.pid == server, "one server takes submission after submission"
+    assert client.close() == 0

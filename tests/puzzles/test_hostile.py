@@ -20,22 +20,14 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.client import MARK
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import Tier, UnknownTier, best
+from puzzles.sandbox.tiers import Tier
 from tests.support import hostile
+from tests.support.tiers import require_tier
 
 ROOT = Path(__file__).parents[2]
 QUICK = Limits(seconds=0.25, memory=512 * MIB, output=MIB, files=MIB)
 SLOW = Limits(seconds=10, memory=512 * MIB, output=MIB, files=MIB)
 """For what must have time to end by itself, on a busy machine as well."""
-
-
-def tier(name: str) -> Tier:
-    if os.name != "posix":
-        pytest.skip("the hostile suite needs POSIX")
-    try:
-        return best(name)
-    except UnknownTier as why:
-        pytest.skip(str(why))
 
 
 @contextmanager
@@ -50,7 +42,7 @@ def nothing_is_left() -> Iterator[None]:
 @pytest.fixture(params=["bubblewrap", "process"])
 def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
     """A tier, with nothing left behind."""
-    found = tier(request.param)
+    found = require_tier(request.param)
     with nothing_is_left():
         yield found
 
@@ -152,7 +144,7 @@ def test_a_locked_folder_is_emptied_too(here: Tier):
 
 
 def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier):
-    for name in ("kills_the_keeper", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
+    for name in ("kills_the_supervisor", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
         source = hostile.basic_with(BODIES[name][0]) + hostile.DDP
         with Session(Submission(Path("theirs.py"), source.encode()), QUICK, here) as session:
             grade_puzzle(PUZZLES["basic"], session)
@@ -160,7 +152,7 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier
 
 
 def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp_path: Path):
-    where = tier("bubblewrap")
+    where = require_tier("bubblewrap")
     secret = tmp_path / "secret.txt"
     secret.write_text("mine")
     outside = [

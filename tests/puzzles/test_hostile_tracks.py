@@ -1,6 +1,6 @@
 """Classes and layouts that mean harm get their verdict, in both tiers, as schedules do.
 
-What is known not to be found: a class that changes its meter and the tally of the transport alike. Results cannot
+What is known not to be found: a class that changes its meter and the log of the transport alike. Results cannot
 be lied about; bytes, flops and peaks are counted beside the player's code.
 """
 
@@ -21,8 +21,9 @@ from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import track_of
-from tests.puzzles.test_hostile import expect, nothing_is_left, tier
+from tests.puzzles.test_hostile import expect, nothing_is_left
 from tests.support import hostile_tracks
+from tests.support.tiers import require_tier
 
 QUICK = Limits(seconds=0.5, memory=1024 * MIB, output=MIB, files=MIB)
 SLOW = QUICK._replace(seconds=10)
@@ -31,7 +32,7 @@ SLOW = QUICK._replace(seconds=10)
 @pytest.fixture(params=["bubblewrap", "process"])
 def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
     """A tier, with nothing left behind."""
-    found = tier(request.param)
+    found = require_tier(request.param)
     with nothing_is_left():
         yield found
 
@@ -53,15 +54,14 @@ def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
 @pytest.mark.parametrize("name", hostile_tracks.BODIES)
 def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
     body, *allowed = hostile_tracks.BODIES[name]
-    body = body.replace("\n", "\n        ") if "\n        " not in body else body
-    source = hostile_tracks.IMPORTS + hostile_tracks.WRONG.format(body=body)
+    source = hostile_tracks.IMPORTS + hostile_tracks.wrong(body)
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
 @pytest.mark.parametrize("name", hostile_tracks.RETURNS)
 def test_a_class_that_returns_something_odd(name: str, here: Tier) -> None:
     value, *allowed = hostile_tracks.RETURNS[name]
-    source = hostile_tracks.IMPORTS + hostile_tracks.WRONG.format(body="pass").replace("return x", f"return {value}")
+    source = hostile_tracks.IMPORTS + hostile_tracks.wrong("pass").replace("return x", f"return {value}")
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
@@ -81,7 +81,7 @@ def test_arrays_of_the_module_are_charged_to_every_device(here: Tier) -> None:
 
 
 def test_what_a_class_is_asked_holds_nothing_of_what_is_expected() -> None:
-    """Every number that the child gets is one of the inputs."""
+    """Every number that the worker gets is one of the inputs."""
     import json
 
     from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of

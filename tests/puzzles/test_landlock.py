@@ -1,4 +1,4 @@
-"""Where bubblewrap does not work, the kernel's Landlock shuts a run in, and a fence of Python's where there is none."""
+"""Where bubblewrap does not work, the kernel's Landlock restricts a run, and an audit hook where there is none."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 
 from puzzles.grading.grader import grade_file
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import HOUSE, Tier, hidden_folders, readable
+from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.visible_files import INSTALL_ROOT, allowed_paths, hidden_folders
 from puzzles.sandbox.worker import landlock
 from puzzles.tracks import TRACKS
 
 PROCESS = Tier("process", "it was asked for")
-SOLVED = (HOUSE / "solutions" / "basic.py").read_text(encoding="utf-8")
+SOLVED = (INSTALL_ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
 
 needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
 
@@ -30,7 +31,7 @@ def graded(tmp_path: Path, body: str):
 
 @needs_landlock
 @pytest.mark.parametrize(
-    "path", [HOUSE / "solutions" / "ddp.py", HOUSE / "pyproject.toml", "/etc/passwd", "secret.txt"]
+    "path", [INSTALL_ROOT / "solutions" / "ddp.py", INSTALL_ROOT / "pyproject.toml", "/etc/passwd", "secret.txt"]
 )
 def test_a_run_reads_nothing_that_is_not_its_own(tmp_path: Path, path: Path | str) -> None:
     secret = tmp_path / path
@@ -42,7 +43,7 @@ def test_a_run_reads_nothing_that_is_not_its_own(tmp_path: Path, path: Path | st
 
 @needs_landlock
 def test_a_run_cannot_read_around_python_either(tmp_path: Path) -> None:
-    answer = HOUSE / "solutions" / "ddp.py"
+    answer = INSTALL_ROOT / "solutions" / "ddp.py"
     call = f"    import ctypes\n    assert ctypes.CDLL(None).open({str(answer).encode()!r}, 0) == -1\n"
     assert graded(tmp_path, call).status == "passed"
 
@@ -56,7 +57,7 @@ def test_a_run_writes_in_its_folder_only(tmp_path: Path) -> None:
 
 @needs_landlock
 @pytest.mark.skipif(landlock.version() < 6, reason="this kernel's Landlock knows nothing of signals")
-def test_a_run_cannot_signal_its_keeper_nor_connect(tmp_path: Path) -> None:
+def test_a_run_cannot_signal_its_supervisor_nor_connect(tmp_path: Path) -> None:
     body = "    import os, socket\n"
     for call in ("os.kill(os.getppid(), 9)", "socket.create_connection(('127.0.0.1', 9), 1)"):
         body += f"    try: {call}\n    except PermissionError: pass\n    else: raise ValueError\n"
@@ -64,33 +65,33 @@ def test_a_run_cannot_signal_its_keeper_nor_connect(tmp_path: Path) -> None:
 
 
 def test_what_a_run_may_read_holds_no_answers() -> None:
-    _, allowed = readable()
+    _, allowed = allowed_paths()
     for hidden in hidden_folders():
         assert not any(hidden == Path(place) or hidden.is_relative_to(place) for place in allowed), hidden
-    assert {HOUSE / "solutions", HOUSE / "puzzles" / "catalog" / "engine"} <= set(hidden_folders())
+    assert {INSTALL_ROOT / "solutions", INSTALL_ROOT / "puzzles" / "catalog" / "engine"} <= set(hidden_folders())
 
 
 def test_without_landlock_python_refuses_the_folders() -> None:
     """In a process of its own, for an audit hook stays."""
     code = f"""
 from puzzles.sandbox.worker import os_limits
-os_limits.fence_off([{str(HOUSE / "solutions")!r}])
+os_limits.deny_paths([{str(INSTALL_ROOT / "solutions")!r}])
 import os
 for look in (open, os.listdir, os.scandir):
-    for path in ({str(HOUSE / "solutions" / "basic.py")!r}, {str(HOUSE / "lib" / ".." / "solutions")!r}):
+    for path in ({str(INSTALL_ROOT / "solutions" / "basic.py")!r}, {str(INSTALL_ROOT / "lib" / ".." / "solutions")!r}):
         try:
             look(path)
         except PermissionError as why:
             assert "not for submissions" in str(why)
         else:
             raise AssertionError(path)
-open({str(HOUSE / "lib" / "__init__.py")!r}).close()
+open({str(INSTALL_ROOT / "lib" / "__init__.py")!r}).close()
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=HOUSE, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=INSTALL_ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_a_kernel_without_landlock_shuts_nothing_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_without_landlock_restricts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landlock, "sys", SimpleNamespace(platform="darwin"))
     assert landlock.version() == 0
-    assert landlock.shut_in([], [], []) is False
+    assert landlock.restrict_self([], [], []) is False

@@ -16,7 +16,7 @@ from puzzles.grading.grader import grade_file, grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.client import Line
+from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import best
 from puzzles.tracks.engine.compare import require_right
@@ -42,20 +42,20 @@ def reference(slug: str) -> type:
 
 
 @cache
-def keeper() -> Line:
+def keeper() -> SandboxClient:
     """One for all: to start it takes longer than to grade."""
-    return Line(best(), Limits())
+    return SandboxClient(best(), Limits())
 
 
 def verdict_on(slug: str, path: Path) -> Verdict:
     """The grader's, on a player's file."""
-    return grade_file(str(path), [ENGINE_PUZZLES[slug]], line=keeper()).verdicts[0]
+    return grade_file(str(path), [ENGINE_PUZZLES[slug]], client=keeper()).verdicts[0]
 
 
 def verdict_on_mpi(slug: str, path: Path) -> Verdict:
     """The judge's, with every device a process of MPI."""
     submission = Submission.read(path)
-    with Session(submission, line=keeper()) as session:
+    with Session(submission, client=keeper()) as session:
         runner = runner_on_mpi(submission.as_given(), slug)
         return grade_puzzle(ENGINE_PUZZLES[slug], session, runner=runner)
 

@@ -36,7 +36,14 @@ FORGING = {
     "patches_the_referee": ("lib.referee = sys.modules['lib.judging.referee'].referee = lambda *a: 1", "incomplete"),
     "patches_json": ("json.dumps = lambda *a, **k: '{\"trace\": \"passed\"}'", "rule"),
     "patches_the_encoder": ("json.JSONEncoder.encode = lambda *a: 'NaN'\n{solve}", "crash"),
-    "patches_builtins": ("builtins.len = builtins.max = builtins.sum = lambda *a: 0\n{solve}", None, "crash", "rule"),
+    "patches_builtins": (  # for everybody but the event loop, which would stop
+        "def lying(f):\n"
+        "    def lie(*a, **k):\n"
+        "        caller = sys._getframe(1).f_globals['__name__']\n"
+        "        return f(*a, **k) if caller.startswith(('asyncio', 'selectors')) else 0\n"
+        "    return lie\n"
+        "builtins.len, builtins.max, builtins.sum = lying(len), lying(max), lying(sum)\n{solve}", None, "crash", "rule",
+    ),
     "patches_assertions": ("builtins.AssertionError = builtins.Exception = OSError", "incomplete"),
     "patches_the_rules": ("lib.rules.complete = lambda *a: None", "incomplete"),
     "patches_the_local_rules": ("for k in list(lib.rules.LOCAL): lib.rules.LOCAL[k] = lambda *a: []", "crash", "incomplete"),
@@ -95,7 +102,7 @@ FORGING = {
         "for fd in range(3, 64):\n    try: os.write(fd, b'{\"trace\": null, \"passed\": true}\\n')\n    except OSError: pass",
         "incomplete",
     ),
-    "guesses_the_keepers_pipes": (
+    "guesses_the_supervisors_pipes": (
         "for fd in range(64):\n    try: open(f'/proc/{os.getppid()}/fd/{fd}', 'wb', 0).write(b'x' * 99)\n"
         "    except OSError: pass", "incomplete",
     ),
@@ -106,15 +113,17 @@ FORGING = {
     ),
     "edits_by_gc": (
         "for o in gc.get_objects():\n"
-        "    if type(o).__name__ == 'Performance': o._tell = lambda *a, **k: os.write(3, b'{\"defined\": true}\\n')",
+        "    if type(o).__name__ == 'DefinitionRun': o._send = lambda *a, **k: os.write(3, b'{\"defined\": true}\\n')",
         "crash",
     ),
     "edits_frames": (
-        "f = sys._getframe()\nwhile f:\n    f.f_locals.update(error=None, failure=None, trace='x'); f = f.f_back",
+        "f = sys._getframe()\nwhile f:\n"
+        "    for name, value in dict(error=None, failure=None, trace='x').items(): f.f_locals[name] = value\n"
+        "    f = f.f_back",
         "incomplete",
     ),
-    "kills_the_keeper": ("os.kill(os.getppid(), 9)\n{solve}", None, "crash"),
-    "traces_the_keeper": ("ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0)", "incomplete"),
+    "kills_the_supervisor": ("os.kill(os.getppid(), 9)\n{solve}", None, "crash"),
+    "traces_the_supervisor": ("ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0)", "incomplete"),
 }  # fmt: skip
 
 BREAKING = {
@@ -138,6 +147,9 @@ BREAKING = {
 RESOURCES = {
     "endless_loop": ("while True: pass", "timeout"),
     "sleeps_for_years": ("time.sleep(10**9)", "timeout"),
+    "stops_the_event_loop": (  # up to Python 3.12 its selector refuses to wait for nothing; later it turns for ever
+        "builtins.len = builtins.max = builtins.sum = lambda *a: 0\n{solve}", "crash", "timeout",
+    ),
     "awaits_for_years": ("asyncio.run(asyncio.sleep(10**9))", "crash", "timeout"),
     "catches_everything": ("while True:\n    try:\n        while True: pass\n    except BaseException: pass", "timeout"),
     "ignores_signals": (

@@ -1,1 +1,1 @@
-"""What runs inside the sandbox: the keeper, and the child that it forks for each run of a player's function."""
+"""Runs inside the sandbox, beside hostile code: a server, its supervisors, and the workers that run submissions."""

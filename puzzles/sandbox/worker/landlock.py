@@ -1,6 +1,7 @@
-"""Takes files, the network and other processes away from this process, where the Linux kernel has Landlock.
+"""Restricts this process' access to files, network and other processes by the Linux kernel's Landlock.
 
-Needs no right and no program: it is what shuts a run in where bubblewrap does not work. See landlock(7).
+Needs no privilege and no program, and so is the file protection of the process tier. Prior art: pledge and unveil of
+OpenBSD. See landlock(7).
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ PATH_BENEATH, ASK_VERSION = 1, 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 1 << 1, 1 << 2, 1 << 3
 READ = EXECUTE | READ_FILE | READ_DIR
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | 1 << 14 | 1 << 15
-"""Rights that a rule on a file, which is no folder, may give: those above, truncate, ioctl."""
+"""Rights that a rule on a file, which is not a folder, may give: those above, truncate, ioctl."""
 
 RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""By version of the interface, how many rights on files there are; later ones have as many as the last."""
+"""Number of rights on files by version of the interface; later versions have as many as the last."""
 
 TCP, SCOPES = 0b11, 0b11
 """Binding and connecting, since version 4; abstract sockets and signals to others, since version 6."""
 
 
 class Ruleset(ctypes.Structure):
-    """What is forbidden unless a rule allows it."""
+    """`struct landlock_ruleset_attr`: rights that are denied unless a rule allows them."""
 
     _fields_ = [("files", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
 
 
 class Beneath(ctypes.Structure):
-    """What is allowed at a path and below it."""
+    """`struct landlock_path_beneath_attr`: rights that are allowed at a path and below it."""
 
     _pack_ = 1
     _layout_ = "ms"
@@ -42,7 +43,7 @@ class Beneath(ctypes.Structure):
 
 
 def version() -> int:
-    """Of the interface that this kernel has; 0 if it has none."""
+    """Version of the kernel's interface; 0 if it has none."""
     if sys.platform != "linux":
         return 0
     with suppress(OSError, AttributeError):
@@ -50,9 +51,9 @@ def version() -> int:
     return 0
 
 
-def shut_in(listable: Iterable[str], readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """From now on this process, and all that it starts, can list, read and write only there; no TCP, no signals to
-    others where the kernel is new enough. False if it has no Landlock. Needs `no_new_privs`."""
+def restrict_self(listable: Iterable[str], readable: Iterable[str], writable: Iterable[str]) -> bool:
+    """Lets this process, and all that it will start, list, read and write only there; for good. Denies TCP and signals
+    to others too, if the kernel is new enough. Returns False if it has no Landlock. Needs `no_new_privs`."""
     has = version()
     if not has:
         return False
@@ -66,7 +67,7 @@ def shut_in(listable: Iterable[str], readable: Iterable[str], writable: Iterable
     for places, rights in ((listable, READ_DIR), (readable, READ), (writable, every)):
         for place in places:
             _allow(libc, ruleset, place, rights & every)
-    done = libc.syscall(RESTRICT_SELF, ruleset, 0) == 0
+    done = bool(libc.syscall(RESTRICT_SELF, ruleset, 0) == 0)
     os.close(ruleset)
     return done
 
@@ -75,7 +76,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, place: str, rights: int) -> None:
     try:
         opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what is not there needs no rule
+        return  # what does not exist needs no rule
     if not os.path.isdir(place):
         rights &= OF_FILES
     rule = Beneath(rights, opened)

@@ -1,7 +1,7 @@
-"""A survey, or one run, by a process that was started for it alone: for systems that cannot fork.
+"""One survey or one run, by a process that was started for it alone: for systems that cannot fork.
 
-What the run sends goes to the process' output, what the player's code prints to its error stream. Nothing here takes
-rights away but the fence around the answers: the grader limits time and output, and ends the process.
+What the run sends goes to the output of the process, what the player's code prints to its error stream. Only an audit
+hook protects the hidden files here: the grader limits time and output, and ends the process.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import sys
 from puzzles.sandbox import protocol
 
 from . import os_limits
-from .runner import Performance
-from .server import furnish
-from .source import Source
+from .runner import DefinitionRun
+from .server import set_up_interpreter
+from .source import SubmissionCode
 
 
 def main() -> None:
-    """Does what the one message on its input asks for."""
+    """Answers the one message on its input."""
     given = protocol.receive(os.fdopen(os.dup(0), "rb", buffering=0))
     out = os.dup(1)
     os.dup2(2, 1)
     if given is None:
         return
-    source = Source(given["name"], given["parts"], given["notebook"], given["slugs"])
+    code = SubmissionCode(given["name"], given["cells"], given["notebook"], given["slugs"])
     request = given["request"]
     if request is None:
-        protocol.send(os.fdopen(out, "wb"), source.survey())
+        protocol.send(os.fdopen(out, "wb"), code.survey())
         return
-    furnish(given["packages"])
-    os_limits.fence_off(given["hidden"])
-    Performance(source, request, given["limits"]["seconds"], out).run()
+    set_up_interpreter(given["packages"])
+    os_limits.deny_paths(given["hidden"])
+    DefinitionRun(code, request, given["limits"]["seconds"], out).run()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)

@@ -1,4 +1,4 @@
-"""What the operating system can take away from a process before a player's code starts, and how all of it ends."""
+"""OS confinement of a worker (prctl, resource limits, change of user, Landlock) and cleanup of its descendants."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def shelter() -> None:
-    """Makes this process hard to reach for its children: not traced, not read, not interrupted; and they stay its own
-    when their parents end."""
+def protect_process() -> None:
+    """Protects this process from its descendants, which can neither trace, read nor interrupt it, and makes it adopt
+    those whose parents end."""
     prctl(DUMPABLE, 0)
     prctl(SUBREAPER, 1)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGQUIT", "SIGPIPE", "SIGTSTP"):
@@ -44,7 +44,7 @@ def shelter() -> None:
 
 
 def fresh_folder(folder: str) -> None:
-    """Empties the folder that a run may write to, and lets whoever runs there write."""
+    """Empties the folder that a run may write to, and makes it writable for any user."""
     os.chmod(folder, 0o777)
     for here, folders, _ in os.walk(folder):
         for name in folders:  # opened before the walk goes on into it
@@ -57,11 +57,11 @@ def fresh_folder(folder: str) -> None:
             os.unlink(entry.path)
 
 
-def confine(limits: Mapping[str, Any], guest: int, readable: Sequence[Sequence[str]] = ()) -> bool:
-    """Puts this process, and all that it will start, under its limits; for good. Root becomes user `guest`.
+def confine(limits: Mapping[str, Any], uid: int, readable: Sequence[Sequence[str]] = ()) -> bool:
+    """Confines this process, and all that it will start, to its limits; for good. Root becomes user `uid`.
 
-    With `readable`, folders to list and files and folders to read: nothing else can be read, and nothing written but
-    in the present folder, where the kernel can do that; whether it could.
+    `readable` are paths to list and paths to read: nothing else can be read then, and only the present folder can be
+    written to, if the kernel has Landlock. Returns True if it does.
     """
     import resource
 
@@ -69,7 +69,7 @@ def confine(limits: Mapping[str, Any], guest: int, readable: Sequence[Sequence[s
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGQUIT", "SIGTSTP", "SIGCHLD"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     if os.getuid() == 0:
-        _become(guest)
+        _become(uid)
     prctl(PDEATHSIG, signal.SIGKILL)  # after a change of user, which would undo it
     _cap(resource.RLIMIT_CORE, 0)
     _cap(resource.RLIMIT_FSIZE, limits["files"])
@@ -79,12 +79,15 @@ def confine(limits: Mapping[str, Any], guest: int, readable: Sequence[Sequence[s
     if LINUX:
         _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
     prctl(NO_NEW_PRIVILEGES, 1)
-    return bool(readable) and landlock.shut_in(*readable, (os.getcwd(), *DEVICES))
+    if not readable:
+        return False
+    to_list, to_read = readable
+    return landlock.restrict_self(to_list, to_read, (os.getcwd(), *DEVICES))
 
 
-def fence_off(folders: Sequence[str]) -> None:
-    """Makes Python refuse to open or list what lies there, for where the kernel cannot: a fence, and no wall, for code
-    that calls the system itself gets past it."""
+def deny_paths(folders: Sequence[str]) -> None:
+    """Makes Python refuse to open or list what lies in these folders, by an audit hook, for systems where the kernel
+    cannot. Code that makes system calls without Python gets past it."""
 
     def refuse(event: str, given: tuple[Any, ...]) -> None:
         if event in ("open", "os.listdir", "os.scandir") and given and isinstance(given[0], str | bytes):
@@ -96,7 +99,7 @@ def fence_off(folders: Sequence[str]) -> None:
 
 
 def cap_memory(most: int) -> None:
-    """Limits the address space of this process, where the system can."""
+    """Limits the address space of this process, on systems that can do that."""
     if LINUX:
         import resource
 
@@ -112,16 +115,17 @@ def _cap(kind: int, most: int) -> None:
     resource.setrlimit(kind, (most, most))
 
 
-def _become(guest: int) -> None:
-    """From root to a user that owns nothing; what is left is to read, where Python lies where only root can."""
-    hidden = not all(os.stat(folder).st_mode & 0o001 for folder in Path(os.__file__).resolve().parents)
+def _become(uid: int) -> None:
+    """Changes from root to a user that owns nothing. It keeps the capability to read, if Python itself is installed
+    where only root can read; Landlock or bubblewrap still decide on what."""
+    unreadable = not all(os.stat(folder).st_mode & 0o001 for folder in Path(os.__file__).resolve().parents)
     with suppress(OSError):  # a root without the power to change its user, as some containers have it
         os.setgroups([])
-        if hidden:
+        if unreadable:
             prctl(KEEPCAPS, 1)
-        os.setgid(guest)
-        os.setuid(guest)
-        if hidden and LINUX:
+        os.setgid(uid)
+        os.setuid(uid)
+        if unreadable and LINUX:
             head = (ctypes.c_uint32 * 2)(CAPABILITIES_V3, 0)
             sets = (ctypes.c_uint32 * 6)(DAC_READ_SEARCH, DAC_READ_SEARCH, 0, 0, 0, 0)
             ctypes.CDLL(None).capset(head, sets)
@@ -141,15 +145,16 @@ def _processes() -> list[str]:
 
 
 def _tasks_of(user: int) -> int:
-    """Threads that a user has: the kernel's limit counts them all."""
+    """Number of threads of a user: the kernel's limit counts them all."""
     rows = [_status(pid, "Uid", "Threads") for pid in _processes()]
     return max(1, sum(row[1] for row in rows if row and row[0] == user))
 
 
-def end_all(group: int, alone: bool) -> None:
-    """Kills what is left of a run, wherever it went, and collects it. `alone`: nothing else is in this sandbox."""
+def end_all(group: int, sandboxed: bool) -> None:
+    """Kills what is left of a run, also outside its process group, and waits for it. In a sandbox, nothing else runs
+    but this process and the first."""
     while True:
-        if alone:
+        if sandboxed:
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)  # everything but ourselves and the first process, in one stroke
         else:

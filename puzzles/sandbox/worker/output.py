@@ -1,4 +1,4 @@
-"""Reads what a child sends and prints, with limits, until it ends or has to be ended."""
+"""Reads what a worker sends and prints, with limits, until it ends or has to be ended."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 import selectors
 from time import monotonic
 
-SHOWN = 4096
+MAX_SHOWN_OUTPUT = 4096
 """Bytes of a run's output that are kept to be shown."""
 
 
-class Watch:
-    """One child: its result and its output, as they come."""
+class WorkerMonitor:
+    """Collects the result and the output of one worker, by the file descriptors of their pipes."""
 
     def __init__(self, pid: int, result: int, output: int, most_output: int, longest_result: int) -> None:
         self.pid = pid
@@ -23,9 +23,12 @@ class Watch:
         self.sent = 0
         self.kept = {result: b"", output: b""}
 
-    def until_the_end(self, control: int, wake: int, deadline: float) -> tuple[str, int]:
-        """How the child ended: 'exit' or 'signal' with a number, or why it has to be: 'time', 'output', 'result', and
-        'hung up' if the grader has gone."""
+    def wait(self, control: int, wake: int, deadline: float) -> tuple[str, int]:
+        """Reads until the worker has ended ("exit" or "signal", with a number) or has to be ended ("time"; "output" or
+        "result", with the limit; "hung up" if the grader has gone, which makes `control` readable).
+
+        `wake` becomes readable when a process has ended. `deadline` is a time of `time.monotonic`.
+        """
         with selectors.DefaultSelector() as selector:
             for fd in (self.result, self.output):
                 os.set_blocking(fd, False)
@@ -34,24 +37,21 @@ class Watch:
             while (left := deadline - monotonic()) > 0:
                 ready = {key.fd for key, _ in selector.select(left)}
                 if control in ready:
-                    return "hung up", 0  # nobody listens any more
+                    return "hung up", 0
                 if wake in ready:
                     os.read(wake, 4096)
                     status = self._status()
                     if status is not None:
-                        while self._take(self.output) or self._take(self.result):
-                            if self._flood():
-                                break
-                        return self._flood() or status
+                        return self._read_rest() or status
                 for fd in (self.result, self.output):
-                    if fd in ready and not self._take(fd):
+                    if fd in ready and not self._read(fd):
                         selector.unregister(fd)
                 if flood := self._flood():
                     return flood
         return "time", 0
 
     def _status(self) -> tuple[str, int] | None:
-        """How the child has ended, if it has. Orphans that came to us are collected on the way."""
+        """How the worker has ended, if it has. Orphans that this process has adopted are collected on the way."""
         while (found := os.waitpid(-1, os.WNOHANG))[0] not in (0, self.pid):
             pass
         pid, status = found
@@ -61,12 +61,19 @@ class Watch:
             return "signal", os.WTERMSIG(status)
         return "exit", os.WEXITSTATUS(status)
 
+    def _read_rest(self) -> tuple[str, int] | None:
+        """Empties the pipes of a worker that has ended; the limit that this exceeds, if any."""
+        while self._read(self.output) or self._read(self.result):
+            if self._flood():
+                break
+        return self._flood()
+
     def _flood(self) -> tuple[str, int] | None:
         if self.sent > self.longest_result:
             return "result", self.longest_result
         return ("output", self.most_output) if self.printed > self.most_output else None
 
-    def _take(self, fd: int) -> bool:
+    def _read(self, fd: int) -> bool:
         """Reads once; False when there is nothing, or never again."""
         try:
             data = os.read(fd, 1 << 16)
@@ -77,5 +84,5 @@ class Watch:
             self.kept[fd] += data if self.sent <= self.longest_result else b""
         else:
             self.printed += len(data)
-            self.kept[fd] = (self.kept[fd] + data)[:SHOWN]
+            self.kept[fd] = (self.kept[fd] + data)[:MAX_SHOWN_OUTPUT]
         return bool(data)

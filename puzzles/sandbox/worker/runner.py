@@ -1,4 +1,4 @@
-"""One run of one definition of a player's file, in the child: it tells what came of it, or why nothing did."""
+"""One run of one definition of a player's file, in the worker: loads the file, runs it, sends the result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 
 from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
-from puzzles.sandbox.deadline import Timer, TimeUp
-from puzzles.sandbox.worker.stages.stage import Place, Told, Unplayable
+from puzzles.sandbox.deadline import TimeLimitError, Timer
+from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult, UnplayableError
 
-from .source import Source
+from .source import SubmissionCode
 
-MODULE = "submission"
-"""What the file is called while it runs; not `__main__`, so that what stands under that name stays asleep."""
+MODULE_NAME = "submission"
+"""Name of the file's module while it runs; not `__main__`, so that a script's own `if __name__` stays inactive."""
 
 
 def stage_of(module: str) -> Any:
@@ -28,87 +28,93 @@ def stage_of(module: str) -> Any:
     return import_module(module)
 
 
-class Performance:
+class DefinitionRun:
     """One run. Its result goes to the file descriptor `out`, one row of JSON; the last row counts."""
 
-    def __init__(self, source: Source, request: Mapping[str, Any], seconds: float, out: int) -> None:
-        self.source = source
+    def __init__(self, code: SubmissionCode, request: Mapping[str, Any], seconds: float, out: int) -> None:
+        self.code = code
         self.slug = request["slug"]
         self.stage = stage_of(request["stage"])
         self.prepared = self.stage.prepare(request)
         self.out = out
-        self.when = "while the file is loaded, "
-        self.start = source.lines.get(self.slug, 0)
-        self.timer = Timer(seconds, request["left"], lambda: self._tell(Told(failure=self._too_slow())))
+        self.phase = "while the file is loaded, "
+        self.start = code.lines.get(self.slug, 0)
+        self.timer = Timer(seconds, request["left"], lambda: self._send(StageResult(failure=self._too_slow())))
 
     def run(self) -> None:
-        """Loads the file and plays the definition; tells the result."""
-        module = self._module(MODULE)
+        """Loads the file, runs the definition and sends the result."""
+        module = self._module(MODULE_NAME)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             failure = self._load(module.__dict__)
             if failure is None and self.slug not in module.__dict__:
-                return self._tell(Told(), defined=False)
-            told = Told(failure=failure)
+                return self._send(StageResult(), defined=False)
+            result = StageResult(failure=failure)
             if failure is None:
-                self.when = ""
-                told = self._play(module.__dict__[self.slug])
+                self.phase = ""
+                result = self._run_definition(module.__dict__[self.slug])
         forgotten = [str(w.message) for w in warned if str(w.message).endswith("was never awaited")]
-        self._tell(told, forgotten[0] if forgotten else "")
+        self._send(result, forgotten[0] if forgotten else "")
 
     def _module(self, name: str) -> ModuleType:
-        """An empty one for the file, to be found under its name."""
+        """An empty module for the file, registered under its name."""
         module = sys.modules[name] = ModuleType(name)
-        module.__file__ = self.source.name
+        module.__file__ = self.code.name
         return module
 
-    def _again(self, number: int) -> Any:
+    def _load_again(self, number: int) -> Any:
         """The definition of the file loaded once more, as a module of its own; what that prints was printed before."""
-        assert self.source.code is not None
-        sys.modules.pop(MODULE, None)
-        module = self._module(f"{MODULE}_{number}")
+        assert self.code.code is not None
+        sys.modules.pop(MODULE_NAME, None)
+        module = self._module(f"{MODULE_NAME}_{number}")
         with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
-            exec(self.source.code, module.__dict__)
+            exec(self.code.code, module.__dict__)
         return module.__dict__[self.slug]
 
-    def _tell(self, told: Told, forgotten: str = "", defined: bool = True) -> None:
-        failure = None if told.failure is None else list(told.failure)
-        row = {"defined": defined, "failure": failure, "forgotten": forgotten, **told.data}
+    def _send(self, result: StageResult, forgotten: str = "", defined: bool = True) -> None:
+        failure = None if result.failure is None else list(result.failure)
+        row = {"defined": defined, "failure": failure, "forgotten": forgotten, **result.data}
         text = json.dumps(row).encode() + b"\n"
         while text:
             text = text[os.write(self.out, text) :]
 
     def _load(self, names: dict[str, Any]) -> Failure | None:
-        code = self.source.code
+        code = self.code.code
         assert code is not None
         try:
             self.timer.run(lambda: exec(code, names))
-        except TimeUp:
+        except TimeLimitError:
             return self._too_slow()
         except PuzzleError as why:
-            return of_refusal(why, line_in(why.__traceback__, self.source.name))
+            return of_refusal(why, line_in(why.__traceback__, self.code.name))
         except (Exception, SystemExit, GeneratorExit) as why:
-            return of_crash(why, self.source.name, "while the file is loaded")
+            return of_crash(why, self.code.name, "while the file is loaded")
         return None
 
-    def _play(self, definition: Any) -> Told:
-        place = Place(self.source.name, self.start, self._again)
+    def _run_definition(self, definition: Any) -> StageResult:
+        site = DefinitionSite(self.code.name, self.start, self._load_again)
+
+        def work() -> StageResult:
+            result: StageResult = self.stage.run_definition(self.slug, definition, self.prepared, site)
+            return result
+
         try:
-            return self.timer.run(lambda: self.stage.run_definition(self.slug, definition, self.prepared, place))  # type: ignore[no-any-return]
-        except TimeUp:
-            return Told(failure=self._too_slow())
-        except Unplayable as why:
-            return Told(failure=Failure("crash", str(why), place.line))
+            return self.timer.run(work)
+        except TimeLimitError:
+            return StageResult(failure=self._too_slow())
+        except UnplayableError as why:
+            return StageResult(failure=Failure("crash", str(why), site.line))
         except PuzzleError as why:
-            return Told(failure=of_refusal(why, line_in(why.__traceback__, place.file) or place.line))
+            return StageResult(failure=of_refusal(why, line_in(why.__traceback__, site.file) or site.line))
         except (Exception, SystemExit, GeneratorExit) as why:
-            return Told(failure=of_crash(why, place.file, "; ".join(getattr(why, "__notes__", [])), place.line))
+            return StageResult(failure=of_crash(why, site.file, "; ".join(getattr(why, "__notes__", [])), site.line))
 
     def _too_slow(self) -> Failure:
-        line = self.timer.line_in(self.source.name) or (0 if self.when else self.start)
-        return Failure("timeout", too_slow(self.timer.seconds, self.when), line)
+        line = self.timer.line_in(self.code.name) or (0 if self.phase else self.start)
+        return Failure("timeout", too_slow(self.timer.seconds, self.phase), line)
 
 
-def too_slow(seconds: float, when: str = "") -> str:
+def too_slow(seconds: float, phase: str = "") -> str:
+    """The sentence for a run that exceeded its time; `phase` says during what, if not during the run itself."""
     advice = "look for a loop that does not end, or allow more with --time-limit"
-    return f"{when}time was up after {seconds:g} s; {advice}"
+    return f"{phase}time was up after {seconds:g} s; {advice}"

@@ -1,59 +1,59 @@
-"""The keeper: for each submission it forks a warden, which reads it, forks a child for each run, and ends what is left.
+"""The sandbox server: forks a supervisor for each submission, which forks a worker for each run and ends what is left.
 
-Neither ever runs a player's code. Where a sandbox is used, the keeper is its first process. It lives as long as the
-grader wants, so that Python starts once for many submissions; of one submission nothing is left for the next.
+Only workers run a player's code. In a sandbox, the server is the first process. It lives as long as the grader wants,
+so that Python and numpy are loaded once for many submissions; a forked worker starts in milliseconds with both.
 """
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401  # so that no child has to load it
+import asyncio  # noqa: F401  # so that no worker has to load it
 import os
 import signal
 import sys
 from contextlib import suppress
 from time import monotonic
-from typing import Any, BinaryIO, NoReturn
+from typing import IO, Any, NoReturn
 
 from puzzles.sandbox import protocol
 
 from . import os_limits
-from .output import Watch
-from .runner import Performance, stage_of
-from .source import Source
+from .output import WorkerMonitor
+from .runner import DefinitionRun, stage_of
+from .source import SubmissionCode
 
-GRACE = 0.3
-"""Seconds after the time limit in which a child may tell by itself where it was."""
+GRACE_SECONDS = 0.3
+"""Seconds after the time limit in which a worker may still report the line that it was at."""
 
-NOT_FOR_PLAYERS = ("solutions", "tests", "notebooks", "puzzles.catalog.engine")
-"""What stands beside our modules and is none for a submission: answers, and what classes are tried with."""
+HIDDEN_MODULES = ("solutions", "tests", "notebooks", "puzzles.catalog.engine")
+"""Modules that a submission cannot import: answers, and the trials of classes with their right results."""
 
 
 def main() -> None:
-    """Serves one grader, submission by submission, until it closes the line."""
+    """Serves one grader, submission by submission, until it closes the pipe."""
     control = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1):
         os.dup2(null, fd)
-    os_limits.shelter()
+    os_limits.protect_process()
     while (given := protocol.receive(control)) is not None:
-        if "parts" not in given:
-            continue  # asked of a warden that has just ended, which the grader is told already
+        if "cells" not in given:
+            continue  # a request to a supervisor that has just ended, which the grader already knows
         _warm_up(given)
         os_limits.fresh_folder(os.getcwd())
-        warden = os.fork()
-        if warden == 0:
-            _serve(given, control, answers)
-        _, status = os.waitpid(warden, 0)
-        os_limits.end_all(warden, given["alone"])
+        supervisor = os.fork()
+        if supervisor == 0:
+            _supervise(given, control, answers)
+        _, status = os.waitpid(supervisor, 0)
+        os_limits.end_all(supervisor, given["sandboxed"])
         if status != 0:
             _drain(control)
         protocol.send(answers, {"left": os.waitstatus_to_exitcode(status)})
     os._exit(0)
 
 
-def _drain(control: BinaryIO) -> None:
-    """Throws away what is left of a question that a warden has begun to read when it was ended."""
+def _drain(control: IO[bytes]) -> None:
+    """Discards what is left of a request that a supervisor had begun to read when it was ended."""
     os.set_blocking(control.fileno(), False)
     while control.read(1 << 16):
         pass
@@ -61,43 +61,43 @@ def _drain(control: BinaryIO) -> None:
 
 
 def _warm_up(given: dict[str, Any]) -> None:
-    """Imports what the children will need: once, and only where somebody needs it, for numpy is slow to import."""
+    """Imports what the workers will need: once, and only for tracks that are used, for numpy is slow to import."""
     for stage in given["stages"]:
         if given["packages"] and given["packages"] not in sys.path:
             sys.path.append(given["packages"])
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads would count as the player's
-        with suppress(ImportError):  # which each child then tells
+        with suppress(ImportError):  # which each worker then reports
             stage_of(stage)
         del os.environ["OPENBLAS_NUM_THREADS"]
 
 
-def _serve(given: dict[str, Any], control: BinaryIO, answers: BinaryIO) -> NoReturn:
-    """What a warden does: it answers until the submission is done, or nobody listens any more."""
+def _supervise(given: dict[str, Any], control: IO[bytes], answers: IO[bytes]) -> NoReturn:
+    """Runs in the forked supervisor: answers until the submission is done, or the grader has gone."""
     try:
-        os_limits.shelter()
+        os_limits.protect_process()
         os_limits.prctl(os_limits.PDEATHSIG, signal.SIGKILL)
-        warden = Warden(given, control)
-        protocol.send(answers, warden.source.survey())
+        supervisor = Supervisor(given, control)
+        protocol.send(answers, supervisor.code.survey())
         while (request := protocol.receive(control)) and not request.get("done"):
-            protocol.send(answers, warden.run(request))
+            protocol.send(answers, supervisor.run(request))
         os._exit(0)
     finally:
         os._exit(70)
 
 
-class Warden:
-    """Runs what it is asked to run, one after the other."""
+class Supervisor:
+    """Runs the definitions of one submission on request, one after the other, each in a new worker."""
 
-    def __init__(self, given: dict[str, Any], control: BinaryIO) -> None:
+    def __init__(self, given: dict[str, Any], control: IO[bytes]) -> None:
         self.limits = given["limits"]
-        self.guest = given["guest"]
-        self.alone = given["alone"]
+        self.uid = given["uid"]
+        self.sandboxed = given["sandboxed"]
         self.packages = given["packages"]
         self.readable = given["readable"]
         self.hidden = given["hidden"]
         self.control = control
         os_limits.cap_memory(self.limits["memory"])
-        self.source = Source(given["name"], given["parts"], given["notebook"], given["slugs"])
+        self.code = SubmissionCode(given["name"], given["cells"], given["notebook"], given["slugs"])
         self.wake, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self.wake, False)
@@ -105,20 +105,20 @@ class Warden:
         signal.set_wakeup_fd(wake)
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One run, from an empty folder to the last process gone."""
+        """One run, from an empty folder until the last of its processes is gone."""
         os_limits.fresh_folder(os.getcwd())
         result, result_end = os.pipe()
         output, output_end = os.pipe()
         begin = monotonic()
         pid = os.fork()
         if pid == 0:
-            self._child(request, result_end, output_end)
+            self._work(request, result_end, output_end)
         os.close(result_end)
         os.close(output_end)
-        watch = Watch(pid, result, output, self.limits["output"], request["longest"])
-        ended, code = watch.until_the_end(self.control.fileno(), self.wake, begin + request["left"] + GRACE)
+        monitor = WorkerMonitor(pid, result, output, self.limits["output"], request["longest"])
+        ended, code = monitor.wait(self.control.fileno(), self.wake, begin + request["left"] + GRACE_SECONDS)
         took = monotonic() - begin
-        os_limits.end_all(pid, self.alone)
+        os_limits.end_all(pid, self.sandboxed)
         if ended == "hung up":
             os._exit(0)
         os.close(result)
@@ -127,24 +127,24 @@ class Warden:
             "ended": ended,
             "code": code,
             "took": took,
-            "printed": watch.printed,
-            "output": watch.kept[output].decode(errors="replace"),
-            "result": watch.kept[result].decode(errors="replace"),
+            "printed": monitor.printed,
+            "output": monitor.kept[output].decode(errors="replace"),
+            "result": monitor.kept[result].decode(errors="replace"),
         }
 
-    def _child(self, request: dict[str, Any], result: int, output: int) -> None:
-        """What the forked process does instead. It never returns."""
+    def _work(self, request: dict[str, Any], result: int, output: int) -> NoReturn:
+        """Runs in the forked worker, and never returns."""
         try:
             signal.set_wakeup_fd(-1)
             out = os.dup2(result, 3)
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.closerange(4, os_limits.OPEN_FILES * 4)
-            shut_in = os_limits.confine(self.limits, self.guest, self.readable)
-            furnish(self.packages)
-            if not (shut_in or self.alone):
-                os_limits.fence_off(self.hidden)
-            Performance(self.source, request, self.limits["seconds"], out).run()
+            restricted = os_limits.confine(self.limits, self.uid, self.readable)
+            set_up_interpreter(self.packages)
+            if not (restricted or self.sandboxed):
+                os_limits.deny_paths(self.hidden)
+            DefinitionRun(self.code, request, self.limits["seconds"], out).run()
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
         except BaseException as why:
@@ -155,8 +155,9 @@ class Warden:
             os._exit(0)
 
 
-def furnish(packages: str) -> None:
-    """The world as a player's code expects it: where modules come from, `exit`, streams that write at once."""
+def set_up_interpreter(packages: str) -> None:
+    """Gives the interpreter what a player's code expects: third-party packages, `exit`, unbuffered streams; and hides
+    modules with answers."""
     import _sitebuiltins
     import builtins
 
@@ -169,5 +170,5 @@ def furnish(packages: str) -> None:
         setattr(sys, f"__{name}__", stream)
     if packages and packages not in sys.path:
         sys.path.append(packages)
-    for name in NOT_FOR_PLAYERS:
+    for name in HIDDEN_MODULES:
         sys.modules[name] = None  # type: ignore[assignment]  # which makes an import of it fail

@@ -1,4 +1,4 @@
-"""A player's file as Python sees it: what it defines, and the code to run. Nothing of it is executed here."""
+"""Parses a player's file: the definitions in it, and the code to run. Nothing of it is executed here."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from puzzles.failure import Failure, of_source
 
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
-OURS = ("lib", "lib.engine", "lib.layout")
+GAME_PACKAGES = ("lib", "lib.engine", "lib.layout")
 """Packages whose names belong to the game: a star import of them brings no solution."""
 
 
-class Source:
-    """The parts of a submission (one for a script, one for each cell of a notebook), each with its first line."""
+class SubmissionCode:
+    """A submission, parsed and compiled."""
 
-    def __init__(self, name: str, parts: Iterable[tuple[int, str]], notebook: bool, slugs: Iterable[str]) -> None:
-        """`slugs` are the names that somebody will ask for."""
+    def __init__(self, name: str, cells: Iterable[tuple[int, str]], notebook: bool, slugs: Iterable[str]) -> None:
+        """`cells` are (first line, text): one for a script, one for each code cell of a notebook; `slugs` are puzzles
+        that may be asked for."""
         self.name = name
         self.code: CodeType | None = None
         self.problem: Failure | None = None
-        """Why none of the file can be used."""
+        """Reason why nothing of the file can be used."""
         self.broken: dict[str, Failure] = {}
-        """By puzzle: what is wrong with the cell that seems to define it."""
+        """By puzzle, the error in the cell that seems to define it."""
         self.lines: dict[str, int] = {}
         """The names that the file binds, with their last lines; '*' for a star import."""
         self.digests: dict[str, str] = {}
-        """By puzzle, the digest of its definition: by it the grader knows a starter that is still as it was."""
+        """By puzzle, the digest of its definition: by it the grader recognizes an unchanged starter."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                body = self._cells(parts, slugs) if notebook else self._script(parts)
+                body = self._notebook(cells, slugs) if notebook else self._script(cells)
                 tree = ast.Module(body, [])
                 self.code = compile(tree, name, "exec", dont_inherit=True)
             for bound, line in _bound_by(body):
@@ -47,23 +48,22 @@ class Source:
             self.problem = of_source(why)
 
     def survey(self) -> dict[str, Any]:
-        """What the grader wants to know before any run."""
+        """The findings, as plain data for the grader."""
         broken = {slug: list(failure) for slug, failure in self.broken.items()}
         problem = None if self.problem is None else list(self.problem)
         return {"problem": problem, "broken": broken, "lines": self.lines, "digests": self.digests}
 
-    def _script(self, parts: Iterable[tuple[int, str]]) -> list[ast.stmt]:
-        ((_, text),) = parts
+    def _script(self, cells: Iterable[tuple[int, str]]) -> list[ast.stmt]:
+        ((_, text),) = cells
         return ast.parse(text, self.name).body
 
-    def _cells(self, parts: Iterable[tuple[int, str]], slugs: Iterable[str]) -> list[ast.stmt]:
+    def _notebook(self, cells: Iterable[tuple[int, str]], slugs: Iterable[str]) -> list[ast.stmt]:
         """Imports that are used, definitions, and plain constants. The last definition of a name wins."""
         kept: list[ast.stmt] = []
-        for first, text in parts:
+        flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        for first, text in cells:
             try:
-                tree = compile(
-                    text, self.name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
-                )
+                tree: ast.Module = compile(text, self.name, "exec", flags, dont_inherit=True)
             except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
                 failure = of_source(why)
                 failure = failure._replace(line=failure.line + first - 1 if failure.line else first)
@@ -76,13 +76,13 @@ class Source:
 
 
 def looks_defined(name: str, lines: Iterable[str]) -> bool:
-    """Whether a line looks as if it bound the name, in text that is no Python."""
+    """True if a line looks as if it bound the name, in text that may not be valid Python."""
     starts = [f"{word}{name}{end}" for word in ("def ", "async def ", "class ") for end in "( :"]
     return any(line.startswith((*starts, f"{name} =")) for line in lines)
 
 
 def digest(definition: ast.AST) -> str:
-    """A number for what a definition says; comments and blank lines do not count."""
+    """Digest of a definition's syntax tree, so that comments and layout do not count; empty if it is too deep."""
     try:
         return sha256(ast.dump(definition).encode("utf-8", "surrogatepass")).hexdigest()
     except RecursionError:
@@ -101,13 +101,13 @@ def _is_definition(node: ast.stmt) -> bool:
 
 
 def _without_idle_imports(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Leaves out imports that no definition uses: what a notebook draws with may be missing, or slow to load."""
+    """Drops imports that no definition uses: a notebook's drawing packages may be missing, or slow to load."""
     others = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
     used = {n.id for node in others for n in ast.walk(node) if isinstance(n, ast.Name)}
     kept: list[ast.stmt] = []
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            lasting = isinstance(node, ast.ImportFrom) and node.module in ("__future__", *OURS)
+            lasting = isinstance(node, ast.ImportFrom) and node.module in ("__future__", *GAME_PACKAGES)
             node.names = [a for a in node.names if lasting or _bound(a) in used or a.name == "*"]
             if isinstance(node, ast.ImportFrom) and node.module in ("drawing", "chalk") and node.names[:1]:
                 node.names = [a for a in node.names if a.name != "*"]  # pictures have no part in a schedule
@@ -124,7 +124,7 @@ def _bound(alias: ast.alias) -> str:
 def _bound_by(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
     """The names that a module's statements bind, and on which lines; not those bound inside functions.
 
-    A star import binds '*', for nobody can tell what; those of our own packages bind no puzzle.
+    A star import binds '*', which stands for unknown names; those of the game's packages bind no puzzle.
     """
     to_visit: list[ast.AST] = list(body)
     while to_visit:
@@ -133,7 +133,7 @@ def _bound_by(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
                 yield node.name, node.lineno
             case ast.Lambda():
                 pass
-            case ast.ImportFrom(module=module, names=[ast.alias(name="*")]) if module in OURS:
+            case ast.ImportFrom(module=module, names=[ast.alias(name="*")]) if module in GAME_PACKAGES:
                 pass
             case ast.Import() | ast.ImportFrom():
                 for alias in node.names:

@@ -9,8 +9,8 @@ from typing import Any
 from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.plain_data import unpack
-from puzzles.sandbox.worker.source import Source
-from puzzles.sandbox.worker.stages.stage import Unplayable
+from puzzles.sandbox.worker.source import SubmissionCode
+from puzzles.sandbox.worker.stages.stage import UnplayableError
 from puzzles.tracks.scoring import RunOutcome, RunRequest
 from puzzles.tracks.workbench import Runner
 
@@ -33,20 +33,20 @@ def runner_on_mpi(submission: Mapping[str, Any], slug: str) -> Runner:
 def answer(request: str) -> str:
     """Runs the class in one of several processes under mpiexec; the row as the worker would send it."""
     given = json.loads(request)
-    source = Source(**given["submission"], slugs=[given["slug"]])
+    source = SubmissionCode(**given["submission"], slugs=[given["slug"]])
     return json.dumps({"defined": True, "failure": None, **_row(source, given["slug"], given["data"])})
 
 
-def _row(source: Source, slug: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
-    from .perform import run_trial  # here, because numpy is slow to import
+def _row(source: SubmissionCode, slug: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    from .perform import run_class  # here, because numpy is slow to import
 
     names: dict[str, Any] = {"__name__": "submission", "__file__": source.name}
     line = source.lines.get(slug, 0)
     try:
         assert source.code is not None, "the submission was read before"
         exec(source.code, names)
-        return run_trial(slug, names[slug], data, "mpi") if slug in names else {"defined": False}
-    except Unplayable as why:
+        return run_class(slug, names[slug], data, "mpi") if slug in names else {"defined": False}
+    except UnplayableError as why:
         failure = Failure("crash", str(why), line)
     except PuzzleError as why:
         failure = of_refusal(why, line_in(why.__traceback__, source.name) or line)

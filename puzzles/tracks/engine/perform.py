@@ -9,7 +9,7 @@ import numpy as np
 
 from puzzles.catalog.engine.trial import Performed, Trial
 from puzzles.sandbox.plain_data import unpack
-from puzzles.sandbox.worker.stages import perform as stage
+from puzzles.sandbox.worker.stages.engine_trial import packed, require_engine, run_trial
 from puzzles.tracks.scoring import Row
 
 MAX_ARGUMENT = 20
@@ -36,19 +36,19 @@ def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
     Raises:
         Exception: what the class raises, and what the engine says of it.
     """
-    return Performed(*stage.perform(asked(trial), cls, on))
+    return Performed(*run_trial(asked(trial), cls, on))
 
 
-def run_trial(slug: str, cls: Any, data: Mapping[str, Any], on: str = "inprocess") -> Row:
+def run_class(slug: str, cls: Any, data: Mapping[str, Any], on: str = "inprocess") -> Row:
     """The row of a run, as the worker would send it, but for the log of the traffic, which only the worker keeps.
 
     Raises:
-        Unplayable: it is no engine.
+        UnplayableError: it is no engine.
         Exception: what the class raises, and what the engine says of it.
     """
-    stage.require_engine(slug, cls)
+    require_engine(slug, cls)
     trial: Any = unpack(data["trial"])
-    return stage.packed(*stage.perform(trial, cls, on), traffic=[])
+    return packed(*run_trial(trial, cls, on), traffic=[])
 
 
 def size_of(trial: Trial, shown: Trial) -> str:

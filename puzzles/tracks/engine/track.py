@@ -60,9 +60,9 @@ class Engine(Track[EnginePuzzle]):
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
         """One launch as one turn. Devices share the class and its module; in the sandbox each has its own."""
-        from .perform import run_trial
+        from .perform import run_class
 
-        return LocalRun(turns.turn(lambda: run_trial(slug, definition, request.data)))
+        return LocalRun(turns.turn(lambda: run_class(slug, definition, request.data)))
 
     def called(self, puzzle: EnginePuzzle) -> str:
         return puzzle.slug

@@ -26,7 +26,7 @@ from puzzles.grading.session import Session
 from puzzles.grading.starters import starter_file
 from puzzles.grading.submission import Submission
 from puzzles.sandbox.plain_data import pack, unpack
-from puzzles.sandbox.worker.stages.perform import perform
+from puzzles.sandbox.worker.stages.engine_trial import run_trial
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.engine.track import CALLS
 from tests.catalog.engine.tables import FIGURES, WRONG
@@ -234,8 +234,8 @@ def test_a_child_measures_what_this_process_measures() -> None:
     trial = {"arguments": {}, "params": {}, "calls": [("forward", [0, 0])], "stream": None, "devices": 2, "options": {}}
     names: dict[str, Any] = {"__name__": "draws"}
     exec(DRAWS, names)
-    perform(trial, names["Draws"])
-    _, _, here = perform(trial, names["Draws"])
+    run_trial(trial, names["Draws"])
+    _, _, here = run_trial(trial, names["Draws"])
     with Session(Submission(Path("mine.py"), DRAWS.encode())) as session:
         ran = run_in(session, TRACKS["engine"], "Draws", {"trial": pack(trial)}, 10)
     assert ran.row is not None, ran.failure

@@ -1,4 +1,4 @@
-"""Tells whether the engine's modules, and numpy's functions that it counts, are still those that were imported."""
+"""Detects changes to the engine's modules, and to the functions of numpy that it counts, by comparing identities."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from lib.engine.metering.numpy_patch import STAND_INS
 
 PACKAGE = "lib.engine"
 
-LATE = ("runs.local", "runs.streams", "symmetric", "transports.inprocess")
+LAZY_MODULES = ("runs.local", "runs.streams", "symmetric", "transports.inprocess")
 """Modules that the engine imports when they are needed."""
 
-STATE = frozenset({"_depth", "_cache"})
+MUTABLE_NAMES = frozenset({"_depth", "_cache"})
 """Names that change while the engine runs."""
 
 
 MISSING = object()
 
 
-class Seal:
-    """Every name of every module, every attribute of their classes, and the code of every function."""
+class EngineSnapshot:
+    """Identity of every name of every module, every attribute of their classes, and the code of every function."""
 
     def __init__(self) -> None:
-        for late in LATE:
+        for late in LAZY_MODULES:
             import_module(f"{PACKAGE}.{late}")
         self._modules = [name for name in sys.modules if name == PACKAGE or name.startswith(f"{PACKAGE}.")]
         self._was = _everything(self._modules)
 
-    def broken(self) -> str:
-        """The first thing that is another one now, or was not there; empty if there is none."""
+    def changed(self) -> str:
+        """Name of the first object that was replaced, added or removed since; empty if there is none."""
         now = _everything(self._modules)
         return next((name for name in {**self._was, **now} if self._was.get(name, MISSING) is not now.get(name)), "")
 
@@ -43,7 +43,7 @@ def _everything(modules: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in modules:
         for key, value in list(vars(sys.modules[name]).items()):
-            if key not in STATE and not key.startswith("__") and not isinstance(value, ModuleType):
+            if key not in MUTABLE_NAMES and not key.startswith("__") and not isinstance(value, ModuleType):
                 _note(found, f"{name}.{key}", value, name)
     for key in STAND_INS:
         found[f"numpy.{key}"] = vars(np).get(key)
@@ -52,7 +52,7 @@ def _everything(modules: Iterable[str]) -> dict[str, Any]:
 
 def _note(found: dict[str, Any], name: str, value: Any, module: str) -> None:
     if isinstance(value, bool | int | float | str):
-        return  # states and constants: what is counted does not hang on them
+        return  # states and constants: nothing that is counted depends on them
     found[name] = value
     if isinstance(value, FunctionType):
         found[f"{name}.__code__"] = value.__code__

@@ -1,4 +1,7 @@
-"""Every device loads the player's file for itself: no two share its module, its classes or what is kept in them."""
+"""Isolates simulated devices from each other: each loads the player's file as a module of its own.
+
+In one process, module globals and class attributes would be a channel between devices that no meter counts.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +20,25 @@ _launch, _unmetered = lib.engine.launch, lib.engine.unmetered
 _loading = [False]
 
 
-def each_its_own(load: Callable[[int], type]) -> type:
-    """A class whose instances are of the player's, in a module for each device; arrays there are charged to it."""
+def class_per_device(load: Callable[[int], type]) -> type:
+    """Returns a class whose instances are of the player's class, from a new module for each device.
+
+    Arrays in such a module are charged to its device.
+    """
     numbers = count()
 
-    class Apart(ShardedEngine):
+    class IsolatedDevice(ShardedEngine):
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             with while_loading():
                 mine = load(next(numbers))
             return mine.__new__(mine, *args, **kwargs)
 
-    return Apart
+    return IsolatedDevice
 
 
 @contextmanager
 def while_loading() -> Iterator[None]:
-    """Within: a file may try itself out, as scripts do when they are run; that is nobody's work here."""
+    """Marks that a device is loading the file: what a script tries out while it is loaded is charged to no device."""
     before, _loading[0] = meter.current.meter, True
     try:
         yield
@@ -41,23 +47,31 @@ def while_loading() -> Iterator[None]:
 
 
 def is_loading() -> bool:
-    """Whether a device is loading the file, and what happens is none of its puzzle's calls."""
+    """True while a device is loading the file, when nothing belongs to its puzzle's calls."""
     return _loading[0]
 
 
 def launch(*args: Any, **kwargs: Any) -> Any:
-    """As ever, but not by a device: what happens in there is on other meters."""
+    """`lib.engine.launch`, but refused to devices, for the meters of theirs do not count what happens in there.
+
+    Raises:
+        RuleError: a device called it.
+    """
     if meter.current.meter is not None and not is_loading():
         raise RuleError("a device cannot launch devices of its own; what it computes, it computes itself")
     return _launch(*args, **kwargs)
 
 
 def unmetered() -> AbstractContextManager[None]:
-    """As ever for the engine's own code, and for nobody else."""
+    """`lib.engine.unmetered`, but for the engine's own code only.
+
+    Raises:
+        RuleError: other code called it.
+    """
     if not sys._getframe(1).f_globals.get("__name__", "").startswith("lib."):
         raise RuleError("unmetered() is for looking on from outside; what a device does is counted")
     return _unmetered()
 
 
 lib.engine.launch = launch
-lib.engine.unmetered = meter.unmetered = unmetered
+lib.engine.unmetered = meter.unmetered = unmetered  # type: ignore[assignment]

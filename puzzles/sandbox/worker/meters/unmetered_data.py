@@ -1,4 +1,4 @@
-"""Finds numbers that a device keeps in lists and the like, where no meter counts them."""
+"""Finds numbers that a device keeps in Python collections, where no meter counts them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ import numpy as np
 from lib.engine.launcher import Run
 from lib.errors import RuleError
 
-MOST = 128
-"""Numbers that an attribute may have outside of arrays: sizes, places, names of layers."""
+MAX_NUMBERS = 128
+"""Numbers that an attribute may hold outside of arrays: sizes, indices, names of layers."""
 
 
 def require_arrays(run: Run) -> None:
-    """Nothing, if what devices in this process keep in self, their class and its module is in arrays, but for a few
-    numbers.
+    """Requires that devices in this process keep their numbers in arrays, but for a few: in self, class and module.
 
     Raises:
         RuleError: naming the device and where.
@@ -27,7 +26,7 @@ def require_arrays(run: Run) -> None:
     for number, device in enumerate(getattr(run._runs, "devices", ())):
         for name, value in kept(device.player):
             found = numbers_in(value)
-            if found > MOST:
+            if found > MAX_NUMBERS:
                 raise RuleError(
                     f"device {number} keeps {found:,} numbers in {name} that are in no array, and no meter counts "
                     "them; keep them in numpy's arrays"
@@ -35,7 +34,7 @@ def require_arrays(run: Run) -> None:
 
 
 def kept(player: Any) -> Iterator[tuple[str, Any]]:
-    """What a device of the player's has names for: its attributes, its class's, and those of the module."""
+    """Names and values that a device can reach: its attributes, its class's, and those of the module."""
     cls = type(player)
     module = next((f.__globals__ for f in vars(cls).values() if isinstance(f, FunctionType)), {})
     for where, names in (("self.", vars(player)), (f"{cls.__name__}.", vars(cls)), ("", module)):
@@ -43,7 +42,7 @@ def kept(player: Any) -> Iterator[tuple[str, Any]]:
 
 
 def numbers_in(value: Any) -> int:
-    """How many numbers there are in collections inside collections; eight letters or bytes are one."""
+    """Counts numbers in nested collections; eight letters or bytes count as one."""
     found, seen, waiting = 0, set[int](), [value]
     while waiting:
         one = waiting.pop()

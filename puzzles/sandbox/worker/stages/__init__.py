@@ -1,1 +1,1 @@
-"""What the child does with the named definition of a submission, a module for each track; it sends plain data back."""
+"""Steps of a worker that depend on the track, one module each: prepare a request, run the definition, return data."""

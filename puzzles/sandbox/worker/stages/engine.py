@@ -1,8 +1,8 @@
-"""A class in the child: it is launched on the engine, every call is made, and results and meters are sent back.
+"""Engine puzzles in the worker: launches the class, makes every call, and returns results and meter readings.
 
-Meters count beside the player's code, in the same process. So what crossed between devices is noted a second time,
-out of the way, and the engine and numpy are compared with what they were; that makes lying about figures harder, and
-not impossible. Results need no trust: they are compared by the grader.
+Meters count beside the player's code, in the same process. So what crossed between devices is recorded a second time,
+and the engine and numpy are compared with what they were; that makes forging figures harder, not impossible. Results
+need no trust: the grader compares them.
 """
 
 from __future__ import annotations
@@ -14,34 +14,41 @@ import numpy as np
 
 from puzzles.failure import Failure
 from puzzles.sandbox.plain_data import unpack
-from puzzles.sandbox.worker.meters.integrity import Seal
-from puzzles.sandbox.worker.meters.isolate_modules import each_its_own
-from puzzles.sandbox.worker.meters.traffic_log import Tally
+from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
+from puzzles.sandbox.worker.meters.isolate_modules import class_per_device
+from puzzles.sandbox.worker.meters.traffic_log import TrafficLog
 from puzzles.sandbox.worker.meters.unmetered_data import require_arrays
 
-from .perform import packed, perform, require_engine
-from .stage import Place, Told
+from .engine_trial import packed, require_engine, run_trial
+from .stage import DefinitionSite, StageResult
 
-SEAL = Seal()
-"""Of the engine, before any player's code."""
+SNAPSHOT = EngineSnapshot()
+"""Taken when this module is imported, before any player's code."""
 
 np.random.default_rng(0)  # its first use leaves 16 bytes behind, which are nobody's
 
 
 def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What the class is tried with."""
+    """Unpacks the trial: arguments, parameters and calls."""
     trial = unpack(request["trial"])
     assert isinstance(trial, dict)
     return trial
 
 
-def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], place: Place) -> Told:
-    """Results, outputs and readings of one launch."""
+def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], site: DefinitionSite) -> StageResult:
+    """Results, outputs, readings and traffic of one launch.
+
+    Raises:
+        UnplayableError: it is no class of engines.
+        Exception: any error of the class or of the engine.
+    """
     require_engine(slug, cls)
-    broken = SEAL.broken()
-    with Tally() as tally:
-        results, outputs, meters = perform(trial, each_its_own(place.again), look=require_arrays)
-    broken = broken or SEAL.broken()
-    if broken:
-        return Told(failure=Failure("rule", f"{broken} is not as it was; leave the engine to the engine", place.line))
-    return Told(packed(results, outputs, meters, tally.told()))
+    changed = SNAPSHOT.changed()
+    with TrafficLog() as traffic:
+        results, outputs, meters = run_trial(trial, class_per_device(site.load_again), look=require_arrays)
+    changed = changed or SNAPSHOT.changed()
+    if changed:
+        return StageResult(
+            failure=Failure("rule", f"{changed} is not as it was; leave the engine to the engine", site.line)
+        )
+    return StageResult(packed(results, outputs, meters, traffic.rows()))

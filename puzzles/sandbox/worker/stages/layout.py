@@ -1,4 +1,4 @@
-"""A layout in the child: its function annotates a graph, and only the strategies are sent back."""
+"""Layout puzzles in the worker: calls the function on the graph, and returns only the strategies that it has set."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from lib.layout import Graph
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.sandbox.plain_data import pack
 
-from .stage import Place, Told, Unplayable
+from .stage import DefinitionSite, StageResult, UnplayableError
 
 
 def prepare(request: Mapping[str, Any]) -> Graph:
-    """The puzzle's graph, with what is given configured."""
+    """The puzzle's graph, with the given strategies set."""
     return LAYOUT_PUZZLES[request["slug"]].graph()
 
 
-def run_definition(slug: str, function: Any, graph: Graph, place: Place) -> Told:
-    """What the function has configured."""
+def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite) -> StageResult:
+    """The strategies that the function has set.
+
+    Raises:
+        UnplayableError: it is no function of a graph.
+        Exception: any error of the function.
+    """
     _require_playable(slug, function)
     function(graph)
-    return Told({"strategies": pack(graph.strategies)})
+    return StageResult({"strategies": pack(graph.strategies)})
 
 
 def _require_playable(slug: str, function: Any) -> None:
     if not callable(function):
-        raise Unplayable(f"{slug} is of type {type(function).__name__}, not a function; write 'def {slug}(graph):'")
+        raise UnplayableError(
+            f"{slug} is of type {type(function).__name__}, not a function; write 'def {slug}(graph):'"
+        )
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise Unplayable(f"{slug} has to be a plain function, for nothing waits here; write 'def {slug}(graph):'")
+        raise UnplayableError(f"{slug} has to be a plain function, for nothing waits here; write 'def {slug}(graph):'")
     try:
         inspect.signature(function).bind(None)
     except (TypeError, ValueError):
-        raise Unplayable(f"{slug} is called with one argument, the graph; write 'def {slug}(graph):'") from None
+        raise UnplayableError(f"{slug} is called with one argument, the graph; write 'def {slug}(graph):'") from None

@@ -1,4 +1,4 @@
-"""What every stage is given and gives: plain data, and the failure if there is one."""
+"""Types that all stages share: the place of a definition, and its result as plain data or a failure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, NamedTuple
 from puzzles.failure import Failure
 
 
-class Unplayable(Exception):
-    """Something under a puzzle's name that cannot be its solution."""
+class UnplayableError(Exception):
+    """An object under a puzzle's name that cannot be its solution."""
 
 
-class Place(NamedTuple):
-    """Where the definition stands: the name of the player's file, and the line."""
+class DefinitionSite(NamedTuple):
+    """Place of a definition: the name of the player's file, and the line."""
 
     file: str
     line: int
-    again: Callable[[int], Any]
-    """The definition in a module of its own, for which the file is loaded once more; each has a number."""
+    load_again: Callable[[int], Any]
+    """Loads the file once more, as a module with this number, and returns the definition in it."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a run sends back: plain data by name, which nobody trusts, and why it does not count, if so."""
+class StageResult:
+    """What a run sends back: plain data by name, which nobody trusts, and the failure if there is one."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     failure: Failure | None = None

@@ -1,4 +1,4 @@
-"""Launches a class, makes every call of a trial, reads the meters. Nothing is judged here."""
+"""Runs one trial of an engine class: launches it, makes every call, reads the meters. Nothing is judged here."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from lib.engine import ShardedEngine, launch
 from lib.engine.launcher import Run
 from puzzles.sandbox.plain_data import pack
 
-from .stage import Unplayable
+from .stage import UnplayableError
 
 
-def perform(
+def run_trial(
     trial: Mapping[str, Any], cls: type, on: str = "inprocess", look: Callable[[Run], None] = lambda run: None
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Launches a class and makes every call: the results of each call on each device, the outputs of the stream, and
-    the meters after loading, after each call, and at the end. `look` sees the run whenever the meters are read.
+    """Launches a class and makes every call of a trial.
+
+    Returns the results of each call on each device, the outputs of the stream, and the readings of the meters after
+    loading, after each call, and at the end. `look` is called with the run whenever the meters are read.
 
     Raises:
-        Exception: what the class raises, and what the engine says of it.
+        Exception: any error of the class or of the engine.
     """
     results: list[Any] = []
     outputs: list[Any] = []
@@ -40,18 +42,18 @@ def perform(
 
 
 def require_engine(slug: str, cls: Any) -> None:
-    """Refuses what is no engine.
+    """Refuses an object that is no class of engines.
 
     Raises:
-        Unplayable: saying how a class begins.
+        UnplayableError: saying how a class begins.
     """
     if not isinstance(cls, type):
-        raise Unplayable(f"{slug} is not a class; write 'class {slug}(ShardedEngine):'")
+        raise UnplayableError(f"{slug} is not a class; write 'class {slug}(ShardedEngine):'")
     if not issubclass(cls, ShardedEngine):
-        raise Unplayable(f"{slug} has to be an engine; write 'class {slug}(ShardedEngine):'")
+        raise UnplayableError(f"{slug} has to be an engine; write 'class {slug}(ShardedEngine):'")
 
 
 def packed(results: list[Any], outputs: list[Any], meters: list[Any], traffic: list[Any]) -> dict[str, Any]:
-    """What `perform` returned, and the log of the traffic, as plain data."""
+    """The results of `run_trial`, and the log of the traffic, as plain data."""
     readings = [[asdict(reading) for reading in step] for step in meters]
     return {"results": pack(results), "outputs": pack(outputs), "readings": pack(readings), "wire": traffic}

@@ -19,10 +19,12 @@ from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
 from puzzles.grading import batch
-from puzzles.grading.batch import Job, grade_all
+from puzzles.grading.batch import grade_all
+from puzzles.grading.checkpoint import Checkpoint
+from puzzles.grading.job import Job
 from puzzles.grading.verdict import Graded
 from puzzles.sandbox import tiers
-from puzzles.sandbox.client import Line
+from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier, best
 
@@ -75,7 +77,7 @@ def test_a_class_has_one_table_with_stars(a_class: Path):
 
 def test_every_executor_gives_the_same_results(a_class: Path):
     paths = sorted(map(str, a_class.iterdir()))
-    one_by_one = [job()(path, None) for path in paths]
+    one_by_one = [job().grade(path, None) for path in paths]
     assert grade_all(paths, job()) == one_by_one
     assert grade_all(paths, job(), jobs=1) == one_by_one
 
@@ -112,15 +114,15 @@ def test_a_missing_extra_is_told_in_one_sentence(
 
 
 class Breaking(Job):
-    """A job that takes its worker with it on one of the files."""
+    """A job that takes its process with it on one of the files."""
 
-    def __call__(self, path: str, source: bytes | None, line: Line | None = None) -> Graded:
+    def grade(self, path: str, source: bytes | None, client: Client | None = None) -> Graded:
         if path.endswith("dora.py"):
             os._exit(1)
-        return super().__call__(path, source, line)
+        return super().grade(path, source, client)
 
 
-def test_a_worker_that_breaks_costs_no_row_but_its_own(a_class: Path):
+def test_a_process_that_breaks_costs_no_row_but_its_own(a_class: Path):
     paths = sorted(map(str, a_class.iterdir()))
     found = grade_all(paths, Breaking(*job()), jobs=2)
     assert [g.path for g in found] == paths
@@ -139,7 +141,7 @@ def test_what_raises_in_the_grader_is_a_row_as_well(a_class: Path):
             return future
 
     paths = sorted(map(str, a_class.iterdir()))
-    found = list(batch._spread(paths, job(), lambda: Failing(1), 2))
+    found = list(batch._distribute(paths, job(), lambda: Failing(1), 2))
     assert {g.verdicts[0].reason for g in found} == {"crash"}
     assert "OSError: no more processes" in found[0].verdicts[0].message
 
@@ -154,14 +156,14 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     whole = grade_all(paths, job())
     graded: list[str] = []
 
-    def spread(to_do: list[str], job: Job, *_: Any) -> Any:
+    def distribute(to_do: list[str], job: Job, *_: Any) -> Any:
         for path in to_do:
             if len(graded) == 3:
                 raise KeyboardInterrupt
             graded.append(path)
-            yield job(path, None)
+            yield job.grade(path, None)
 
-    monkeypatch.setattr(batch, "_spread", spread)
+    monkeypatch.setattr(batch, "_distribute", distribute)
     with pytest.raises(KeyboardInterrupt):
         grade_all(paths, job())
     assert "Interrupted after 3 of 5 files; --resume goes on from there." in capsys.readouterr().err
@@ -175,16 +177,16 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
 
 def test_other_conditions_resume_nothing(a_class: Path, home_of_its_own: Path):
     paths = sorted(map(str, a_class.iterdir()))
-    with batch.Journal.of(paths, job(), False) as journal:
-        journal.note(job()(paths[0], None), b"x")
-    with batch.Journal.of(paths, job(), True) as journal:
-        assert journal.known(paths[0], b"x") is not None
-        assert journal.known(paths[0], b"y") is None
-    with batch.Journal.of(paths, job(strict=True), True) as journal:
-        assert journal.known(paths[0], b"x") is None
-    journal.path.write_text('{"half a li')
-    with batch.Journal.of(paths, job(), True) as journal:
-        assert journal.known(paths[0], b"x") is None
+    with Checkpoint.of(paths, job(), False) as checkpoint:
+        checkpoint.add(job().grade(paths[0], None), b"x")
+    with Checkpoint.of(paths, job(), True) as checkpoint:
+        assert checkpoint.known(paths[0], b"x") is not None
+        assert checkpoint.known(paths[0], b"y") is None
+    with Checkpoint.of(paths, job(strict=True), True) as checkpoint:
+        assert checkpoint.known(paths[0], b"x") is None
+    checkpoint.path.write_text('{"half a li')
+    with Checkpoint.of(paths, job(), True) as checkpoint:
+        assert checkpoint.known(paths[0], b"x") is None
 
 
 # --- Files for other programs ---

@@ -1,0 +1,52 @@
+"""A grading job: the same work for each of many files, as plain data that any executor can carry."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from puzzles.sandbox.client import Client
+from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import Tier, best
+from puzzles.tracks import track_of
+
+from .grader import grade_file
+from .session import client_for
+from .submission import Submission
+from .verdict import Graded
+
+
+class Job(NamedTuple):
+    """What to grade in each file, and under which conditions. Without `slugs`: whatever a file attempts."""
+
+    slugs: tuple[str, ...]
+    limits: Limits
+    tier: Tier
+    strict: bool = False
+    keep: bool = False
+
+    def grade(self, path: str, source: bytes | None, client: Client | None = None) -> Graded:
+        """Grades a file with the content `source`, or with what can be read there if that is None.
+
+        Raises:
+            UnknownTierError: this is another machine than the one that asks, and bubblewrap does not work here.
+        """
+        if self.tier.is_sandbox:
+            best(self.tier.name)
+        submission = Submission(Path(path), source) if source is not None else Submission.read(Path(path))
+        puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
+        return grade_file(path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client)
+
+    def grade_with_kept_client(self, path: str, source: bytes | None) -> Graded:
+        """Grades a file with the client of this thread, whose server stays for the next file."""
+        clients = vars(_clients)
+        key = repr((self.tier, self.limits))
+        if key not in clients:
+            clients.clear()
+            clients[key] = client_for(self.tier, self.limits)
+        return self.grade(path, source, clients[key])
+
+
+_clients = threading.local()
+"""The client of each thread. Its server ends when the client is forgotten, or its process ends."""

@@ -1,0 +1,87 @@
+"""Files that a submission may read, and files that are hidden from it: solutions, tests, and trials with their results.
+
+Each tier enforces the same lists by its own means: bubblewrap mounts only what is visible and covers what is hidden
+in it, Landlock allows what is visible, and an audit hook of Python refuses what is hidden where there is neither.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+INSTALL_ROOT = Path(__file__).resolve().parents[2]
+"""Folder of lib, drawing and puzzles."""
+
+READABLE_PACKAGES = ("lib", "drawing", "puzzles")
+"""Packages in it that a submission may read and import."""
+
+HIDDEN_NAMES = ("solutions", "tests", "notebooks", ".git")
+"""Folders beside them that hold answers."""
+
+SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
+"""Folders and files of the machine that programs need, besides Python's own."""
+
+SITE_PACKAGES = sysconfig.get_path("purelib")
+
+
+def visible_roots() -> list[Path]:
+    """Folders and files that a submission may read, but for hidden folders in them."""
+    ours = [INSTALL_ROOT / package for package in READABLE_PACKAGES]
+    return [*map(Path, SYSTEM_FOLDERS), Path(sys.base_prefix), Path(SITE_PACKAGES), *ours]
+
+
+def hidden_folders() -> list[Path]:
+    """Folders that a submission must not read: solutions, tests, and the trials of classes with their right results."""
+    beside = [root / name for root in sorted({INSTALL_ROOT, Path(SITE_PACKAGES)}) for name in HIDDEN_NAMES]
+    trials = INSTALL_ROOT / "puzzles" / "catalog" / "engine"
+    return [folder for folder in (*beside, trials) if folder.is_dir()]
+
+
+def hidden_paths() -> list[str]:
+    """Real paths of the hidden folders."""
+    return [os.path.realpath(folder) for folder in hidden_folders()]
+
+
+def covered_folders() -> list[Path]:
+    """Hidden folders that lie in visible ones, under each of the names by which they can be reached."""
+    names = dict.fromkeys(name for folder in hidden_folders() for name in (folder, folder.resolve()))
+    roots = {name for root in visible_roots() for name in (root, root.resolve())}
+    return [name for name in names if any(name.is_relative_to(root) for root in roots)]
+
+
+def allowed_paths() -> tuple[list[str], list[str]]:
+    """Paths that a run may list, and paths that it may read, for a kernel that forbids all others.
+
+    A rule gives leave for all that lies below a path. So a folder with something hidden in it is only listed, which
+    imports need, and its other entries are allowed one by one.
+    """
+    hidden = {*hidden_folders(), *(folder.resolve() for folder in hidden_folders())}
+    listed: dict[str, None] = {str(INSTALL_ROOT): None, SITE_PACKAGES: None}
+    read: dict[str, None] = dict.fromkeys(("/dev/urandom", "/dev/random", "/proc"))
+    for root in visible_roots():
+        for path, is_whole in _around(root, hidden):
+            (read if is_whole else listed)[str(path)] = None
+    return list(listed), list(read)
+
+
+def _around(path: Path, hidden: set[Path]) -> Iterator[tuple[Path, bool]]:
+    """Entries of a folder down to where nothing hidden is left: (path, whether all below it is visible)."""
+    real = path.resolve()
+    if path in hidden or real in hidden:
+        return
+    if not any(one.is_relative_to(real) for one in hidden):
+        yield path, True
+        return
+    yield path, False
+    for entry in sorted(path.iterdir()):
+        if not (entry.is_symlink() and entry.is_dir()):  # its target is allowed under its own name, or not at all
+            yield from _around(entry, hidden)
+
+
+def read_rules() -> dict[str, Any]:
+    """The rules for a server outside of bubblewrap, as plain data."""
+    return {"readable": allowed_paths(), "hidden": hidden_paths()}
