@@ -144,6 +144,10 @@ def share(verdict: Verdict, partial: float) -> float:
     return {"passed": 1.0, "over_target": partial}.get(verdict.status, 0.0)
 
 
+def _harmless(word: object) -> object:
+    return f"'{word}" if str(word).startswith(("=", "+", "-", "@")) else word
+
+
 def table(graded: Sequence[Graded]) -> str:
     """CSV. What a spreadsheet would take for a formula gets an apostrophe in front."""
     text = io.StringIO()
@@ -156,5 +160,5 @@ def table(graded: Sequence[Graded]) -> str:
                 *(v.message, "; ".join(v.notes), v.track),
                 " ".join(f"{name}={value}" for name, value in v.figures.items()),
             )
-            writer.writerow(f"'{word}" if str(word).startswith(("=", "+", "-", "@")) else word for word in words)
+            writer.writerow(map(_harmless, words))
     return text.getvalue()
