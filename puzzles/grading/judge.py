@@ -120,7 +120,7 @@ def first_lines(printed: str) -> tuple[str, ...]:
 def _judge_elsewhere(
     slug: str, definition: Definition, shown: RunRequest, others: Iterator[RunRequest]
 ) -> Generator[RunRequest, RunOutcome, Elsewhere | Failure]:
-    """Runs the other sizes. A failure at one that players are told of counts; at a hidden one it is noted."""
+    """Runs the other sizes. A failure counts at a size of which the puzzle speaks; at a hidden one it is noted."""
     found = Elsewhere()
     for request in others:
         outcome = yield request

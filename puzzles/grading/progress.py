@@ -45,7 +45,7 @@ class PuzzleProgress:
 
 
 def data_folder() -> Path:
-    """Where progress and journals are kept."""
+    """The folder of progress and checkpoints."""
     if os.environ.get(HOME):
         return Path(os.environ[HOME])
     import platformdirs  # here, because most commands can do without
@@ -102,7 +102,7 @@ def next_slug(entries: Mapping[str, PuzzleProgress], stars: int = 2) -> str | No
 
 
 def remember_hint(slug: str, number: int) -> None:
-    """Notes that a hint was read."""
+    """Records that a hint was read."""
     entries = load()
     entries[slug].hints = max(entries[slug].hints, number)
     save(entries)

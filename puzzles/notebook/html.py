@@ -92,7 +92,7 @@ def _excerpt(result: ResultWords, colour: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Text with what stands in backquotes as code."""
+    """Text with its backquoted parts as code."""
     pieces = escape(text).split("`")
     if len(pieces) % 2 == 0:
         return "`".join(pieces)

@@ -46,7 +46,7 @@ class NotebookDefinition(Definition):
 
 
 def known_of(track: Track[Any], slug: str, definition: Any) -> NotebookDefinition:
-    """What the judge has to know of an object before it is run."""
+    """The facts on an object that the judge has to know before it is run."""
     if not callable(definition):
         if inspect.iscoroutine(definition):
             definition.close()

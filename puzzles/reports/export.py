@@ -101,8 +101,8 @@ def junit(graded: Sequence[Graded]) -> str:
             if v.status == "not_attempted":
                 ElementTree.SubElement(case, "skipped", {"message": v.message or "not attempted"})
             elif v.status != "passed":
-                told = {"type": v.reason or v.status, "message": v.message}
-                ElementTree.SubElement(case, "failure", told).text = v.source
+                attributes = {"type": v.reason or v.status, "message": v.message}
+                ElementTree.SubElement(case, "failure", attributes).text = v.source
             if v.notes or v.printed:
                 ElementTree.SubElement(case, "system-out").text = "\n".join((*v.notes, *v.printed))
     ElementTree.indent(root)

@@ -30,7 +30,7 @@ MAX_COLUMNS = 10
 """Puzzles beside each other in the table of a class; of more, chapters are shown."""
 
 BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
-"""Where a heading may be broken: 'grad accum', 'Data Parallel'."""
+"""Places where a heading may be broken: 'grad accum', 'Data Parallel'."""
 
 
 def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
@@ -212,8 +212,8 @@ def explain(console: Console, verdict: Verdict) -> None:
     track = track_of(verdict.puzzle)
     console.print()
     figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures)
-    told = f"  {stars_text(console, verdict.stars)}  {figures}" if verdict.attempted else ""
-    console.print(Text.assemble(_status(verdict), told))
+    shown = f"  {stars_text(console, verdict.stars)}  {figures}" if verdict.attempted else ""
+    console.print(Text.assemble(_status(verdict), shown))
     _explain(console, verdict, "")
     _show_printed(console, verdict)
     if verdict.status == "passed":

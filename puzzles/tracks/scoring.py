@@ -26,7 +26,7 @@ class Score(NamedTuple):
 @dataclass(frozen=True)
 class RunRequest:
     """One run of a player's definition: the size in words, the data that the worker gets, and how the row that comes
-    back is scored. Players are not told of a size that is `hidden`: a failure there becomes a note on a pass."""
+    back is scored. Sizes that are `hidden` are in no statement: a failure there becomes a note on a pass."""
 
     size: str
     data: Mapping[str, Any]
@@ -63,7 +63,7 @@ class LocalRun(NamedTuple):
     error: BaseException | None = None
     prefix: str = ""
     failure: Failure | None = None
-    """Where the run reports a failure without an exception."""
+    """A failure that the run reports without an exception."""
 
 
 class Measure(NamedTuple):

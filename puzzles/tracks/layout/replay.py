@@ -35,13 +35,13 @@ class PlanRun:
     on: str
     tensors: int
     error: float
-    foretold: tuple[int, ...]
+    predicted: tuple[int, ...]
     sent: tuple[int, ...]
     calls: tuple[dict[str, int], ...]
 
     @property
     def passed(self) -> bool:
-        return self.error <= CLOSE and self.sent == self.foretold
+        return self.error <= CLOSE and self.sent == self.predicted
 
 
 def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
@@ -116,11 +116,11 @@ def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun)
     for heading in ("device", "bytes sent", "foretold", ""):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("calls", overflow="fold")
-    for device, (sent, told, calls) in enumerate(zip(result.sent, result.foretold, result.calls)):
+    for device, (sent, told, calls) in enumerate(zip(result.sent, result.predicted, result.calls)):
         words = ", ".join(f"{n} {name}" for name, n in sorted(calls.items()))
         table.add_row(str(device), f"{sent:,}", f"{told:,}", "equal" if sent == told else "DIFFERS", words or "none")
     console.print(table)
-    console.print(f"{sum(result.sent):,} bytes moved; {sum(result.foretold):,} were foretold.")
+    console.print(f"{sum(result.sent):,} bytes moved; {sum(result.predicted):,} were foretold.")
 
 
 def _tensors(result: PlanRun) -> str:

@@ -109,7 +109,7 @@ def _parts(value: Any) -> tuple[int, ...]:
 
 
 def _missed(found: GraphPlan, puzzle: LayoutPuzzle) -> list[str]:
-    """Which limit was missed by how much, and who pays."""
+    """Sentences on each missed limit: by how much, and who pays."""
     said = []
     if found.bytes > puzzle.target:
         who = "; ".join(text for _, text in found.paying()[:MAX_PAYERS])

@@ -26,7 +26,7 @@ CALLS = (
 
 
 class Layouts(Track["LayoutPuzzle"]):
-    """Where tensors live: a function configures operators of a graph, and propagation does the rest."""
+    """Layouts of tensors: a function configures operators of a graph, and propagation does the rest."""
 
     name = "layout"
     title = "Where tensors live"

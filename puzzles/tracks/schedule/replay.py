@@ -31,7 +31,7 @@ LETTERS = {
     "pass_to": ">",
     "receive": "<",
 }
-"""One letter for each operation that takes time, in the picture."""
+"""Letters of the operations that take time, in the picture."""
 
 WIDTH = 72
 
@@ -94,12 +94,12 @@ def draw_replay(output: str, puzzle: SchedulePuzzle, trace: Trace, result: Repla
     import drawing
 
     same = sum(rank.same for rank in result.ranks)
-    told = [
+    lines = [
         f"On {len(result.ranks)} devices, {result.on}, {_tensors(result)}.",
         f"{_weights(result)} Memory, messages and bytes as foretold on {same} of {len(result.ranks)} ranks.",
     ]
     times = [[(span.start, span.end) for span in rank] for rank in result.measured]
-    drawing.save(drawing.draw_replay(trace, times, puzzle.title, told), output)
+    drawing.save(drawing.draw_replay(trace, times, puzzle.title, lines), output)
 
 
 def show_replay(console: Console, slug: str, result: Replay) -> None:
@@ -117,8 +117,8 @@ def show_replay(console: Console, slug: str, result: Replay) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _figure(measured: int, foretold: int) -> str:
-    return f"{measured:,}" if measured == foretold else f"{measured:,} (foretold {foretold:,})"
+def _figure(measured: int, predicted: int) -> str:
+    return f"{measured:,}" if measured == predicted else f"{measured:,} (foretold {predicted:,})"
 
 
 def _tensors(result: Replay) -> str:
@@ -158,13 +158,13 @@ def _lane(events: Sequence[tuple[str, int | None, float, float]], width: int, en
 
 
 def _shares(result: Replay, working: float) -> list[str]:
-    foretold: dict[str, float] = {}
+    predicted: dict[str, float] = {}
     measured: dict[str, float] = {}
-    for spans, shares in ((result.spans, foretold), (result.measured, measured)):
+    for spans, shares in ((result.spans, predicted), (result.measured, measured)):
         for rank in spans:
             for span in rank:
                 shares[span.name] = shares.get(span.name, 0.0) + span.end - span.start
-    total = sum(foretold.values()) or 1
+    total = sum(predicted.values()) or 1
     return [
-        f"{name} {foretold[name] / total:.0%} {measured[name] / working:.0%}" for name in LETTERS if name in foretold
+        f"{name} {predicted[name] / total:.0%} {measured[name] / working:.0%}" for name in LETTERS if name in predicted
     ]

@@ -26,7 +26,7 @@ FIGURES = ("timesteps", "makespan", "peak_memory")
 
 
 class Schedules(Track[SchedulePuzzle]):
-    """Who does what, and when: one coroutine, which every rank runs."""
+    """Schedules: one coroutine that every rank runs, which orders its computation and communication."""
 
     name = "schedule"
     title = "Schedules"
