@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lib import PuzzleError, Size, Trace, referee, trace_to_json
+from lib import PuzzleError, Trace, trace_to_json
 from lib.engine.replay.replay import Replay, replay, replay_from_json
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.failure import Failure, of_refusal
-from puzzles.tracks.scoring import RunOutcome
+from puzzles.failure import Failure
+from puzzles.tracks.scoring import RunRequest
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
 from .score import request_at, trace_in
@@ -45,8 +44,7 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
         PuzzleError: the picture cannot be written.
     """
     size = puzzle.goal.size if options.devices is None else puzzle.goal.size._replace(ranks=options.devices)
-    outcome = bench.run(request_at(puzzle, size))
-    trace = _correct(puzzle, size, outcome, bench.path)
+    trace = _correct_trace(puzzle, request_at(puzzle, size), bench)
     if isinstance(trace, Failure):
         bench.console.print(Text(f"{puzzle.slug} is not run: {trace.message}"), soft_wrap=True)
         return False
@@ -62,17 +60,15 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     return result.passed
 
 
-def _correct(puzzle: SchedulePuzzle, size: Size, outcome: RunOutcome, path: str) -> Trace | Failure:
-    """The trace of a correct run, or the reason why there is none."""
+def _correct_trace(puzzle: SchedulePuzzle, request: RunRequest, bench: Workbench) -> Trace | Failure:
+    """The trace of a run that is correct, or the reason why there is none."""
+    outcome = bench.run(request)
     if outcome.failure is not None:
         return outcome.failure
     if outcome.row is None:
-        return Failure("crash", f"{path} defines no {puzzle.slug}; name a file that does")
-    trace = trace_in(outcome.row)
-    if isinstance(trace, Failure):
-        return outcome.explained(trace)
-    error = referee(trace, replace(puzzle.goal, size=size)).error
-    return trace if error is None else of_refusal(error)
+        return Failure("crash", f"{bench.path} defines no {puzzle.slug}; name a file that does")
+    score = request.score(outcome.row)
+    return outcome.explained(score) if isinstance(score, Failure) else trace_in(outcome.row)
 
 
 def on_transport(trace: Trace, on: str, small: bool) -> Replay:
@@ -113,7 +109,7 @@ def show_replay(console: Console, slug: str, result: Replay) -> None:
         pairs = ((r.peak, r.foretold_peak), (r.messages, r.foretold_messages), (r.sent, r.foretold_sent))
         table.add_row(str(rank), *(_figure(*pair) for pair in pairs), "equal" if r.same else "DIFFERS")
     console.print(table)
-    for line in pictures(result, min(console.width, WIDTH + 12) - 12):
+    for line in time_lines(result, min(console.width, WIDTH + 12) - 12):
         console.print(Text(line), soft_wrap=True)
 
 
@@ -132,7 +128,7 @@ def _weights(result: Replay) -> str:
     return f"The updated weights are those of a single device, {how}."
 
 
-def pictures(result: Replay, width: int = WIDTH) -> list[str]:
+def time_lines(result: Replay, width: int = WIDTH) -> list[str]:
     """Predicted and measured time, one line for each rank, each picture as wide as its last event's end."""
     lines = []
     for title, spans, unit in (("foretold", result.spans, 1.0), ("measured", result.measured, 1e3)):
