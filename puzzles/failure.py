@@ -17,6 +17,8 @@ class Failure(NamedTuple):
     reason: str
     sentence: str
     line: int = 0
+    file: str = ""
+    """The file or cell of the line, where it may be another than the submission."""
 
     @property
     def message(self) -> str:

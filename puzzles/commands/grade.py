@@ -85,7 +85,7 @@ MIB = 1 << 20
 @click.option("--dask", metavar="ADDRESS", help="Grade on a dask cluster.")
 @click.option("--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... -m mpi4py.futures).")
 @click.pass_context
-def grade(ctx: click.Context, paths: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], **options: Any) -> None:
+def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], **options: Any) -> None:
     """Grade solutions: files and notebooks, or every one of them below a folder.
 
     Exits with 0 if everything attempted passed, with 1 if not or if nothing was attempted.
@@ -110,7 +110,7 @@ def grade(ctx: click.Context, paths: tuple[str, ...], wanted: tuple[tuple[str, .
         raise click.UsageError("there is no submission here to write Gradescope's results for")
     alone = len(files) == 1
     keep = bool(
-        options["traces"] or (options["html"] and len(files) <= MOST_PICTURES) or (alone and not options["as_json"])
+        options["traces"] or (options["html"] and len(files) <= MAX_PICTURES) or (alone and not options["as_json"])
     )
     slugs = tuple(dict.fromkeys(slug for several in wanted for slug in several))
     job = Job(slugs, limits, tier, options["strict"], keep)
@@ -129,7 +129,7 @@ def grade(ctx: click.Context, paths: tuple[str, ...], wanted: tuple[tuple[str, .
     ctx.exit(0 if verdict.all_passed(graded) else 1)
 
 
-MOST_PICTURES = 20
+MAX_PICTURES = 20
 """Files with their timelines on one HTML page; a class gets the table and the messages."""
 
 

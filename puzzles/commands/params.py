@@ -1,4 +1,4 @@
-"""How the words of a command line are read: puzzles, seconds, bytes; wrong ones suggest the nearest right one."""
+"""Parameter types of the command line: puzzles, seconds, bytes. Wrong words suggest the nearest right one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puzzles.catalog.schedule import UnknownPuzzleError
-from puzzles.tracks import ALL, find, find_part, find_several, near_part
+from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_group, find_several, near_group, track_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,20 +35,30 @@ class Commands(click.Group):
 
 
 class Slug(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
-    """A puzzle of any track, as `find` reads it; or of one, if that is all that a command can do."""
+    """A puzzle of any track, as `find` reads it."""
 
     name = "slug"
-
-    def __init__(self, track: str = "") -> None:
-        self.track = track
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
         try:
-            return find(f"{self.track}:{value}" if self.track and ":" not in value else value)
+            return find(value)
         except UnknownPuzzleError as why:
             self.fail(str(why), param, ctx)
+
+
+class SavedSlug(Slug):
+    """A puzzle of a track whose runs can be saved and judged again."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        able = [track.name for track in TRACKS.values() if track.saved_as(track.puzzle(track.slugs[0]))]
+        if isinstance(value, str) and ":" not in value and len(able) == 1:
+            value = f"{able[0]}:{value}"
+        puzzle = super().convert(value, param, ctx)
+        if track_of(puzzle.slug).name not in able:
+            self.fail(f"runs of {puzzle.slug} are not saved; there are those of: {', '.join(able)}", param, ctx)
+        return puzzle
 
 
 class Slugs(Slug):
@@ -62,16 +71,16 @@ class Slugs(Slug):
             self.fail(str(why), param, ctx)
 
 
-class PartOrSlug(Slug):
+class GroupOrSlug(Slug):
     """A track or a chapter by its name, or a puzzle."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = find_part(value) if isinstance(value, str) else value
-        if not found and near_part(value):
+        found = find_group(value) if isinstance(value, str) else value
+        if not found and near_group(value):
             try:
                 return find(value)
             except UnknownPuzzleError:
-                self.fail(f"there is no chapter '{value}'; did you mean '{near_part(value)}'?", param, ctx)
+                self.fail(f"there is no chapter '{value}'; did you mean '{near_group(value)}'?", param, ctx)
         return found or super().convert(value, param, ctx)
 
 
@@ -106,7 +115,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]  # as above
 
 
 def terminal() -> Console:
-    """Where people read: colours only if it is a terminal."""
+    """A console for people: with colours only if it is a terminal."""
     from rich.console import Console  # here, because '--json' and '--help' can do without
 
     return Console(highlight=False, markup=False, emoji=False)

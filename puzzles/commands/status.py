@@ -1,10 +1,10 @@
-"""`puzzles status` and `puzzles reset`: how far the player has come."""
+"""`puzzles status`: the player's stars, attempts and hints, and the next puzzle to try."""
 
 from __future__ import annotations
 
 import click
 
-from .params import Slugs, terminal
+from .params import terminal
 
 
 @click.command()
@@ -43,17 +43,3 @@ def status() -> None:
         console.print(f"All targets met everywhere. For a third star, try {unbeaten}: there is a better solution.")
     else:
         console.print("Every star is yours. Can you find a schedule that beats a record?")
-
-
-@click.command()
-@click.argument("slugs", metavar="[SLUG]", type=Slugs(), required=False)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def reset(slugs: tuple[str, ...] | None, yes: bool) -> None:
-    """Forget your progress, in one puzzle, track or chapter, or in all. Your files are not touched."""
-    from puzzles.grading.progress import forget
-
-    what = f"your progress in {', '.join(slugs)}" if slugs else "all your progress"
-    if not yes:
-        click.confirm(f"Forget {what}?", abort=True)
-    forget(slugs or ())
-    click.echo(f"Forgot {what}.")

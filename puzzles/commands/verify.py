@@ -1,60 +1,72 @@
-"""`puzzles verify`: judges a saved trace again, so that a leaderboard needs no trust."""
+"""`puzzles verify`: judges a saved run again, so that a leaderboard needs no trust."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from lib import PuzzleError, trace_from_json
-from puzzles.catalog.schedule import Puzzle
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.tracks import track_of
 
-from .params import Slug
+from .params import SavedSlug
 
-LARGEST = 16 << 20
+if TYPE_CHECKING:
+    from puzzles.grading.verdict import Verdict
+
+MAX_FILE_SIZE = 16 << 20
 """Bytes of a trace that are read."""
 
 
 @click.command()
 @click.argument("path", metavar="TRACE.json", type=click.Path(exists=True, dir_okay=False))
-@click.option(
-    "--puzzle", metavar="SLUG", type=Slug("schedule"), required=True, help="The puzzle that it is said to solve."
-)
+@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), required=True, help="The puzzle that it is said to solve.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.pass_context
-def verify(ctx: click.Context, path: str, puzzle: Puzzle, as_json: bool) -> None:
+def verify(ctx: click.Context, /, path: str, puzzle: Puzzle, as_json: bool) -> None:
     """Judge a saved trace ('puzzles grade --traces FOLDER' saves them). No code is run, only the rules.
 
     Exits with 0 if it passes, with 1 if not.
     """
-    from puzzles.failure import Failure, plain
-    from puzzles.tracks.schedule.track import judge
-
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(LARGEST + 1)
-        if len(text) > LARGEST:
-            raise ValueError(f"it has more than {LARGEST:,} bytes")
-        report = judge(trace_from_json(text.decode()), puzzle, puzzle.goal.size)
-        if isinstance(report, Failure):
-            raise ValueError(report.sentence)
+        verdict = judge_saved(puzzle, _read(path))
     except OSError as why:
         raise click.UsageError(f"cannot read {path}: {why.strerror}") from None
-    except (PuzzleError, ValueError, TypeError, RecursionError) as why:
-        return _tell(ctx, as_json, "failed", plain(f"this trace cannot be judged: {why}"), 0)
-    if report.error is not None:
-        return _tell(ctx, as_json, "failed", plain(report.verdict()), 0)
-    figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
-    return _tell(ctx, as_json, report.status, plain(report.verdict()), report.stars, figures)
-
-
-def _tell(
-    ctx: click.Context, as_json: bool, status: str, message: str, stars: int, figures: dict[str, float] | None = None
-) -> None:
+    track = track_of(puzzle.slug)
     if as_json:
-        none = {"timesteps": None, "makespan": None, "peak_memory": None}
-        click.echo(json.dumps({"status": status, "stars": stars, **(figures or none), "message": message}, indent=2))
+        figures = track.figures_json(verdict.figures)
+        row = {"status": verdict.status, "stars": verdict.stars, **figures, "message": verdict.message}
+        click.echo(json.dumps(row, indent=2))
     else:
-        click.echo(f"{status.replace('_', ' ')}, {stars} of 3 stars. {message}")
-    ctx.exit(0 if status == "passed" else 1)
+        figures_text = f"{track.figures_text(puzzle, verdict.figures)}." if verdict.figures else ""
+        words = " ".join(filter(None, [figures_text, verdict.message]))
+        click.echo(f"{verdict.status.replace('_', ' ')}, {verdict.stars} of 3 stars. {words}")
+        for note in verdict.notes:
+            click.echo(f"Note: {note}")
+    ctx.exit(0 if verdict.status == "passed" else 1)
+
+
+def judge_saved(puzzle: Puzzle, data: bytes) -> Verdict:
+    """The verdict on a saved run; the sizes that were not saved are not judged."""
+    from puzzles.failure import Failure, plain
+    from puzzles.grading.judge import Definition, drive, judge
+    from puzzles.tracks.scoring import RunOutcome
+
+    try:
+        if len(data) > MAX_FILE_SIZE:
+            raise ValueError(f"it has more than {MAX_FILE_SIZE:,} bytes")
+        outcome = RunOutcome(track_of(puzzle.slug).row_of_saved(data.decode()))
+    except ValueError as why:
+        outcome = RunOutcome(failure=Failure("rule", plain(f"this trace cannot be judged: {why}")))
+    verdict = drive(judge(puzzle, Definition(), only_shown=True), lambda request: outcome)
+    if verdict.status == "failed" and outcome.failure is None:
+        return replace(verdict, message=f"Not correct. {verdict.message}")
+    return verdict
+
+
+def _read(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(MAX_FILE_SIZE + 1)

@@ -13,12 +13,11 @@ from typing import Any
 
 import click
 
-from lib import trace_from_json
-from puzzles.failure import Failure, plain
+from puzzles.failure import plain
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.limits import Limits
-from puzzles.tracks import ALL, SCHEDULES, track_of
+from puzzles.tracks import ALL, track_of
 
 from .params import Bytes, Seconds, terminal
 
@@ -75,7 +74,7 @@ def _keys() -> Iterator[str]:
 
 
 class Game:
-    """What is on the screen: one current puzzle, which only the player changes."""
+    """State of the screen: one current puzzle, which only the player changes."""
 
     def __init__(
         self, path: str, limits: Limits, console: Any, grade: Callable[..., Graded] | None = None,
@@ -95,7 +94,7 @@ class Game:
         self._chosen = False
 
     def handle(self, event: str) -> bool:
-        """Does what a key or a save asks for; False to quit."""
+        """Acts on a key or a save; returns False to quit."""
         actions = {"saved": self.saved, "h": self.hint, "n": self.next, "l": self.list, "o": self.open}
         if event == "q":
             return False
@@ -154,32 +153,23 @@ class Game:
         self.console.print(KEYS, style="dim")
 
     def _picture(self, verdict: Verdict) -> None:
-        """The picture in text: of a schedule its timeline, of a layout its plan."""
+        """The picture in text, if the track has one of the run."""
         if not verdict.trace:
             return
-        puzzle = track_of(verdict.puzzle).puzzle(verdict.puzzle)
+        track = track_of(verdict.puzzle)
         try:
-            if verdict.track == SCHEDULES.name:
-                import drawing
-
-                width = max(40, min(self.console.width, drawing.TEXT_WIDTH))
-                picture = drawing.text(trace_from_json(verdict.trace), puzzle.title, width, puzzle.goal)
-            else:
-                from puzzles.tracks.layout.judge import plan_of
-
-                plan = plan_of(puzzle, verdict.trace)
-                picture = "" if isinstance(plan, Failure) else plan.explain()
-        except Exception:  # no such drawing here, or a run that cannot be drawn: the verdict stands without
+            picture = track.picture_text(track.puzzle(verdict.puzzle), verdict.trace, self.console.width)
+        except Exception:  # no such drawing here, or a run that cannot be drawn: the verdict stays without
             return
         self.console.print()
-        for line in str(picture).splitlines():
+        for line in picture.splitlines():
             self.console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
 
     def hint(self) -> None:
         """The next hint of the current puzzle."""
         from puzzles.grading.progress import remember_hint
 
-        from .show import show_hint
+        from .hint import show_hint
 
         puzzle = track_of(self.current).puzzle(self.current)
         number = min(self.hints.get(self.current, 0) + 1, len(puzzle.hints))
@@ -212,7 +202,7 @@ class Game:
         from puzzles.reports.html import pictures
 
         verdict = self.verdicts.get(self.current)
-        drawn = next((picture for picture in pictures(verdict) if picture), "") if verdict is not None else ""
+        drawn = next(iter(pictures(verdict)), "") if verdict is not None else ""
         if not drawn:
             self.console.print(f"There is nothing to draw of {self.current} yet.")
             return

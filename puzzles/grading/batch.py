@@ -15,7 +15,7 @@ from functools import partial
 
 import click
 
-from puzzles.tracks import SCHEDULES, track_of
+from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Checkpoint
 from .job import Job
@@ -175,7 +175,7 @@ def _in_own_process(path: str, job: Job) -> Graded:
 def failed_row(path: str, job: Job, why: str) -> Graded:
     """The row of a file on which the grader itself failed."""
     message = f"the grader itself failed on this file ({why[:300]}); the other rows are not touched by it"
-    return Graded(path, tuple(_crash(slug, message) for slug in job.slugs or SCHEDULES.slugs))
+    return Graded(path, tuple(_crash(slug, message) for slug in job.slugs or default_slugs()))
 
 
 def _crash(slug: str, message: str) -> Verdict:

@@ -1,4 +1,4 @@
-"""What one player has done so far: attempts, best scores, hints; in the platform's folder for such data."""
+"""Keeps a player's progress: attempts, best scores, hints; in the platform's folder for such data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from puzzles.tracks import ALL, parts
+from puzzles.tracks import ALL, groups
 
-from .verdict import SCHEDULE_FIGURES, Graded, Verdict
+from .verdict import Graded, Verdict
 
 HOME = "TRAINING_PUZZLES_HOME"
-"""Names another folder than the platform's."""
+"""Environment variable that names another folder than the platform's."""
+
+BARE_FIGURES = ("timesteps", "makespan", "peak_memory")
+"""Figures that stood by themselves in a progress file before there were several tracks."""
 
 
 @dataclass
-class Entry:
+class PuzzleProgress:
     """One puzzle: how often it was graded, the stars and figures of the best verdict, and the last hint that was
     read."""
 
@@ -29,10 +32,10 @@ class Entry:
     hints: int = 0
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Entry:
-        """An entry as it was saved; before there were three tracks, figures stood by themselves."""
-        rest = {name: value for name, value in given.items() if name not in SCHEDULE_FIGURES}
-        old = {name: given[name] for name in SCHEDULE_FIGURES if given.get(name) is not None}
+    def of(cls, given: Mapping[str, Any]) -> PuzzleProgress:
+        """An entry as it was saved."""
+        rest = {name: value for name, value in given.items() if name not in BARE_FIGURES}
+        old = {name: given[name] for name in BARE_FIGURES if given.get(name) is not None}
         entry = cls(**{"figures": old, **rest})
         if not isinstance(entry.figures, dict) or not all(
             isinstance(n, int | float) for n in (entry.attempts, entry.stars, entry.hints, *entry.figures.values())
@@ -42,7 +45,7 @@ class Entry:
 
 
 def data_folder() -> Path:
-    """Where progress and journals are kept."""
+    """The folder of progress and checkpoints."""
     if os.environ.get(HOME):
         return Path(os.environ[HOME])
     import platformdirs  # here, because most commands can do without
@@ -50,19 +53,19 @@ def data_folder() -> Path:
     return Path(platformdirs.user_data_dir("training-puzzles", appauthor=False))
 
 
-def load() -> dict[str, Entry]:
+def load() -> dict[str, PuzzleProgress]:
     """The entry of every puzzle. A file that cannot be read counts as none."""
-    entries = {slug: Entry() for slug in ALL}
+    entries = {slug: PuzzleProgress() for slug in ALL}
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         for slug, given in json.loads(_path().read_text(encoding="utf-8"))["puzzles"].items():
             if slug in entries:
-                entries[slug] = Entry.of(given)
+                entries[slug] = PuzzleProgress.of(given)
     return entries
 
 
-def save(entries: dict[str, Entry]) -> None:
+def save(entries: dict[str, PuzzleProgress]) -> None:
     """Writes all or nothing: a file beside it takes its place. Where nothing can be written, nothing is kept."""
-    kept = {slug: asdict(entry) for slug, entry in entries.items() if entry != Entry()}
+    kept = {slug: asdict(entry) for slug, entry in entries.items() if entry != PuzzleProgress()}
     text = json.dumps({"version": 2, "puzzles": kept}, indent=1)
     path = _path()
     with suppress(OSError):
@@ -81,7 +84,7 @@ def remember(graded: Graded) -> None:
         save(entries)
 
 
-def add(entry: Entry, verdict: Verdict) -> None:
+def add(entry: PuzzleProgress, verdict: Verdict) -> None:
     """One more attempt; the best is the one with most stars, then with the least first figure, then the next."""
     entry.attempts += 1
     if verdict.figures:
@@ -90,16 +93,16 @@ def add(entry: Entry, verdict: Verdict) -> None:
             entry.stars, entry.figures = verdict.stars, dict(verdict.figures)
 
 
-def next_slug(entries: Mapping[str, Entry], stars: int = 2) -> str | None:
-    """What to try next: the first puzzle with fewer stars, in the chapter that the player is in; None at the end."""
-    open_ones = [[slug for slug in part.slugs if entries[slug].stars < stars] for part in parts()]
-    begun = [any(entries[slug].attempts for slug in part.slugs) for part in parts()]
+def next_slug(entries: Mapping[str, PuzzleProgress], stars: int = 2) -> str | None:
+    """The puzzle to try next: the first with fewer stars, in the chapter that the player is in; None at the end."""
+    open_ones = [[slug for slug in group.slugs if entries[slug].stars < stars] for group in groups()]
+    begun = [any(entries[slug].attempts for slug in group.slugs) for group in groups()]
     under_way = [slugs for slugs, here in zip(open_ones, begun) if here and slugs]
     return next((slugs[0] for slugs in (*under_way, *open_ones) if slugs), None)
 
 
 def remember_hint(slug: str, number: int) -> None:
-    """Notes that a hint was read."""
+    """Records that a hint was read."""
     entries = load()
     entries[slug].hints = max(entries[slug].hints, number)
     save(entries)
@@ -109,7 +112,7 @@ def forget(slugs: Iterable[str] = ()) -> None:
     """Forgets some puzzles, or all."""
     entries = load()
     for name in tuple(slugs) or ALL:
-        entries[name] = Entry()
+        entries[name] = PuzzleProgress()
     save(entries)
 
 

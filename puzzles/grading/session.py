@@ -85,7 +85,7 @@ class Session:
         given = {
             **self.submission.as_given(),
             "slugs": [slug for track in TRACKS.values() for slug in track.slugs],
-            "tracks": [track.name for track in TRACKS.values() if seen.intersection(track.slugs)],
+            "stages": [track.stage for track in TRACKS.values() if seen.intersection(track.slugs)],
             "limits": self.limits._asdict(),
             "packages": SITE_PACKAGES,
         }

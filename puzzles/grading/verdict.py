@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from puzzles.tracks import TRACKS
+
 VERSION = 1
 """Of the JSON form; it grows when a field changes its meaning or goes away."""
-
-SCHEDULE_FIGURES = ("timesteps", "makespan", "peak_memory")
-"""In JSON these stand by themselves, as they did when there were schedules only."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the grader says of one puzzle: `status` is passed, over_target, failed or not_attempted.
+    """The verdict on one puzzle: `status` is passed, over_target, failed or not_attempted.
 
     `targets` and `figures` by name: of a schedule time in steps and memory in elements, of a class what its puzzle
     asks for, of a layout bytes. No figures where the puzzle was not solved correctly.
@@ -31,11 +30,17 @@ class Verdict:
     message: str = ""
     notes: tuple[str, ...] = ()
     source: str = ""
-    """The line of the player's file that the message is about."""
+    """Text of the line that the message is about."""
+    line: int = 0
+    """Its number; 0 if the message is about none."""
+    file: str = ""
+    """The file or cell of that line, where it may be another than the submission."""
+    advice: str = ""
+    """A sentence on how to meet the missed targets, where the run itself shows one."""
     printed: tuple[str, ...] = ()
     """The first lines of what the player's code printed at the shown size."""
     trace: str = ""
-    """What was judged at the shown size, as JSON, where it was asked for: a schedule's trace, a layout's strategies."""
+    """The run that was judged at the shown size, as JSON, where it was asked for: a trace, strategies."""
 
     @property
     def attempted(self) -> bool:
@@ -58,13 +63,9 @@ class Verdict:
 
     def as_json(self) -> dict[str, Any]:
         """The fields that the grade command's JSON promises, in its order."""
-        told: dict[str, Any] = {"puzzle": self.puzzle, "status": self.status, "reason": self.reason}
-        told["stars"] = self.stars
-        if self.track == "schedule":
-            told |= {name: self.figures.get(name) for name in SCHEDULE_FIGURES}
-        else:
-            told |= {"track": self.track, "figures": dict(self.figures)}
-        return {**told, "target": dict(self.targets), "message": self.message, "notes": list(self.notes)}
+        head = {"puzzle": self.puzzle, "status": self.status, "reason": self.reason, "stars": self.stars}
+        figures = TRACKS[self.track].figures_json(self.figures)
+        return {**head, **figures, "target": dict(self.targets), "message": self.message, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,11 @@ class Graded:
 
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Graded:
-        """What `row` told."""
+        """The opposite of `row`."""
         tuples = ("notes", "printed")
-        verdicts = [{k: tuple(v) if k in tuples else v for k, v in given.items()} for given in row["verdicts"]]
+        verdicts: list[dict[str, Any]] = [
+            {k: tuple(v) if k in tuples else v for k, v in given.items()} for given in row["verdicts"]
+        ]
         return cls(row["path"], tuple(Verdict(**given) for given in verdicts))
 
 
@@ -100,6 +103,6 @@ def as_json(files: Iterable[Graded]) -> dict[str, Any]:
 
 
 def all_passed(files: Iterable[Graded]) -> bool:
-    """Whether something was attempted, and all of that passed."""
+    """True if something was attempted, and all of that passed."""
     attempted = [verdict for graded in files for verdict in graded.attempted]
     return bool(attempted) and all(verdict.status == "passed" for verdict in attempted)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from contextlib import redirect_stdout
-from io import StringIO
 from typing import Any
 
-from .html import page
-from .result import Result
+from .html import result_page
 from .reward import smile_text
+from .words import ResultWords
 
-_shown: list[tuple[int, Result]] = []
+_shown: list[tuple[int, ResultWords]] = []
 """The results of the cell that ran last, with its number."""
 
 
-def show(result: Result) -> None:
+def display_result(result: ResultWords) -> None:
     """Displays it once, with its picture; prints it where nothing can be displayed."""
     text = "\n".join(filter(None, [result.text(), smile_text(result)]))
     shell = _shell()
@@ -24,29 +22,22 @@ def show(result: Result) -> None:
         return
     from IPython.display import display
 
+    show: Any = display  # untyped
+
     _shown[:] = [entry for entry in _shown if entry[0] == shell.execution_count]
     _shown.append((shell.execution_count, result))
-    display({"text/plain": text, "text/html": page(result, picture_of(result))}, raw=True)
+    show({"text/plain": text, "text/html": result_page(result, picture_of(result))}, raw=True)
 
 
-def shown_in_this_cell(result: Result) -> bool:
+def shown_in_this_cell(result: ResultWords) -> bool:
     shell = _shell()
     count = shell.execution_count if shell is not None else 0
     return any(number == count and one is result for number, one in _shown)
 
 
-def picture_of(result: Result) -> str:
-    """The timeline as far as the run went, as SVG; empty if nothing happened or nothing can draw here."""
-    trace = result.trace
-    if trace is None or not any(trace.events(rank) for rank in range(trace.size.ranks)):
-        return ""
-    try:
-        import drawing
-    except ImportError:
-        return ""
-    with redirect_stdout(StringIO()):  # its two figures stand on the page already, and so does what is wrong
-        picture = drawing.draw(trace, title=result.puzzle.title, judged=False)
-    return drawing.svg(picture)
+def picture_of(result: ResultWords) -> str:
+    """The run as far as it went, as SVG; empty if nothing happened, or nothing can be drawn here."""
+    return result.track.picture(result.puzzle, result.verdict.trace, judged=False) if result.verdict.trace else ""
 
 
 def _shell() -> Any:

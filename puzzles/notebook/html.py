@@ -1,27 +1,29 @@
-"""A result as a small page of HTML: stars, figures, message, the player's line, the picture, the next step.
+"""Renders a result as a small page of HTML: stars, figures, message, the player's line, the picture, the next step.
 
-Styles stand on the elements, because notebooks drop style sheets; colours are mixed with the page's own, light or dark.
+Styles are attributes of the elements, because notebooks drop style sheets; colours are mixed with the page's own,
+light or dark.
 """
 
 from __future__ import annotations
 
 from html import escape
-from typing import NamedTuple
 
-from .result import Result
+from puzzles.tracks.scoring import Measure, number_text
+
 from .reward import smile
+from .words import ResultWords
 
 COLOURS = {"passed": "#1a8754", "over_target": "#b7791f", "failed": "#c2410c", "not_attempted": "#64748b"}
 CODE = "font-family:var(--jp-code-font-family,monospace);font-size:13px;line-height:1.45"
 FAINT = "rgba(128,128,128,.14)"
 
 
-def page(result: Result, picture: str = "") -> str:
+def result_page(result: ResultWords, picture: str = "") -> str:
     """The whole page; `picture` is SVG."""
     colour = COLOURS[result.status]
     parts = [
         _head(result, colour),
-        "".join(_meter(meter) for meter in meters(result)),
+        "".join(_meter(measure) for measure in measures_of(result)),
         _message(result, colour),
         _excerpt(result, colour),
         "".join(f'<p style="margin:6px 0;max-width:52em">Note: {_inline(note)}</p>' for note in result.notes),
@@ -33,36 +35,26 @@ def page(result: Result, picture: str = "") -> str:
     return f'<div class="training-puzzles" data-status="{result.status}" style="{frame}">{"".join(parts)}</div>'
 
 
-def _head(result: Result, colour: str) -> str:
+def _head(result: ResultWords, colour: str) -> str:
     puzzle = result.puzzle
     stars = f'<span aria-label="{result.stars} of 3 stars" style="color:{colour}">{result.stars_text}</span>'
-    title = f"Puzzle {puzzle.number}, {escape(puzzle.title)}"
+    title = escape(f"{result.name}, {puzzle.title}")
     return (
         f'<div style="font-size:19px;margin-bottom:4px">{stars} <b style="color:{colour}">{result.headline}</b> '
         f'<span style="opacity:.7">{title}</span></div>'
     )
 
 
-class Meter(NamedTuple):
-    """One figure beside its target."""
-
-    name: str
-    value: float
-    target: int
-    met: bool
+def measures_of(result: ResultWords) -> list[Measure]:
+    """The figures of a correct solution beside their targets."""
+    return list(result.track.measures(result.puzzle, result.values)) if result.values else []
 
 
-def meters(result: Result) -> list[Meter]:
-    report, goal = result.report, result.puzzle.goal
-    if report is None:
-        return []
-    memory = Meter("elements on one rank", report.peak.memory, goal.memory, report.meets_memory)
-    return [Meter("steps", report.timesteps, goal.time, report.meets_time), memory]
-
-
-def _meter(meter: Meter) -> str:
-    colour = COLOURS["passed" if meter.met else "over_target"]
-    full = min(100, round(100 * meter.value / (1.25 * meter.target)))
+def _meter(measure: Measure) -> str:
+    """A figure as a bar, with a mark at its target."""
+    value = measure.value or 0
+    colour = COLOURS["passed" if measure.met else "over_target"]
+    full = min(100, round(100 * value / (1.25 * (measure.target or 1))))
     bar = (
         f'<span style="position:relative;display:inline-block;width:180px;height:9px;background:{FAINT};'
         f'border-radius:5px;vertical-align:middle;margin-right:10px"><span style="position:absolute;left:0;top:0;'
@@ -70,18 +62,20 @@ def _meter(meter: Meter) -> str:
         '<span style="position:absolute;left:80%;top:-3px;height:15px;border-left:2px solid currentColor"></span>'
         "</span>"
     )
-    value = f"{meter.value:,}" if isinstance(meter.value, int) else f"{meter.value:g}"
-    words = f'<b>{value}</b> {meter.name}, <span style="opacity:.7">target {meter.target:,}</span>'
+    words = (
+        f"<b>{number_text(value)}</b> {escape(measure.words)}, "
+        f'<span style="opacity:.7">target {measure.target:,}</span>'
+    )
     return f'<div style="margin:3px 0">{bar}{words}</div>'
 
 
-def _message(result: Result, colour: str) -> str:
+def _message(result: ResultWords, colour: str) -> str:
     if not result.message:
         return ""
     return f'<p style="margin:6px 0;max-width:52em;color:{colour};font-weight:600">{_inline(result.message)}</p>'
 
 
-def _excerpt(result: Result, colour: str) -> str:
+def _excerpt(result: ResultWords, colour: str) -> str:
     """The player's line, marked, with its neighbours."""
     lines = result.place.excerpt()
     if not lines:
@@ -98,7 +92,7 @@ def _excerpt(result: Result, colour: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Text with what stands in backquotes as code."""
+    """Text with its backquoted parts as code."""
     pieces = escape(text).split("`")
     if len(pieces) % 2 == 0:
         return "`".join(pieces)

@@ -1,4 +1,4 @@
-"""Takes a player's coroutine turn by turn: no turn lasts for ever, and what it starts is known and can be ended."""
+"""Runs a player's code turn by turn: each turn has a time limit and hears Ctrl-C, and the tasks it starts are ended."""
 
 from __future__ import annotations
 
@@ -8,56 +8,64 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from lib import DeadlockError, Model
+from lib import DeadlockError
 from puzzles.sandbox.deadline import TimeLimitError, Timer
 
-SECONDS = 0.8
-"""Wall time of one turn, which is what a rank does between two waits; most take less than a thousandth of it."""
+T = TypeVar("T")
 
 
-class Stopped(Exception):
-    """A turn that was ended from outside: it took too long, or the player interrupted it."""
+class TurnStoppedError(Exception):
+    """A turn was ended from outside: it took too long, or the player interrupted it."""
 
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(sentence)
         self.reason = reason
 
 
-class Ring:
-    """All that one play runs on the event loop, besides the ranks themselves."""
+class LimitedTurns:
+    """All that one run has on the event loop, besides the ranks themselves."""
 
-    def __init__(self, function: Callable[[Model], Any], seconds: float = SECONDS) -> None:
-        self.function = function
+    def __init__(self, seconds: float) -> None:
+        """`seconds` is the wall time of one turn."""
         self.seconds = seconds
         self.started: set[asyncio.Task[Any]] = set()
         """Tasks that the player's code has made."""
         self.over = False
-        """Whether a turn was ended from outside; then nobody gets another one."""
+        """True once a turn was ended from outside; then nobody gets another one."""
 
-    def schedule(self, model: Model) -> Any:
-        """The player's function, in turns of limited length: what `lib.run_async` runs on each rank."""
-        result = self.turn(lambda: self.function(model))
-        return Turns(result, self) if inspect.iscoroutine(result) else result
+    def in_turns(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, with its call and each step of its coroutine as a turn."""
 
-    def turn(self, work: Callable[[], Any]) -> Any:
-        """One turn. Ctrl-C reaches it, though a notebook would keep that for the end of the turn."""
+        def limited(*arguments: Any) -> Any:
+            result = self.turn(lambda: function(*arguments))
+            return Steps(result, self) if inspect.iscoroutine(result) else result
+
+        return limited
+
+    def turn(self, work: Callable[[], T]) -> T:
+        """Returns what `work` returns. Ctrl-C reaches it, though a notebook would keep that for the end of the turn.
+
+        Raises:
+            TurnStoppedError: time was up, or the player interrupted it.
+            DeadlockError: another turn was ended before.
+        """
         if self.over:
             raise DeadlockError("the play was stopped while another rank had its turn")
         timer = Timer(self.seconds)
         try:
             with _interruptible(), self._own_tasks():
-                return timer.run(work)
+                return timer.run(work, in_greenlets=True)
         except TimeLimitError as why:
             self.over = True
             hint = "look for a loop that does not end, or allow more with play(..., seconds=60)"
-            raise Stopped("timeout", f"time was up after {self.seconds:g} s; {hint}").with_traceback(
+            raise TurnStoppedError("timeout", f"time was up after {self.seconds:g} s; {hint}").with_traceback(
                 why.__traceback__
             ) from None
         except KeyboardInterrupt as why:
             self.over = True
-            raise Stopped("interrupted", "you interrupted it").with_traceback(why.__traceback__) from None
+            raise TurnStoppedError("interrupted", "you interrupted it").with_traceback(why.__traceback__) from None
 
     @contextmanager
     def _own_tasks(self) -> Iterator[None]:
@@ -66,7 +74,7 @@ class Ring:
         before = loop.get_task_factory()
 
         def start(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-            inner = Turns(coroutine, self) if inspect.iscoroutine(coroutine) else coroutine
+            inner = Steps(coroutine, self) if inspect.iscoroutine(coroutine) else coroutine
             task: asyncio.Task[Any] = asyncio.Task(_awaited(inner), loop=loop, **options)
             self.started.add(task)
             return task
@@ -85,27 +93,27 @@ class Ring:
         await asyncio.gather(*self.started, return_exceptions=True)
 
 
-class Turns:
+class Steps:
     """A coroutine of the player's, each step of which is a turn. Looks like one where `lib` asks for its line."""
 
-    def __init__(self, coroutine: Any, ring: Ring) -> None:
+    def __init__(self, coroutine: Any, turns: LimitedTurns) -> None:
         self._coroutine = coroutine
-        self._ring = ring
+        self._turns = turns
 
-    def __await__(self) -> Turns:
+    def __await__(self) -> Steps:
         return self
 
-    def __iter__(self) -> Turns:
+    def __iter__(self) -> Steps:
         return self
 
     def __next__(self) -> Any:
         return self.send(None)
 
     def send(self, value: Any) -> Any:
-        return self._ring.turn(lambda: self._coroutine.send(value))
+        return self._turns.turn(lambda: self._coroutine.send(value))
 
     def throw(self, *error: Any) -> Any:
-        return self._ring.turn(lambda: self._coroutine.throw(*error))
+        return self._turns.turn(lambda: self._coroutine.throw(*error))
 
     def close(self) -> None:
         self._coroutine.close()

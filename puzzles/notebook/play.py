@@ -1,23 +1,23 @@
-"""`play`: one call that runs every rank, judges, draws, and shows what came of it."""
+"""`play`: one call that runs a definition, judges it, draws, and shows the result."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from puzzles.catalog.schedule import PUZZLES, Puzzle, UnknownPuzzleError, find
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.tracks import ALL, UnknownPuzzleError, find, track_of
 
-from .display import show
-from .interrupt import SECONDS
-from .judging import judge
+from .local_run import judge_here
 from .result import Result
+from .source_lines import file_of
 
 
-class Playing(asyncio.Task[Result]):
+class PlayTask(asyncio.Task[Result]):
     """A play under way, to be awaited for its Result. It shows itself when it has ended, awaited or not."""
 
-    def __init__(self, puzzle: Puzzle, function: Any, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
-        self._call = puzzle, function, seconds
+    def __init__(self, puzzle: Puzzle, definition: Any, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+        self._call = puzzle, definition, seconds
         self._begun = False
         super().__init__(self._begin(), loop=loop, name=f"play {puzzle.slug}")
 
@@ -31,44 +31,48 @@ class Playing(asyncio.Task[Result]):
             return
         self.cancel()
         loop = self.get_loop()
-        asyncio._set_running_loop(None)  # the loop of the notebook stands still until the cell has ended
+        asyncio._set_running_loop(None)  # the loop of the notebook is idle until the cell has ended
         try:
             _play_alone(*self._call)
         finally:
             asyncio._set_running_loop(loop)
 
 
-def play(puzzle: Any, function: Any = None, *, seconds: float = SECONDS) -> Any:
-    """Plays `function` as a solution of `puzzle` (its slug or number), and shows what came of it.
+def play(puzzle: Any, function: Any = None, *, seconds: float | None = None) -> Any:
+    """Plays a function or class as a solution of `puzzle`, its slug or the number of a schedule; shows the result.
 
-    In a notebook: `await play("fsdp", fsdp)`. In a script without a running event loop `play("fsdp", fsdp)` does it
-    and returns the Result. `seconds` is how long a rank may work without waiting for another.
+    In a notebook: `await play("fsdp", fsdp)`, `play("FSDP", FSDP)`, `play(ffn)`. In a script without a running event
+    loop it returns the Result. The code runs in this process, so nothing is isolated: it is for your own. `seconds`
+    is how long a rank of a schedule may work without waiting for another (0.8), or how long a class or a layout may
+    run at one size (10).
 
     Raises:
         UnknownPuzzleError: there is no such puzzle; the text names the nearest one.
     """
-    found, function = _which(puzzle, function)
+    found, definition = _which(puzzle, function)
+    limit = track_of(found.slug).turn_seconds if seconds is None else seconds
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        result = _play_alone(found, function, seconds)
+        result = _play_alone(found, definition, limit)
         if result.reason == "interrupted":
             raise KeyboardInterrupt from None
         return result
-    return Playing(found, function, seconds, loop)
+    return PlayTask(found, definition, limit, loop)
 
 
-async def _play(puzzle: Puzzle, function: Any, seconds: float) -> Result:
-    result = await judge(puzzle, function, seconds)
-    show(result)
+async def _play(puzzle: Puzzle, definition: Any, seconds: float) -> Result:
+    verdict = await judge_here(puzzle, definition, seconds)
+    result = Result(puzzle, verdict, file_of(definition))
+    result.show()
     return result
 
 
-def _play_alone(puzzle: Puzzle, function: Any, seconds: float) -> Result:
-    """The same on an event loop of its own, of which nothing stays."""
+def _play_alone(puzzle: Puzzle, definition: Any, seconds: float) -> Result:
+    """Plays on an event loop of its own, of which nothing stays."""
     loop = asyncio.new_event_loop()
     try:
-        return loop.run_until_complete(_play(puzzle, function, seconds))
+        return loop.run_until_complete(_play(puzzle, definition, seconds))
     finally:
         left = asyncio.all_tasks(loop)  # some, if it was interrupted
         for task in left:
@@ -77,12 +81,13 @@ def _play_alone(puzzle: Puzzle, function: Any, seconds: float) -> Result:
         loop.close()
 
 
-def _which(puzzle: Any, function: Any) -> tuple[Puzzle, Any]:
+def _which(puzzle: Any, definition: Any) -> tuple[Puzzle, Any]:
+    """The puzzle, and the definition that is meant to solve it."""
     if isinstance(puzzle, Puzzle):
-        return puzzle, function
-    if function is None and callable(puzzle):
+        return puzzle, definition
+    if definition is None and callable(puzzle):
         name = getattr(puzzle, "__name__", "")
-        if name not in PUZZLES:
+        if name not in ALL:
             raise UnknownPuzzleError(f"which puzzle does {name or 'this'} solve? Write play('fsdp', {name or 'fsdp'})")
-        return PUZZLES[name], puzzle
-    return find(str(puzzle)), function
+        return find(name), puzzle
+    return find(str(puzzle)), definition

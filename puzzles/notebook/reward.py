@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from .result import Result
+from .words import ResultWords
 
 COATS = ("#c98d4b", "#8a5a3b", "#e0b56c", "#6d6f76", "#b5653a", "#f0d9b0", "#4d4038", "#d8a47f")
 IN_A_ROW = 8
@@ -21,6 +21,8 @@ WORDS = {
     "pipeline_fsdp": "A whole sledge team, and all of them pull the same way.",
 }
 
+OTHER_WORDS = "Good dogs, every one of them."
+
 PUPPY_TEXT = r"""
    / \__
   (    @\___
@@ -30,15 +32,15 @@ PUPPY_TEXT = r"""
 """
 
 
-def smile(result: Result) -> str:
+def smile(result: ResultWords) -> str:
     """SVG and a word of praise; empty for fewer than three stars."""
     if result.stars < 3:
         return ""
-    ranks = result.puzzle.goal.size.ranks
+    ranks = result.track.devices(result.puzzle)
     columns = min(ranks, IN_A_ROW)
     rows = -(-ranks // IN_A_ROW)
     puppies = "".join(_puppy(rank, (rank % IN_A_ROW) * WIDTH, (rank // IN_A_ROW) * HEIGHT) for rank in range(ranks))
-    words = escape(WORDS[result.puzzle.slug])
+    words = escape(praise(result))
     name = f"{ranks} wagging {'puppy' if ranks == 1 else 'puppies'}"
     return (
         f'<div class="three-stars"><svg xmlns="http://www.w3.org/2000/svg" width="{columns * WIDTH}" '
@@ -47,9 +49,14 @@ def smile(result: Result) -> str:
     )
 
 
-def smile_text(result: Result) -> str:
+def smile_text(result: ResultWords) -> str:
     """The same where only letters can be shown."""
-    return f"{PUPPY_TEXT}\n{WORDS[result.puzzle.slug]}" if result.stars == 3 else ""
+    return f"{PUPPY_TEXT}\n{praise(result)}" if result.stars == 3 else ""
+
+
+def praise(result: ResultWords) -> str:
+    """A sentence on the puzzle, where there is one."""
+    return WORDS.get(result.puzzle.slug, OTHER_WORDS)
 
 
 def _puppy(rank: int, x: int, y: int) -> str:

@@ -12,11 +12,10 @@ from xml.etree import ElementTree
 
 import click
 
-from puzzles.catalog.schedule import UnknownPuzzleError
 from puzzles.failure import plain
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import Tier
-from puzzles.tracks import ALL, SCHEDULES, find_several, track_of
+from puzzles.tracks import ALL, UnknownPuzzleError, find_several, track_of
 
 COLUMNS = tuple("submission puzzle status reason stars timesteps peak_memory message notes track figures".split())
 
@@ -32,9 +31,9 @@ def write_reports(
     """Writes each of the files that are wanted; formats without a path are left out."""
 
     def html() -> str:
-        from .html import page  # here, because templates are slow to import
+        from .html import report_page  # here, because templates are slow to import
 
-        return page(graded, tier)
+        return report_page(graded, tier)
 
     writers: dict[str, Callable[[], str]] = {
         "junit": lambda: junit(graded),
@@ -46,11 +45,18 @@ def write_reports(
         if path:
             _write(Path(path), writers[name]())
     if traces:
-        for number, file in enumerate(graded):
-            for verdict in file.verdicts:
-                if verdict.trace and verdict.track == SCHEDULES.name:
-                    folder = Path(traces) if len(graded) == 1 else Path(traces, f"{number:04}_{Path(file.path).stem}")
-                    _write(folder / f"{verdict.puzzle}.json", verdict.trace)
+        _write_traces(graded, Path(traces))
+
+
+def _write_traces(graded: Sequence[Graded], traces: Path) -> None:
+    """The runs that `verify` can judge again: of one file into the folder itself, of several into one for each."""
+    for number, file in enumerate(graded):
+        folder = traces if len(graded) == 1 else traces / f"{number:04}_{Path(file.path).stem}"
+        for verdict in file.verdicts:
+            track = track_of(verdict.puzzle)
+            name = track.saved_as(track.puzzle(verdict.puzzle)) if verdict.trace else ""
+            if name:
+                _write(folder / name, verdict.trace)
 
 
 def _write(path: Path, text: str) -> None:
@@ -95,8 +101,8 @@ def junit(graded: Sequence[Graded]) -> str:
             if v.status == "not_attempted":
                 ElementTree.SubElement(case, "skipped", {"message": v.message or "not attempted"})
             elif v.status != "passed":
-                told = {"type": v.reason or v.status, "message": v.message}
-                ElementTree.SubElement(case, "failure", told).text = v.source
+                attributes = {"type": v.reason or v.status, "message": v.message}
+                ElementTree.SubElement(case, "failure", attributes).text = v.source
             if v.notes or v.printed:
                 ElementTree.SubElement(case, "system-out").text = "\n".join((*v.notes, *v.printed))
     ElementTree.indent(root)
@@ -105,11 +111,15 @@ def junit(graded: Sequence[Graded]) -> str:
 
 def gradescope(graded: Sequence[Graded], points: Mapping[str, float], partial: float) -> dict[str, Any]:
     """Gradescope's results of one student: of several files, the best for each puzzle counts."""
+
+    def rank(v: Verdict) -> tuple[float, int, bool]:
+        return share(v, partial), v.stars, v.attempted
+
     tests = []
     asked = {v.puzzle for file in graded for v in file.verdicts}
     for slug in (slug for slug in ALL if slug in asked):
         found = [v for file in graded for v in file.verdicts if v.puzzle == slug]
-        best = max(found, key=lambda v: (share(v, partial), v.stars, v.attempted))
+        best = max(found, key=rank)
         output = "\n".join(filter(None, (best.message, best.source and f"> {best.source}", *best.notes)))
         tests.append(
             {
@@ -126,13 +136,16 @@ def gradescope(graded: Sequence[Graded], points: Mapping[str, float], partial: f
 
 def _name(slug: str) -> str:
     track = track_of(slug)
-    puzzle = track.puzzle(slug)
-    return f"{puzzle.number}. {puzzle.title}" if track is SCHEDULES else track.heading(puzzle)
+    return track.listed_as(track.puzzle(slug))
 
 
 def share(verdict: Verdict, partial: float) -> float:
     """The share of a puzzle's points that a verdict is worth."""
     return {"passed": 1.0, "over_target": partial}.get(verdict.status, 0.0)
+
+
+def _harmless(word: object) -> object:
+    return f"'{word}" if str(word).startswith(("=", "+", "-", "@")) else word
 
 
 def table(graded: Sequence[Graded]) -> str:
@@ -142,8 +155,10 @@ def table(graded: Sequence[Graded]) -> str:
     writer.writerow(COLUMNS)
     for file in graded:
         for v in file.verdicts:
-            figures = (v.stars, v.timesteps, v.peak_memory)
-            words = (plain(file.path), v.puzzle, v.status, v.reason, *figures, v.message, "; ".join(v.notes), v.track)
-            words += (" ".join(f"{name}={value}" for name, value in v.figures.items()),)
-            writer.writerow(f"'{word}" if str(word).startswith(("=", "+", "-", "@")) else word for word in words)
+            words: tuple[object, ...] = (
+                *(plain(file.path), v.puzzle, v.status, v.reason, v.stars, v.timesteps, v.peak_memory),
+                *(v.message, "; ".join(v.notes), v.track),
+                " ".join(f"{name}={value}" for name, value in v.figures.items()),
+            )
+            writer.writerow(map(_harmless, words))
     return text.getvalue()

@@ -1,10 +1,11 @@
-"""What a player reads on the terminal after grading."""
+"""Reports on the terminal after grading: tables, messages, and the next step."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import commonpath, dirname, relpath, sep
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -14,21 +15,22 @@ from rich.text import Text
 from puzzles.failure import plain
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import Tier
-from puzzles.tracks import ALL, TRACKS, Track, parts, track_of
+from puzzles.tracks import ALL, TRACKS, Track, groups, track_of
+from puzzles.tracks.scoring import number_text
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
-WIDEST = 100
-WIDE = 10_000
+MAX_WIDTH = 100
+UNLIMITED_WIDTH = 10_000
 """Columns of a terminal on which every table fits."""
 
-MOST_EXPLAINED = 40
+MAX_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
 
-MOST_COLUMNS = 10
+MAX_COLUMNS = 10
 """Puzzles beside each other in the table of a class; of more, chapters are shown."""
 
 BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
-"""Where a heading may be broken: 'grad accum', 'Data Parallel'."""
+"""Places where a heading may be broken: 'grad accum', 'Data Parallel'."""
 
 
 def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
@@ -44,7 +46,7 @@ def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
         for track in TRACKS.values():
             if any(v.track == track.name for graded in files for v in graded.attempted):
                 console.print(_folder_table(console, track, files))
-    for graded in files if len(files) <= MOST_EXPLAINED else ():
+    for graded in files if len(files) <= MAX_EXPLAINED else ():
         for verdict in _distinct(graded.verdicts):
             _explain(console, verdict, f"{plain(graded.path)}, " if several else "")
             _show_printed(console, verdict)
@@ -55,7 +57,7 @@ def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
         )
     console.print()
     for line in _summary(files) if several or not files else _next(files[0]):
-        console.print(Text(line), width=min(console.width, WIDEST))
+        console.print(Text(line), width=min(console.width, MAX_WIDTH))
 
 
 def report_on(console: Console, title: str, verdict: Verdict) -> None:
@@ -69,9 +71,9 @@ def report_on(console: Console, title: str, verdict: Verdict) -> None:
 def standings(console: Console, files: Sequence[Graded]) -> Table:
     """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure; of many
     puzzles, or on a narrow terminal, a column for each chapter, with how many were solved."""
-    for most, gap in ((MOST_COLUMNS, 1), (MOST_COLUMNS, 0), (0, 1)):
+    for most, gap in ((MAX_COLUMNS, 1), (MAX_COLUMNS, 0), (0, 1)):
         table = _standings(console, files, columns_of(files, most), console.width // 3, gap)
-        if console.measure(table, options=console.options.update(max_width=WIDE)).minimum <= console.width:
+        if console.measure(table, options=console.options.update(max_width=UNLIMITED_WIDTH)).minimum <= console.width:
             return table
     return _standings(console, files, columns_of(files, 0), 0, 0)
 
@@ -93,12 +95,12 @@ def _standings(
     return table
 
 
-def columns_of(files: Sequence[Graded], most: int = MOST_COLUMNS) -> dict[str, tuple[str, ...]]:
-    """What the columns of a class are called, with the puzzles in each; of more than `most`, chapters."""
+def columns_of(files: Sequence[Graded], most: int = MAX_COLUMNS) -> dict[str, tuple[str, ...]]:
+    """Headings of the columns of a class, with the puzzles in each; of more than `most`, chapters."""
     slugs = slugs_of(files)
     if len(slugs) <= most:
         return {slug: (slug,) for slug in slugs}
-    return {part.name: part.slugs for part in parts() if not set(slugs).isdisjoint(part.slugs)}
+    return {group.name: group.slugs for group in groups() if not set(slugs).isdisjoint(group.slugs)}
 
 
 def slugs_of(files: Sequence[Graded]) -> list[str]:
@@ -124,7 +126,7 @@ def stars_text(console: Console, stars: int) -> str:
     return full * stars + empty * (3 - stars)
 
 
-def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track, list[Verdict]]]:
+def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Verdict]]]:
     """Tracks with their verdicts, those in which something is attempted; of a file that attempts nothing, all."""
     for track in TRACKS.values():
         mine = [v for v in verdicts if v.track == track.name]
@@ -132,7 +134,7 @@ def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track, list[Verdict
             yield track, mine
 
 
-def _table(console: Console, track: Track, verdicts: Sequence[Verdict]) -> Table:
+def _table(console: Console, track: Track[Any], verdicts: Sequence[Verdict]) -> Table:
     """Every puzzle asked for, attempted or not, with figures beside their targets."""
     table = _empty_table(track)
     if not track.columns:
@@ -147,7 +149,7 @@ def _table(console: Console, track: Track, verdicts: Sequence[Verdict]) -> Table
     return table
 
 
-def _empty_table(track: Track) -> Table:
+def _empty_table(track: Track[Any]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("puzzle", "stars"):
         table.add_column(heading, no_wrap=True)
@@ -157,8 +159,8 @@ def _empty_table(track: Track) -> Table:
     return table
 
 
-def _folder_table(console: Console, track: Track, files: Sequence[Graded]) -> Table:
-    """What was attempted of a track in several files; a file is named once, below the folder that they share."""
+def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) -> Table:
+    """Attempts at a track in several files; a file is named once, below the folder that they share."""
     table = _empty_table(track)
     shared = commonpath([dirname(graded.path) for graded in files]) if files else ""
     table.add_column(Text(f"file in {plain(shared)}/" if shared else "file"), overflow="fold")
@@ -184,7 +186,7 @@ def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:
 
 def _figure(verdict: Verdict, name: str) -> str:
     value = verdict.figures.get(name)
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    return "-" if value is None else number_text(value)
 
 
 def _status(verdict: Verdict) -> Text:
@@ -193,7 +195,7 @@ def _status(verdict: Verdict) -> Text:
 
 
 def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """Those with something to say. What a file that cannot be read says of every puzzle is said once."""
+    """Those with a message or a note. The message of a file that cannot be read, the same for every puzzle, is one."""
     verdicts = list(verdicts)
     said = {(verdict.message, verdict.notes) for verdict in verdicts if verdict.attempted}
     for verdict in verdicts:
@@ -210,18 +212,18 @@ def explain(console: Console, verdict: Verdict) -> None:
     track = track_of(verdict.puzzle)
     console.print()
     figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures)
-    told = f"  {stars_text(console, verdict.stars)}  {figures}" if verdict.attempted else ""
-    console.print(Text.assemble(_status(verdict), told))
+    shown = f"  {stars_text(console, verdict.stars)}  {figures}" if verdict.attempted else ""
+    console.print(Text.assemble(_status(verdict), shown))
     _explain(console, verdict, "")
     _show_printed(console, verdict)
     if verdict.status == "passed":
-        for line in story(verdict, track.puzzle(verdict.puzzle)):
-            console.print(Text(line), width=min(console.width, WIDEST))
+        for line in story(verdict):
+            console.print(Text(line), width=min(console.width, MAX_WIDTH))
 
 
 def _explain(console: Console, verdict: Verdict, where: str) -> None:
     console.print()
-    width = min(console.width, WIDEST)
+    width = min(console.width, MAX_WIDTH)
     name = f"{where}{verdict.puzzle}" if verdict.attempted else where.rstrip(", ")
     if verdict.message:
         said = Text.assemble((f"{name}: " if name else "", "bold"), verdict.message)
@@ -234,11 +236,11 @@ def _explain(console: Console, verdict: Verdict, where: str) -> None:
 
 
 def _show_printed(console: Console, verdict: Verdict) -> None:
-    """What the player's code printed, marked as such."""
+    """The output of the player's code, marked as such."""
     if verdict.printed:
         console.print(Text(f"{verdict.puzzle} printed:", style="dim"))
         for line in verdict.printed:
-            console.print(Text(f"    | {line}", style="dim"), no_wrap=True, overflow="ellipsis", width=WIDEST)
+            console.print(Text(f"    | {line}", style="dim"), no_wrap=True, overflow="ellipsis", width=MAX_WIDTH)
 
 
 def _next(graded: Graded) -> Iterator[str]:
@@ -253,8 +255,7 @@ def _next(graded: Graded) -> Iterator[str]:
         return
     for verdict in attempted:
         if verdict.status == "passed":
-            puzzle = track_of(verdict.puzzle).puzzle(verdict.puzzle)
-            said = story(verdict, puzzle) if len(attempted) == 1 else [record(verdict, puzzle)]
+            said = story(verdict) if len(attempted) == 1 else [record(verdict)]
             yield f"{verdict.puzzle}: {' '.join(said)}"
     open_ones = [verdict for verdict in attempted if verdict.status != "passed"]
     if open_ones:
@@ -265,7 +266,7 @@ def _next(graded: Graded) -> Iterator[str]:
 
 def _way_on(path: str, verdict: Verdict) -> str:
     slug = verdict.puzzle
-    picture = "" if verdict.track == "engine" else f", and 'puzzles draw {plain(path)} {slug}' a picture"
+    picture = f", and 'puzzles draw {plain(path)} {slug}' a picture" if track_of(slug).has_pictures else ""
     return f"Stuck? 'puzzles hint {slug}' gives a hint{picture}."
 
 
@@ -291,5 +292,5 @@ def _summary(files: Sequence[Graded]) -> Iterator[str]:
         yield f"Nothing attempted in {len(files)} files."
     else:
         yield f"{len(files)} files, {len(attempted)} puzzles attempted, {passed} passed."
-        if len(files) > MOST_EXPLAINED:
+        if len(files) > MAX_EXPLAINED:
             yield "Messages of so many are not shown here; write them down with --html, --csv, --junit or --json."

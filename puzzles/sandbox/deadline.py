@@ -44,8 +44,9 @@ class Timer:
         """The line of a file that was being executed when the alarm first rang; 0 if none was."""
         return next((line for file, line in self.rang_at if file == path), 0)
 
-    def run(self, work: Callable[[], T]) -> T:
-        """Returns the result of `work`.
+    def run(self, work: Callable[[], T], in_greenlets: bool = False) -> T:
+        """Returns the result of `work`. With `in_greenlets` the alarm is also raised in the greenlets that `work`
+        switches to, whose frames do not lead back to it.
 
         Raises:
             TimeLimitError: the time was up, whether or not the work let that through.
@@ -60,16 +61,20 @@ class Timer:
                 calls.append((frame.f_code.co_filename, frame.f_lineno))
                 frame = frame.f_back
             if frame is not None:
+                calls.append((work.__code__.co_filename, frame.f_lineno))
+            if frame is not None or (in_greenlets and working):
                 if not self.rang_at:
-                    self.rang_at = [*calls, (work.__code__.co_filename, frame.f_lineno)]
+                    self.rang_at = calls
                     self._first()
                 raise TimeLimitError
 
+        working = True
         before = signal.signal(signal.SIGALRM, ring)
         try:
             signal.setitimer(signal.ITIMER_REAL, max(self._deadline - perf_counter(), MIN_SECONDS), REPEAT_SECONDS)
             result = work()
         finally:
+            working = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         if self.rang_at:

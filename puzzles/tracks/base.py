@@ -1,44 +1,30 @@
-"""What a track is to the grader and to the commands: its puzzles, what to run of each, and how that is judged."""
+"""Base class of a track: its puzzles, the runs that it asks for and their scores, its words, pictures and replays.
+
+The judge, the reports, the notebook and the commands know a track by this class only, so that a package from outside
+can add one: see `puzzles.tracks.register`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from puzzles.failure import Failure
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.sandbox.deadline import TIME_LIMIT
 
+from .scoring import LocalRun, Measure, Row, RunRequest
 
-class Judged(NamedTuple):
-    """What a correct run is worth: its figures, the targets that it misses in words, its stars, and notes."""
+if TYPE_CHECKING:
+    from .workbench import DrawOptions, TensorOptions, Workbench
 
-    figures: Mapping[str, float]
-    missed: tuple[str, ...] = ()
-    stars: int = 0
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One run: what the child is asked for, and how the row that it sends back is judged. `size` in words.
-
-    One that is `hidden` is at a size of which players are not told: what is wrong only there passes, and is noted.
-    """
-
-    size: str
-    request: Mapping[str, Any]
-    judge: Callable[[Mapping[str, Any]], Judged | Failure]
-    hidden: bool = True
+P = TypeVar("P", bound=Puzzle)
+T = TypeVar("T")
 
 
-def tried_with(size: str) -> str:
-    """How a message about a further attempt begins."""
-    return size and f"tried with {size}: "
-
-
-class Part(NamedTuple):
-    """Puzzles that belong together, with their idea; `name` is what commands call it."""
+class PuzzleGroup(NamedTuple):
+    """Puzzles that belong together, a chapter or a whole track; `name` is what commands call it."""
 
     name: str
     title: str
@@ -47,92 +33,230 @@ class Part(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of a puzzle's page: lines to show as they are, each with what it means, if that is said."""
+    """A part of a puzzle's page: lines to show as they are, each with its meaning or an empty text."""
 
     title: str
     lines: Sequence[tuple[str, str]]
 
 
-class Track(ABC):
-    """One of the three. Its puzzles are loaded when they are asked for, for some need numpy.
+class Column(NamedTuple):
+    """A column of an overview; styles are rich's."""
 
-    Every puzzle has a slug, a title, a starter, a statement, hints, a concept, words on practice, and sources.
-    """
+    heading: str
+    justify: Literal["left", "right"] = "left"
+    no_wrap: bool = False
+    style: str = ""
+
+
+class Overview(NamedTuple):
+    """A table of all puzzles of a track, and lines below the table."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str]
+
+
+class OptionError(Exception):
+    """An option of a command that a track cannot serve. The text says so, and what to do instead."""
+
+
+class Turns(Protocol):
+    """Runs a player's code in this process, piece by piece, each with a time limit and open to interrupts."""
+
+    def turn(self, work: Callable[[], T]) -> T:
+        """Returns what `work` returns."""
+
+    def in_turns(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, with each step of the coroutine that it may return as a turn."""
+
+
+class Track(ABC, Generic[P]):
+    """A kind of puzzle. Puzzles are loaded when they are asked for, because some need numpy."""
 
     name: str
-    """In commands and in results, and the stage that plays it in the child."""
+    """In commands and in results."""
     title: str
     idea: str
-    longest: int = 1 << 20
+    stage: str
+    """Dotted name of the module that runs definitions in the worker; see `puzzles.sandbox.worker.stages`."""
+    max_result: int = 1 << 20
     """Bytes that one run may send back."""
     columns: Sequence[tuple[str, str, str]] = ()
     """Of tables of results: heading, figure, target. Without them, `figures_text` fills one column."""
+    noun: str = "function"
+    """Kind of definition that solves a puzzle."""
+    graded_by_default: bool = False
+    """True if a file is graded on all puzzles of the track, whether it attempts them or not."""
+    star_imports_solve: bool = False
+    """True if a name that `from module import *` may have brought is run to find out."""
+    has_pictures: bool = False
+    """True if `draw` can draw a player's solution."""
+    turn_seconds: float = TIME_LIMIT
+    """Wall time of one turn of `play`, unless the player sets another limit."""
+
+    # --- Puzzles ---
 
     @property
     @abstractmethod
-    def parts(self) -> Sequence[Part]:
-        """All puzzles in the order in which they are best played."""
+    def groups(self) -> Sequence[PuzzleGroup]:
+        """The chapters; together all puzzles in the order in which they are best played."""
 
     @property
     def slugs(self) -> tuple[str, ...]:
-        return tuple(slug for part in self.parts for slug in part.slugs)
+        return tuple(slug for group in self.groups for slug in group.slugs)
 
     @abstractmethod
-    def puzzle(self, slug: str) -> Any:
-        """The puzzle of this slug, exactly."""
+    def puzzle(self, slug: str) -> P:
+        """The puzzle of exactly this slug."""
 
     # --- Grading ---
 
     @abstractmethod
-    def targets(self, puzzle: Any) -> Mapping[str, int]:
+    def targets(self, puzzle: P) -> Mapping[str, int]:
         """Upper limits by name."""
 
     @abstractmethod
-    def attempts(self, puzzle: Any) -> Iterator[Attempt]:
-        """What to run: at the shown size first, then at others."""
+    def requests(self, puzzle: P) -> Iterator[RunRequest]:
+        """The runs that a definition is judged by: at the shown size first, then at others."""
 
-    def kept(self, row: Mapping[str, Any]) -> str:
-        """What of a run can be judged or drawn again, as JSON; empty if nothing."""
+    @abstractmethod
+    def measures(self, puzzle: P, figures: Mapping[str, float]) -> Sequence[Measure]:
+        """The figures beside their targets; values of None without figures."""
+
+    async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
+        """Runs a definition in this process, on the running event loop, for `play`. What it raises is a failure.
+
+        By default it runs the worker's stage as one turn.
+        """
+        from puzzles.sandbox.worker.stages.stage import DefinitionSite
+
+        stage = import_module(self.stage)
+        prepared = stage.prepare({**request.data, "slug": slug})
+        site = DefinitionSite("", 0, lambda number: definition)
+        result = turns.turn(lambda: stage.run_definition(slug, definition, prepared, site))
+        return LocalRun(result.data, failure=result.failure)
+
+    def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
+        """The fields of a result in JSON that hold its figures."""
+        return {"track": self.name, "figures": dict(figures)}
+
+    # --- Kept runs ---
+
+    def kept(self, row: Row) -> str:
+        """The part of a run from which it can be judged or drawn again, as JSON; empty if there is none."""
         return ""
+
+    def saved_as(self, puzzle: P) -> str:
+        """Name of the file for a kept run that `verify` judges again; empty if it cannot."""
+        return ""
+
+    def row_of_saved(self, text: str) -> Row:
+        """The row of a saved run.
+
+        Raises:
+            ValueError: the text is none.
+        """
+        raise ValueError(f"runs of the track '{self.name}' are not saved")
+
+    def restored(self, puzzle: P, kept: str) -> Any:
+        """The kept run as an object, for `Result.trace`; None if there is none."""
+        return None
+
+    def report(self, puzzle: P, restored: Any) -> Any:
+        """A report on a restored run that was correct, for `Result.report`; None if there is none."""
+        return None
 
     # --- Words ---
 
     @abstractmethod
-    def called(self, puzzle: Any) -> str:
-        """How a sentence calls a puzzle: 'puzzle 4', 'FSDP'."""
+    def called(self, puzzle: P) -> str:
+        """Name of a puzzle in a sentence: 'puzzle 4', 'FSDP'."""
 
-    def heading(self, puzzle: Any) -> str:
-        """That and the title."""
+    def heading(self, puzzle: P) -> str:
+        """Name and title: 'Puzzle 4: Fully sharded data parallel'."""
         called = self.called(puzzle)
         return f"{called[:1].upper()}{called[1:]}: {puzzle.title}"
 
+    def listed_as(self, puzzle: P) -> str:
+        """Name and title in a list of results."""
+        return self.heading(puzzle)
+
     @abstractmethod
-    def limits(self, puzzle: Any) -> str:
+    def limits(self, puzzle: P) -> str:
         """Size and targets in a line."""
 
-    @abstractmethod
-    def figures_text(self, puzzle: Any, figures: Mapping[str, float]) -> str:
-        """Figures beside their targets."""
+    def figures_text(self, puzzle: P, figures: Mapping[str, float]) -> str:
+        """The figures beside their targets in a line: '19.9 of 20 timesteps, ...'."""
+        return ", ".join(measure.text() for measure in self.measures(puzzle, figures))
 
     @abstractmethod
-    def starter_head(self, puzzles: Sequence[Any]) -> str:
+    def starter_head(self, puzzles: Sequence[P]) -> str:
         """The imports that the starters of these puzzles need."""
 
     @abstractmethod
     def signature(self, slug: str) -> str:
-        """How a definition begins: 'def fsdp(model)'."""
+        """Beginning of a definition: 'def fsdp(model)'."""
 
-    @abstractmethod
-    def record(self, puzzle: Any, figures: Mapping[str, float], stars: int) -> str:
-        """What there is to say of the third star, after a pass."""
+    def record(self, puzzle: P, figures: Mapping[str, float], stars: int) -> str:
+        """A sentence on the third star, after a pass."""
+        return "Three stars: nothing better is known." if stars >= 3 else "All targets met."
 
-    def sections(self, puzzle: Any) -> Sequence[Section]:
-        """What a puzzle's page has between its statement and its starter."""
+    def comparison(self, puzzle: P, figures: Mapping[str, float], kept: str) -> Sequence[str]:
+        """Sentences on how a kept run that passed differs from the reference solution's."""
         return ()
 
-    def background(self, puzzle: Any) -> Sequence[tuple[str, str]]:
+    def sections(self, puzzle: P) -> Sequence[Section]:
+        """The part of a puzzle's page between its statement and its starter."""
+        return ()
+
+    def background(self, puzzle: P) -> Sequence[tuple[str, str]]:
         """Titled paragraphs that follow 'In practice'."""
         return ()
 
-    def sources(self, puzzle: Any) -> Sequence[str]:
+    def sources(self, puzzle: P) -> Sequence[str]:
         return [*map(str, puzzle.sources), puzzle.credit]
+
+    def overview(self) -> Overview | None:
+        """A table of the whole track; None: its puzzles are listed one below the other."""
+        return None
+
+    def devices(self, puzzle: P) -> int:
+        """Number of ranks or devices at the shown size."""
+        return 1
+
+    # --- Pictures and tensors ---
+
+    def picture(self, puzzle: P, kept: str, judged: bool = True) -> str:
+        """A kept run as SVG, with the referee's words unless they are shown elsewhere; empty if there is none."""
+        return ""
+
+    def pictures(self, puzzle: P, kept: str, figures: Mapping[str, float]) -> Sequence[str]:
+        """All pictures of a kept run for a report, as SVG; some may be empty."""
+        return [self.picture(puzzle, kept)]
+
+    def picture_text(self, puzzle: P, kept: str, width: int) -> str:
+        """A kept run as lines of text for a terminal; empty if there is none."""
+        return ""
+
+    def draw(self, puzzle: P, options: DrawOptions, bench: Workbench) -> bool:
+        """Draws a player's solution for `puzzles draw`, and returns whether all that was run succeeded.
+
+        Raises:
+            OptionError: not with these options, or not at all.
+            click.ClickException: there is nothing to draw.
+        """
+        raise OptionError(f"there is no picture of {puzzle.slug}; 'puzzles grade' measures it")
+
+    def require_runnable(self, puzzle: P, options: TensorOptions) -> None:
+        """Refuses options of `puzzles run` before anything runs.
+
+        Raises:
+            OptionError: the text says which.
+        """
+        if options.output:
+            raise OptionError(f"there is no picture of {puzzle.slug}; leave out -o")
+
+    def run_on_tensors(self, puzzle: P, options: TensorOptions, bench: Workbench) -> bool:
+        """Runs a player's solution on real tensors for `puzzles run`, shows what came of it, and returns whether all
+        was as predicted. By default that is a run in the sandbox, judged as `grade` judges it."""
+        return bench.grade(options.on)

@@ -12,11 +12,10 @@ from textwrap import dedent
 import pytest
 
 from lib import Record
-from puzzles.catalog.schedule import PUZZLES, Puzzle, find
-from puzzles.grading.attempt import run_in
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.grading.discover import submissions
-from puzzles.grading.grader import grade as grade_in
-from puzzles.grading.grader import grade_file
+from puzzles.grading.grader import grade_file, grade_puzzle
+from puzzles.grading.sandboxed_run import run_in
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict, all_passed
@@ -24,7 +23,7 @@ from puzzles.sandbox import deadline
 from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
-from puzzles.tracks import SCHEDULES
+from puzzles.tracks import TRACKS, find
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
@@ -49,9 +48,9 @@ def submit(source: str | bytes, name: str = "mine.py") -> Submission:
     return Submission(Path(name), dedent(source).encode() if isinstance(source, str) else source)
 
 
-def grade(puzzle: Puzzle, submission: Submission, seconds: float = 10.0) -> Verdict:
+def grade(puzzle: SchedulePuzzle, submission: Submission, seconds: float = 10.0) -> Verdict:
     with Session(submission, Limits(seconds=seconds)) as session:
-        return grade_in(puzzle, session)
+        return grade_puzzle(puzzle, session)
 
 
 def verdict_on(slug: str, source: str | bytes, seconds: float = 10.0) -> Verdict:
@@ -543,10 +542,10 @@ def test_a_server_that_is_lost_costs_one_run():
         assert session._client._server is not None
         session._client._server.kill()
         session._client._server.wait()
-        lost = run_in(session, SCHEDULES, "basic", BASIC, 10)
+        lost = run_in(session, TRACKS["schedule"], "basic", BASIC, 10)
         assert lost.failure is not None
         assert lost.failure.sentence == "the process that ran this was ended by SIGKILL; leave other processes alone"
-        assert run_in(session, SCHEDULES, "basic", BASIC, 10).failure is None
+        assert run_in(session, TRACKS["schedule"], "basic", BASIC, 10).failure is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
@@ -558,12 +557,12 @@ def test_a_supervisor_that_is_lost_costs_one_run_and_the_server_goes_on():
         server = client._server.pid
         (supervisor,) = Path(f"/proc/{server}/task/{server}/children").read_text().split()
         os.kill(int(supervisor), signal.SIGKILL)
-        lost = run_in(session, SCHEDULES, "basic", BASIC, 10)
+        lost = run_in(session, TRACKS["schedule"], "basic", BASIC, 10)
         assert lost.failure is not None
         assert "was ended by SIGKILL" in lost.failure.sentence
-        assert run_in(session, SCHEDULES, "basic", BASIC, 10).failure is None
+        assert run_in(session, TRACKS["schedule"], "basic", BASIC, 10).failure is None
         assert client._server.pid == server
     with Session(submit(solution("ddp")), client=client) as session:
-        assert run_in(session, SCHEDULES, "ddp", {"size": [2, 4, 4]}, 10).failure is None
+        assert run_in(session, TRACKS["schedule"], "ddp", {"size": [2, 4, 4]}, 10).failure is None
         assert client._server.pid == server, "one server takes submission after submission"
     assert client.close() == 0

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.grading.grader import grade
+from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
@@ -73,7 +73,7 @@ def still_running() -> list[str]:
 def verdict(source: str | bytes, where: Tier, limits: Limits = QUICK, slug: str = "basic") -> Verdict:
     text = source if isinstance(source, bytes) else source.encode()
     with Session(Submission(Path("theirs.py"), text), limits, where) as session:
-        return grade(PUZZLES[slug], session)
+        return grade_puzzle(PUZZLES[slug], session)
 
 
 def short(found: Verdict) -> str | None:
@@ -147,8 +147,8 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier
     for name in ("kills_the_supervisor", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
         source = hostile.basic_with(BODIES[name][0]) + hostile.DDP
         with Session(Submission(Path("theirs.py"), source.encode()), QUICK, here) as session:
-            grade(PUZZLES["basic"], session)
-            assert grade(PUZZLES["ddp"], session).status == "passed", name
+            grade_puzzle(PUZZLES["basic"], session)
+            assert grade_puzzle(PUZZLES["ddp"], session).status == "passed", name
 
 
 def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp_path: Path):
@@ -209,5 +209,5 @@ def test_many_at_once_do_not_take_each_others_processes(here: Tier):
         submission = Submission(Path("theirs.py"), hostile.CONTROLS["uses_a_thread"].encode())
         sessions = [stack.enter_context(Session(submission, SLOW, here)) for _ in range(6)]
         with ThreadPoolExecutor(6) as pool:
-            found = list(pool.map(lambda session: grade(PUZZLES["basic"], session), sessions))
+            found = list(pool.map(lambda session: grade_puzzle(PUZZLES["basic"], session), sessions))
     assert [v.status for v in found] == ["passed"] * 6

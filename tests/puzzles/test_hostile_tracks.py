@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("numpy", reason="classes and layouts need numpy")
 pytest.importorskip("greenlet", reason="devices in one process are greenlets")
 
-from puzzles.grading.grader import grade
+from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
@@ -42,7 +42,7 @@ def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
 def verdict(source: str, where: Tier, slug: str, allowed: tuple[str | None, ...]) -> Verdict:
     limits = QUICK if "timeout" in allowed else SLOW
     with Session(Submission(Path("theirs.py"), source.encode()), limits, where) as session:
-        return grade(track_of(slug).puzzle(slug), session)
+        return grade_puzzle(track_of(slug).puzzle(slug), session)
 
 
 ALIAS = re.compile(r"import ((?:lib|puzzles|numpy)[\w.]*) as (\w+)")
@@ -110,11 +110,11 @@ def test_what_a_class_is_asked_holds_nothing_of_what_is_expected() -> None:
 
     from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
     from puzzles.sandbox.plain_data import pack
-    from puzzles.tracks.engine.protocol import attempts_of
+    from puzzles.tracks.engine.score import requests_for
 
     for puzzle in ENGINE_PUZZLES.values():
-        for make, attempt in zip(trials_of(puzzle), attempts_of(puzzle), strict=True):
-            trial, sent = make(), json.dumps(attempt.request)
+        for make, request in zip(trials_of(puzzle), requests_for(puzzle), strict=True):
+            trial, sent = make(), json.dumps(request.data)
             inputs = json.dumps(
                 pack([trial.params, [c.arguments for c in trial.calls], trial.stream and trial.stream[0]])
             )

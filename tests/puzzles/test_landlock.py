@@ -14,7 +14,7 @@ from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.sandbox.visible_files import INSTALL_ROOT, allowed_paths, hidden_folders
 from puzzles.sandbox.worker import landlock
-from puzzles.tracks import SCHEDULES
+from puzzles.tracks import TRACKS
 
 PROCESS = Tier("process", "it was asked for")
 SOLVED = (INSTALL_ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
@@ -26,7 +26,7 @@ def graded(tmp_path: Path, body: str):
     path = tmp_path / "theirs.py"
     path.write_text(SOLVED.replace("    return model", f"{body}    return model"))
     limits = Limits(memory=512 * MIB)
-    return grade_file(str(path), [SCHEDULES.puzzle("basic")], limits, PROCESS).verdicts[0]
+    return grade_file(str(path), [TRACKS["schedule"].puzzle("basic")], limits, PROCESS).verdicts[0]
 
 
 @needs_landlock

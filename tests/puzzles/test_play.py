@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -15,14 +14,17 @@ import lib
 from lib import Model
 from lib.runtime.runner import PATIENCE
 from puzzles import play
-from puzzles.catalog.schedule import PUZZLES, UnknownPuzzleError
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.grading.verdict import Verdict
 from puzzles.notebook import play as module
 from puzzles.notebook.display import picture_of
-from puzzles.notebook.html import page
-from puzzles.notebook.interrupt import SECONDS
+from puzzles.notebook.html import result_page
 from puzzles.notebook.result import Result
 from puzzles.notebook.reward import WORDS, smile
+from puzzles.tracks import TRACKS, UnknownPuzzleError
 from tests.support import CLASSICS, Classic
+
+SECONDS = TRACKS["schedule"].turn_seconds
 
 CLASSIC = {classic.slug: classic for classic in CLASSICS}
 
@@ -48,7 +50,7 @@ def test_a_record_gets_three_stars_and_as_many_puppies_as_ranks(slug: str) -> No
     result = play(slug, getattr(import_module(f"solutions.records.{record}"), slug))
     assert (result.status, result.stars) == ("passed", 3)
     assert smile(result).count("<animateTransform") == 2 * PUZZLES[slug].goal.size.ranks
-    assert WORDS[slug] in page(result)
+    assert WORDS[slug] in result_page(result)
     assert "http" not in smile(result).replace("http://www.w3.org/2000/svg", "")
 
 
@@ -56,7 +58,8 @@ def test_two_stars_make_nobody_smile_but_say_what_is_known_to_be_better() -> Non
     result = play("fsdp", solution("fsdp"))
     best = PUZZLES["fsdp"].goal.records[0]
     assert (result.stars, smile(result)) == (2, "")
-    assert f"a schedule of {best.timesteps:g} steps and {best.peak_memory:,} elements is known" in result.next_step
+    known = f"a schedule with {best.timesteps:g} timesteps and {best.peak_memory:,} elements is known"
+    assert known in result.next_step
     assert "On to puzzle 5" in result.next_step
 
 
@@ -164,13 +167,13 @@ async def test_a_failure_is_told_with_message_and_line(function: Any, reason: st
     assert words in result.message
     marked = [code for number, code in result.place.excerpt() if number == result.place.line]
     assert line in "".join(marked)
-    assert line in page(result, picture_of(result))
+    assert line in result_page(result, picture_of(result))
     assert asyncio.all_tasks() == before
 
 
 async def test_the_picture_goes_as_far_as_the_run_went() -> None:
     result = await play("ddp", without_allreduce)
-    shown = page(result, picture_of(result))
+    shown = result_page(result, picture_of(result))
     assert shown.count("<svg") == 1
     assert "the gradient has batch {0} of 4" in shown
     assert "Traceback" not in shown
@@ -296,10 +299,11 @@ async def test_an_untouched_starter_is_not_attempted(tmp_path: Any, monkeypatch:
 
 
 def test_the_page_escapes_what_comes_from_the_player() -> None:
-    result = replace(Result(PUZZLES["ddp"], "failed"), message="<script>`x<y`", notes=("a & b",))
-    assert "&lt;script&gt;" in page(result)
-    assert "<script>" not in page(result)
-    assert "a &amp; b" in page(result)
+    verdict = Verdict("ddp", "schedule", "failed", {}, message="<script>`x<y`", notes=("a & b",))
+    result = Result(PUZZLES["ddp"], verdict)
+    assert "&lt;script&gt;" in result_page(result)
+    assert "<script>" not in result_page(result)
+    assert "a &amp; b" in result_page(result)
 
 
 def test_the_text_marks_the_line() -> None:

@@ -205,7 +205,7 @@ def test_the_best_score_is_kept():
 
 def test_when_all_is_done_status_asks_for_more(monkeypatch: pytest.MonkeyPatch):
     for stars, told in ((2, "For a third star, try basic"), (3, "beats a record")):
-        progress.save({slug: progress.Entry(1, stars) for slug in ALL})
+        progress.save({slug: progress.PuzzleProgress(1, stars) for slug in ALL})
         assert told in puzzles("status").stdout
 
 
@@ -218,7 +218,7 @@ def test_neither_a_class_nor_our_own_solutions_are_somebodys_progress():
 
 
 def test_reset_asks_first():
-    progress.save({slug: progress.Entry(attempts=5) for slug in PUZZLES})
+    progress.save({slug: progress.PuzzleProgress(attempts=5) for slug in PUZZLES})
     assert puzzles("reset", input="n\n").exit_code == 1
     assert progress.load()["basic"].attempts == 5
     assert "Forgot your progress in basic." in puzzles("reset", "basic", input="y\n").stdout

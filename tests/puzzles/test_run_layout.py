@@ -17,7 +17,7 @@ from lib.layout.examples import embedding_and_head
 from lib.layout.on_engine import Executed
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.commands.main import main
-from puzzles.commands.run_layout import CLOSE, played, whole_values
+from puzzles.tracks.layout.replay import CLOSE, run_plan, whole_values
 from tests.test_imports import ROOT
 
 SOLUTIONS = ROOT / "solutions" / "layout"
@@ -105,7 +105,7 @@ def test_values_are_whole_small_and_of_the_size_that_was_counted():
 
 def test_a_run_with_another_number_or_another_byte_does_not_pass(monkeypatch: pytest.MonkeyPatch):
     plan = propagate(LAYOUT_PUZZLES["ffn"].graph())
-    honest = played(plan, "inprocess")
+    honest = run_plan(plan, "inprocess")
     assert honest.passed
     assert not replace(honest, sent=(honest.sent[0] - 1, *honest.sent[1:])).passed
     on_engine = GraphPlan.on_engine
@@ -117,6 +117,6 @@ def test_a_run_with_another_number_or_another_byte_does_not_pass(monkeypatch: py
         return done
 
     monkeypatch.setattr(GraphPlan, "on_engine", spoilt)
-    assert played(plan, "inprocess").error > CLOSE
+    assert run_plan(plan, "inprocess").error > CLOSE
     page = run(FFN + "pass  # tried", "ffn")
     assert (page.exit_code, "Tensors DIFFER from those of a single device" in page.stdout) == (1, True)

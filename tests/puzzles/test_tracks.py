@@ -11,11 +11,10 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puzzles.catalog.schedule import UnknownPuzzleError
 from puzzles.commands.main import main
 from puzzles.grading import progress
 from puzzles.sandbox.plain_data import Foreign, pack, unpack
-from puzzles.tracks import ALL, TRACKS, find, find_several, parts
+from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_several, groups
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,9 +37,9 @@ def puzzles(*arguments: str) -> Result:
 def test_no_two_puzzles_tracks_or_chapters_have_one_name() -> None:
     slugs = [slug for track in TRACKS.values() for slug in track.slugs]
     assert len(set(slugs)) == len(slugs) == len(ALL)
-    names = {*TRACKS, *(part.name for part in parts())}
+    names = {*TRACKS, *(group.name for group in groups())}
     assert not names & {slug.lower() for slug in slugs}
-    assert len({part.name for part in parts()}) == sum(len(track.parts) for track in TRACKS.values())
+    assert len({group.name for group in groups()}) == sum(len(track.groups) for track in TRACKS.values())
 
 
 @pytest.mark.parametrize("slug", ALL)
@@ -79,29 +78,29 @@ def test_a_name_that_is_none_is_told_what_is_near(name: str, told: str) -> None:
 
 def test_the_list_tells_every_track_and_chapter_with_its_idea_and_the_stars() -> None:
     entries = progress.load()
-    entries["FSDP"] = progress.Entry(attempts=2, stars=3, figures={"sent": 18_432})
+    entries["FSDP"] = progress.PuzzleProgress(attempts=2, stars=3, figures={"sent": 18_432})
     progress.save(entries)
     page = puzzles("list").stdout
     words = " ".join(page.split())
     assert all(len(line) <= 80 for line in page.splitlines())
     assert all(track.title in page for track in TRACKS.values())
-    assert all(part.idea in words for part in parts() if part.name not in TRACKS)
+    assert all(group.idea in words for group in groups() if group.name not in TRACKS)
     assert all(slug in page for slug in ALL)
     assert "FSDP ★★★" in page
     assert f"On real tensors 3 of {3 * len(TRACKS['engine'].slugs)} stars" in words
     assert "Next is DataParallel" in words, "in the chapter that the player is in"
 
 
-@pytest.mark.parametrize("name", [part.name for part in parts()])
+@pytest.mark.parametrize("name", [group.name for group in groups()])
 def test_a_chapter_is_listed_with_its_targets_and_starts_as_a_file(name: str) -> None:
     page = puzzles("list", name).stdout
-    (part,) = (part for part in parts() if part.name == name)
-    assert part.title in page
-    assert all(slug in page for slug in part.slugs)
+    (group,) = (group for group in groups() if group.name == name)
+    assert group.title in page
+    assert all(slug in page for slug in group.slugs)
     assert puzzles("start", name).exit_code == 0
     graded = json.loads(puzzles("grade", "--json", "--puzzle", name, f"my_{name}.py").stdout)
     (file,) = graded["files"]
-    assert [(one["puzzle"], one["status"]) for one in file["results"]] == [(s, "not_attempted") for s in part.slugs]
+    assert [(one["puzzle"], one["status"]) for one in file["results"]] == [(s, "not_attempted") for s in group.slugs]
 
 
 def test_a_puzzle_is_no_list() -> None:
@@ -139,7 +138,7 @@ def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
 def test_progress_saved_before_there_were_tracks_is_read(home_of_its_own: Path) -> None:
     old = {"attempts": 3, "stars": 2, "timesteps": 16.5, "peak_memory": 2_621_440, "hints": 1}
     (home_of_its_own / "progress.json").write_text(json.dumps({"version": 1, "puzzles": {"basic": old}}))
-    assert progress.load()["basic"] == progress.Entry(3, 2, {"timesteps": 16.5, "peak_memory": 2_621_440}, 1)
+    assert progress.load()["basic"] == progress.PuzzleProgress(3, 2, {"timesteps": 16.5, "peak_memory": 2_621_440}, 1)
 
 
 # --- Plain data ---

@@ -10,14 +10,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.grading.grader import grade_file
+from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle, trials_of
+from puzzles.catalog.engine.trial import WrongResultError
+from puzzles.grading.grader import grade_file, grade_puzzle
+from puzzles.grading.session import Session
+from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import best
-from puzzles.tracks.engine.judge import require_right
-from puzzles.tracks.engine.perform import perform
+from puzzles.tracks.engine.compare import require_right
+from puzzles.tracks.engine.on_mpi import runner_on_mpi
+from puzzles.tracks.engine.perform import perform, size_of
+from puzzles.tracks.engine.score import score_trial
+from puzzles.tracks.scoring import Score, tried_with
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions" / "engine"
 
@@ -44,6 +50,33 @@ def keeper() -> SandboxClient:
 def verdict_on(slug: str, path: Path) -> Verdict:
     """The grader's, on a player's file."""
     return grade_file(str(path), [ENGINE_PUZZLES[slug]], client=keeper()).verdicts[0]
+
+
+def verdict_on_mpi(slug: str, path: Path) -> Verdict:
+    """The judge's, with every device a process of MPI."""
+    submission = Submission.read(path)
+    with Session(submission, client=keeper()) as session:
+        runner = runner_on_mpi(submission.as_given(), slug)
+        return grade_puzzle(ENGINE_PUZZLES[slug], session, runner=runner)
+
+
+def score_class(puzzle: EnginePuzzle, cls: type) -> Score:
+    """Performs all trials of a puzzle here: the score of the first, with the targets that any misses.
+
+    Raises:
+        WrongResultError: naming device, call and place of the first wrong number.
+        Exception: what the class raises.
+    """
+    trials = [make() for make in trials_of(puzzle)]
+    scores = []
+    for trial in trials:
+        where = "" if trial is trials[0] else tried_with(size_of(trial, trials[0]))
+        try:
+            score = score_trial(puzzle, trial, perform(trial, cls))
+        except WrongResultError as why:
+            raise WrongResultError(where + str(why)) from None
+        scores.append(score._replace(missed=tuple(where + words for words in score.missed)))
+    return scores[0]._replace(missed=next((score.missed for score in scores if score.missed), ()))
 
 
 def numbers_of_devices() -> list[int]:

@@ -23,9 +23,9 @@ MODULE_NAME = "submission"
 """Name of the file's module while it runs; not `__main__`, so that a script's own `if __name__` stays inactive."""
 
 
-def stage_of(track: str) -> Any:
-    """The module that runs a track's definitions."""
-    return import_module(f"{__package__}.stages.{track}")
+def stage_of(module: str) -> Any:
+    """The module that runs a track's definitions, by its dotted name."""
+    return import_module(module)
 
 
 class DefinitionRun:
@@ -34,7 +34,7 @@ class DefinitionRun:
     def __init__(self, code: SubmissionCode, request: Mapping[str, Any], seconds: float, out: int) -> None:
         self.code = code
         self.slug = request["slug"]
-        self.stage = stage_of(request["track"])
+        self.stage = stage_of(request["stage"])
         self.prepared = self.stage.prepare(request)
         self.out = out
         self.phase = "while the file is loaded, "

@@ -62,12 +62,12 @@ def _drain(control: IO[bytes]) -> None:
 
 def _warm_up(given: dict[str, Any]) -> None:
     """Imports what the workers will need: once, and only for tracks that are used, for numpy is slow to import."""
-    for track in given["tracks"]:
+    for stage in given["stages"]:
         if given["packages"] and given["packages"] not in sys.path:
             sys.path.append(given["packages"])
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads would count as the player's
         with suppress(ImportError):  # which each worker then reports
-            stage_of(track)
+            stage_of(stage)
         del os.environ["OPENBLAS_NUM_THREADS"]
 
 

@@ -1,18 +1,25 @@
-"""Performs a trial in this process, or on MPI, with a class that is trusted. Nothing is judged here."""
+"""Performs a trial outside the sandbox, in this process or on MPI, with a class that is trusted. Judges nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from puzzles.catalog.engine.trial import Performed, Trial
-from puzzles.sandbox.worker.stages.engine_trial import run_trial
+import numpy as np
 
-SHORT = 20
-"""Letters of an argument that is told in a message."""
+from puzzles.catalog.engine.trial import Performed, Trial
+from puzzles.sandbox.plain_data import unpack
+from puzzles.sandbox.worker.stages.engine_trial import packed, require_engine, run_trial
+from puzzles.tracks.scoring import Row
+
+MAX_ARGUMENT = 20
+"""Letters of an argument that a message shows."""
+
+np.random.default_rng(0)  # its first use leaves 16 bytes behind, which no device should be charged for
 
 
 def asked(trial: Trial) -> dict[str, Any]:
-    """What a class is given: all of a trial but the right results."""
+    """All of a trial but the right results: the part that a class is given."""
     return {
         "arguments": dict(trial.arguments),
         "params": dict(trial.params),
@@ -24,7 +31,7 @@ def asked(trial: Trial) -> dict[str, Any]:
 
 
 def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
-    """What comes of the class.
+    """Results and meters of the class.
 
     Raises:
         Exception: what the class raises, and what the engine says of it.
@@ -32,9 +39,21 @@ def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
     return Performed(*run_trial(asked(trial), cls, on))
 
 
+def run_class(slug: str, cls: Any, data: Mapping[str, Any], on: str = "inprocess") -> Row:
+    """The row of a run, as the worker would send it, but for the log of the traffic, which only the worker keeps.
+
+    Raises:
+        UnplayableError: it is no engine.
+        Exception: what the class raises, and what the engine says of it.
+    """
+    require_engine(slug, cls)
+    trial: Any = unpack(data["trial"])
+    return packed(*run_trial(trial, cls, on), traffic=[])
+
+
 def size_of(trial: Trial, shown: Trial) -> str:
     """A trial in words; of one that is not the shown one, what is different: "8 devices, model_dim 32"."""
-    sizes = {name: str(value) for name, value in trial.arguments.items() if len(str(value)) < SHORT}
+    sizes = {name: str(value) for name, value in trial.arguments.items() if len(str(value)) < MAX_ARGUMENT}
     first = trial is shown
     others = [f"{name} {value}" for name, value in sizes.items() if first or value != str(shown.arguments.get(name))]
     devices = [f"{trial.devices} devices"] if first or trial.devices != shown.devices else []

@@ -1,17 +1,17 @@
-"""Classes on real tensors: the child launches the class, and results and figures are judged here."""
+"""The engine track: a class that every device runs on real tensors; results are compared and meters are read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.puzzle import CREDIT
-from puzzles.catalog.engine.records import RECORDS
-from puzzles.failure import Failure
-from puzzles.tracks.base import Attempt, Judged, Part, Section, Track
+from puzzles.tracks.base import OptionError, PuzzleGroup, Section, Track, Turns
+from puzzles.tracks.scoring import LocalRun, Measure, RunRequest
+
+if TYPE_CHECKING:
+    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
 
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
 
@@ -27,17 +27,19 @@ CALLS = (
 )
 
 
-class Engine(Track):
+class Engine(Track[EnginePuzzle]):
     """One class that every device runs, with blocking calls and plain numpy."""
 
     name = "engine"
     title = "On real tensors"
     idea = "one class that every device runs, on numpy arrays: what does each device hold, and what does it send?"
-    longest = 16 << 20
+    stage = "puzzles.sandbox.worker.stages.engine"
+    max_result = 16 << 20
+    noun = "class"
 
     @property
-    def parts(self) -> Sequence[Part]:
-        return _parts()
+    def groups(self) -> Sequence[PuzzleGroup]:
+        return [PuzzleGroup(one.name, one.title, one.idea, tuple(one.files)) for one in CHAPTERS]
 
     def puzzle(self, slug: str) -> EnginePuzzle:
         return ENGINE_PUZZLES[slug]
@@ -45,32 +47,28 @@ class Engine(Track):
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets
 
-    def attempts(self, puzzle: EnginePuzzle) -> Iterator[Attempt]:
-        from .protocol import attempts_of
+    def requests(self, puzzle: EnginePuzzle) -> Iterator[RunRequest]:
+        from .score import requests_for
 
-        for attempt in attempts_of(puzzle):
-            yield replace(attempt, judge=lambda row, judge=attempt.judge: self.starred(puzzle, judge(row)))
+        return requests_for(puzzle)
 
-    def starred(self, puzzle: EnginePuzzle, found: Judged | Failure) -> Judged | Failure:
-        """With its stars: three if no record is better in one figure and as good in all."""
-        if isinstance(found, Failure):
-            return found
-        figures = {name: found.figures[name] for name in puzzle.targets if name in found.figures}
-        beaten = any(_is_better(record, figures) for record in RECORDS.get(puzzle.slug, ()))
-        return found._replace(figures=figures, stars=1 if found.missed else 2 if beaten else 3)
+    def measures(self, puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
+        return [
+            Measure(FIGURES[name].words, figures.get(name), limit, name in figures and figures[name] <= limit)
+            for name, limit in puzzle.targets.items()
+        ]
+
+    async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
+        """One launch as one turn. Devices share the class and its module; in the sandbox each has its own."""
+        from .perform import run_class
+
+        return LocalRun(turns.turn(lambda: run_class(slug, definition, request.data)))
 
     def called(self, puzzle: EnginePuzzle) -> str:
         return puzzle.slug
 
     def limits(self, puzzle: EnginePuzzle) -> str:
         return f"Targets for each device: {puzzle.targets_text()}"
-
-    def figures_text(self, puzzle: EnginePuzzle, figures: Mapping[str, float]) -> str:
-        limits = puzzle.targets.items()
-        return ", ".join(
-            f"{f'{figures[name]:,}' if name in figures else '-'} of {limit:,} {FIGURES[name].words}"
-            for name, limit in limits
-        )
 
     def starter_head(self, puzzles: Sequence[EnginePuzzle]) -> str:
         needed = dict.fromkeys(line for puzzle in puzzles for line in puzzle.imports)
@@ -82,7 +80,9 @@ class Engine(Track):
     def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int) -> str:
         if stars >= 3:
             return "Three stars: none of the classes that we keep is better."
-        better = next((r for r in RECORDS.get(puzzle.slug, ()) if _is_better(r, figures)), None)
+        from .score import better_record
+
+        better = better_record(puzzle.slug, figures)
         if better is None:
             return "All targets met. See the note for the third star."
         known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
@@ -94,14 +94,26 @@ class Engine(Track):
     def background(self, puzzle: EnginePuzzle) -> Sequence[tuple[str, str]]:
         return [("The targets", puzzle.arithmetic)]
 
-    def sources(self, puzzle: EnginePuzzle) -> Sequence[str]:
-        return [*map(str, puzzle.sources), CREDIT]
+    def devices(self, puzzle: EnginePuzzle) -> int:
+        return puzzle.devices
 
+    # --- Pictures and tensors ---
 
-def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:
-    return all(record[name] <= figures[name] for name in figures) and any(record[n] < figures[n] for n in figures)
+    def draw(self, puzzle: EnginePuzzle, options: DrawOptions, bench: Workbench) -> bool:
+        raise OptionError(f"{puzzle.slug} is a class, of which there is no picture; 'puzzles grade' measures it")
 
+    def require_runnable(self, puzzle: EnginePuzzle, options: TensorOptions) -> None:
+        if options.output:
+            raise OptionError(f"{puzzle.slug} is a class, and only schedules are drawn; leave out -o")
 
-@cache
-def _parts() -> tuple[Part, ...]:
-    return tuple(Part(chapter.name, chapter.title, chapter.idea, tuple(chapter.files)) for chapter in CHAPTERS)
+    def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
+        """On MPI every device is a process: without a sandbox, so it is for the player's own code."""
+        needed = puzzle.devices
+        if options.devices not in (None, needed):
+            bench.console.print(f"{puzzle.slug} is tried on {needed} devices; leave out -n, or say -n {needed}")
+            return False
+        if options.on != "mpi":
+            return bench.grade(options.on)
+        from .on_mpi import runner_on_mpi
+
+        return bench.grade(options.on, lambda submission: runner_on_mpi(submission, puzzle.slug))

@@ -1,15 +1,19 @@
-"""Layouts: the child sends nothing but strategies; they are completed, measured and judged here."""
+"""The layout track: a function that configures operators of a graph; propagation completes and measures the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.tracks.base import Attempt, Part, Section, Track
+from puzzles.failure import Failure
+from puzzles.tracks.base import OptionError, PuzzleGroup, Section, Track
+from puzzles.tracks.scoring import Measure, Row, RunRequest
 
 if TYPE_CHECKING:
+    from lib.layout import GraphPlan
     from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
+    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
 
 # What needs numpy is imported inside the methods that judge: list does without.
 
@@ -21,17 +25,19 @@ CALLS = (
 )
 
 
-class Layouts(Track):
-    """Where tensors live: a function configures operators of a graph, and propagation does the rest."""
+class Layouts(Track["LayoutPuzzle"]):
+    """Layouts of tensors: a function configures operators of a graph, and propagation does the rest."""
 
     name = "layout"
     title = "Where tensors live"
     idea = "one function that configures a few operators of a graph: which layouts move the least?"
+    stage = "puzzles.sandbox.worker.stages.layout"
+    has_pictures = True
     columns = (("bytes moved", "bytes", "bytes"), ("memory", "memory", "memory"))
 
     @property
-    def parts(self) -> Sequence[Part]:
-        return [Part(self.name, self.title, self.idea, tuple(LAYOUT_PUZZLES))]
+    def groups(self) -> Sequence[PuzzleGroup]:
+        return [PuzzleGroup(self.name, self.title, self.idea, tuple(LAYOUT_PUZZLES))]
 
     def puzzle(self, slug: str) -> LayoutPuzzle:
         return LAYOUT_PUZZLES[slug]
@@ -39,25 +45,34 @@ class Layouts(Track):
     def targets(self, puzzle: LayoutPuzzle) -> Mapping[str, int]:
         return {"bytes": puzzle.target, "memory": puzzle.memory_cap}
 
-    def attempts(self, puzzle: LayoutPuzzle) -> Iterator[Attempt]:
-        from .judge import judged
+    def requests(self, puzzle: LayoutPuzzle) -> Iterator[RunRequest]:
+        from .score import request_for
 
-        yield Attempt("the graph", {}, lambda row: judged(puzzle, row))
+        yield request_for(puzzle)
 
-    def kept(self, row: Mapping[str, Any]) -> str:
-        from .judge import strategies_text
+    def measures(self, puzzle: LayoutPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
+        limits = (("bytes", "bytes moved", puzzle.target), ("memory", "bytes on each device", puzzle.memory_cap))
+        return [
+            Measure(words, figures.get(name), limit, name in figures and figures[name] <= limit)
+            for name, words, limit in limits
+        ]
+
+    def kept(self, row: Row) -> str:
+        from .score import strategies_text
 
         return strategies_text(row)
+
+    def restored(self, puzzle: LayoutPuzzle, kept: str) -> GraphPlan | None:
+        from .score import plan_of
+
+        plan = plan_of(puzzle, kept) if kept else None
+        return None if isinstance(plan, Failure) else plan
 
     def called(self, puzzle: LayoutPuzzle) -> str:
         return f"layout puzzle {puzzle.number}"
 
     def limits(self, puzzle: LayoutPuzzle) -> str:
         return puzzle.limits[:1].upper() + puzzle.limits[1:]
-
-    def figures_text(self, puzzle: LayoutPuzzle, figures: Mapping[str, float]) -> str:
-        moved, held = (f"{figures[name]:,}" if figures else "-" for name in ("bytes", "memory"))
-        return f"{moved} of {puzzle.target:,} bytes moved, {held} of {puzzle.memory_cap:,} bytes on each device"
 
     def starter_head(self, puzzles: Sequence[LayoutPuzzle]) -> str:
         return "from lib.layout import Graph\n"
@@ -70,6 +85,34 @@ class Layouts(Track):
 
     def sections(self, puzzle: LayoutPuzzle) -> Sequence[Section]:
         return [Section("Graph", [(line, "") for line in graph_lines(puzzle)]), Section("Calls", CALLS)]
+
+    def devices(self, puzzle: LayoutPuzzle) -> int:
+        return puzzle.graph().devices
+
+    # --- Pictures and tensors ---
+
+    def picture(self, puzzle: LayoutPuzzle, kept: str, judged: bool = True) -> str:
+        from .draw import plan_picture
+
+        return plan_picture(self.restored(puzzle, kept), puzzle.title)
+
+    def picture_text(self, puzzle: LayoutPuzzle, kept: str, width: int) -> str:
+        plan = self.restored(puzzle, kept)
+        return "" if plan is None else plan.explain()
+
+    def draw(self, puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -> bool:
+        from .draw import draw_plan_of
+
+        return draw_plan_of(puzzle, options, bench)
+
+    def require_runnable(self, puzzle: LayoutPuzzle, options: TensorOptions) -> None:
+        if options.output:
+            raise OptionError(f"{puzzle.slug} is a layout, of which 'puzzles draw' makes a picture; leave out -o")
+
+    def run_on_tensors(self, puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
+        from .replay import replay_plan
+
+        return replay_plan(puzzle, options, bench)
 
 
 def graph_lines(puzzle: LayoutPuzzle) -> list[str]:

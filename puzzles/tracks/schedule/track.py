@@ -1,75 +1,121 @@
-"""Schedules: the child sends a trace, and the referee judges it here, against the catalog's own sizes."""
+"""The schedule track: a coroutine that every rank runs; its trace is judged by the referee."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lib import PuzzleError, Report, Size, Trace, referee, trace_from_json, trace_to_json
-from lib.gc_pause import no_collection
-from puzzles.catalog.schedule import PUZZLES, Puzzle
+from lib import PuzzleError, Report, Trace, referee, run_async, trace_to_json
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
-from puzzles.failure import Failure, of_refusal, plain
-from puzzles.tracks.base import Attempt, Judged, Part, Section, Track
+from puzzles.failure import Failure
+from puzzles.sandbox.worker.stages.schedule import require_schedule
+from puzzles.tracks.base import Column, Overview, PuzzleGroup, Section, Track, Turns
+from puzzles.tracks.scoring import LocalRun, Measure, Row, RunRequest
 
 from .calls import reminder
+from .score import parse_trace, request_at, trace_in
 
-MOST_OPERATIONS = 2000
-"""Of one rank. The longest of our own schedules has a fifth of that."""
+if TYPE_CHECKING:
+    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
 
-LONGEST = 2000
-"""Characters of what is said of a broken trace."""
+# What draws or computes is imported inside the methods that need it: list and show do without.
+
+FIGURES = ("timesteps", "makespan", "peak_memory")
+"""In JSON these stand by themselves, because they did before there were other tracks."""
 
 
-class Schedules(Track):
-    """Who does what, and when: one coroutine, which every rank runs."""
+class Schedules(Track[SchedulePuzzle]):
+    """Schedules: one coroutine that every rank runs, which orders its computation and communication."""
 
     name = "schedule"
     title = "Schedules"
     idea = "one coroutine that every rank runs: who computes what, who sends what, and when?"
+    stage = "puzzles.sandbox.worker.stages.schedule"
     columns = (("timesteps", "timesteps", "time"), ("peak memory", "peak_memory", "memory"))
+    graded_by_default = True
+    star_imports_solve = True
+    has_pictures = True
+    turn_seconds = 0.8
+    """A turn is what a rank does between two waits; most take less than a thousandth of it."""
 
     @property
-    def parts(self) -> Sequence[Part]:
-        return [Part(self.name, self.title, self.idea, tuple(PUZZLES))]
+    def groups(self) -> Sequence[PuzzleGroup]:
+        return [PuzzleGroup(self.name, self.title, self.idea, tuple(PUZZLES))]
 
-    def puzzle(self, slug: str) -> Puzzle:
+    def puzzle(self, slug: str) -> SchedulePuzzle:
         return PUZZLES[slug]
 
-    def targets(self, puzzle: Puzzle) -> Mapping[str, int]:
+    # --- Grading ---
+
+    def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, int]:
         return {"time": puzzle.goal.time, "memory": puzzle.goal.memory}
 
-    def attempts(self, puzzle: Puzzle) -> Iterator[Attempt]:
+    def requests(self, puzzle: SchedulePuzzle) -> Iterator[RunRequest]:
         for size in (puzzle.goal.size, *puzzle.other_sizes):
-            request = {"size": list(size)}
-            yield Attempt(size_text(size), request, lambda row, size=size: judged(read(row), puzzle, size))
+            yield request_at(puzzle, size)
 
-    def kept(self, row: Mapping[str, Any]) -> str:
-        trace = read(row)
+    def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
+        goal, steps, memory = puzzle.goal, figures.get("timesteps"), figures.get("peak_memory")
+        return [
+            Measure("timesteps", steps, goal.time, steps is not None and goal.meets_time(steps)),
+            Measure("elements", memory, goal.memory, memory is not None and goal.meets_memory(int(memory))),
+        ]
+
+    async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
+        """All ranks on the running loop; also a run that failed has its trace, as far as it went."""
+        require_schedule(slug, definition)
+        outcome = await run_async(turns.in_turns(definition), *request.data["size"])
+        row, error = {"trace": outcome.trace}, outcome.error
+        if error is None:
+            return LocalRun(row)
+        model = outcome.models[outcome.errors.index(error)]
+        return LocalRun(row, error, f"rank {model.rank}, t={model.time:g}")
+
+    def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
+        return {name: figures.get(name) for name in FIGURES}
+
+    # --- Kept runs ---
+
+    def kept(self, row: Row) -> str:
+        trace = trace_in(row)
         return "" if isinstance(trace, Failure) else trace_to_json(trace)
 
-    def called(self, puzzle: Puzzle) -> str:
+    def saved_as(self, puzzle: SchedulePuzzle) -> str:
+        return f"{puzzle.slug}.json"
+
+    def row_of_saved(self, text: str) -> Row:
+        try:
+            return {"trace": parse_trace(text)}
+        except (PuzzleError, RecursionError, MemoryError, TypeError) as why:
+            raise ValueError(str(why)) from None
+
+    def restored(self, puzzle: SchedulePuzzle, kept: str) -> Trace | None:
+        return parse_trace(kept) if kept else None
+
+    def report(self, puzzle: SchedulePuzzle, restored: Trace) -> Report:
+        return referee(restored, puzzle.goal)
+
+    # --- Words ---
+
+    def called(self, puzzle: SchedulePuzzle) -> str:
         return f"puzzle {puzzle.number}"
 
-    def limits(self, puzzle: Puzzle) -> str:
+    def listed_as(self, puzzle: SchedulePuzzle) -> str:
+        return f"{puzzle.number}. {puzzle.title}"
+
+    def limits(self, puzzle: SchedulePuzzle) -> str:
         goal = puzzle.goal
         return f"{size_text(goal.size)}; targets: {goal.time} timesteps, {goal.memory:,} elements"
 
-    def figures_text(self, puzzle: Puzzle, figures: Mapping[str, float]) -> str:
-        goal = puzzle.goal
-        steps = f"{figures['timesteps']:g}" if figures else "-"
-        memory = f"{figures['peak_memory']:,}" if figures else "-"
-        return f"{steps} of {goal.time} timesteps, {memory} of {goal.memory:,} elements"
-
-    def starter_head(self, puzzles: Sequence[Puzzle]) -> str:
+    def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
         return f"from lib import {'Model, WeightGrad' if grads else 'Model'}\n"
 
     def signature(self, slug: str) -> str:
         return f"def {slug}(model)"
 
-    def record(self, puzzle: Puzzle, figures: Mapping[str, float], stars: int) -> str:
+    def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int) -> str:
         if stars >= 3:
             return "Three stars: no schedule that we know is better."
         steps, memory = figures["timesteps"], int(figures["peak_memory"])
@@ -81,54 +127,59 @@ class Schedules(Track):
             f"{better.timesteps:g} timesteps and {better.peak_memory:,} elements is known."
         )
 
-    def sections(self, puzzle: Puzzle) -> Sequence[Section]:
+    def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Sequence[str]:
+        from .comparison import differences
+
+        return list(differences(puzzle, figures, kept)) if kept else ()
+
+    def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
         return [Section("Calls", reminder(puzzle.calls))]
 
-
-def read(row: Mapping[str, Any]) -> Trace | Failure:
-    """The trace that a run has sent, if it is one."""
-    text = row.get("trace")
-    if not isinstance(text, str):
-        words = "the run sent back no trace; let the function return, and leave the rest to the grader"
-        return Failure("crash", words)
-    try:
-        with no_collection():
-            return trace_from_json(text)
-    except (PuzzleError, RecursionError, MemoryError, ValueError, TypeError) as why:
-        return Failure("rule", plain(f"what the run sent back is no trace: {why}")[:LONGEST])
-
-
-def judge(trace: Trace, puzzle: Puzzle, size: Size) -> Report | Failure:
-    """The referee's report. A trace that breaks even the referee is a failure of the trace."""
-    longest = max(map(len, trace.ranks), default=0)
-    if longest > MOST_OPERATIONS:  # checked before judging, so that nobody's noise takes its time
-        advice = f"a schedule of this size needs far fewer than {MOST_OPERATIONS:,}"
-        return Failure("rule", f"a rank recorded {longest:,} operations; {advice}")
-    try:
-        return referee(trace, replace(puzzle.goal, size=size))
-    except (Exception, RecursionError) as why:
-        return Failure("rule", plain(f"what the run sent back makes no sense as a trace ({type(why).__name__}: {why})"))
-
-
-def judged(trace: Trace | Failure, puzzle: Puzzle, size: Size) -> Judged | Failure:
-    """The same as a verdict needs it. Targets are those of the shown size, and are missed there only."""
-    report = trace if isinstance(trace, Failure) else judge(trace, puzzle, size)
-    if isinstance(report, Failure):
-        return report
-    if report.error is not None:
-        return of_refusal(report.error)
-    figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
-    notes = tuple(plain(note.text) for note in report.notes)
-    missed = tuple(_missed(report, puzzle)) if size == puzzle.goal.size else ()
-    return Judged(figures, missed, report.stars, notes)
-
-
-def _missed(report: Report, puzzle: Puzzle) -> Iterator[str]:
-    goal, peak = puzzle.goal, report.peak
-    if not report.meets_time:
-        yield f"it takes {report.timesteps:g} timesteps and the target is {goal.time}"
-    if not report.meets_memory:
-        yield (
-            f"it needs {peak.memory:,} elements of memory (rank {peak.rank} at t={peak.time:g}) "
-            f"and the target is {goal.memory:,}"
+    def overview(self) -> Overview:
+        numbers = [Column(heading, "right", no_wrap=True) for heading in ("L", "B", "R", "time", "memory")]
+        columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
+        rows = [
+            (str(p.number), p.slug, p.title, *map(str, p.goal.size), str(p.goal.time), f"{p.goal.memory:,}")
+            for p in PUZZLES.values()
+        ]
+        notes = (
+            "L, B, R: layers, batches, ranks. Targets: timesteps; peak memory in elements.",
+            "Begin with 'puzzles start', then 'puzzles show basic'.",
         )
+        return Overview(columns, rows, notes)
+
+    def devices(self, puzzle: SchedulePuzzle) -> int:
+        return puzzle.goal.size.ranks
+
+    # --- Pictures and tensors ---
+
+    def picture(self, puzzle: SchedulePuzzle, kept: str, judged: bool = True) -> str:
+        from .pictures import timeline
+
+        return timeline(parse_trace(kept), puzzle.title, judged) if kept else ""
+
+    def pictures(self, puzzle: SchedulePuzzle, kept: str, figures: Mapping[str, float]) -> Sequence[str]:
+        from .pictures import pareto
+
+        return [self.picture(puzzle, kept), pareto(parse_trace(kept), puzzle) if figures else ""]
+
+    def picture_text(self, puzzle: SchedulePuzzle, kept: str, width: int) -> str:
+        from .pictures import timeline_text
+
+        return timeline_text(parse_trace(kept), puzzle, width)
+
+    def draw(self, puzzle: SchedulePuzzle, options: DrawOptions, bench: Workbench) -> bool:
+        from .draw import draw_runs
+
+        return draw_runs(puzzle, options, bench)
+
+    def require_runnable(self, puzzle: SchedulePuzzle, options: TensorOptions) -> None:
+        if options.output:
+            from drawing import require_ending
+
+            require_ending(options.output, of_a_run=False)
+
+    def run_on_tensors(self, puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench) -> bool:
+        from .replay import replay_run
+
+        return replay_run(puzzle, options, bench)

@@ -23,7 +23,7 @@ from puzzles.catalog.engine.data.trials import stepped, zero2, zero2_targets
 from puzzles.catalog.engine.data.uneven_trials import require_shard, uneven_fsdp_trial, uneven_targets
 from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.catalog.engine.two_layer_mlp import integers
-from puzzles.tracks.engine.judge import require_right
+from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2

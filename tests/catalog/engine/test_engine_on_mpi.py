@@ -14,8 +14,7 @@ pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puz
 from lib import RuleError
 from lib.engine.transports.mpi.spawn import by_mpiexec, mpiexec
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.grading.engine_on_mpi import grade_on
-from tests.support.engine_trials import SOLUTIONS, numbers_of_devices, readings
+from tests.support.engine_trials import SOLUTIONS, numbers_of_devices, readings, verdict_on, verdict_on_mpi
 
 try:
     mpiexec()
@@ -38,7 +37,8 @@ def test_a_class_is_graded_on_each_number_of_devices(tmp_path: Path) -> None:
     right = SOLUTIONS / "matmul_2d.py"
     wrong = tmp_path / "mine.py"
     wrong.write_text(right.read_text(encoding="utf-8").replace("x_size, y_size = mesh", "x_size, y_size = mesh[::-1]"))
-    for path in (str(right), str(wrong)):
-        there, here = (grade_on(path, ENGINE_PUZZLES["Matmul2D"], on) for on in ("mpi", "inprocess"))
-        assert [v.status for v in there] == [v.status for v in here]
-    assert "of 8, in forward; tried with 8 devices, model_dim 12, hidden_dim 16, mesh [4, 2]" in there[0].message
+    for path in (right, wrong):
+        there, here = (grade("Matmul2D", path) for grade in (verdict_on_mpi, verdict_on))
+        assert there == here
+    assert "of 8, in forward" in there.message
+    assert "tried with 8 devices, model_dim 12, hidden_dim 16, mesh [4, 2]" in there.message

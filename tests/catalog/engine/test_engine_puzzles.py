@@ -20,18 +20,17 @@ from lib.engine.collectives import COLLECTIVES
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of
 from puzzles.catalog.engine.records import RECORDS
 from puzzles.commands.main import main
-from puzzles.grading.attempt import run_in
 from puzzles.grading.grader import grade_file
+from puzzles.grading.sandboxed_run import run_in
 from puzzles.grading.session import Session
 from puzzles.grading.starters import starter_file
 from puzzles.grading.submission import Submission
 from puzzles.sandbox.plain_data import pack, unpack
 from puzzles.sandbox.worker.stages.engine_trial import run_trial
-from puzzles.tracks import ENGINE, track_of
-from puzzles.tracks.engine.judge import judge
+from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.engine.track import CALLS
 from tests.catalog.engine.tables import FIGURES, WRONG
-from tests.support.engine_trials import REFERENCES, reference, verdict_on
+from tests.support.engine_trials import REFERENCES, reference, score_class, verdict_on
 
 ROOT = Path(__file__).parents[3]
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
@@ -51,11 +50,11 @@ def test_the_reference_passes_with_three_stars(puzzle: EnginePuzzle) -> None:
 @every_puzzle
 def test_the_reference_is_right_and_measures_what_the_table_says(puzzle: EnginePuzzle) -> None:
     cls = reference(puzzle.slug)
-    judged = judge(puzzle, cls)
-    assert judged.missed == ()
+    score = score_class(puzzle, cls)
+    assert score.missed == ()
     assert trials_of(puzzle)[0]().devices == puzzle.devices
-    assert {name: judged.figures[name] for name in puzzle.targets} == FIGURES[puzzle.slug]
-    assert judge(puzzle, cls) == judged
+    assert {name: score.figures[name] for name in puzzle.targets} == FIGURES[puzzle.slug]
+    assert score_class(puzzle, cls) == score
 
 
 @every_puzzle
@@ -238,7 +237,7 @@ def test_a_child_measures_what_this_process_measures() -> None:
     run_trial(trial, names["Draws"])
     _, _, here = run_trial(trial, names["Draws"])
     with Session(Submission(Path("mine.py"), DRAWS.encode())) as session:
-        ran = run_in(session, ENGINE, "Draws", {"trial": pack(trial)}, 10)
+        ran = run_in(session, TRACKS["engine"], "Draws", {"trial": pack(trial)}, 10)
     assert ran.row is not None, ran.failure
     there = unpack(ran.row["readings"])
     assert [[one["peak"] for one in step] for step in there] == [[one.peak for one in step] for step in here]

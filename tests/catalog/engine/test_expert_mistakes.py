@@ -19,7 +19,7 @@ from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.experts import reference_layers
 from puzzles.catalog.engine.transformer import softmax
 from puzzles.catalog.engine.trial import MethodCall, Trial, WrongResultError
-from puzzles.tracks.engine.judge import judge, require_right
+from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.balance_loss import BalanceLoss
 from solutions.engine.exact_dispatch import ExactDispatch
@@ -27,7 +27,7 @@ from solutions.engine.find_the_race import FindTheRace
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
 from tests.catalog.engine.tables.experts import WRONG
-from tests.support.engine_trials import verdict_on
+from tests.support.engine_trials import score_class, verdict_on
 
 N = 4
 
@@ -119,13 +119,13 @@ class NoExpert(ShardedEngine):
     ],
 )
 def test_a_cheat_misses_its_targets(slug: str, cls: type, missed: str) -> None:
-    assert missed in judge(ENGINE_PUZZLES[slug], cls).missed
+    assert missed in score_class(ENGINE_PUZZLES[slug], cls).missed
 
 
 @pytest.mark.parametrize("slug", ["SwitchDispatch", "GShardTop2"])
 def test_a_layer_that_does_nothing_is_wrong(slug: str) -> None:
     with pytest.raises(WrongResultError):
-        judge(ENGINE_PUZZLES[slug], NoExpert)
+        score_class(ENGINE_PUZZLES[slug], NoExpert)
 
 
 def test_a_mistake_is_named_only_where_it_is_made_and_what_is_special_is_told_last() -> None:

@@ -18,14 +18,13 @@ from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.experts import reference_layers, trials
 from puzzles.catalog.engine.trial import WrongResultError
-from puzzles.grading.engine_on_mpi import grade_on
 from puzzles.grading.starters import starter_file
 from puzzles.tracks import track_of
-from puzzles.tracks.engine.judge import require_right
+from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
-from tests.support.engine_trials import verdict_on
+from tests.support.engine_trials import verdict_on, verdict_on_mpi
 
 N = 4
 
@@ -94,7 +93,7 @@ def test_one_barrier_fixes_it(tmp_path: Path) -> None:
 def test_the_race_shows_on_mpi_as_well(tmp_path: Path) -> None:
     pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
     try:
-        (verdict,) = grade_on(str(starter(tmp_path)), ENGINE_PUZZLES["FindTheRace"], "mpi")
+        verdict = verdict_on_mpi("FindTheRace", starter(tmp_path))
     except RuleError as why:
         if "there is no mpiexec" not in str(why):
             raise

@@ -25,11 +25,12 @@ from puzzles.catalog.engine.layers.split_trials import (
     split_targets,
 )
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
-from puzzles.tracks.engine.judge import judge, require_right
+from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit
 from tests.catalog.engine.tables.layers import WRONG
+from tests.support.engine_trials import score_class
 
 
 def performed(trial: Trial, cls: type) -> Performed:
@@ -109,7 +110,7 @@ def test_memory_for_flops(cls: type, stored: int, flops: int, clock: int) -> Non
 
 
 def test_a_better_solution_passes() -> None:
-    assert judge(ENGINE_PUZZLES["GPipeRemat"], Lean).missed == ()
+    assert score_class(ENGINE_PUZZLES["GPipeRemat"], Lean).missed == ()
 
 
 class First(LayerSplit):
@@ -129,8 +130,8 @@ class OnFour(Stored):
 
 def test_what_goes_wrong_with_other_data_only_is_told_so() -> None:
     with pytest.raises(WrongResultError, match=r"tried with 3 devices, .*: device 0, backward\(\), .* and should be "):
-        judge(ENGINE_PUZZLES["LayerSplit"], First)
-    (missed,) = judge(ENGINE_PUZZLES["GPipeRemat"], OnFour).missed
+        score_class(ENGINE_PUZZLES["LayerSplit"], First)
+    (missed,) = score_class(ENGINE_PUZZLES["GPipeRemat"], OnFour).missed
     assert missed.startswith("tried with 3 devices, ")
     assert "bytes stored while it waits for a message " in missed
 

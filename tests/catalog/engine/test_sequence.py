@@ -19,7 +19,7 @@ from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.sequence.trials import causal_ring_attention, ring_attention
 from puzzles.catalog.engine.transformer import attention
-from puzzles.tracks.engine.judge import require_right
+from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.causal_ring_attention import CausalRingAttention, Queries
 from solutions.engine.ring_attention import RingAttention

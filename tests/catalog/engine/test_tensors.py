@@ -18,11 +18,10 @@ from lib.engine import ShardedEngine, launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, transformer, trials_of
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.tensors.trials import matmul_2d, megatron_limits, vocab_limits
-from puzzles.tracks.engine.judge import judge
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.megatron_layer import MegatronLayer
 from solutions.engine.vocab_parallel_loss import VocabParallelLoss
-from tests.support.engine_trials import SOLUTIONS, reference, verdict_on
+from tests.support.engine_trials import SOLUTIONS, reference, score_class, verdict_on
 
 
 @pytest.mark.parametrize("slug", ["Matmul2D", "MegatronLayer", "VocabParallelLoss"])
@@ -144,7 +143,7 @@ class Alone(MegatronLayer):
 
 
 def test_a_layer_computed_everywhere_takes_four_times_the_flops_and_the_memory() -> None:
-    missed = judge(ENGINE_PUZZLES["MegatronLayer"], Alone).missed
+    missed = score_class(ENGINE_PUZZLES["MegatronLayer"], Alone).missed
     assert missed == (
         "flops 159,744, and the target is 39,936",
         "bytes after loading 12,288, and the target is 3,072",

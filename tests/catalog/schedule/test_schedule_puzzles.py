@@ -10,10 +10,10 @@ import pytest
 
 from lib import Goal, Model, Size, referee, run
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
-from puzzles.catalog.schedule import PUZZLES, Puzzle, UnknownPuzzleError, find
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.grading.starters import starter_file, untouched
-from puzzles.tracks import SCHEDULES
+from puzzles.tracks import TRACKS, UnknownPuzzleError, find
 from puzzles.tracks.schedule.calls import reminder
 
 TABLE = {
@@ -30,7 +30,7 @@ TABLE = {
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in PUZZLES.items()])
 
 
-def reference(puzzle: Puzzle):
+def reference(puzzle: SchedulePuzzle):
     return getattr(import_module(f"solutions.{puzzle.slug}"), puzzle.slug)
 
 
@@ -40,7 +40,7 @@ def test_the_catalog_is_the_table_of_the_classic_puzzles():
 
 
 @every_puzzle
-def test_the_words_are_all_there(puzzle: Puzzle):
+def test_the_words_are_all_there(puzzle: SchedulePuzzle):
     texts = (puzzle.title, puzzle.statement, puzzle.concept, puzzle.in_practice, puzzle.credit, *puzzle.hints)
     assert all(text.strip() for text in texts)
     assert len(puzzle.hints) >= 3
@@ -49,7 +49,7 @@ def test_the_words_are_all_there(puzzle: Puzzle):
 
 
 @every_puzzle
-def test_every_year_that_the_words_cite_is_that_of_a_source(puzzle: Puzzle):
+def test_every_year_that_the_words_cite_is_that_of_a_source(puzzle: SchedulePuzzle):
     for source in puzzle.sources:
         assert 1980 < source.year < 2030
         assert str(source).startswith(f"{source.authors} ({source.year}). {source.title}.")
@@ -59,14 +59,14 @@ def test_every_year_that_the_words_cite_is_that_of_a_source(puzzle: Puzzle):
 
 
 @every_puzzle
-def test_hints_grow_more_explicit(puzzle: Puzzle):
+def test_hints_grow_more_explicit(puzzle: SchedulePuzzle):
     first, *_, last = puzzle.hints
     assert len(first) < len(last)
     assert "`" in last
 
 
 @every_puzzle
-def test_the_starter_is_a_valid_function_of_the_right_name_with_a_gap(puzzle: Puzzle):
+def test_the_starter_is_a_valid_function_of_the_right_name_with_a_gap(puzzle: SchedulePuzzle):
     (function,) = ast.parse(puzzle.starter).body
     is_async = puzzle.number > 1
     assert isinstance(function, ast.AsyncFunctionDef if is_async else ast.FunctionDef)
@@ -78,22 +78,22 @@ def test_the_starter_is_a_valid_function_of_the_right_name_with_a_gap(puzzle: Pu
 
 
 @every_puzzle
-def test_the_starter_runs_up_to_its_gap_and_is_then_refused_not_crashed(puzzle: Puzzle):
+def test_the_starter_runs_up_to_its_gap_and_is_then_refused_not_crashed(puzzle: SchedulePuzzle):
     names: dict = {}
-    exec(starter_file(SCHEDULES, [puzzle], "mine.py"), names)
+    exec(starter_file(TRACKS["schedule"], [puzzle], "mine.py"), names)
     error = run(names[puzzle.slug], *puzzle.goal.size).error
     assert "rank 0, t=0" in str(error)
 
 
 @every_puzzle
-def test_the_starter_has_no_line_of_the_solution_in_its_gap(puzzle: Puzzle):
+def test_the_starter_has_no_line_of_the_solution_in_its_gap(puzzle: SchedulePuzzle):
     _, _, rest = puzzle.starter.partition(GAP)
     gap, _, _ = rest.partition(END_OF_GAP)
     assert all(not line.strip() or line.strip().startswith("#") for line in gap.splitlines())
 
 
 @every_puzzle
-def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: Puzzle):
+def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: SchedulePuzzle):
     def parsed(source: str) -> ast.AST:
         return ast.parse(source).body[0]
 
@@ -104,7 +104,7 @@ def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: Puzzle)
 
 
 def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():
-    text = starter_file(SCHEDULES, list(PUZZLES.values()), "folder/mine.py")
+    text = starter_file(TRACKS["schedule"], list(PUZZLES.values()), "folder/mine.py")
     assert [f.name for f in ast.parse(text).body if hasattr(f, "name") and f.name in PUZZLES] == list(PUZZLES)
     assert all(puzzle.starter in text for puzzle in PUZZLES.values())
     assert "puzzles grade mine.py" in text
@@ -112,11 +112,11 @@ def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():
 
 
 def test_a_file_name_cannot_spoil_the_starter_file():
-    ast.parse(starter_file(SCHEDULES, list(PUZZLES.values()), 'a"""\\n.py'))
+    ast.parse(starter_file(TRACKS["schedule"], list(PUZZLES.values()), 'a"""\\n.py'))
 
 
 @every_puzzle
-def test_the_reference_is_right_at_the_other_sizes_too(puzzle: Puzzle):
+def test_the_reference_is_right_at_the_other_sizes_too(puzzle: SchedulePuzzle):
     assert 1 <= len(puzzle.other_sizes) <= 2
     for size in puzzle.other_sizes:
         assert size != puzzle.goal.size
@@ -125,7 +125,7 @@ def test_the_reference_is_right_at_the_other_sizes_too(puzzle: Puzzle):
 
 
 @every_puzzle
-def test_the_reminder_is_about_calls_that_exist_and_that_the_reference_makes(puzzle: Puzzle):
+def test_the_reminder_is_about_calls_that_exist_and_that_the_reference_makes(puzzle: SchedulePuzzle):
     source = Path(import_module(f"solutions.{puzzle.slug}").__file__).read_text()
     starter = puzzle.starter
     for name, (call, meaning) in zip(puzzle.calls, reminder(puzzle.calls), strict=True):
@@ -150,7 +150,7 @@ def test_the_bubbles_are_what_the_texts_say():
 
 
 def test_find_takes_a_slug_or_a_number():
-    assert find("fsdp") is find("4") is find(" FSDP ") is PUZZLES["fsdp"]
+    assert find("fsdp") is find("4") is find(" schedule:FSDP ") is PUZZLES["fsdp"]
     assert find("grad-accum") is PUZZLES["grad_accum"]
 
 
@@ -167,8 +167,8 @@ def test_find_takes_a_slug_or_a_number():
 )
 def test_a_wrong_name_is_answered_with_the_nearest_right_one(wrong: str, advice: str):
     with pytest.raises(UnknownPuzzleError) as refused:
-        find(wrong)
-    assert str(refused.value).startswith(f"there is no puzzle '{wrong}'; {advice}")
+        find(f"schedule:{wrong}")
+    assert str(refused.value).startswith(f"there is no schedule puzzle '{wrong}'; {advice}")
 
 
 def test_a_size_in_words():

@@ -8,7 +8,7 @@ import pytest
 
 import solutions
 from lib import Record
-from puzzles.catalog.schedule import PUZZLES, Puzzle
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.grading.grader import grade_file
 
 ROOT = Path(solutions.__file__).parent.parent
@@ -16,7 +16,7 @@ RECORDS = [(puzzle, record) for puzzle in PUZZLES.values() for record in puzzle.
 
 
 @pytest.mark.parametrize(("puzzle", "record"), RECORDS, ids=lambda x: Path(x.by).stem if isinstance(x, Record) else "")
-def test_a_record_s_solution_gets_three_stars_with_exactly_its_figures(puzzle: Puzzle, record: Record) -> None:
+def test_a_record_s_solution_gets_three_stars_with_exactly_its_figures(puzzle: SchedulePuzzle, record: Record) -> None:
     (verdict,) = grade_file(str(ROOT / record.by), [puzzle]).verdicts
     assert (verdict.timesteps, verdict.peak_memory, verdict.stars, verdict.notes) == (
         record.timesteps,

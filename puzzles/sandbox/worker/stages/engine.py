@@ -8,21 +8,19 @@ need no trust: the grader compares them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from lib.engine import ShardedEngine
 from puzzles.failure import Failure
-from puzzles.sandbox.plain_data import pack, unpack
+from puzzles.sandbox.plain_data import unpack
 from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
 from puzzles.sandbox.worker.meters.isolate_modules import class_per_device
 from puzzles.sandbox.worker.meters.traffic_log import TrafficLog
 from puzzles.sandbox.worker.meters.unmetered_data import require_arrays
 
-from .engine_trial import run_trial
-from .stage import DefinitionSite, StageResult, UnplayableError
+from .engine_trial import packed, require_engine, run_trial
+from .stage import DefinitionSite, StageResult
 
 SNAPSHOT = EngineSnapshot()
 """Taken when this module is imported, before any player's code."""
@@ -44,10 +42,7 @@ def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], site: Definiti
         UnplayableError: it is no class of engines.
         Exception: any error of the class or of the engine.
     """
-    if not isinstance(cls, type):
-        raise UnplayableError(f"{slug} is not a class; write 'class {slug}(ShardedEngine):'")
-    if not issubclass(cls, ShardedEngine):
-        raise UnplayableError(f"{slug} has to be an engine; write 'class {slug}(ShardedEngine):'")
+    require_engine(slug, cls)
     changed = SNAPSHOT.changed()
     with TrafficLog() as traffic:
         results, outputs, meters = run_trial(trial, class_per_device(site.load_again), look=require_arrays)
@@ -56,6 +51,4 @@ def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], site: Definiti
         return StageResult(
             failure=Failure("rule", f"{changed} is not as it was; leave the engine to the engine", site.line)
         )
-    readings = [[asdict(reading) for reading in step] for step in meters]
-    data = {"results": pack(results), "outputs": pack(outputs), "readings": pack(readings), "wire": traffic.rows()}
-    return StageResult(data)
+    return StageResult(packed(results, outputs, meters, traffic.rows()))

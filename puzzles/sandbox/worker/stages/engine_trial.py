@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
-from lib.engine import launch
+from lib.engine import ShardedEngine, launch
 from lib.engine.launcher import Run
+from puzzles.sandbox.plain_data import pack
+
+from .stage import UnplayableError
 
 
 def run_trial(
@@ -35,3 +39,21 @@ def run_trial(
             outputs = list(run.inference_loop(trial["stream"]))
             readings.append(run.meters)
     return results, outputs, readings
+
+
+def require_engine(slug: str, cls: Any) -> None:
+    """Refuses an object that is no class of engines.
+
+    Raises:
+        UnplayableError: saying how a class begins.
+    """
+    if not isinstance(cls, type):
+        raise UnplayableError(f"{slug} is not a class; write 'class {slug}(ShardedEngine):'")
+    if not issubclass(cls, ShardedEngine):
+        raise UnplayableError(f"{slug} has to be an engine; write 'class {slug}(ShardedEngine):'")
+
+
+def packed(results: list[Any], outputs: list[Any], meters: list[Any], traffic: list[Any]) -> dict[str, Any]:
+    """The results of `run_trial`, and the log of the traffic, as plain data."""
+    readings = [[asdict(reading) for reading in step] for step in meters]
+    return {"results": pack(results), "outputs": pack(outputs), "readings": pack(readings), "wire": traffic}

@@ -24,7 +24,7 @@ def run_definition(slug: str, function: Any, size: Size, site: DefinitionSite) -
     Raises:
         UnplayableError: it is no function of a model.
     """
-    _require_playable(slug, function)
+    require_schedule(slug, function)
     outcome = lib.run(function, *size)
     data = {"trace": trace_to_json(outcome.trace)}
     error = outcome.error
@@ -36,7 +36,7 @@ def run_definition(slug: str, function: Any, size: Size, site: DefinitionSite) -
     return StageResult(data, of_crash(error, site.file, f"rank {model.rank}, t={model.time:g}", site.line))
 
 
-def _require_playable(slug: str, function: Callable[..., Any]) -> None:
+def require_schedule(slug: str, function: Callable[..., Any]) -> None:
     if not callable(function):
         raise UnplayableError(
             f"{slug} is of type {type(function).__name__}, not a function; write 'def {slug}(model):'"

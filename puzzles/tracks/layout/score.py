@@ -1,4 +1,4 @@
-"""Judges a player's strategies: propagation completes them on a graph of our own, and the plan is measured."""
+"""Scores a player's strategies: propagation completes them on a graph of our own, and the plan is measured."""
 
 from __future__ import annotations
 
@@ -12,30 +12,45 @@ from lib.layout.program.graph import Strategy
 from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.sandbox.plain_data import unpack
-from puzzles.tracks.base import Judged
+from puzzles.tracks.scoring import Row, RunOutcome, RunRequest, Score
 
-PAYERS = 3
-"""How many edges or operators a message names."""
+MAX_PAYERS = 3
+"""Edges or operators that a message names."""
 
-MOST = 1 << 20
+MAX_COUNT = 1 << 20
 """Parts of a dimension, and operators."""
 
 
-def judged(puzzle: LayoutPuzzle, row: Mapping[str, Any]) -> Judged | Failure:
+def request_for(puzzle: LayoutPuzzle) -> RunRequest:
+    """The only run of a layout: on the puzzle's graph."""
+    return RunRequest("the graph", {}, lambda row: score_strategies(puzzle, row))
+
+
+def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:
     """The bytes that move and that are held, and the limits that they miss."""
     strategies = strategies_of(row)
     found = strategies if isinstance(strategies, Failure) else completed(puzzle, strategies)
     if isinstance(found, Failure):
         return found
     missed = tuple(_missed(found, puzzle))
-    return Judged({"bytes": found.bytes, "memory": found.memory}, missed, 1 if missed else 3)
+    return Score({"bytes": found.bytes, "memory": found.memory}, missed, 1 if missed else 3)
 
 
-def strategies_of(row: Mapping[str, Any]) -> dict[str, Strategy] | Failure:
-    """What a run says that its function has configured."""
+def plan_of_run(puzzle: LayoutPuzzle, outcome: RunOutcome, path: str) -> GraphPlan | Failure:
+    """The plan of a run, whatever it costs; or why there is none in the file at `path`."""
+    if outcome.failure is not None:
+        return outcome.failure
+    if outcome.row is None:
+        return Failure("crash", f"there is no function {puzzle.slug} in {path}; write 'def {puzzle.slug}(graph):'")
+    strategies = strategies_of(outcome.row)
+    return strategies if isinstance(strategies, Failure) else completed(puzzle, strategies)
+
+
+def strategies_of(row: Row) -> dict[str, Strategy] | Failure:
+    """The strategies that a run sent back."""
     try:
         given = unpack(row.get("strategies"))
-        if not isinstance(given, dict) or len(given) > MOST:
+        if not isinstance(given, dict) or len(given) > MAX_COUNT:
             raise ValueError("they are no dictionary")
         return {_name(name): tuple(_parts(parts) for parts in _collection(one)) for name, one in given.items()}
     except (ValueError, TypeError, RecursionError, MemoryError) as why:
@@ -62,7 +77,7 @@ def completed(puzzle: LayoutPuzzle, strategies: Mapping[str, Strategy]) -> Graph
         return of_refusal(why)
 
 
-def strategies_text(row: Mapping[str, Any]) -> str:
+def strategies_text(row: Row) -> str:
     """The strategies as JSON, for whoever draws the plan again; empty if there are none."""
     strategies = strategies_of(row)
     return "" if isinstance(strategies, Failure) else json.dumps(strategies)
@@ -88,21 +103,21 @@ def _collection(value: Any) -> list[Any] | tuple[Any, ...]:
 
 def _parts(value: Any) -> tuple[int, ...]:
     parts = tuple(_collection(value))
-    if not all(type(n) is int and -MOST <= n <= MOST for n in parts):
+    if not all(type(n) is int and -MAX_COUNT <= n <= MAX_COUNT for n in parts):
         raise ValueError("a dimension is split into a whole number of parts")
     return parts
 
 
 def _missed(found: GraphPlan, puzzle: LayoutPuzzle) -> list[str]:
-    """Which limit was missed by how much, and who pays."""
+    """Sentences on each missed limit: by how much, and who pays."""
     said = []
     if found.bytes > puzzle.target:
-        who = "; ".join(text for _, text in found.paying()[:PAYERS])
+        who = "; ".join(text for _, text in found.paying()[:MAX_PAYERS])
         said.append(f"{found.bytes:,} bytes move, the target is {puzzle.target:,}: {who}")
     if found.memory > puzzle.memory_cap:
         size = found.graph.itemsize
         held = {name: found.layout(name).elements * size for name in found.graph.shapes}
-        largest = sorted(held, key=lambda name: -held[name])[:PAYERS]
+        largest = sorted(held, key=lambda name: -held[name])[:MAX_PAYERS]
         who = ", ".join(f"'{name}' takes {held[name]:,}" for name in largest)
         said.append(f"each device holds {found.memory:,} bytes, the cap is {puzzle.memory_cap:,}: {who}")
     return said

@@ -1,71 +1,72 @@
-"""One run of one definition in a process of its own: the row that it sent back, or the reason why there is none."""
+"""Runs one definition in a process of its own: returns the row that it sent back, or the reason why there is none."""
 
 from __future__ import annotations
 
 import json
 import signal
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from puzzles.failure import Failure, plain
 from puzzles.sandbox.client import WorkerLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.runner import too_slow
 from puzzles.tracks.base import Track
+from puzzles.tracks.scoring import RunOutcome, RunRequest
 
 from .session import Session
 
 REASONS = ("rule", "deadlock", "mismatch", "incomplete", "layout", "crash", "syntax", "timeout", "memory")
-LONGEST = 2000
+MAX_SENTENCE = 2000
 """Characters of a sentence that comes from a run."""
 
-
-class Ran(NamedTuple):
-    """What came of a run. Whatever came back is data, and is trusted by nobody; `failure` tells why it does not count.
-    Both are None if the file has no such definition."""
-
-    row: Mapping[str, Any] | None = None
-    failure: Failure | None = None
-    forgotten: str = ""
-    """What Python remarks about the player's own coroutine that was called without await, if there is one."""
-    printed: str = ""
-    took: float = 0.0
-
-    def told(self, failure: Failure) -> Failure:
-        """A failure with that remark, which is likely to be its cause."""
-        if not self.forgotten:
-            return failure
-        return failure._replace(sentence=f"{failure.sentence}; {self.forgotten}, so it did not run")
+MIN_SECONDS = 0.01
+"""Given to a run when those before it have used up the time."""
 
 
-def run_in(session: Session, track: Track, slug: str, request: Mapping[str, Any], left: float) -> Ran:
-    """One run in a session, with so many seconds left."""
+class SandboxRunner:
+    """Runs one definition of a submission in the sandbox; its runs share the seconds of the session's limits."""
+
+    def __init__(self, session: Session, track: Track[Any], slug: str) -> None:
+        self.session = session
+        self.track = track
+        self.slug = slug
+        self.left = session.limits.seconds
+
+    def __call__(self, request: RunRequest) -> RunOutcome:
+        outcome = run_in(self.session, self.track, self.slug, request.data, max(self.left, MIN_SECONDS))
+        self.left -= outcome.took
+        return outcome
+
+
+def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, Any], left: float) -> RunOutcome:
+    """Runs a definition once in a session, with so many seconds left."""
     try:
         survey = session.read()
         problem = survey["problem"] or survey["broken"].get(slug)
         if problem is not None:
-            return Ran(failure=_failure(problem))
-        asked = {**request, "track": track.name, "slug": slug, "longest": track.longest}
+            return RunOutcome(failure=_failure(problem))
+        asked = {**data, "stage": track.stage, "slug": slug, "longest": track.max_result}
         answer = session.run(asked, left)
     except WorkerLostError as why:
         words = f"the process that ran this was {why}; leave other processes alone"
-        return Ran(failure=Failure("crash", words))
-    ran = _read(answer, session.limits)
-    return ran._replace(printed=str(answer["output"]), took=float(answer["took"]))
+        return RunOutcome(failure=Failure("crash", words))
+    outcome = _read(answer, session.limits)
+    return outcome._replace(printed=str(answer["output"]), took=float(answer["took"]))
 
 
-def _read(answer: Mapping[str, Any], limits: Limits) -> Ran:
+def _read(answer: Mapping[str, Any], limits: Limits) -> RunOutcome:
     row = _last_row(str(answer["result"]))
     ended = (answer["ended"], answer["code"])
     failure = None if row is None else _failure(row.get("failure"))
     forgotten = row.get("forgotten") if row else ""
-    ran = Ran(row, failure, plain(forgotten)[:LONGEST] if isinstance(forgotten, str) else "")
+    outcome = RunOutcome(row, failure, plain(forgotten)[:MAX_SENTENCE] if isinstance(forgotten, str) else "")
     if row is None or (ended != ("exit", 0) and failure is None):
         failure = _of_end(*ended, limits)
-        ran = ran._replace(row=None)
+        outcome = outcome._replace(row=None)
     if failure is not None:
-        return ran._replace(failure=ran.told(failure))
-    return ran if row is None or row.get("defined") is not False else Ran()
+        return outcome._replace(failure=outcome.explained(failure))
+    return outcome if row is None or row.get("defined") is not False else RunOutcome()
 
 
 def _last_row(text: str) -> dict[str, Any] | None:
@@ -80,17 +81,17 @@ def _last_row(text: str) -> dict[str, Any] | None:
 
 
 def _failure(row: Any) -> Failure | None:
-    """A failure as the run tells it: text for the player, nothing more."""
+    """A failure as the run reports it: text for the player, nothing more."""
     match row:
-        case [str(reason), str(sentence), int(line)] if reason in REASONS:
-            return Failure(reason, plain(sentence)[:LONGEST], line if 0 <= line < 10**7 else 0)
+        case [str(reason), str(sentence), int(line), *_] if reason in REASONS:
+            return Failure(reason, plain(sentence)[:MAX_SENTENCE], line if 0 <= line < 10**7 else 0)
         case None:
             return None
     return Failure("crash", "the run failed, and did not say how in a way that can be read")
 
 
 def _of_end(ended: str, code: int, limits: Limits) -> Failure:
-    """Why a run that told nothing counts for nothing."""
+    """The failure of a run that sent back nothing."""
     match ended:
         case "time":
             return Failure("timeout", too_slow(limits.seconds))

@@ -1,4 +1,4 @@
-"""`puzzles run` for a layout: its plan on the engine, with real tensors; the bytes foretold beside those measured."""
+"""`puzzles run` of a layout: its plan on the engine, with real tensors; bytes predicted beside bytes measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from lib.layout import Graph, GraphPlan, propagate
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
 from puzzles.failure import Failure
-from puzzles.grading.layout_plan import plan_in
+from puzzles.tracks.workbench import TensorOptions, Workbench
+
+from .score import plan_of_run, request_for
 
 CLOSE = 1e-5
 """Of a tensor's largest element: gelu and softmax leave fractions, which another order of summands rounds otherwise."""
@@ -27,68 +29,69 @@ SPREAD = 4
 
 
 @dataclass(frozen=True)
-class LayoutRun:
-    """What came of a run: the worst error over all tensors, and by device bytes foretold and sent, and the calls."""
+class PlanRun:
+    """Result of a run: the worst error over all tensors, and by device the bytes predicted and sent, and the calls."""
 
     on: str
     tensors: int
     error: float
-    foretold: tuple[int, ...]
+    predicted: tuple[int, ...]
     sent: tuple[int, ...]
     calls: tuple[dict[str, int], ...]
 
     @property
     def passed(self) -> bool:
-        return self.error <= CLOSE and self.sent == self.foretold
+        return self.error <= CLOSE and self.sent == self.predicted
 
 
-def run_layout(console: Console, path: str, puzzle: LayoutPuzzle, on: str, devices: int | None) -> bool:
-    """Plans a player's layout and plays it. Whether tensors and bytes are as foretold; targets do not matter here."""
+def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
+    """Plans a player's layout, runs the plan, and returns whether tensors and bytes are as predicted; targets do not
+    matter here."""
     needed = puzzle.graph().devices
-    if devices not in (None, needed):
-        console.print(f"{puzzle.slug} is laid out on {needed} devices; leave out -n, or say -n {needed}")
+    if options.devices not in (None, needed):
+        bench.console.print(f"{puzzle.slug} is laid out on {needed} devices; leave out -n, or say -n {needed}")
         return False
-    plan = plan_in(path, puzzle)
+    plan = plan_of_run(puzzle, bench.run(request_for(puzzle)), bench.path)
     if isinstance(plan, Failure):
-        console.print(Text(f"{puzzle.slug} is not run: {plan.message}"), soft_wrap=True)
+        bench.console.print(Text(f"{puzzle.slug} is not run: {plan.message}"), soft_wrap=True)
         return False
     try:
-        result = on_transport(plan, puzzle.slug, on)
+        result = on_transport(plan, puzzle.slug, options.on)
     except PuzzleError as why:
-        console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
+        bench.console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
         return False
-    show(console, puzzle.slug, plan, result)
+    show_plan_run(bench.console, puzzle.slug, plan, result)
     return result.passed
 
 
-def on_transport(plan: GraphPlan, slug: str, on: str) -> LayoutRun:
-    """The run: here, or by as many processes as there are devices, which get only the strategies."""
+def on_transport(plan: GraphPlan, slug: str, on: str) -> PlanRun:
+    """Runs the plan here, or in as many processes as there are devices, which get only the strategies."""
     if on != "mpi":
-        return played(plan, on)
+        return run_plan(plan, on)
     from lib.engine.transports.mpi.spawn import by_mpiexec
 
     request = json.dumps({"puzzle": slug, "strategies": plan.graph.strategies})
-    return LayoutRun(
-        **json.loads(by_mpiexec(plan.graph.devices, "puzzles.commands.run_layout", request), object_hook=_tuples)
+    return PlanRun(
+        **json.loads(by_mpiexec(plan.graph.devices, "puzzles.tracks.layout.replay", request), object_hook=_tuples)
     )
 
 
 def answer(request: str) -> str:
-    """What one of several processes under mpiexec does: the plan of a request, played there."""
+    """Runs the plan of a request in one of several processes under mpiexec."""
     asked = json.loads(request)
     graph = LAYOUT_PUZZLES[asked["puzzle"]].graph()
     for name, strategy in asked["strategies"].items():
         graph.shard(name, strategy)
-    return json.dumps(asdict(played(propagate(graph), "mpi")))
+    return json.dumps(asdict(run_plan(propagate(graph), "mpi")))
 
 
-def played(plan: GraphPlan, on: str) -> LayoutRun:
-    """The plan on the engine, every tensor of it compared with what the stand-alone program makes."""
+def run_plan(plan: GraphPlan, on: str) -> PlanRun:
+    """Runs the plan on the engine, and compares every tensor with that of the stand-alone program."""
     values = whole_values(plan.graph)
     done, alone = plan.on_engine(values, on), plan.graph.run(values)
     errors = [_error(done.value(name), alone[name]) for name in plan.operators]
     calls = tuple(dict(meter.calls) for meter in done.meters)
-    return LayoutRun(on, len(errors), float(np.max(errors)), tuple(map(int, plan.sent)), done.sent, calls)
+    return PlanRun(on, len(errors), float(np.max(errors)), tuple(map(int, plan.sent)), done.sent, calls)
 
 
 def whole_values(graph: Graph) -> dict[str, Any]:
@@ -102,8 +105,8 @@ def whole_values(graph: Graph) -> dict[str, Any]:
     return values
 
 
-def show(console: Console, slug: str, plan: GraphPlan, result: LayoutRun) -> None:
-    """The verdict, what was foretold to pay, and each device's bytes."""
+def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun) -> None:
+    """Shows the verdict, the edges that were predicted to pay, and each device's bytes."""
     devices = len(result.sent)
     console.print(Text(f"{slug} on {devices} devices, {result.on}, small tensors of whole numbers", style="bold"))
     console.print(_tensors(result))
@@ -113,14 +116,14 @@ def show(console: Console, slug: str, plan: GraphPlan, result: LayoutRun) -> Non
     for heading in ("device", "bytes sent", "foretold", ""):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("calls", overflow="fold")
-    for device, (sent, told, calls) in enumerate(zip(result.sent, result.foretold, result.calls)):
+    for device, (sent, told, calls) in enumerate(zip(result.sent, result.predicted, result.calls)):
         words = ", ".join(f"{n} {name}" for name, n in sorted(calls.items()))
         table.add_row(str(device), f"{sent:,}", f"{told:,}", "equal" if sent == told else "DIFFERS", words or "none")
     console.print(table)
-    console.print(f"{sum(result.sent):,} bytes moved; {sum(result.foretold):,} were foretold.")
+    console.print(f"{sum(result.sent):,} bytes moved; {sum(result.predicted):,} were foretold.")
 
 
-def _tensors(result: LayoutRun) -> str:
+def _tensors(result: PlanRun) -> str:
     if not result.error <= CLOSE:  # no number is not close either
         return f"Tensors DIFFER from those of a single device (by {result.error:.2g} of the largest)."
     how = "exactly" if not result.error else f"within {result.error:.1g} of the largest"

@@ -1,57 +1,24 @@
-"""What a child is asked for a trial, and what it tells of it, as far as that can be believed."""
+"""Reads the row of a trial's run, and refuses what cannot be: wrong types and sizes, and meters below the traffic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
 from lib.engine.collectives import bytes_sent
 from lib.engine.metering.meter import Reading, unused_memory
-from puzzles.catalog.engine import trials_of
-from puzzles.catalog.engine.puzzle import EnginePuzzle
-from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
-from puzzles.failure import Failure, plain
-from puzzles.sandbox.plain_data import pack, unpack
-from puzzles.tracks.base import Attempt, Judged
+from puzzles.catalog.engine.trial import Performed, Trial
+from puzzles.sandbox.plain_data import unpack
+from puzzles.tracks.scoring import Row
 
-from .judge import judged
-from .perform import asked, size_of
-
-MOST = 1 << 62
+MAX_FIGURE = 1 << 62
 """No figure is as large."""
 
-Judge = Callable[[Mapping[str, Any]], Judged | Failure]
 
-
-def attempts_of(puzzle: EnginePuzzle) -> Iterator[Attempt]:
-    """For each trial its size in words, what the child is asked for (nothing of what is expected), and how the row
-    that it sends is judged. A trial is made when it is its turn: after a failure none is needed."""
-    shown = None
-    for make in trials_of(puzzle):
-        trial = make()
-        shown = shown or trial
-        size, request = size_of(trial, shown), {"trial": pack(asked(trial))}
-        yield Attempt(size, request, _judge(puzzle, trial), trial.hidden)
-
-
-def _judge(puzzle: EnginePuzzle, trial: Trial) -> Judge:
-    def judge(row: Mapping[str, Any]) -> Judged | Failure:
-        try:
-            return judged(puzzle, trial, performed_of(row, trial))
-        except WrongResultError as why:
-            return Failure("rule", plain(str(why)))
-        except (Exception, RecursionError) as why:  # a trial's check may choke on what it does not expect
-            return Failure(
-                "rule", plain(f"what the run sent back cannot be judged ({why or type(why).__name__})")[:300]
-            )
-
-    return judge
-
-
-def performed_of(row: Mapping[str, Any], trial: Trial) -> Performed:
-    """A run as the child tells it, as far as it can be believed.
+def performed_of(row: Row, trial: Trial) -> Performed:
+    """A run as the worker reports it, as far as it can be believed.
 
     Raises:
         ValueError: results or meters are not those of this trial, or contradict what was handed to the transport.
@@ -82,11 +49,11 @@ def _readings(given: Any, devices: int) -> list[Reading]:
 def _reading(given: Any) -> Reading:
     if not isinstance(given, dict):
         raise ValueError("a meter cannot be read")
-    tables = {name: _table(given.get(name)) for name in ("calls", "host", "disk")}
+    tables: dict[str, Any] = {name: _table(given.get(name)) for name in ("calls", "host", "disk")}
     if any(set(tables[tier]) != set(unused_memory()) for tier in ("host", "disk")):
         raise ValueError("a meter cannot be read")
-    figures = {field.name: given.get(field.name) for field in fields(Reading) if field.name not in tables}
-    if not all(type(n) is int and 0 <= n < MOST for n in figures.values()):
+    figures: dict[str, Any] = {f.name: given.get(f.name) for f in fields(Reading) if f.name not in tables}
+    if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in figures.values()):
         raise ValueError("a meter shows what is no number of bytes, calls or flops")
     return Reading(**figures, **tables)
 
@@ -94,13 +61,13 @@ def _reading(given: Any) -> Reading:
 def _table(given: Any) -> dict[str, Any]:
     if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
         raise ValueError("a meter cannot be read")
-    if not all(type(n) is int and 0 <= n < MOST for n in given.values()):
+    if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in given.values()):
         raise ValueError("a meter shows what is no number of bytes, calls or flops")
     return given
 
 
 def _require_consistent(meters: Sequence[Sequence[Reading]], wire: Any) -> None:
-    """Meters never go back, and show at least the bytes that devices have handed to the transport."""
+    """Refuses meters that go back, or show fewer bytes than devices have handed to the transport."""
     for before, after in pairwise(meters):
         for a, b in zip(before, after):
             if any(getattr(a, name) > getattr(b, name) for name in ("sent", "flops", "peak", "clock")):

@@ -1,62 +1,13 @@
-"""Judges what came of a trial: equal to the single device, and within the targets? The figures are measured."""
+"""Compares the results of a trial with those of a single device, and names the first number that differs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine import trials_of
-from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.sandbox.plain_data import Foreign
-from puzzles.tracks.base import Judged, tried_with
-
-from .perform import perform, size_of
-
-
-def judge(puzzle: EnginePuzzle, cls: type, on: str = "inprocess", devices: int | None = None) -> Judged:
-    """Performs all trials of a puzzle, or those on so many devices, with a class that is trusted, and judges them: the
-    figures of the first, and the targets that any misses.
-
-    Raises:
-        WrongResultError: naming device, call and place of the first wrong number.
-        Exception: what the class raises.
-    """
-    found: list[Judged] = []
-    trials = [make() for make in trials_of(puzzle)]
-    for trial in trials:
-        if devices not in (None, trial.devices):
-            continue
-        where = "" if trial is trials[0] else tried_with(size_of(trial, trials[0]))
-        try:
-            one = judged(puzzle, trial, perform(trial, cls, on))
-        except WrongResultError as why:
-            raise WrongResultError(where + str(why)) from None
-        except Exception as why:
-            if where:
-                why.add_note(where.removesuffix(": "))
-            raise
-        found.append(one._replace(missed=tuple(where + words for words in one.missed)))
-    return Judged(found[0].figures, next((one.missed for one in found if one.missed), ()))
-
-
-def judged(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Judged:
-    """The figures of one trial, and the targets that it misses.
-
-    Raises:
-        WrongResultError: naming device, call and place of the first wrong number.
-    """
-    require_right(trial, performed)
-    targets = puzzle.targets if trial.targets is None else trial.targets
-    figures = {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *targets)}
-    if targets.get("flops") and not figures["flops"]:
-        raise WrongResultError(
-            "no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot"
-        )
-    return Judged(figures, tuple(_missed(figures, targets)))
 
 
 def require_right(trial: Trial, performed: Performed) -> None:
@@ -83,14 +34,6 @@ def require_right(trial: Trial, performed: Performed) -> None:
             compare(result, right, f"output {i}", trial.tolerance)
     if trial.check is not None:
         trial.check(performed)
-
-
-def _missed(figures: Mapping[str, float], targets: Mapping[str, int]) -> list[str]:
-    return [
-        f"{FIGURES[name].words} {figures[name]:,}, and the target is {limit:,}"
-        for name, limit in targets.items()
-        if figures[name] > limit
-    ]
 
 
 def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None:

@@ -1,0 +1,39 @@
+"""`puzzles hint`: one hint at a time, from gentle to explicit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from puzzles.catalog.puzzle import Puzzle
+
+from .params import Slug, terminal
+from .show import print_paragraphs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command()
+@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.option("-n", "number", type=int, default=1, show_default=True, help="Which one, from gentle to explicit.")
+def hint(puzzle: Puzzle, number: int) -> None:
+    """Give a hint."""
+    from puzzles.grading.progress import remember_hint
+
+    if not 1 <= number <= len(puzzle.hints):
+        raise click.UsageError(f"{puzzle.slug} has hints 1 to {len(puzzle.hints)}; there is no hint {number}")
+    show_hint(terminal(), puzzle, number)
+    remember_hint(puzzle.slug, number)
+
+
+def show_hint(console: Console, puzzle: Puzzle, number: int) -> None:
+    """Prints one hint, and the command for the next."""
+    from rich.text import Text
+
+    hints = puzzle.hints
+    console.print(Text(f"{puzzle.title}, hint {number} of {len(hints)}", style="bold"))
+    print_paragraphs(console, hints[number - 1], lead=False)
+    if number < len(hints):
+        console.print(Text(f"Still stuck? 'puzzles hint {puzzle.slug} -n {number + 1}'", style="dim"))

@@ -1,0 +1,21 @@
+"""`puzzles reset`: forgets progress, in one puzzle, track or chapter, or in all."""
+
+from __future__ import annotations
+
+import click
+
+from .params import Slugs
+
+
+@click.command()
+@click.argument("slugs", metavar="[SLUG]", type=Slugs(), required=False)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset(slugs: tuple[str, ...] | None, yes: bool) -> None:
+    """Forget your progress, in one puzzle, track or chapter, or in all. Your files are not touched."""
+    from puzzles.grading.progress import forget
+
+    what = f"your progress in {', '.join(slugs)}" if slugs else "all your progress"
+    if not yes:
+        click.confirm(f"Forget {what}?", abort=True)
+    forget(slugs or ())
+    click.echo(f"Forgot {what}.")

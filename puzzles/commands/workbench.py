@@ -1,0 +1,68 @@
+"""Lends the sandbox and the terminal to a track, for `draw` and `run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from lib import PuzzleError
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.failure import of_source
+from puzzles.grading.discover import submissions
+from puzzles.grading.grader import grade_puzzle
+from puzzles.grading.sandboxed_run import run_in
+from puzzles.grading.session import Session
+from puzzles.grading.submission import Submission
+from puzzles.reports.terminal import report_on
+from puzzles.sandbox.limits import Limits
+from puzzles.tracks import track_of
+from puzzles.tracks.scoring import RunOutcome, RunRequest
+from puzzles.tracks.workbench import Runner
+
+from .params import terminal
+
+
+class CommandWorkbench:
+    """The workbench for one puzzle and one file or folder of a player."""
+
+    def __init__(self, path: str, puzzle: Puzzle, seconds: float) -> None:
+        self.path = path
+        self.puzzle = puzzle
+        self.track = track_of(puzzle.slug)
+        self.limits = Limits(seconds=seconds)
+        self.console: Console = terminal()
+
+    def run(self, request: RunRequest, path: str = "") -> RunOutcome:
+        submission = Submission.read(Path(path or self.path))
+        if submission.failure is not None:
+            return RunOutcome(failure=submission.failure)
+        with Session(submission, self.limits) as session:
+            return run_in(session, self.track, self.puzzle.slug, request.data, self.limits.seconds)
+
+    def require_readable(self, path: str) -> None:
+        problem = Submission.read(Path(path)).problem
+        if problem is not None:
+            raise click.ClickException(f"{path}: {of_source(problem).message}")
+
+    def files(self, path: str) -> list[str]:
+        return [file for file in submissions([path]) if Submission.read(Path(file)).looks_defined(self.puzzle.slug)]
+
+    def grade(self, where: str = "inprocess", runner: Callable[[dict[str, object]], Runner] | None = None) -> bool:
+        slug, submission = self.puzzle.slug, Submission.read(Path(self.path))
+        with Session(submission, self.limits) as session:
+            elsewhere = None if runner is None else runner(submission.as_given())
+            try:
+                verdict = grade_puzzle(self.puzzle, session, runner=elsewhere)
+            except PuzzleError as why:
+                self.console.print(Text(f"{slug} could not be run: {why}"), soft_wrap=True)
+                return False
+        if not verdict.attempted:
+            words = f"{self.path} has no {self.track.noun} {slug} yet; see 'puzzles start {slug}'"
+            self.console.print(Text(words), soft_wrap=True)
+            return False
+        report_on(self.console, f"{self.path}, {where}", verdict)
+        return verdict.status == "passed"

@@ -1,0 +1,168 @@
+"""The one judge: asks for a definition's runs, scores what comes of them, and states the verdict.
+
+It is a generator, so that the same lines serve runs that are awaited on a notebook's event loop and runs in the
+sandbox: it yields the run that it wants next, and is sent the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.failure import Failure, plain
+from puzzles.tracks import track_of
+from puzzles.tracks.scoring import RunOutcome, RunRequest, Score, tried_with
+
+from .starters import starter_digest
+from .verdict import Verdict
+
+Judging = Generator[RunRequest, RunOutcome, Verdict]
+
+MAX_LINE, MAX_LINES = 200, 10
+"""Of what a run printed: characters and lines that a verdict keeps."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A player's definition, as far as it is known before any run. `digest` is that of its source."""
+
+    exists: bool = True
+    """True if the player's file says that it has one; else a run may find one that was imported."""
+    digest: str = ""
+    line: int = 0
+    problem: Failure | None = None
+    """The reason why nothing of the file can be run."""
+
+    def message(self, failure: Failure) -> str:
+        """A failure as the player reads it."""
+        return failure.message
+
+    def placed(self, text: str) -> str:
+        """A text with line numbers as the player knows them."""
+        return text
+
+    def source(self, line: int) -> str:
+        """The text of a line; empty if that is not known."""
+        return ""
+
+
+class Elsewhere(NamedTuple):
+    """Result of the runs at other sizes: a note on a failure that players could not foresee, and the targets that are
+    missed at the first size where any is."""
+
+    note: str = ""
+    missed: tuple[str, ...] = ()
+
+
+def drive(judging: Judging, run: Callable[[RunRequest], RunOutcome]) -> Verdict:
+    """The verdict, with each run performed by `run`."""
+    try:
+        request = next(judging)
+        while True:
+            request = judging.send(run(request))
+    except StopIteration as done:
+        verdict: Verdict = done.value
+        return verdict
+
+
+def judge(
+    puzzle: Puzzle, definition: Definition, strict: bool = False, keep: bool = False, only_shown: bool = False
+) -> Judging:
+    """Judges a definition as a solution of a puzzle.
+
+    `strict` fails what works only at the shown size; `keep` keeps the run at the shown size with the verdict;
+    `only_shown` judges that run alone.
+    """
+    track = track_of(puzzle.slug)
+    blank = Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
+    if definition.problem is not None:
+        return _failed(blank, definition, definition.problem, definition.exists)
+    if definition.digest == starter_digest(puzzle.starter):
+        return blank
+    requests = track.requests(puzzle)
+    shown = next(requests)
+    outcome = yield shown
+    if outcome.is_absent:
+        return blank
+    kept = track.kept(outcome.row) if keep and outcome.row is not None else ""
+    blank = replace(blank, printed=first_lines(outcome.printed), trace=kept)
+    score = score_of(shown, outcome)
+    if isinstance(score, Failure):
+        if outcome.failure is None and not score.line and score.reason != "crash":
+            score = score._replace(line=definition.line)
+        return _failed(blank, definition, score, definition.exists or outcome.failure is None)
+    elsewhere: Elsewhere | Failure = Elsewhere()
+    if not only_shown:
+        wanted = (other for other in requests if not (score.missed and other.hidden))
+        elsewhere = yield from _judge_elsewhere(puzzle.slug, definition, shown, wanted)
+    if isinstance(elsewhere, Failure):
+        return _failed(blank, definition, elsewhere)
+    return _stated(blank, definition, score, elsewhere, strict)
+
+
+def score_of(request: RunRequest, outcome: RunOutcome) -> Score | Failure:
+    """The score of a run, or the reason why it has none."""
+    if outcome.failure is not None:
+        return outcome.failure
+    score = request.score(outcome.row or {})
+    return outcome.explained(score) if isinstance(score, Failure) else score
+
+
+def first_lines(printed: str) -> tuple[str, ...]:
+    """The first lines of what a run printed, safe to show."""
+    lines = [plain(line)[:MAX_LINE] for line in printed.splitlines()]
+    more = [f"... and {len(lines) - MAX_LINES} lines more"] if len(lines) > MAX_LINES else []
+    return (*lines[:MAX_LINES], *more)
+
+
+def _judge_elsewhere(
+    slug: str, definition: Definition, shown: RunRequest, others: Iterator[RunRequest]
+) -> Generator[RunRequest, RunOutcome, Elsewhere | Failure]:
+    """Runs the other sizes. A failure counts at a size of which the puzzle speaks; at a hidden one it is noted."""
+    found = Elsewhere()
+    for request in others:
+        outcome = yield request
+        score = score_of(request, outcome)
+        if outcome.is_absent:
+            score = Failure("incomplete", f"there is no {slug} then")
+        if isinstance(score, Score):
+            if not found.missed:
+                found = found._replace(missed=tuple(tried_with(request.size) + words for words in score.missed))
+        elif not request.hidden:
+            return score._replace(sentence=tried_with(request.size) + score.sentence)
+        elif not found.note:
+            why = definition.message(score)
+            note = f"works only at the shown size ({shown.size}); with {request.size} it fails: {why}"
+            found = found._replace(note=note)
+    return found
+
+
+def _stated(blank: Verdict, definition: Definition, score: Score, elsewhere: Elsewhere, strict: bool) -> Verdict:
+    """The verdict on a definition that is correct at the shown size."""
+    missed, note = score.missed or elsewhere.missed, "" if score.missed else elsewhere.note
+    if note and strict:
+        return replace(blank, status="failed", reason="rule", message=note)
+    stars = min(score.stars, 1 if missed else 2 if note else 3)
+    return replace(
+        blank,
+        status="over_target" if missed else "passed",
+        stars=stars,
+        figures=score.figures,
+        message=f"correct, but {'; and '.join(missed)}" if missed else "",
+        notes=(*map(definition.placed, score.notes), *([note] if note else [])),
+        advice=score.advice,
+    )
+
+
+def _failed(blank: Verdict, definition: Definition, failure: Failure, attempted: bool = True) -> Verdict:
+    """A failure; only a message, if the file never says that it has a solution."""
+    verdict = replace(
+        blank,
+        message=definition.message(failure),
+        source=plain(definition.source(failure.line)),
+        line=failure.line,
+        file=failure.file,
+    )
+    return replace(verdict, status="failed", reason=failure.reason) if attempted else verdict

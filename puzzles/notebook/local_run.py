@@ -1,0 +1,83 @@
+"""Runs a definition of a notebook in this process, for the judge; nothing is isolated, so it is for one's own code."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from lib import PuzzleError
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.failure import Failure, of_crash, of_refusal
+from puzzles.grading.judge import Definition, judge
+from puzzles.grading.verdict import Verdict
+from puzzles.sandbox.worker.source import digest
+from puzzles.sandbox.worker.stages.stage import UnplayableError
+from puzzles.tracks import Track, track_of
+from puzzles.tracks.scoring import LocalRun, RunOutcome, RunRequest
+
+from .interrupt import LimitedTurns, TurnStoppedError
+from .source_lines import file_of, first_line_of, place_of, tree_of
+
+
+async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict:
+    """The verdict on a definition, with its runs on the running event loop; whatever they start has ended with them.
+
+    `seconds` is the wall time of one turn.
+    """
+    track = track_of(puzzle.slug)
+    judging = judge(puzzle, known_of(track, puzzle.slug, definition), keep=True)
+    outcome: RunOutcome | None = None
+    while True:
+        try:
+            request = next(judging) if outcome is None else judging.send(outcome)
+        except StopIteration as done:
+            verdict: Verdict = done.value
+            return verdict
+        outcome = await _run(track, puzzle.slug, definition, request, seconds)
+
+
+@dataclass(frozen=True)
+class NotebookDefinition(Definition):
+    """A definition in a cell. Its lines are shown beside the message, so the message does not repeat their numbers."""
+
+    def message(self, failure: Failure) -> str:
+        return failure.sentence
+
+
+def known_of(track: Track[Any], slug: str, definition: Any) -> NotebookDefinition:
+    """The facts on an object that the judge has to know before it is run."""
+    if not callable(definition):
+        if inspect.iscoroutine(definition):
+            definition.close()
+        kind = type(definition).__name__
+        words = f"play takes the {track.noun} itself: play('{slug}', {slug}); got an object of type {kind}"
+        return NotebookDefinition(problem=Failure("crash", words))
+    tree = tree_of(definition)
+    return NotebookDefinition(digest="" if tree is None else digest(tree), line=first_line_of(definition))
+
+
+async def _run(track: Track[Any], slug: str, definition: Any, request: RunRequest, seconds: float) -> RunOutcome:
+    turns = LimitedTurns(seconds)
+    try:
+        run = await track.run_here(slug, definition, request, turns)
+    except (Exception, SystemExit) as error:
+        run = LocalRun(error=error)
+    finally:
+        await turns.sweep()
+    failure = run.failure if run.error is None else _failure(run, run.error, definition)
+    return RunOutcome(run.row, failure)
+
+
+def _failure(run: LocalRun, error: BaseException, definition: Any) -> Failure:
+    """An exception that ended a run, without the machinery that it came through."""
+    place = place_of(error, definition)
+    if isinstance(error, UnplayableError):
+        return Failure("crash", str(error), first_line_of(definition), file_of(definition))
+    if isinstance(error, TurnStoppedError):
+        prefix = f"{run.prefix}: " if run.prefix else ""
+        return Failure(error.reason, f"{prefix}{error}", place.line, place.file)
+    if isinstance(error, PuzzleError):
+        return of_refusal(error)._replace(line=place.line, file=place.file)
+    prefix = "; ".join(filter(None, [run.prefix, *getattr(error, "__notes__", [])]))
+    return of_crash(error, place.file, prefix, place.line)._replace(file=place.file)

@@ -1,0 +1,135 @@
+"""Words of a result in a notebook: the verdict, the place in the player's code, the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.grading.verdict import Verdict
+from puzzles.tracks import Track, track_of
+
+from .source_lines import SourceLine
+
+HEADLINES = {
+    "passed": "Solved!",
+    "over_target": "Correct, but over target",
+    "failed": "Not yet",
+    "not_attempted": "Not attempted",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class ResultWords:
+    """One play of one puzzle: `status` is passed, over_target, failed or not_attempted, as in the grader."""
+
+    puzzle: Puzzle
+    verdict: Verdict
+    file: str = ""
+    """The file or cell of the definition."""
+
+    @property
+    def track(self) -> Track[Any]:
+        return track_of(self.puzzle.slug)
+
+    @property
+    def status(self) -> str:
+        return self.verdict.status
+
+    @property
+    def stars(self) -> int:
+        return self.verdict.stars
+
+    @property
+    def reason(self) -> str:
+        """The reason of a failure in one word."""
+        return self.verdict.reason or ""
+
+    @property
+    def message(self) -> str:
+        return self.verdict.message
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.verdict.notes
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """The figures by name, if the solution is correct."""
+        return self.verdict.figures
+
+    @property
+    def place(self) -> SourceLine:
+        """The line that the message is about."""
+        return SourceLine(self.verdict.file or self.file, self.verdict.line)
+
+    @cached_property
+    def trace(self) -> Any:
+        """The run at the shown size: a schedule's Trace, as far as it went; a layout's plan; else None."""
+        return self.track.restored(self.puzzle, self.verdict.trace) if self.verdict.trace else None
+
+    @cached_property
+    def report(self) -> Any:
+        """The referee's Report of a schedule that is correct; else None."""
+        return self.track.report(self.puzzle, self.trace) if self.values and self.trace is not None else None
+
+    @property
+    def headline(self) -> str:
+        return HEADLINES[self.status]
+
+    @property
+    def stars_text(self) -> str:
+        return "★" * self.stars + "☆" * (3 - self.stars)
+
+    @property
+    def figures(self) -> str:
+        """The figures beside their targets, if the solution is correct."""
+        return self.track.figures_text(self.puzzle, self.values) if self.values else ""
+
+    @property
+    def name(self) -> str:
+        """The puzzle's name at the beginning of a line: 'Puzzle 4', 'FSDP'."""
+        called = self.track.called(self.puzzle)
+        return called[:1].upper() + called[1:]
+
+    @property
+    def next_step(self) -> str:
+        """A sentence on what to try now."""
+        slug = self.puzzle.slug
+        match self.status:
+            case "not_attempted":
+                return f"Write your lines between the two marks in {slug}, run that cell, then this one again."
+            case "failed":
+                return (
+                    f"Mend it, and play again. There are hints below the puzzle; `puzzles hint {slug}` gives them too."
+                )
+            case "over_target":
+                return self.verdict.advice or f"`puzzles hint {slug}` gives a hint."
+        return f"{self.track.record(self.puzzle, self.values, self.stars)} {self._following()}"
+
+    def _following(self) -> str:
+        slugs = self.track.slugs
+        after = slugs[slugs.index(self.puzzle.slug) + 1 :]
+        if not after:
+            return "That was the last puzzle. Well played!"
+        following = self.track.puzzle(after[0])
+        called = self.track.called(following)
+        return f"On to {called}, {following.title}."
+
+    def __repr__(self) -> str:
+        return f"<{self.puzzle.slug}: {self.status.replace('_', ' ')}, {self.stars_text}>"
+
+    def text(self) -> str:
+        """The result in plain text."""
+        name = self.name if self.name == self.puzzle.slug else f"{self.name}, {self.puzzle.slug}"
+        lines = [f"{self.stars_text} {name}: {self.headline} {self.figures}"]
+        lines += [self.message] if self.message else []
+        lines += [f"{'->' if n == self.place.line else '  '} {n:>4} {code}" for n, code in self.place.excerpt()]
+        lines += [f"Note: {note}" for note in self.notes]
+        return "\n".join(line.rstrip() for line in [*lines, self.next_step])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields of `puzzles grade --json`, for programs."""
+        return self.verdict.as_json()

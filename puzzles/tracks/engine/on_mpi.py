@@ -1,0 +1,55 @@
+"""Runs the class of a submission on MPI, every device a process, without a sandbox: for the player's own code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lib import PuzzleError
+from puzzles.failure import Failure, line_in, of_crash, of_refusal
+from puzzles.sandbox.plain_data import unpack
+from puzzles.sandbox.worker.source import SubmissionCode
+from puzzles.sandbox.worker.stages.stage import UnplayableError
+from puzzles.tracks.scoring import RunOutcome, RunRequest
+from puzzles.tracks.workbench import Runner
+
+
+def runner_on_mpi(submission: Mapping[str, Any], slug: str) -> Runner:
+    """Starts mpiexec for each run, with as many processes as the trial has devices. `submission` is what the sandbox
+    would get of it: name, parts, notebook."""
+    from lib.engine.transports.mpi.spawn import by_mpiexec
+
+    def run(request: RunRequest) -> RunOutcome:
+        devices = dict(unpack(request.data["trial"]))["devices"]
+        text = json.dumps({"submission": submission, "slug": slug, "data": request.data})
+        row = json.loads(by_mpiexec(devices, __name__, text))
+        failure = None if row["failure"] is None else Failure(*row["failure"])
+        return RunOutcome(row if row["defined"] and failure is None else None, failure)
+
+    return run
+
+
+def answer(request: str) -> str:
+    """Runs the class in one of several processes under mpiexec; the row as the worker would send it."""
+    given = json.loads(request)
+    source = SubmissionCode(**given["submission"], slugs=[given["slug"]])
+    return json.dumps({"defined": True, "failure": None, **_row(source, given["slug"], given["data"])})
+
+
+def _row(source: SubmissionCode, slug: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    from .perform import run_class  # here, because numpy is slow to import
+
+    names: dict[str, Any] = {"__name__": "submission", "__file__": source.name}
+    line = source.lines.get(slug, 0)
+    try:
+        assert source.code is not None, "the submission was read before"
+        exec(source.code, names)
+        return run_class(slug, names[slug], data, "mpi") if slug in names else {"defined": False}
+    except UnplayableError as why:
+        failure = Failure("crash", str(why), line)
+    except PuzzleError as why:
+        failure = of_refusal(why, line_in(why.__traceback__, source.name) or line)
+    except (Exception, SystemExit) as why:
+        failure = of_crash(why, source.name, "; ".join(getattr(why, "__notes__", [])), line)
+    return {"failure": list(failure)}

@@ -1,0 +1,77 @@
+"""Scores a class: the trials that it is run with, the figures of each beside their limits, and the stars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from puzzles.catalog.engine import EnginePuzzle, trials_of
+from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.records import RECORDS
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
+from puzzles.failure import Failure, plain
+from puzzles.sandbox.plain_data import pack
+from puzzles.tracks.scoring import Row, RunRequest, Score
+
+from .compare import require_right
+from .perform import asked, size_of
+from .row import performed_of
+
+
+def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
+    """A run for each trial. The request holds nothing of the right results. A trial is made when it is its turn:
+    after a failure none is needed."""
+    shown = None
+    for make in trials_of(puzzle):
+        trial = make()
+        shown = shown or trial
+        data = {"trial": pack(asked(trial))}
+        yield RunRequest(size_of(trial, shown), data, _scorer(puzzle, trial), trial.hidden)
+
+
+def _scorer(puzzle: EnginePuzzle, trial: Trial) -> Callable[[Row], Score | Failure]:
+    def score(row: Row) -> Score | Failure:
+        try:
+            return score_trial(puzzle, trial, performed_of(row, trial))
+        except WrongResultError as why:
+            return Failure("rule", plain(str(why)))
+        except (Exception, RecursionError) as why:  # a trial's check may choke on what it does not expect
+            return Failure(
+                "rule", plain(f"what the run sent back cannot be judged ({why or type(why).__name__})")[:300]
+            )
+
+    return score
+
+
+def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Score:
+    """The figures of one trial, the targets that it misses, and its stars: three if no record is better in one figure
+    and as good in all.
+
+    Raises:
+        WrongResultError: naming device, call and place of the first wrong number.
+    """
+    require_right(trial, performed)
+    targets = puzzle.targets if trial.targets is None else trial.targets
+    measured = {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *targets)}
+    if targets.get("flops") and not measured["flops"]:
+        raise WrongResultError(
+            "no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot"
+        )
+    missed = tuple(_missed(measured, targets))
+    figures = {name: measured[name] for name in puzzle.targets}
+    stars = 1 if missed else 2 if better_record(puzzle.slug, figures) else 3
+    return Score(figures, missed, stars)
+
+
+def better_record(slug: str, figures: Mapping[str, float]) -> Mapping[str, int] | None:
+    """A known solution that is better in one figure and as good in all, if there is one."""
+    return next((record for record in RECORDS.get(slug, ()) if _is_better(record, figures)), None)
+
+
+def _missed(figures: Mapping[str, float], targets: Mapping[str, int]) -> Iterator[str]:
+    for name, limit in targets.items():
+        if figures[name] > limit:
+            yield f"{FIGURES[name].words} {figures[name]:,}, and the target is {limit:,}"
+
+
+def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:
+    return all(record[name] <= figures[name] for name in figures) and any(record[n] < figures[n] for n in figures)

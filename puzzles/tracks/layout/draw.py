@@ -1,0 +1,50 @@
+"""Draws the completed plan of a layout: operators with their strategies, edges with what they pay."""
+
+from __future__ import annotations
+
+import click
+
+from lib.layout import GraphPlan
+from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
+from puzzles.failure import Failure
+from puzzles.tracks.base import OptionError
+from puzzles.tracks.workbench import DrawOptions, Workbench
+
+from .score import plan_of_run, request_for
+
+
+def plan_picture(plan: GraphPlan | None, title: str) -> str:
+    """The plan as SVG; empty if there is none, or where drawing is not installed."""
+    try:
+        import drawing
+        from drawing.layouts.graph import draw_plan
+
+        return "" if plan is None else str(drawing.svg(draw_plan(plan, title)))
+    except Exception:  # a picture is never worth the report
+        return ""
+
+
+def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -> bool:
+    """`puzzles draw` of a layout: writes the picture, and returns whether there is a plan.
+
+    Raises:
+        OptionError: not with these options.
+        PuzzleError: the picture cannot be written.
+    """
+    if options.text or options.against or options.pareto or options.critical:
+        raise OptionError(f"{puzzle.slug} is a layout; of it there is only the picture of its plan")
+    target = options.output or f"{puzzle.slug}.svg"
+    if not target.lower().endswith(".svg"):
+        raise OptionError(f"pictures are written as SVG; '{target}' should end in .svg")
+    try:
+        import drawing
+        from drawing.layouts.graph import draw_plan
+    except ImportError as why:
+        raise click.ClickException(f"pictures need chalk-diagrams; pip install it ({why})") from None
+    plan = plan_of_run(puzzle, bench.run(request_for(puzzle)), bench.path)
+    if isinstance(plan, Failure):
+        click.echo(f"{puzzle.slug} failed: {plan.message}", err=True)
+        return False
+    drawing.save(draw_plan(plan, puzzle.title, options.dark), target)
+    click.echo(f"Wrote {target}.")
+    return True

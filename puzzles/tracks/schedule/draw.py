@@ -1,0 +1,144 @@
+"""`puzzles draw` of a schedule: one run as far as it went, two side by side, or all attempts at a puzzle."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from lib import Trace, referee
+from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.failure import Failure
+from puzzles.tracks.workbench import DrawOptions, Workbench
+
+from .score import request_at, trace_in
+
+
+def draw_runs(puzzle: SchedulePuzzle, options: DrawOptions, bench: Workbench) -> bool:
+    """Runs what there is to run, draws it, and returns whether no run failed.
+
+    Raises:
+        PuzzleError: it cannot be written, or not so.
+        click.ClickException: there is nothing to draw.
+    """
+    return _Drawing(puzzle, options, bench).run()
+
+
+def import_drawing() -> ModuleType:
+    """The package that draws.
+
+    Raises:
+        click.ClickException: its own packages are not installed.
+    """
+    try:
+        drawing: ModuleType = import_module("drawing")
+    except ImportError as why:
+        raise click.ClickException(f"pictures need chalk-diagrams; pip install it ({why})") from None
+    return drawing
+
+
+def report_failure(slug: str, failure: Failure | None) -> bool:
+    """Prints why a run failed, if it did, and returns whether it did not."""
+    if failure is not None:
+        click.echo(f"{slug} failed: {failure.message}", err=True)
+    return failure is None
+
+
+class _Drawing:
+    """One call of the command."""
+
+    def __init__(self, puzzle: SchedulePuzzle, options: DrawOptions, bench: Workbench) -> None:
+        self.puzzle = puzzle
+        self.options = options
+        self.bench = bench
+        self.drawing = import_drawing()
+        suffix = "_pareto" if options.pareto else "_against" if options.against else ""
+        self.target = options.output or f"{puzzle.slug}{suffix}.svg"
+
+    def run(self) -> bool:
+        options = self.options
+        if options.output or not options.text:
+            self.drawing.require_ending(self.target, of_a_run=not (options.pareto or options.against))
+        if options.pareto:
+            return self._pareto()
+        return self._compare() if options.against else self._timeline()
+
+    def _timeline(self) -> bool:
+        trace, failure = self._trace(self.bench.path)
+        if trace is not None and not any(trace.ranks) and failure is None:
+            raise click.ClickException(f"{self.puzzle.slug} did nothing, so there is nothing to draw")
+        if trace is not None and any(trace.ranks):
+            self._write_timeline(trace)
+        return report_failure(self.puzzle.slug, failure)
+
+    def _write_timeline(self, trace: Trace) -> None:
+        options, title, goal = self.options, self.puzzle.title, self.puzzle.goal
+        if options.text:
+            click.echo(self.drawing.text(trace, title, options.width, goal), nl=False)
+        if self.target.lower().endswith(".svg") and (options.output or not options.text):
+            self._save(self.drawing.draw(trace, title, options.critical, goal, options.dark))
+        elif options.output:
+            self.drawing.save(trace, options.output, title, goal, options.critical)
+            click.echo(f"Wrote {options.output}.")
+
+    def _compare(self) -> bool:
+        path, options = self._reference(), self.options
+        reference, problem = self._trace(path)
+        if reference is None or problem is not None:
+            raise click.ClickException(f"{path}, to compare with, failed: {problem.message if problem else 'no run'}")
+        mine, failure = self._trace(self.bench.path)
+        if mine is not None and any(mine.ranks):
+            names, goal = (self.bench.path, path), self.puzzle.goal
+            picture = self.drawing.draw_compare(
+                mine, reference, self.puzzle.title, names, options.critical, goal, options.dark
+            )
+            self._save(picture)
+        return report_failure(self.puzzle.slug, failure)
+
+    def _reference(self) -> str:
+        """The file to compare with: of several in a folder, the one that is named after the puzzle."""
+        slug, found = self.puzzle.slug, self.bench.files(self.options.against)
+        if not found:
+            raise click.UsageError(f"{self.options.against} has no function {slug} to compare with")
+        return min(found, key=lambda path: (Path(path).stem != slug, path))
+
+    def _pareto(self) -> bool:
+        attempts: list[Any] = []
+        passed, above = True, self.bench.path
+        files = self.bench.files(above)
+        if not files:
+            raise click.ClickException(self._missing(above))
+        for path in files:
+            trace, failure = self._trace(path)
+            name = os.path.relpath(path, above) if os.path.isdir(above) else os.path.basename(path)
+            if trace is not None:
+                attempts.append(self.drawing.Attempt(name, referee(trace, self.puzzle.goal)))
+            if failure is not None:
+                passed = False
+                click.echo(f"{path}: {failure.message}", err=True)
+        self._save(self.drawing.draw_pareto(self.puzzle.goal, attempts, self.puzzle.title, self.options.dark))
+        return passed
+
+    def _trace(self, path: str) -> tuple[Trace | None, Failure | None]:
+        """A run at the puzzle's size; a file that is not Python, or has no such function, ends the command."""
+        self.bench.require_readable(path)
+        outcome = self.bench.run(request_at(self.puzzle, self.puzzle.goal.size), path)
+        if outcome.is_absent:
+            raise click.ClickException(self._missing(path))
+        if outcome.row is None:
+            return None, outcome.failure
+        trace = trace_in(outcome.row)
+        if isinstance(trace, Failure):
+            return None, outcome.failure or outcome.explained(trace)
+        return trace, outcome.failure
+
+    def _missing(self, path: str) -> str:
+        return f"{path} has no function {self.puzzle.slug}; write 'def {self.puzzle.slug}(model):'"
+
+    def _save(self, picture: Any) -> None:
+        self.drawing.save(picture, self.target)
+        click.echo(f"Wrote {self.target}.")

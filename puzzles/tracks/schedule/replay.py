@@ -1,0 +1,166 @@
+"""`puzzles run` of a schedule: its trace, replayed on the engine with real tensors; predicted beside measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lib import PuzzleError, Trace, trace_to_json
+from lib.engine.replay.replay import Replay, replay, replay_from_json
+from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.failure import Failure
+from puzzles.tracks.scoring import RunRequest
+from puzzles.tracks.workbench import TensorOptions, Workbench
+
+from .score import request_at, trace_in
+
+LETTERS = {
+    "forward": "F",
+    "backward": "B",
+    "loss": "L",
+    "update": "U",
+    "allreduce": "r",
+    "allgather": "g",
+    "scatterreduce": "s",
+    "pass_to": ">",
+    "receive": "<",
+}
+"""Letters of the operations that take time, in the picture."""
+
+WIDTH = 72
+
+
+def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench) -> bool:
+    """Replays the schedule of one puzzle as the referee has seen it, and draws it if a file is named for that.
+
+    Returns True if all was as predicted.
+
+    Raises:
+        PuzzleError: the picture cannot be written.
+    """
+    size = puzzle.goal.size if options.devices is None else puzzle.goal.size._replace(ranks=options.devices)
+    trace = _correct_trace(puzzle, request_at(puzzle, size), bench)
+    if isinstance(trace, Failure):
+        bench.console.print(Text(f"{puzzle.slug} is not run: {trace.message}"), soft_wrap=True)
+        return False
+    try:
+        result = on_transport(trace, options.on, options.small)
+    except PuzzleError as why:
+        bench.console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
+        return False
+    show_replay(bench.console, puzzle.slug, result)
+    if options.output:
+        draw_replay(options.output, puzzle, trace, result)
+        bench.console.print(f"Wrote {options.output}.")
+    return result.passed
+
+
+def _correct_trace(puzzle: SchedulePuzzle, request: RunRequest, bench: Workbench) -> Trace | Failure:
+    """The trace of a run that is correct, or the reason why there is none."""
+    outcome = bench.run(request)
+    if outcome.failure is not None:
+        return outcome.failure
+    if outcome.row is None:
+        return Failure("crash", f"{bench.path} defines no {puzzle.slug}; name a file that does")
+    score = request.score(outcome.row)
+    return outcome.explained(score) if isinstance(score, Failure) else trace_in(outcome.row)
+
+
+def on_transport(trace: Trace, on: str, small: bool) -> Replay:
+    """The replay: here, or by as many processes as there are ranks."""
+    if on != "mpi":
+        return replay(trace, on, small)
+    from lib.engine.transports.mpi.spawn import by_mpiexec
+
+    request = json.dumps({"trace": trace_to_json(trace), "small": small})
+    return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay.replay", request))
+
+
+def draw_replay(output: str, puzzle: SchedulePuzzle, trace: Trace, result: Replay) -> None:
+    """Draws the predicted timeline above the measured one, to a file.
+
+    Raises:
+        PuzzleError: it cannot be written.
+    """
+    import drawing
+
+    same = sum(rank.same for rank in result.ranks)
+    lines = [
+        f"On {len(result.ranks)} devices, {result.on}, {_tensors(result)}.",
+        f"{_weights(result)} Memory, messages and bytes as foretold on {same} of {len(result.ranks)} ranks.",
+    ]
+    times = [[(span.start, span.end) for span in rank] for rank in result.measured]
+    drawing.save(drawing.draw_replay(trace, times, puzzle.title, lines), output)
+
+
+def show_replay(console: Console, slug: str, result: Replay) -> None:
+    """The verdict, each rank's figures, and two pictures of the time."""
+    console.print(Text(f"{slug} on {len(result.ranks)} devices, {result.on}, {_tensors(result)}", style="bold"))
+    console.print(_weights(result))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("rank", "peak bytes", "messages", "bytes sent", "as foretold"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for rank, r in enumerate(result.ranks):
+        pairs = ((r.peak, r.foretold_peak), (r.messages, r.foretold_messages), (r.sent, r.foretold_sent))
+        table.add_row(str(rank), *(_figure(*pair) for pair in pairs), "equal" if r.same else "DIFFERS")
+    console.print(table)
+    for line in time_lines(result, min(console.width, WIDTH + 12) - 12):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _figure(measured: int, predicted: int) -> str:
+    return f"{measured:,}" if measured == predicted else f"{measured:,} (foretold {predicted:,})"
+
+
+def _tensors(result: Replay) -> str:
+    return "small tensors of whole numbers" if result.small else "tensors of 512 x 512, float32"
+
+
+def _weights(result: Replay) -> str:
+    if not result.same_weights:
+        return f"The updated weights DIFFER from those of a single device (by {result.error:.2g} of the largest)."
+    how = "exactly" if not result.error else f"within {result.error:.1g} of the largest"
+    return f"The updated weights are those of a single device, {how}."
+
+
+def time_lines(result: Replay, width: int = WIDTH) -> list[str]:
+    """Predicted and measured time, one line for each rank, each picture as wide as its last event's end."""
+    lines = []
+    for title, spans, unit in (("foretold", result.spans, 1.0), ("measured", result.measured, 1e3)):
+        end = max((span.end for rank in spans for span in rank), default=0) or 1
+        shown = f"{end:g} steps" if title == "foretold" else f"{end * unit:.3g} ms"
+        lines.append(f"{title}, {shown}")
+        for rank, events in enumerate(spans):
+            lines.append(f"{rank:>4} |{_lane(events, width, end)}|")
+    working = sum(span.end - span.start for rank in result.measured for span in rank) or 1
+    lines.append("share of the work, foretold and measured: " + ", ".join(_shares(result, working)))
+    lines.append("  ".join(f"{letter} {name}" for name, letter in LETTERS.items()))
+    return lines
+
+
+def _lane(events: Sequence[tuple[str, int | None, float, float]], width: int, end: float) -> str:
+    lane = [" "] * width
+    for name, _, start, stop in events:
+        first = min(int(start / end * width), width - 1)
+        for column in range(first, max(first + 1, round(stop / end * width))):
+            if column < width and (lane[column] == " " or stop - start > end / width):
+                lane[column] = LETTERS[name]
+    return "".join(lane)
+
+
+def _shares(result: Replay, working: float) -> list[str]:
+    predicted: dict[str, float] = {}
+    measured: dict[str, float] = {}
+    for spans, shares in ((result.spans, predicted), (result.measured, measured)):
+        for rank in spans:
+            for span in rank:
+                shares[span.name] = shares.get(span.name, 0.0) + span.end - span.start
+    total = sum(predicted.values()) or 1
+    return [
+        f"{name} {predicted[name] / total:.0%} {measured[name] / working:.0%}" for name in LETTERS if name in predicted
+    ]

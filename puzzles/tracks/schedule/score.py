@@ -1,0 +1,93 @@
+"""Scores a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lib import PuzzleError, Report, Size, Trace, referee, trace_from_json
+from lib.gc_pause import no_collection
+from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.size_text import size_text
+from puzzles.failure import Failure, of_refusal, plain
+from puzzles.tracks.scoring import Row, RunRequest, Score
+
+MAX_OPERATIONS = 2000
+"""Of one rank. The longest of our own schedules has a fifth of that."""
+
+MAX_SENTENCE = 2000
+"""Characters that are said of a broken trace."""
+
+
+def request_at(puzzle: SchedulePuzzle, size: Size) -> RunRequest:
+    """A run of all ranks at a size."""
+    return RunRequest(size_text(size), {"size": list(size)}, lambda row: score_trace(trace_in(row), puzzle, size))
+
+
+def trace_in(row: Row) -> Trace | Failure:
+    """The trace of a run: as JSON from the worker, as it is from this process."""
+    given = row.get("trace")
+    if isinstance(given, Trace):
+        return given
+    if not isinstance(given, str):
+        words = "the run sent back no trace; let the function return, and leave the rest to the grader"
+        return Failure("crash", words)
+    try:
+        return parse_trace(given)
+    except (PuzzleError, RecursionError, MemoryError, ValueError, TypeError) as why:
+        return Failure("rule", plain(f"what the run sent back is no trace: {why}")[:MAX_SENTENCE])
+
+
+def parse_trace(text: str) -> Trace:
+    """A trace from its JSON.
+
+    Raises:
+        PuzzleError, RecursionError, MemoryError, ValueError, TypeError: the text is none.
+    """
+    with no_collection():
+        return trace_from_json(text)
+
+
+def judged_report(trace: Trace, puzzle: SchedulePuzzle, size: Size) -> Report | Failure:
+    """The referee's report. A trace that breaks even the referee is a failure of the trace."""
+    longest = max(map(len, trace.ranks), default=0)
+    if longest > MAX_OPERATIONS:  # checked before judging, so that nobody's noise takes its time
+        advice = f"a schedule of this size needs far fewer than {MAX_OPERATIONS:,}"
+        return Failure("rule", f"a rank recorded {longest:,} operations; {advice}")
+    try:
+        return referee(trace, replace(puzzle.goal, size=size))
+    except (Exception, RecursionError) as why:
+        return Failure("rule", plain(f"what the run sent back makes no sense as a trace ({type(why).__name__}: {why})"))
+
+
+def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> Score | Failure:
+    """The score of a trace. Targets are those of the shown size, and are missed there only."""
+    report = trace if isinstance(trace, Failure) else judged_report(trace, puzzle, size)
+    if isinstance(report, Failure):
+        return report
+    if report.error is not None:
+        return of_refusal(report.error)
+    figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
+    notes = tuple(plain(note.text) for note in report.notes)
+    missed = tuple(_missed(report, puzzle)) if size == puzzle.goal.size else ()
+    return Score(figures, missed, report.stars, notes, _advice(report) if missed else "")
+
+
+def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
+    goal, peak = puzzle.goal, report.peak
+    if not report.meets_time:
+        yield f"it takes {report.timesteps:g} timesteps and the target is {goal.time}"
+    if not report.meets_memory:
+        yield (
+            f"it needs {peak.memory:,} elements of memory (rank {peak.rank} at t={peak.time:g}) "
+            f"and the target is {goal.memory:,}"
+        )
+
+
+def _advice(report: Report) -> str:
+    if report.meets_memory:
+        return "Look for empty stretches in the picture: there a rank waits. What could it do meanwhile?"
+    return (
+        f"Rank {report.peak.rank} holds most at t={report.peak.time:g}. What is stored there that no operation "
+        "will read again? 'del' it as soon as that is so."
+    )

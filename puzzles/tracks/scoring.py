@@ -1,0 +1,89 @@
+"""Data between the judge and a track: the runs that a track asks for, what came of them, and their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from puzzles.failure import Failure
+
+Row = Mapping[str, Any]
+"""The plain data that a run sends back, by name. It comes from the player's process, and nobody trusts it."""
+
+
+class Score(NamedTuple):
+    """Value of a correct run: its figures by name, the targets that it misses in words, its stars, and notes."""
+
+    figures: Mapping[str, float]
+    missed: tuple[str, ...] = ()
+    stars: int = 0
+    notes: tuple[str, ...] = ()
+    advice: str = ""
+    """A sentence on how to meet the missed targets, where the run itself shows one."""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One run of a player's definition: the size in words, the data that the worker gets, and how the row that comes
+    back is scored. Sizes that are `hidden` are in no statement: a failure there becomes a note on a pass."""
+
+    size: str
+    data: Mapping[str, Any]
+    score: Callable[[Row], Score | Failure]
+    hidden: bool = True
+
+
+class RunOutcome(NamedTuple):
+    """Result of a run. With neither row nor failure there was no definition of that name."""
+
+    row: Row | None = None
+    failure: Failure | None = None
+    forgotten: str = ""
+    """Python's remark on a coroutine of the player's that was never awaited, if there is one."""
+    printed: str = ""
+    took: float = 0.0
+    """Seconds."""
+
+    @property
+    def is_absent(self) -> bool:
+        return self.row is None and self.failure is None
+
+    def explained(self, failure: Failure) -> Failure:
+        """The failure with the remark on a forgotten coroutine, which is its likely cause."""
+        if not self.forgotten:
+            return failure
+        return failure._replace(sentence=f"{failure.sentence}; {self.forgotten}, so it did not run")
+
+
+class LocalRun(NamedTuple):
+    """A run in this process: its row, and the exception that ended it, with a prefix such as 'rank 0, t=3'."""
+
+    row: Row | None = None
+    error: BaseException | None = None
+    prefix: str = ""
+    failure: Failure | None = None
+    """A failure that the run reports without an exception."""
+
+
+class Measure(NamedTuple):
+    """A figure beside its target; None where nothing was measured."""
+
+    words: str
+    value: float | None
+    target: int
+    met: bool = False
+
+    def text(self) -> str:
+        value = "-" if self.value is None else number_text(self.value)
+        return f"{value} of {self.target:,} {self.words}"
+
+
+def number_text(value: float) -> str:
+    """12288 as '12,288', 19.9 as '19.9'."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def tried_with(size: str) -> str:
+    """Prefix of a message about a further run; empty for the shown size."""
+    return size and f"tried with {size}: "

@@ -1,0 +1,59 @@
+"""Interface between a command and a track: the files, the sandbox and the terminal that `draw` and `run` lend it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from .scoring import RunOutcome, RunRequest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Runner = Callable[[RunRequest], RunOutcome]
+"""Runs the player's definition once, somewhere, and returns what came of it."""
+
+
+class Workbench(Protocol):
+    """Given to `Track.draw` and `Track.run_on_tensors`, for one puzzle."""
+
+    path: str
+    """The player's file or folder."""
+    console: Console
+
+    def run(self, request: RunRequest, path: str = "") -> RunOutcome:
+        """Runs the definition in a file (default: the player's) once, in the sandbox."""
+
+    def require_readable(self, path: str) -> None:
+        """Ends the command if a file cannot be read."""
+
+    def files(self, path: str) -> list[str]:
+        """The files at or below a path that seem to define the puzzle."""
+
+    def grade(self, where: str = "inprocess", runner: Callable[[dict[str, object]], Runner] | None = None) -> bool:
+        """Judges the player's definition, shows the verdict, and returns whether it passed. `runner` makes, of the
+        submission as the sandbox would get it, what runs the definition instead of the sandbox."""
+
+
+@dataclass(frozen=True)
+class DrawOptions:
+    """Options of `puzzles draw`; `output` is empty for the usual name."""
+
+    output: str = ""
+    text: bool = False
+    width: int = 80
+    against: str = ""
+    pareto: bool = False
+    critical: bool = False
+    dark: bool = False
+
+
+@dataclass(frozen=True)
+class TensorOptions:
+    """Options of `puzzles run`; `devices` is None for as many as the puzzle has."""
+
+    on: str = "inprocess"
+    devices: int | None = None
+    small: bool = False
+    output: str = ""

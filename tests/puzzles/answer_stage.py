@@ -1,0 +1,20 @@
+"""Worker stage of the fourth track in `test_track_protocol`: calls a function and sends back what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult, UnplayableError
+
+
+def prepare(request: Mapping[str, Any]) -> int:
+    """The argument."""
+    return int(request["argument"])
+
+
+def run_definition(slug: str, function: Any, argument: int, site: DefinitionSite) -> StageResult:
+    """Its result for the argument."""
+    if not callable(function):
+        raise UnplayableError(f"{slug} is not a function; write 'def {slug}(n):'")
+    return StageResult({"answer": function(argument)})

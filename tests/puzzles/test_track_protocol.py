@@ -1,0 +1,309 @@
+"""The protocol of tracks: nobody outside `puzzles/tracks` asks which one it is, and a fourth one needs nothing else."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from puzzles import play
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.commands.main import main
+from puzzles.commands.watch import Game
+from puzzles.failure import Failure
+from puzzles.grading import progress
+from puzzles.notebook.display import picture_of
+from puzzles.notebook.html import result_page
+from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import Tier
+from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, registered, unregister
+from puzzles.tracks.scoring import Measure, Row, RunRequest, Score
+
+ROOT = Path(__file__).parents[2]
+AUTHORING = ROOT / "puzzles" / "notebook" / "authoring"
+"""Writes the notebooks of one track, and says so."""
+
+
+# --- Nobody asks ---
+
+
+def outside() -> list[Path]:
+    """Every module of puzzles/ that must not know one track from another."""
+    files = [path for path in (ROOT / "puzzles").rglob("*.py") if not path.is_relative_to(AUTHORING)]
+    inside = [ROOT / "puzzles" / "tracks", ROOT / "puzzles" / "catalog", ROOT / "puzzles/sandbox/worker/stages"]
+    return [path for path in files if not any(path.is_relative_to(folder) for folder in inside)]
+
+
+def questions(tree: ast.AST) -> Iterator[str]:
+    """Places where a track's name, class or package decides something."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                yield from (ast.unparse(node) for part in (left, *others) if _names_a_track(part))
+            case ast.Subscript(slice=key) | ast.MatchValue(value=key):
+                yield from [ast.unparse(node)] if _names_a_track(key) else []
+            case ast.Call(args=arguments):
+                yield from (ast.unparse(node) for one in arguments if _names_a_track(one))
+            case ast.ImportFrom(module=str(module)):
+                if re.match(r"puzzles\.tracks\.(schedule|engine|layout)\b", module):
+                    yield module
+            case ast.Name(id="SCHEDULES" | "ENGINE" | "LAYOUTS" | "Schedules" | "Engine" | "Layouts" as name):
+                yield name
+
+
+def _names_a_track(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value in TRACKS
+
+
+def test_outside_of_tracks_nobody_asks_which_track_it_is() -> None:
+    assert len(outside()) > 40
+    found = {path: list(questions(ast.parse(path.read_text(encoding="utf-8")))) for path in outside()}
+    assert {str(path.relative_to(ROOT)): asked for path, asked in found.items() if asked} == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if track.name == 'layout': pass",
+        "picture = '' if verdict.track == 'engine' else 'x'",
+        "TRACKS['schedule']",
+        "Slug('schedule')",
+        "from puzzles.tracks.schedule.track import Schedules",
+        "track is SCHEDULES",
+        "match name:\n    case 'engine': pass",
+    ],
+)
+def test_such_questions_are_found(code: str) -> None:
+    assert list(questions(ast.parse(code)))
+
+
+# --- A fourth track, from outside ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerPuzzle(Puzzle):
+    """A function of a number, with the result that is wanted for 1."""
+
+    wanted: int
+
+
+ANSWER = AnswerPuzzle(
+    slug="answer",
+    title="The answer",
+    wanted=42,
+    statement="Return n times 42.",
+    starter='def answer(n):\n    """Six by nine."""\n    # ----- your code -----\n    # ----- end of your code -----\n',
+    hints=("It is even.", "`return 42 * n`"),
+    concept="Multiplication.",
+    in_practice="Ask for the question as well. Deep Thought took long.",
+    sources=(),
+    credit="After a book",
+)
+
+
+class Answers(Track[AnswerPuzzle]):
+    """Functions that return a number."""
+
+    name = "answers"
+    title = "Answers"
+    idea = "one function of a number"
+    stage = "tests.puzzles.answer_stage"
+    columns = (("returned", "returned", "returned"),)
+
+    @property
+    def groups(self) -> Sequence[PuzzleGroup]:
+        return [PuzzleGroup(self.name, self.title, self.idea, ("answer",))]
+
+    def puzzle(self, slug: str) -> AnswerPuzzle:
+        return {"answer": ANSWER}[slug]
+
+    def targets(self, puzzle: AnswerPuzzle) -> Mapping[str, int]:
+        return {"returned": puzzle.wanted}
+
+    def requests(self, puzzle: AnswerPuzzle) -> Iterator[RunRequest]:
+        for n in (1, 2):
+            yield RunRequest(f"n = {n}", {"argument": n}, lambda row, n=n: score(puzzle, row, n))  # type: ignore[misc]
+
+    def measures(self, puzzle: AnswerPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
+        value = figures.get("returned")
+        return [Measure("returned", value, puzzle.wanted, value is not None and value <= puzzle.wanted)]
+
+    def called(self, puzzle: AnswerPuzzle) -> str:
+        return "the question"
+
+    def limits(self, puzzle: AnswerPuzzle) -> str:
+        return f"At most {puzzle.wanted}"
+
+    def starter_head(self, puzzles: Sequence[AnswerPuzzle]) -> str:
+        return "import math\n"
+
+    def signature(self, slug: str) -> str:
+        return f"def {slug}(n)"
+
+
+def score(puzzle: AnswerPuzzle, row: Row, n: int) -> Score | Failure:
+    """Too much is over target; too little is wrong."""
+    returned = row.get("answer")
+    if not isinstance(returned, int) or returned < n * puzzle.wanted:
+        return Failure("rule", f"it returned {returned}")
+    missed = (f"it returned {returned}",) if returned > n * puzzle.wanted else ()
+    return Score({"returned": returned}, missed, 1 if missed else 3)
+
+
+RIGHT, LARGE, BY_HEART = ("def answer(n):\n    return " + body + "\n" for body in ("42 * n", "99 * n", "42"))
+WRONG = "def answer(n):\n    print('hm')\n    return n // 0\n"
+
+
+@pytest.fixture
+def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The fourth track, in an empty folder; in bubblewrap its stage would have to be an installed package."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("puzzles.grading.session.best", lambda: Tier("process", "the stage is in the tests"))
+    with registered(Answers()):
+        yield tmp_path / "mine.py"
+
+
+def puzzles(*arguments: str, code: int = 0) -> str:
+    result: Result = CliRunner().invoke(main, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def graded(mine: Path, source: str, code: int = 0, *options: str) -> Any:
+    mine.write_text(source)
+    out = puzzles("grade", "--tier", "process", "--json", "--puzzle", "answer", *options, str(mine), code=code)
+    (result,) = json.loads(out)["files"][0]["results"]
+    return result
+
+
+def test_it_is_there_only_while_it_is_registered() -> None:
+    track = Answers()
+    register(track)
+    assert (find("answer"), find("answers:0"), ALL["answer"]) == (ANSWER, ANSWER, track)
+    with pytest.raises(ValueError, match="already a track or puzzle of the name 'answer"):
+        register(track)
+    unregister(track)
+    assert "answer" not in ALL
+    assert "answers" not in TRACKS
+
+
+def test_the_catalog_commands_know_it(fourth: Path) -> None:
+    assert "Answers 0 of 3 stars" in puzzles("list")
+    assert "answer The answer At most 42" in puzzles("list", "answers")
+    assert "The question: The answer At most 42 Return n times 42." in puzzles("show", "answer")
+    assert "Behind the question: The answer Multiplication." in puzzles("show", "answer", "--about")
+    assert "hint 2 of 2 `return 42 * n`" in puzzles("hint", "answer", "-n", "2")
+    assert "Wrote my_answer.py" in puzzles("start", "answer")
+    assert graded(fourth, Path("my_answer.py").read_text(), 1)["status"] == "not_attempted"
+
+
+def test_it_is_graded_in_a_worker(fourth: Path) -> None:
+    assert graded(fourth, RIGHT) == {
+        "puzzle": "answer",
+        "status": "passed",
+        "reason": None,
+        "stars": 3,
+        "track": "answers",
+        "figures": {"returned": 42},
+        "target": {"returned": 42},
+        "message": "",
+        "notes": [],
+    }
+    over = graded(fourth, LARGE, 1)
+    assert (over["status"], over["stars"], over["message"]) == ("over_target", 1, "correct, but it returned 99")
+    wrong = graded(fourth, WRONG, 1)
+    assert wrong["message"].startswith("line 3: ZeroDivisionError: ")
+    special = graded(fourth, BY_HEART)
+    note = "works only at the shown size (n = 1); with n = 2 it fails: it returned 42"
+    assert (special["stars"], special["notes"]) == (2, [note])
+    assert graded(fourth, BY_HEART, 1, "--strict")["status"] == "failed"
+
+
+def test_reports_and_progress_know_it(fourth: Path) -> None:
+    fourth.write_text(RIGHT)
+    names = ("junit", "gradescope", "csv", "html")
+    options = [word for name in names for word in (f"--{name}", f"out.{name}")]
+    page = puzzles("grade", "--tier", "process", "--traces", "traces", *options, str(fourth))
+    assert "answer ★★★ 42 of 42 passed" in page
+    assert "In practice: Ask for the question as well. Deep Thought took long. Three stars: nothing better" in page
+    texts = {name: Path(f"out.{name}").read_text(encoding="utf-8") for name in names}
+    assert "42 of 42 returned; 3 of 3 stars." in texts["html"]
+    assert "The question: The answer" in texts["gradescope"]
+    assert "answers,returned=42" in texts["csv"]
+    assert 'name="answer"' in texts["junit"]
+    assert not Path("traces").exists()
+    assert progress.load()["answer"].stars == 3
+    assert "answer ★★★ 1 0 of 2 42 of 42 returned" in puzzles("status")
+    assert "Forgot your progress in answer." in puzzles("reset", "answer", "--yes")
+
+
+def test_draw_run_verify_and_watch_know_it(fourth: Path) -> None:
+    fourth.write_text(RIGHT)
+    assert "there is no picture of answer; 'puzzles grade' measures it" in puzzles("draw", "mine.py", "answer", code=2)
+    assert "answer ★★★ 42 of 42 passed" in puzzles("run", "mine.py", "answer")
+    assert "there is no picture of answer; leave out -o" in puzzles("run", "mine.py", "answer", "-o", "x.svg", code=2)
+    assert "runs of answer are not saved" in puzzles("verify", "mine.py", "--puzzle", "answers:answer", code=2)
+    screen = io.StringIO()
+    game = Game("mine.py", Limits(), Console(file=screen, width=100))
+    game.saved()
+    game.current = "answer"
+    game.screen()
+    assert "passed  ★★★  42 of 42 returned" in screen.getvalue()
+    game.open()
+    assert "There is nothing to draw of answer yet." in screen.getvalue()
+
+
+def play_source(path: Path, source: str, *call: Any) -> Any:
+    """The result of a definition, which has to be in a file so that its lines are found."""
+    path.write_text(source)
+    names: dict[str, Any] = {}
+    exec(compile(source, str(path), "exec"), names)
+    return play(*call, names["answer"])
+
+
+def test_play_knows_it(fourth: Path) -> None:
+    result = play_source(fourth, RIGHT)
+    assert repr(result) == "<answer: passed, ★★★>"
+    assert result.text().startswith("★★★ The question, answer: Solved! 42 of 42 returned\nThree stars: nothing better")
+    assert "That was the last puzzle." in result.next_step
+    assert "Good dogs" in result_page(result, picture_of(result))
+    assert (result.trace, result.report, picture_of(result)) == (None, None, "")
+    assert result.as_dict() == graded(fourth, RIGHT)
+    wrong = play_source(fourth, WRONG, "answer")
+    assert (wrong.reason, wrong.message.startswith("ZeroDivisionError: "), wrong.place.line) == ("crash", True, 3)
+    assert "-&gt;" not in result_page(wrong)
+    assert "->    3 return n // 0" in wrong.text().replace("    return", "return")
+    assert play_source(fourth, ANSWER.starter).status == "not_attempted"
+    assert (
+        play("answer", 5).message == "play takes the function itself: play('answer', answer); got an object of type int"
+    )
+
+
+def test_play_and_grade_say_the_same_of_it(fourth: Path) -> None:
+    for source in (RIGHT, LARGE, BY_HEART):
+        told = graded(fourth, source, 1 if source == LARGE else 0)
+        assert play_source(fourth, source).as_dict() == told
+
+
+async def test_it_is_played_on_a_running_loop(fourth: Path) -> None:
+    before = asyncio.all_tasks()
+    assert (await play_source(fourth, "def answer(n):\n    return 42 * n\n")).stars == 3
+    endless = "def answer(n):\n    while True: pass\n"
+    fourth.write_text(endless)
+    names: dict[str, Any] = {}
+    exec(compile(endless, str(fourth), "exec"), names)
+    stuck = await play("answer", names["answer"], seconds=0.05)
+    assert (stuck.reason, stuck.place.line) == ("timeout", 2)
+    assert asyncio.all_tasks() == before
