@@ -20,7 +20,7 @@ def returned_text(device: int) -> str:
 
 
 def waiting_text(device: int, call: object, size: int, line: str) -> str:
-    """Describes the wait of one of `size` devices: a collective, with its group unless it is everybody, or a receive."""
+    """Describes the wait of one of `size` devices: a collective, with its group unless that is all, or a receive."""
     group = f" in group {call.group}" if isinstance(call, CollectiveCall) and len(call.group) < size else ""
     return f"device {device} waits in {call}{group}{line}"
 

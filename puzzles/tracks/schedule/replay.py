@@ -106,7 +106,7 @@ def show_replay(console: Console, slug: str, result: Replay) -> None:
     for heading in ("rank", "peak bytes", "messages", "bytes sent", "as foretold"):
         table.add_column(heading, justify="right", no_wrap=True)
     for rank, r in enumerate(result.ranks):
-        pairs = ((r.peak, r.foretold_peak), (r.messages, r.foretold_messages), (r.sent, r.foretold_sent))
+        pairs = ((r.peak, r.predicted_peak), (r.messages, r.predicted_messages), (r.sent, r.predicted_sent))
         table.add_row(str(rank), *(_figure(*pair) for pair in pairs), "equal" if r.same else "DIFFERS")
     console.print(table)
     for line in time_lines(result, min(console.width, WIDTH + 12) - 12):
@@ -131,7 +131,7 @@ def _weights(result: Replay) -> str:
 def time_lines(result: Replay, width: int = WIDTH) -> list[str]:
     """Predicted and measured time, one line for each rank, each picture as wide as its last event's end."""
     lines = []
-    for title, spans, unit in (("foretold", result.spans, 1.0), ("measured", result.measured, 1e3)):
+    for title, spans, unit in (("foretold", result.predicted, 1.0), ("measured", result.measured, 1e3)):
         end = max((span.end for rank in spans for span in rank), default=0) or 1
         shown = f"{end:g} steps" if title == "foretold" else f"{end * unit:.3g} ms"
         lines.append(f"{title}, {shown}")
@@ -156,7 +156,7 @@ def _lane(events: Sequence[tuple[str, int | None, float, float]], width: int, en
 def _shares(result: Replay, working: float) -> list[str]:
     predicted: dict[str, float] = {}
     measured: dict[str, float] = {}
-    for spans, shares in ((result.spans, predicted), (result.measured, measured)):
+    for spans, shares in ((result.predicted, predicted), (result.measured, measured)):
         for rank in spans:
             for span in rank:
                 shares[span.name] = shares.get(span.name, 0.0) + span.end - span.start

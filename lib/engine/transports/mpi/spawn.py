@@ -57,7 +57,7 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
 
 def _environment() -> dict[str, str]:
     """This process's variables, with one thread for each process unless they say otherwise."""
-    return {**{name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}, **os.environ}
+    return {**dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"), **os.environ}
 
 
 def main(module: str, asked: str, answered: str) -> None:
