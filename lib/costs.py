@@ -32,7 +32,7 @@ CLASSIC_TICKS: Mapping[str, int] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Costs:
-    """What things cost. Sizes in elements; `ticks` of each timed operation, per batch or value it works on."""
+    """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch or value."""
 
     name: str = "classic"
     hidden: int = HIDDEN

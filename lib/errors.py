@@ -1,4 +1,4 @@
-"""What the game says when something is not allowed: one exception, and a child for each reason."""
+"""Refusals: one exception with its place and the fix, and a subclass for each reason."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class PuzzleError(AssertionError):
         """Line in the player's file, 0 when unknown."""
 
     def at(self, place: str, line: int = 0) -> Self:
-        """The same refusal, told with its place. A place that is already known is kept."""
+        """The same refusal with its place. A place that is already known is kept."""
         return self if self.place else type(self)(self.problem, place, line)
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows: the message and the player's lines, without the machinery between them."""
+        """The text that IPython shows: the message and the player's lines, without the machinery between them."""
         from linecache import getline  # here, because it would double the time that importing lib takes
 
         shown = [f"{type(self).__name__}: {self}"]

@@ -1,4 +1,4 @@
-"""Holds the garbage collector while many small records are made that all stay."""
+"""Disables the garbage collector while many long-lived records are allocated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Nothing in a run is garbage before it ends, and looking for it would take half of the time."""
+    """Collects nothing inside. A run makes no garbage before it ends; looking for it takes half of the time."""
     collecting = gc.isenabled()
     gc.disable()
     try:

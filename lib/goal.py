@@ -1,4 +1,4 @@
-"""What a puzzle asks of a schedule: its size, its targets, and the best that is known."""
+"""The goal of a schedule puzzle: its size, its targets, and the best that is known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Record(NamedTuple):
     by: str = ""
 
     def dominates(self, timesteps: float, peak_memory: int) -> bool:
-        """Whether this is at least as good in both, and better in one."""
+        """True if this is at least as good in both, and better in one."""
         mine, theirs = (self.timesteps, self.peak_memory), (timesteps, peak_memory)
         return mine != theirs and mine[0] <= theirs[0] and mine[1] <= theirs[1]
 

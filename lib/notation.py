@@ -1,4 +1,4 @@
-"""A trace as JSON and as text, both ways. Reading is strict: what comes back is well formed, or refused."""
+"""Writes a trace as JSON and as text, and reads both. Reading is strict: what comes back is well formed, or refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMAT = "training-puzzles trace"
 VERSION = 1
 
 COLUMNS = ("layer", "batches", "uses", "makes", "line")
-"""What a row holds besides `op`, `at` and the operation's own arguments; left out where empty."""
+"""The columns of a row besides `op`, `at` and the operation's own arguments; left out where empty."""
 
 
 def trace_to_json(trace: Trace) -> str:

@@ -1,12 +1,12 @@
-"""What each operation demands and what it yields: pure functions on values, the one place that knows.
+"""States what each operation demands and what it yields: pure functions on values, the one place that knows.
 
  1. A layer, batch, shard or rank must exist.
  2. An operation takes values of its own kinds, and the layer it names is the layer of what it is given.
  3. `forward` and `backward` need the whole weight as it was before the update, and every value of one
     microbatch set: the activation and its gradient carry the same batches.
- 4. A sum never counts a batch twice and never mixes layers or shards (`values.add`).
+ 4. A sum never counts a batch twice and never mixes layers or shards (`values.kinds.sum_grads`).
  5. A gather takes every shard once, of one layer, step and shard count; gradients also of equal batches
-    (`values.join`).
+    (`values.base.join_shards`).
  6. `update` needs a gradient over every batch, and a gradient and optimizer state that cover the weight's
     shards, at the weight's step.
  7. Every rank's k-th collective is the same operation on the same layer.
@@ -26,15 +26,15 @@ from lib.values.base import (
     Sharded,
     Value,
     batches_text,
-    describe,
-    join,
+    join_shards,
     make,
+    object_text,
     require_kind,
     shard,
     shards_text,
     with_shards,
 )
-from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad, add
+from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad, sum_grads
 
 from .errors import IncompleteError, MismatchError, RuleError
 from .values import algebra
@@ -207,7 +207,7 @@ def allreduce(values: Sequence[Value]) -> list[Value]:
 
 def allgather(values: Sequence[Value]) -> list[Value]:
     """Everyone gets the shards of all, joined."""
-    return [join(values, _rank)] * len(values)  # type: ignore[type-var]  # join refuses what has no shards
+    return [join_shards(values, _rank)] * len(values)  # type: ignore[type-var]  # join refuses what has no shards
 
 
 def scatterreduce(values: Sequence[Value]) -> list[Value]:
@@ -238,12 +238,12 @@ def partner(size: Size, rank: int, to: int) -> int:
 
 
 def contribute(size: Size, name: str, layer: int, value: Value) -> None:
-    """What one rank may bring to a collective, as far as it alone can tell."""
+    """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
     if name != "allgather":
         require_kind(value, WeightGrad, "what is reduced")
     elif not isinstance(value, Sharded):
         raise RuleError(
-            f"only weights, optimizer states and weight gradients have shards to gather; got {describe(value)}"
+            f"only weights, optimizer states and weight gradients have shards to gather; got {object_text(value)}"
         )
     if value.layer != layer:
         raise RuleError(f"this is the {value}, not of layer {layer}; name its own layer")
@@ -283,7 +283,7 @@ def complete(size: Size, final: Iterable[Weight]) -> None:
 
 def _reduced(values: Sequence[Value]) -> WeightGrad:
     try:
-        return add(values, _rank)
+        return sum_grads(values, _rank)
     except RuleError as why:
         whole = [rank for rank, v in enumerate(values) if isinstance(v, WeightGrad) and v.batches and v.is_complete()]
         if len(whole) < 2:
@@ -319,8 +319,8 @@ LOCAL_RULES: Mapping[str, Callable[[Size, LocalRecord, Sequence[Any]], tuple[Val
     "loss": lambda size, op, v: (loss(size, *v),),
     "backward": lambda size, op, v: backward(size, op.layer, *v),
     "update": lambda size, op, v: update(size, op.layer, *v),
-    "add": lambda size, op, v: (add(v),),
-    "combine": lambda size, op, v: (join(v),),
+    "add": lambda size, op, v: (sum_grads(v),),
+    "combine": lambda size, op, v: (join_shards(v),),
     "shard": lambda size, op, v: (shard(*v, *op.args),),
     "set_final_weight": lambda size, op, v: set_final_weight(size, op.layer, *v),
 }

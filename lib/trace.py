@@ -1,7 +1,7 @@
 """The record of a run: what every rank did, in its own order, with the values it used and made.
 
 A trace is complete: values, clock and memory can be computed from it again, and it can be replayed on tensors.
-It is the same for every order in which the ranks were started, because each rank's part stands by itself.
+It is the same for every order in which the ranks were started, because each rank's operations are a list of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TIMED = frozenset(
 
 
 class Form(NamedTuple):
-    """What a record of an operation holds: whether it names a layer, how many values it uses (None: any
+    """The columns that a record of an operation holds: whether it names a layer, how many values it uses (None: any
     number), and what its other arguments are."""
 
     layer: bool
@@ -91,7 +91,7 @@ def call_text(name: str, layer: object = None) -> str:
 
 
 def place_text(rank: int, clock: int, call: str) -> str:
-    """Where a refusal happened: 'rank 2, t=3.5, forward(layer=1)'."""
+    """The place of a refusal: 'rank 2, t=3.5, forward(layer=1)'."""
     return f"rank {rank}, t={steps_text(clock)}, {call}"
 
 

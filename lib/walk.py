@@ -40,7 +40,7 @@ C = TypeVar("C", bound=Cursor)
 
 
 class Walk(Generic[C]):
-    """Subclasses say what is done at each visit; the cursor stands at the operation until the visit has ended.
+    """Visits every operation; subclasses say what is done there. The cursor is at the operation until then.
 
     `buffered` lets sends go on however many messages are unread.
     """

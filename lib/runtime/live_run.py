@@ -1,4 +1,4 @@
-"""A run in progress: suspends the ranks that wait for others, and wakes them. The only file that creates futures.
+"""Suspends the ranks that wait for others, and wakes them: a run in progress. The only file that creates futures.
 
 Nothing here polls. A rank that has to wait leaves a `Wait`; the rank that completes it wakes it. When every rank
 waits or is gone, nobody can move: then the earliest message is given to whoever takes any, or it is a deadlock.
@@ -170,7 +170,7 @@ class LiveRun:
             wait.future.set_exception(why)
 
     def end_waiting(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
-        """Nobody can move: hands over the earliest message that an open receive waits for, or fails every wait.
+        """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
 
         `outside` describes the ranks that wait for something not of this run. False: no rank waits here.
         """

@@ -1,4 +1,4 @@
-"""What a message carries: any Python object, with the values inside its tuples, lists, dicts and sets."""
+"""Maps a function over the tracked values in a message (a pytree map)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One rank's hands and clock: what the player's coroutine holds and calls."""
+"""The player's interface to one rank: its operations, dictionaries and clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lib.errors import PuzzleError, RuleError
 from lib.judging.referee import Report, referee
 from lib.trace import Event, Trace, as_event
 from lib.values import algebra
-from lib.values.base import S, Value, copy_of, describe, join
+from lib.values.base import S, Value, copy_of, join_shards, object_text
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 from .dist import Dist
@@ -29,7 +29,7 @@ READ_ONLY = frozenset(
     ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "time", "log", "final_weights")
     + ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
 )
-"""What the runtime keeps and a player only reads."""
+"""The attributes of a model that the runtime sets and a player only reads."""
 
 
 class Model(RankOperations):
@@ -42,7 +42,7 @@ class Model(RankOperations):
     def __init__(self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1) -> None:
         self.dist = Dist(1) if dist is None else dist
         if not isinstance(self.dist, Dist):
-            raise RuleError(f"Model: dist must be a Dist, such as Dist(4); got {describe(dist)}")
+            raise RuleError(f"Model: dist must be a Dist, such as Dist(4); got {object_text(dist)}")
         self.run, self.rank = self.dist.enter(rank, layers, batches)
         self._recorder = recorder = self.run.recorders[self.rank]
         self._size = self.run.size
@@ -148,7 +148,7 @@ class Model(RankOperations):
         self._compute("set_final_weight", rules.set_final_weight, layer, weight)
         before = self._final.get(index(layer))
         if before is not None and before.total == weight.total and not before.shards & weight.shards:
-            weight = join((before, weight))
+            weight = join_shards((before, weight))
         self._final[index(layer)] = weight
 
     # --- What ranks do together ---
@@ -183,7 +183,7 @@ class Model(RankOperations):
                 raise RuleError("the rank comes first: pass_to(rank, value)")
             to = rules.partner(self._size, self.rank, rank)
             if hasattr(v, "__await__"):
-                raise RuleError(f"cannot send {describe(v)}")
+                raise RuleError(f"cannot send {object_text(v)}")
             payload = map_values(take, v)
         except PuzzleError as why:
             raise why.at(recorder.place(f"pass_to({'...' if isinstance(rank, Value) else rank})"), line) from None
@@ -239,7 +239,8 @@ def trace_of(models: Sequence[Model]) -> Trace:
     for model in models:
         if not isinstance(model, Model):
             raise RuleError(
-                f"a run is judged by its models, as in [model] or the list that gather returns; got {describe(model)}"
+                "a run is judged by its models, as in [model] or the list that gather returns; "
+                f"got {object_text(model)}"
             )
     if not models:
         raise RuleError("a run is judged by its models; got none")

@@ -1,4 +1,4 @@
-"""How an operation of one rank is performed: checked by the rules, then written down."""
+"""Executes one rank's operations: validate, then record."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class RankOperations:
         return coroutine
 
     async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> R:
-        """Meets other ranks, with this rank marked as being in that call; what comes of it is written down."""
+        """Meets other ranks, with this rank marked as being in that call; the outcome is recorded."""
         recorder = self._recorder
         recorder.promised, recorder.under_way = None, wait
         self.run.act(self.rank)

@@ -12,7 +12,7 @@ from lib.errors import PuzzleError, RuleError
 from lib.lifetimes import Stored
 from lib.rules import Size
 from lib.trace import NO_BATCHES, Op, call_text, place_text
-from lib.values.base import V, Value, copy_of, describe, stamp
+from lib.values.base import V, Value, copy_of, object_text, stamp
 
 _op = tuple.__new__  # what Op(...) does, in half of its time
 
@@ -83,7 +83,7 @@ class RankRecorder:
             if value._recorder is self:
                 return value._number
         except AttributeError:
-            raise RuleError(f"expected a value of the game; got {describe(value)}") from None
+            raise RuleError(f"expected a value of the game; got {object_text(value)}") from None
         return self._adopt(value)
 
     def _adopt(self, value: Value) -> int:

@@ -7,7 +7,7 @@ from operator import index
 from typing import Any, Generic, NoReturn, TypeVar
 
 from lib.errors import PuzzleError, RuleError
-from lib.values.base import Value, describe
+from lib.values.base import Value, object_text
 from lib.values.kinds import HOLDS
 
 from .recorder import RankRecorder, player_line
@@ -87,7 +87,7 @@ class Storage(dict[Any, K], Generic[K]):
         for name, kind in HOLDS.items():
             if type(value) is kind:
                 hint = f"; store it in {name}"
-        raise RuleError(f"{self.name} holds {self._kind.kind[2:]}s only; got {describe(value)}{hint}")
+        raise RuleError(f"{self.name} holds {self._kind.kind[2:]}s only; got {object_text(value)}{hint}")
 
     def _absent(self, key: Any) -> NoReturn:
         have = f"has the keys {', '.join(map(repr, self))}" if self else "is empty"

@@ -25,14 +25,14 @@ def uneven_size(size: int, shards: Collection[int], total: int) -> int:
 
 
 def covers(held: Collection[int], total: int, wanted: Iterable[int], parts: int) -> bool:
-    """Whether shards `held` of `total` contain every element of shards `wanted` of `parts`."""
+    """True if shards `held` of `total` contain every element of shards `wanted` of `parts`."""
     if len(held) == total:
         return True
     return all(i in held for j in wanted for i in range(j * total // parts, -(-(j + 1) * total // parts)))
 
 
 def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: str) -> frozenset[int]:
-    """The union of sets that must not overlap; `then` tells the player what an overlap means.
+    """The union of sets that must not overlap; `then` is the fix that the message ends with.
 
     Raises:
         RuleError: naming the first element that appears twice and who brings it.

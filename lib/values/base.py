@@ -1,4 +1,4 @@
-"""What all values have in common: a label that is checked, frozen and compared, and the algebra of shards.
+"""The common part of all values: a label that is checked, frozen and compared, and the algebra of shards.
 
 A value is a label, not a tensor. It belongs to the record of the rank that made it, or to none if made by hand.
 """
@@ -19,7 +19,7 @@ S = TypeVar("S", bound="Sharded")
 
 
 class Recorder(Protocol):
-    """Whoever keeps the record of a rank's values: an operation on them is written down there."""
+    """The record of one rank's values; operations on them are recorded there."""
 
     def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V: ...
 
@@ -44,7 +44,7 @@ class Value:
     layer: int
     layers: int
     kind: ClassVar[str]
-    """How a message calls one, with its article."""
+    """The kind as a message names it, with its article."""
     _label: ClassVar[Callable[[Any], tuple[Any, ...]]]
     _setters: ClassVar[tuple[Callable[[Any, object], None], ...]]
 
@@ -57,7 +57,7 @@ class Value:
         raise NotImplementedError
 
     def is_complete(self) -> bool:
-        """Whether nothing is missing: every shard, every batch."""
+        """True if nothing is missing: every shard, every batch."""
         raise NotImplementedError
 
     def draw(self) -> Any:
@@ -90,7 +90,7 @@ class Value:
         object.__setattr__(self, "_recorder", None)
 
     def _operate(self, name: str, others: tuple[Value, ...], args: tuple[int, ...], rule: Callable[[], V]) -> V:
-        """Applies `rule`, and has the operation written down where the operands belong."""
+        """Applies `rule`, and has the operation recorded where the operands belong."""
         operands: tuple[Value, ...] = (self, *others)
         for value in operands:
             if value._recorder is not None:
@@ -121,7 +121,7 @@ class Sharded(Value):
 
     def combine(self, other: Self) -> Self:
         """One value with the shards of both; they must not overlap."""
-        return self._operate("combine", (other,), (), lambda: join((self, other)))
+        return self._operate("combine", (other,), (), lambda: join_shards((self, other)))
 
     def _checked_shards(self) -> dict[str, object]:
         owner = type(self).__name__
@@ -190,7 +190,7 @@ def stamp(value: V, recorder: Recorder, number: int) -> V:
     return value
 
 
-def join(values: Sequence[S], who: Who = operand) -> S:
+def join_shards(values: Sequence[S], who: Who = operand) -> S:
     """One value with the shards of all: alike in everything else, and no shard twice."""
     first = values[0]
     if not isinstance(first, Sharded):
@@ -222,10 +222,10 @@ def require_kind(value: object, kind: type[V], use: str) -> V:
     """`value`, if it is of `kind`; otherwise a RuleError that says what it is instead."""
     if type(value) is kind:
         return value
-    raise RuleError(f"{use} must be {kind.kind}; got {describe(value)}")
+    raise RuleError(f"{use} must be {kind.kind}; got {object_text(value)}")
 
 
-def describe(given: object) -> str:
+def object_text(given: object) -> str:
     """Anything a player may pass, in words that help."""
     if isinstance(given, Value):
         return f"the {given}"

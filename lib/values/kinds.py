@@ -1,4 +1,4 @@
-"""What a rank can hold: five kinds of values, frozen and checked when built.
+"""Defines the five kinds of values that a rank can hold, frozen and checked when built.
 
 `layers` and `total_batches` are the model's; shard `i` of `n` is the i-th of n equal parts of a tensor.
 """
@@ -80,7 +80,7 @@ class WeightGrad(Sharded):
     def __add__(self, other: WeightGrad) -> WeightGrad:
         if not isinstance(other, Value):
             return NotImplemented
-        return self._operate("add", (other,), (), lambda: add((self, other)))
+        return self._operate("add", (other,), (), lambda: sum_grads((self, other)))
 
     def __str__(self) -> str:
         return f"weight gradient of layer {self.layer}, {batches_text(self)}, {shards_text(self)}"
@@ -149,7 +149,7 @@ for _cls in KINDS.values():
     _cls._setters = tuple(_cls.__dict__[name].__set__ for name in _names)
 
 
-def add(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
+def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
     """The sum of weight gradients: of one layer and the same shards, and no batch twice."""
     first = require_kind(grads[0], WeightGrad, "what is summed")
     for i, grad in enumerate(grads):

@@ -94,7 +94,7 @@ CHANGES: dict[str, list[Change]] = {
     "pass_to": [operand, partner, nothing, again],
     "receive": [partner, nothing],
 }
-"""What can be changed. Not the layer that a computation names: that is a label, what it computes is in its values."""
+"""The changes that are tried. Not the layer that a computation names: a label; what it computes is in its values."""
 
 
 def needed(trace: Trace) -> set[tuple[int, int]]:
@@ -179,7 +179,7 @@ def legal(draw: Random) -> Trace:
 
 
 def outcome(trace: Trace) -> str:
-    """What comes of a trace on real tensors: "right", "wrong", or why it cannot run."""
+    """The outcome of a trace on real tensors: "right", "wrong", or why it cannot run."""
     try:
         return "right" if replay(trace, small=True, force=True).same_weights else "wrong"
     except (PuzzleError, ValueError, KeyError, IndexError) as why:

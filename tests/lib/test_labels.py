@@ -37,7 +37,7 @@ from tests.support.tensors import HIDDEN, Data, backward, execute, forward, upda
 
 
 class Truth:
-    """What one device computes: every activation and gradient of every batch, and the updated weights."""
+    """The values that one device computes: every activation and gradient of every batch, and the updated weights."""
 
     def __init__(self, size: Size) -> None:
         self.data = data = Data(size)

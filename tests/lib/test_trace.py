@@ -96,7 +96,7 @@ def noticed(slug: str, changed: Trace) -> bool:
 
 
 def operations(trace: Trace) -> list[tuple[int, int]]:
-    """Where the operations are; storing and deleting are bookkeeping, of which a run may have too much."""
+    """The indices of the operations; storing and deleting are bookkeeping, of which a run may have too much."""
     return [
         (rank, i)
         for rank, ops in enumerate(trace.ranks)
