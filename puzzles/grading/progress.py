@@ -42,7 +42,7 @@ class Entry:
 
 
 def data_folder() -> Path:
-    """Where progress and journals are kept."""
+    """Where progress and checkpoints are kept."""
     if os.environ.get(HOME):
         return Path(os.environ[HOME])
     import platformdirs  # here, because most commands can do without
