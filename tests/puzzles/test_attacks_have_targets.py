@@ -21,7 +21,7 @@ from tests.support import hostile, hostile_tracks
 
 CLASSES = {name: thing for name in lib.__all__ if isinstance(thing := getattr(lib, name), type)}
 ROOTS = {"lib": lib, **CLASSES}
-"""What the imports above every attack bind."""
+"""Names that the imports above every attack bind."""
 
 
 def attacks() -> dict[str, str]:

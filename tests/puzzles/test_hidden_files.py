@@ -98,7 +98,7 @@ def seen(request: pytest.FixtureRequest, answers: dict[str, Path]) -> Iterator[S
 
 
 def look(tier: Tier, answers: dict[str, Path], roots: list[Path]) -> Seen:
-    """What a submission finds below these folders, all that it may read, and all that it may not."""
+    """The findings of a submission that looks below these folders, all that it may read, and all that it may not."""
     roots = [INSTALL_ROOT, *visible_roots(), *hidden_folders(), *answers.values(), *roots]
     sizes = {path.stat().st_size for path in answers.values()}
     source = LOOK.format(roots=[*map(str, roots)], sizes=sizes, install_root=str(INSTALL_ROOT) + os.sep)
