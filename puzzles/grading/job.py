@@ -18,7 +18,7 @@ from .verdict import Graded
 
 
 class Job(NamedTuple):
-    """What to grade in each file, and under which conditions. Without `slugs`: whatever a file attempts."""
+    """Puzzles to grade in each file, and the conditions. Without `slugs`: whatever a file attempts."""
 
     slugs: tuple[str, ...]
     limits: Limits

@@ -81,7 +81,7 @@ class Graded:
         return tuple(verdict for verdict in self.verdicts if verdict.attempted)
 
     def row(self) -> dict[str, Any]:
-        """All of it as plain data, for the journal."""
+        """All of it as plain data, for the checkpoint."""
         return asdict(self)
 
     @classmethod

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -13,11 +15,13 @@ import lib
 import lib.engine
 from puzzles.catalog.engine.trial import Call, Trial
 from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.sandbox.worker.runner import DefinitionRun
 from tests.support import hostile, hostile_tracks
 
-ROOTS = {"lib": lib, **{name: getattr(lib, name) for name in lib.__all__}}
-"""What the imports above every attack bind."""
+CLASSES = {name: thing for name in lib.__all__ if isinstance(thing := getattr(lib, name), type)}
+ROOTS = {"lib": lib, **CLASSES}
+"""Names that the imports above every attack bind."""
 
 
 def attacks() -> dict[str, str]:
@@ -49,7 +53,11 @@ def chains(tree: ast.Module) -> Iterator[list[Any]]:
     roots = dict(ROOTS)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            roots.update((a.asname, import_module(a.name)) for a in node.names if a.asname and is_ours(a.name))
+            loaded = {alias.asname: import_module(alias.name) for alias in node.names if is_ours(alias.name)}
+            roots.update((name, module) for name, module in loaded.items() if name)
+        elif isinstance(node, ast.ImportFrom) and node.module and is_ours(node.module):
+            for alias in node.names:
+                yield from_import(node.module, alias.name)
     inner = {node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node not in inner:
@@ -63,6 +71,22 @@ def chains(tree: ast.Module) -> Iterator[list[Any]]:
                     yield [roots[first], *names]
                 case ast.Subscript(value=ast.Attribute(attr="modules"), slice=ast.Constant(value=str(module))):
                     yield [import_module(module), *names]
+
+
+def from_import(module: str, name: str) -> list[Any]:
+    if name == "*":
+        return [import_module(module)]
+    return [import_module(f"{module}.{name}")] if is_module(module, name) else [import_module(module), name]
+
+
+def is_module(package: str, name: str) -> bool:
+    return hasattr(import_module(package), "__path__") and find_spec(f"{package}.{name}") is not None
+
+
+def test_every_path_exists() -> None:
+    paths = [path for text in attacks().values() for path in re.findall(r"\b(?:puzzles|solutions)/[\w/]+\.py", text)]
+    assert paths
+    assert [path for path in paths if not (INSTALL_ROOT / path).is_file()] == []
 
 
 def is_ours(module: str) -> bool:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
+from tests.support.tiers import any_tier  # noqa: F401  # a fixture
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
@@ -221,6 +222,7 @@ EXIT_CODES = [
 ]
 
 
+@pytest.mark.usefixtures("any_tier")
 @pytest.mark.parametrize(("files", "code"), [pytest.param(*row, id=story) for story, *row in EXIT_CODES])
 def test_exit_codes(files: dict[str, str], code: int):
     for name, text in files.items():
@@ -228,6 +230,7 @@ def test_exit_codes(files: dict[str, str], code: int):
     assert puzzles("grade", ".").exit_code == puzzles("grade", ".", "--json").exit_code == code
 
 
+@pytest.mark.usefixtures("any_tier")
 def test_a_folder_of_solutions():
     for name in ("anna/first.py", "anna/second.py", "ben/first.py"):
         Path(name).parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""No solution, test or trial can be read or imported by a submission, in either tier."""
+"""No solution, test or trial can be read or imported by a submission, by whatever means it is isolated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from puzzles.grading.submission import Submission
 from puzzles.sandbox import visible_files
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.tiers import Tier, command
-from puzzles.sandbox.visible_files import INSTALL_ROOT, READABLE_PACKAGES, allowed_paths, hidden_folders, visible_roots
+from puzzles.sandbox.visible_files import (
+    INSTALL_ROOT,
+    READABLE_PACKAGES,
+    allowed_paths,
+    hidden_folders,
+    read_rules,
+    visible_roots,
+)
 from puzzles.sandbox.worker import landlock
 from puzzles.sandbox.worker.server import HIDDEN_MODULES
 from tests.support.tiers import require_tier
@@ -76,12 +83,23 @@ def answers() -> dict[str, Path]:
     return digests(path for folder in folders for path in folder.rglob("*"))
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", "process"])
-def seen(request: pytest.FixtureRequest, answers: dict[str, Path]) -> Seen:
-    tier = require_tier(request.param)
-    roots = [INSTALL_ROOT, *visible_roots(), *hidden_folders(), *answers.values()]
-    if tier.is_sandbox or landlock.version():  # else an audit hook hides these folders, and nothing else
-        roots.append(Path("/"))
+@pytest.fixture(scope="module", params=["bubblewrap", "Landlock", "audit hook"])
+def seen(request: pytest.FixtureRequest, answers: dict[str, Path]) -> Iterator[Seen]:
+    if request.param == "bubblewrap":
+        yield look(require_tier("bubblewrap"), answers, [Path("/")])
+    elif request.param == "Landlock":
+        if not landlock.version():
+            pytest.skip("this kernel has no Landlock")
+        yield look(require_tier("process"), answers, [Path("/")])
+    else:  # which hides what is hidden, and nothing else
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("puzzles.sandbox.client.read_rules", lambda: {**read_rules(), "readable": []})
+            yield look(require_tier("process"), answers, [])
+
+
+def look(tier: Tier, answers: dict[str, Path], roots: list[Path]) -> Seen:
+    """The findings of a submission that looks below these folders, all that it may read, and all that it may not."""
+    roots = [INSTALL_ROOT, *visible_roots(), *hidden_folders(), *answers.values(), *roots]
     sizes = {path.stat().st_size for path in answers.values()}
     source = LOOK.format(roots=[*map(str, roots)], sizes=sizes, install_root=str(INSTALL_ROOT) + os.sep)
     limits = Limits(seconds=120, memory=1024 * MIB)

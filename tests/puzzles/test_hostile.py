@@ -1,4 +1,4 @@
-"""What means harm gets its verdict, in both tiers; nothing of it passes that should not, runs on, or writes."""
+"""Hostile submissions get their verdicts, in both tiers; none passes, goes on running, or writes outside its folder."""
 
 from __future__ import annotations
 

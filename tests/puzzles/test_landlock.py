@@ -1,4 +1,4 @@
-"""Where bubblewrap does not work, the kernel's Landlock restricts a run, and an audit hook where there is none."""
+"""The process tier: the kernel's Landlock restricts a run, or an audit hook where there is none."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class WorkerMonitor:
         return "time", 0
 
     def _status(self) -> tuple[str, int] | None:
-        """How the worker has ended, if it has. Orphans that this process has adopted are collected on the way."""
+        """The end of the worker, if it has ended. Waits for orphans that this process has adopted on the way."""
         while (found := os.waitpid(-1, os.WNOHANG))[0] not in (0, self.pid):
             pass
         pid, status = found

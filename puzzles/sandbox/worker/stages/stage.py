@@ -24,7 +24,7 @@ class DefinitionSite(NamedTuple):
 
 @dataclass(frozen=True)
 class StageResult:
-    """What a run sends back: plain data by name, which nobody trusts, and the failure if there is one."""
+    """Message of a worker: plain data by name, which nobody trusts, and the failure if there is one."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
