@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING
 
 from puzzles.catalog.listing import Listing
 
-from . import annotated, data, experts, federated, inference, layers, sequence, tensors
+from .annotated import CHAPTER as ANNOTATED
 from .chapter import Chapter
+from .data import CHAPTER as DATA
+from .experts import CHAPTER as EXPERTS
+from .federated import CHAPTER as FEDERATED
+from .inference import CHAPTER as INFERENCE
+from .layers import CHAPTER as LAYERS
 from .puzzle import EnginePuzzle
+from .sequence import CHAPTER as SEQUENCE
+from .tensors import CHAPTER as TENSORS
 
 if TYPE_CHECKING:
     from .trial import Trial
 
-CHAPTERS: tuple[Chapter, ...] = (
-    data.CHAPTER,
-    tensors.CHAPTER,
-    sequence.CHAPTER,
-    layers.CHAPTER,
-    experts.CHAPTER,
-    inference.CHAPTER,
-    federated.CHAPTER,
-    annotated.CHAPTER,
-)
+CHAPTERS: tuple[Chapter, ...] = (DATA, TENSORS, SEQUENCE, LAYERS, EXPERTS, INFERENCE, FEDERATED, ANNOTATED)
 
 ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = Listing(
     {slug: module for chapter in CHAPTERS for slug, module in chapter.modules.items()}
