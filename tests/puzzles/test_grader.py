@@ -428,7 +428,7 @@ def test_what_never_ends_is_stopped_and_told(source: str, lines: tuple[int, ...]
 
 
 def test_every_rank_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(deadline, "AGAIN", 0.005)
+    monkeypatch.setattr(deadline, "REPEAT_SECONDS", 0.005)
     reason, _ = failure("pipeline_fsdp", "def pipeline_fsdp(model):\n    while True: pass\n", seconds=0.02)
     assert reason == "timeout"
 
