@@ -21,7 +21,6 @@ from tests.support.kernel import ROOT
 
 WHY = "needs JupyterLab and selenium (make browser), chromium and chromedriver"
 pytest.importorskip("jupyterlab", reason=WHY)
-pytest.importorskip("jupytext", reason=WHY)
 pytest.importorskip("selenium", reason=WHY)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")

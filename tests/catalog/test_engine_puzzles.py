@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 from lib.engine import ShardedEngine
 from lib.engine.metering.meter import COLLECTIVES
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of

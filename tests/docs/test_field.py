@@ -7,11 +7,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 from lib import Report, referee, run
 from lib.engine.collectives import bytes_sent
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, trials_of

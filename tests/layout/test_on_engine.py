@@ -31,7 +31,8 @@ from lib.layout import (
 from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp, transformer
 from lib.layout.on_engine import MovingDevice, PlannedDevice
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from tests.support.layout_strategies import eight_devices, numbers, pairs, steady, summands, values
+from tests.support.examples import examples
+from tests.support.layout_strategies import eight_devices, numbers, pairs, summands, values
 from tests.test_imports import ROOT
 
 GRID = mesh(x=2, y=4)
@@ -107,7 +108,7 @@ def test_layouts_of_a_cube_in_both_kinds_of_plan():
         assert_moves_as_foretold(redistribute(a, b, named_only=True), pieces)
 
 
-@steady
+@examples(60)
 @given(pairs(partial=True))
 def test_any_redistribution_moves_what_it_foretells(two):
     source, target = two

@@ -24,7 +24,8 @@ from lib.layout import (
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
 from lib.layout.planning.exact import Problem
 from lib.layout.program.distributed import strategy_text
-from tests.support.layout_strategies import assert_same_program, brute_force, steady
+from tests.support.examples import examples
+from tests.support.layout_strategies import assert_same_program, brute_force
 
 
 def configured_ffn() -> Graph:
@@ -133,7 +134,7 @@ def small_graphs(draw) -> Graph:
     return graph
 
 
-@steady
+@examples(60)
 @given(small_graphs(), st.data())
 def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     name = data.draw(st.sampled_from(list(graph.operators)))
@@ -268,7 +269,7 @@ def test_an_operator_is_computed_where_its_inputs_are_if_moving_its_output_is_ch
     assert_same_program(completion.plan)
 
 
-@steady
+@examples(60)
 @given(st.data())
 def test_whatever_is_annotated_the_program_stays_the_same(data):
     graph = data.draw(st.sampled_from([megatron_mlp(), attention(), embedding_and_head()]))

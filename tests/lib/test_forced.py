@@ -11,11 +11,6 @@ from dataclasses import replace as changed
 from random import Random
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 from lib import Model, PuzzleError, Trace, TraceError, referee, run
 from lib.engine.replay.replay import replay
 from lib.judging.recompute import Retrace

@@ -22,6 +22,7 @@ from puzzles.sandbox.client import MARK
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.tiers import Tier, UnknownTier, best
 from tests.support import hostile
+from tests.support.lent_server import LENDER, children
 
 ROOT = Path(__file__).parents[2]
 QUICK = Limits(seconds=0.25, memory=512 * MIB, output=MIB, files=MIB)
@@ -66,14 +67,15 @@ def fingerprint() -> str:
 
 
 def still_running() -> list[str]:
-    """Processes that a session of this one has started and not ended."""
-    found = []
+    """Processes that a session of this one has started and not ended, except for the servers that are lent to tests."""
+    servers = LENDER.processes()
+    found = [f"{pid} under a server" for server in servers for pid in children(server) - servers]
     for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc/self") else []):
         try:
             environment = Path("/proc", pid, "environ").read_bytes()
         except OSError:
             continue
-        if f"{MARK}={os.getpid()}-".encode() in environment:
+        if int(pid) not in servers and f"{MARK}={os.getpid()}-".encode() in environment:
             found.append(Path("/proc", pid, "cmdline").read_text(errors="replace"))
     return found
 
@@ -151,6 +153,7 @@ def test_a_locked_folder_is_emptied_too(here: Tier):
     assert (found.status, found.notes) == ("passed", ())
 
 
+@pytest.mark.own_server
 def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier):
     for name in ("kills_the_keeper", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
         source = hostile.basic_with(BODIES[name][0]) + hostile.DDP
@@ -186,6 +189,7 @@ def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp
     assert secret.read_text() == "mine"
 
 
+@pytest.mark.own_server
 def test_the_environment_is_scrubbed_in_every_tier(here: Tier, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MY_PASSWORD", "x")
     body = "assert 'MY_PASSWORD' not in os.environ and not any('x=' in k for k in os.environ)\nsolved(model)"

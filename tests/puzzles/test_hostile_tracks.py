@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numpy", reason="classes and layouts need numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 from puzzles.grading.grader import grade
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission

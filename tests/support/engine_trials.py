@@ -1,11 +1,10 @@
-"""The engine puzzles' references and trials: performed here or in each process of MPI, and graded by one keeper."""
+"""The engine puzzles' references and trials: performed here or in each process of MPI, and graded."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import asdict
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,6 @@ from typing import Any
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.client import Line
-from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import best
 from puzzles.tracks.engine.judge import require_right
 from puzzles.tracks.engine.perform import perform
 
@@ -35,15 +31,9 @@ def reference(slug: str) -> type:
     return found
 
 
-@cache
-def keeper() -> Line:
-    """One for all: to start it takes longer than to grade."""
-    return Line(best(), Limits())
-
-
 def verdict_on(slug: str, path: Path) -> Verdict:
     """The grader's, on a player's file."""
-    return grade_file(str(path), [ENGINE_PUZZLES[slug]], line=keeper()).verdicts[0]
+    return grade_file(str(path), [ENGINE_PUZZLES[slug]]).verdicts[0]
 
 
 def numbers_of_devices() -> list[int]:
