@@ -6,8 +6,10 @@ Sandbox servers are lent to the tests of a module and end with it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import settings
@@ -20,9 +22,9 @@ settings.load_profile("quick")  # unless --hypothesis-profile names the other
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    home = TemporaryDirectory(prefix="puzzles-tests-", ignore_cleanup_errors=True)
-    config.add_cleanup(home.cleanup)
-    own_home.move_into(Path(home.name))
+    home = mkdtemp(prefix="puzzles-tests-")
+    config.add_cleanup(partial(rmtree, home, ignore_errors=True))  # here, and not at the exit of a forked process
+    own_home.move_into(Path(home))
 
 
 @pytest.fixture(autouse=True)

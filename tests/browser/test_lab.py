@@ -24,7 +24,10 @@ pytest.importorskip("jupyterlab", reason=WHY)
 pytest.importorskip("selenium", reason=WHY)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER) and not os.environ.get("PUZZLES_BROWSER"), reason=WHY)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER) and not os.environ.get("PUZZLES_BROWSER"), reason=WHY),
+]
 """Where a browser must be there, as in CI, PUZZLES_BROWSER=required makes its absence an error."""
 
 PATIENCE = 60

@@ -283,6 +283,7 @@ def test_a_rotated_bit_is_right_on_average() -> None:
     require_fair(estimates(Rotate, h), h, np.array(variance))
 
 
+@pytest.mark.slow
 def test_all_three_together_are_right_on_average() -> None:
     h, d, share, bits = spiky(6, 64), 64, 4, 2
     variance = []

@@ -29,6 +29,7 @@ from puzzles.tracks.engine.judge import judge
 from puzzles.tracks.engine.track import CALLS
 from tests.catalog.engine_tables import FIGURES, WRONG
 from tests.support.engine_trials import REFERENCES, reference, verdict_on
+from tests.support.selection import first_of_each_kind
 
 ROOT = Path(__file__).parents[2]
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
@@ -81,7 +82,7 @@ def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle,
     assert f"raised on device 0 of {puzzle.devices}" in verdict.message
 
 
-@pytest.mark.parametrize(("slug", "mistake"), WRONG)
+@pytest.mark.parametrize(("slug", "mistake"), first_of_each_kind(WRONG, lambda wrong: wrong[0]))
 def test_a_wrong_solution_is_told_what_is_wrong(slug: str, mistake: str, tmp_path: Path) -> None:
     old, new, wanted = WRONG[slug, mistake]
     assert old in source(slug)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lib import RuleError
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.experts import one_device as one
@@ -23,6 +22,7 @@ from puzzles.tracks.engine.perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
 from tests.support.engine_trials import verdict_on
+from tests.support.mpi import mpiexec_or_skip
 
 N = 4
 
@@ -86,13 +86,9 @@ def test_one_barrier_mends_it(tmp_path: Path) -> None:
     assert path.read_text().partition("class")[2] == inspect.getsource(FindTheRace).partition("class")[2]
 
 
+@pytest.mark.slow
 def test_the_race_shows_on_mpi_as_well(tmp_path: Path) -> None:
-    pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
-    try:
-        (verdict,) = grade_on(str(starter(tmp_path)), ENGINE_PUZZLES["FindTheRace"], "mpi")
-    except RuleError as why:
-        if "there is no mpiexec" not in str(why):
-            raise
-        pytest.skip(str(why))
+    mpiexec_or_skip()
+    (verdict,) = grade_on(str(starter(tmp_path)), ENGINE_PUZZLES["FindTheRace"], "mpi")
     assert (verdict.status, verdict.reason) == ("failed", "rule")
     assert "the experts read this device's rows before they had landed" in verdict.message

@@ -16,7 +16,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.tracks.engine.perform import perform
 from tests.support import CLASSICS
 from tests.support.engine_trials import reference
-from tests.support.facts import unmeasured
+from tests.support.unmeasured_figures import unmeasured
 
 PAGE = Path(__file__).parents[2] / "docs" / "field.md"
 TEXT = " ".join(PAGE.read_text(encoding="utf-8").split())

@@ -202,7 +202,7 @@ def test_the_grader_reads_a_notebook(tmp_path: Path) -> None:
 # --- How they run ---
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["player", "solved"])
+@pytest.fixture(scope="module", params=[pytest.param(False, marks=pytest.mark.slow), True], ids=["player", "solved"])
 def executed(request: pytest.FixtureRequest) -> tuple[bool, list[Any]]:
     """Both notebooks after a run from top to bottom, each in a fresh kernel; an exception in a cell would end it."""
 

@@ -85,7 +85,7 @@ def test_the_plan_below_the_all_reduced_one_is_this():
     assert [(str(edge), edge.bytes) for edge in found.edges if edge.bytes] == [("relu -> matmul2", 16_384)]
 
 
-EXAMPLES = [feed_forward, megatron_mlp, attention, embedding_and_head, boundary]
+EXAMPLES = [feed_forward, megatron_mlp, attention, embedding_and_head, pytest.param(boundary, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -174,6 +174,7 @@ def test_the_exact_plan_follows_a_cap_step_by_step():
     assert plan(graph, memory_cap=39_232).bytes == 12_288
 
 
+@pytest.mark.slow
 def test_eight_layers_on_64_devices_under_a_cap_on_all_memory():
     graph = transformer(8, mesh(data=8, model=8))
     free = plan(graph)

@@ -57,6 +57,7 @@ def busiest_sender(source: TensorLayout, target: TensorLayout) -> int:
     return most
 
 
+@pytest.mark.slow
 def test_every_pair_of_layouts_on_a_cube_is_exact_and_at_the_bound():
     assert len(EVERY_PAIR) == 2352
     tensor = np.arange(4096, dtype=np.float32).reshape(64, 64)
@@ -69,6 +70,7 @@ def test_every_pair_of_layouts_on_a_cube_is_exact_and_at_the_bound():
         assert all(np.array_equal(made[device], piece) for device, piece in pieces[b].items())
 
 
+@pytest.mark.slow
 def test_named_collectives_are_within_15_percent_of_the_bound_on_average():
     small = eight_devices((8, 8))  # the ratios do not depend on the size
     ratios = []

@@ -32,7 +32,7 @@ from lib import (
 from lib.judging.recompute import Retrace
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
-from tests.support.tensors import HIDDEN, Data, backward, execute, forward, update
+from tests.support.tensor_interpreter import HIDDEN, Data, backward, execute, forward, update
 
 
 class Truth:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lib import Model, Size, Trace, referee, run
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
-from tests.support.tensors import HIDDEN, Data, backward, execute, forward, joined, one_device, update
+from tests.support.tensor_interpreter import HIDDEN, Data, backward, execute, forward, joined, one_device, update
 
 
 def gives_the_weights_of_one_device(trace: Trace) -> bool:

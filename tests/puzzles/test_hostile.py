@@ -23,6 +23,7 @@ from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.tiers import Tier, UnknownTier, best
 from tests.support import hostile
 from tests.support.lent_server import LENDER, children
+from tests.support.selection import TIERS, in_every_tier
 
 ROOT = Path(__file__).parents[2]
 QUICK = Limits(seconds=0.25, memory=512 * MIB, output=MIB, files=MIB)
@@ -48,7 +49,7 @@ def nothing_is_left() -> Iterator[None]:
     assert still_running() == []
 
 
-@pytest.fixture(params=["bubblewrap", "process"])
+@pytest.fixture(params=TIERS)
 def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
     """A tier, with nothing left behind."""
     found = tier(request.param)
@@ -104,20 +105,20 @@ def expect(found: Verdict, allowed: tuple[Any, ...]) -> None:
 BODIES = {**hostile.FORGING, **hostile.BREAKING, **hostile.RESOURCES}
 
 
-@pytest.mark.parametrize("name", BODIES)
+@in_every_tier(hostile.FORGING, hostile.BREAKING, hostile.RESOURCES)
 def test_a_hostile_body(name: str, here: Tier):
     body, *allowed = BODIES[name]
     limits = QUICK if "timeout" in allowed else SLOW
     expect(verdict(hostile.basic_with(body), here, limits), tuple(allowed))
 
 
-@pytest.mark.parametrize("name", hostile.WHOLE_FILES)
+@in_every_tier(hostile.WHOLE_FILES)
 def test_an_odd_file(name: str, here: Tier):
     source, *allowed = hostile.WHOLE_FILES[name]
     expect(verdict(source, here, QUICK if "timeout" in allowed else SLOW), tuple(allowed))
 
 
-@pytest.mark.parametrize("name", hostile.CONTROLS)
+@in_every_tier(hostile.CONTROLS)
 def test_a_right_solution_passes_whatever_else_it_does(name: str, here: Tier):
     found = verdict(hostile.CONTROLS[name], here, SLOW)
     assert (found.status, found.notes) == ("passed", ())

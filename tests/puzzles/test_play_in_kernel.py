@@ -118,6 +118,7 @@ await play("basic", wait)
     assert kernel.run(SOLUTIONS + "(await play('ddp', ddp)).status").endswith("'passed'\n")
 
 
+@pytest.mark.slow
 def test_in_the_terminal_of_ipython() -> None:
     code = SOLUTIONS + "from puzzles import play\nawait play('ddp', ddp)\nplay('fsdp', fsdp)\n"
     command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "--quick", "-c", code]

@@ -1,4 +1,4 @@
-"""The engine puzzles' references and trials: performed here or in each process of MPI, and graded."""
+"""The engine puzzles' references and trials: performed here or in each process of MPI; files graded."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def readings(devices: int, on: str = "inprocess") -> dict[str, Any]:
 
 
 def answer(request: str) -> str:
-    """What each process under mpiexec does."""
+    """The readings, in each process under mpiexec."""
     return json.dumps(readings(int(request), "mpi"))
