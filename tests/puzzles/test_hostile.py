@@ -216,6 +216,7 @@ def test_the_grader_itself_runs_nothing_of_a_submission(here: Tier):
     assert "submission" not in sys.modules
 
 
+@pytest.mark.own_server
 def test_many_at_once_do_not_take_each_others_processes(here: Tier):
     """The system counts processes by user, and so each submission has a user of its own."""
     with ExitStack() as stack:

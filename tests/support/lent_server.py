@@ -1,12 +1,14 @@
 """Lends sandbox servers to the sessions of one test module, because starting one takes longer than grading.
 
 A session that was given no server takes one that an earlier session has returned, as files graded as a batch do. A test
-marked `own_server` starts its own: it looks at what a server has from its start, or does at its end.
+marked `own_server` starts its own: it looks at what a server has from its start, or does at its end, or asks it from
+other threads. Those have servers of their own anyway, for bubblewrap ends a server with the thread that started it.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ class Lender:
 
         def init(found: Session, submission: Any, *rest: Any, **named: Any) -> None:
             begin(found, submission, *rest, **named)
-            if not found._lent and found.tier.forks and os.getpid() == self.owner:
+            if not found._lent and found.tier.forks and self._is_here():
                 found._line, found._lent = self._take(found._line), True
 
         def leave(found: Session, *why: Any) -> None:
@@ -47,6 +49,10 @@ class Lender:
 
         monkeypatch.setattr(session.Session, "__init__", init)
         monkeypatch.setattr(session.Session, "__exit__", leave)
+
+    def _is_here(self) -> bool:
+        """In the process and the thread of the tests: neither in a forked worker, nor in a pool's thread."""
+        return os.getpid() == self.owner and threading.current_thread() is threading.main_thread()
 
     def _take(self, fresh: Client) -> Client:
         """One that is free and was started alike, or else the fresh one, whose server has not been started."""
