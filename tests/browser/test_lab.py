@@ -19,7 +19,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.puzzle import END_OF_GAP
 from tests.support.kernel import ROOT
 
-WHY = "needs JupyterLab and selenium (make browser), chromium and chromedriver"
+WHY = "needs the extra: pip install 'training-puzzles[browser]' (make browser); and chromium and chromedriver"
 pytest.importorskip("jupyterlab", reason=WHY)
 pytest.importorskip("selenium", reason=WHY)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

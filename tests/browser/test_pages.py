@@ -15,7 +15,9 @@ from drawing import Timeline, draw, save
 from lib import run
 from puzzles.catalog.schedule import PUZZLES
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: make browser")
+webdriver = pytest.importorskip(
+    "selenium.webdriver", reason="needs the extra: pip install 'training-puzzles[browser]' (make browser)"
+)
 
 from selenium.webdriver import ActionChains, Keys  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402

@@ -205,6 +205,7 @@ def test_the_classics_run_on_mpi_as_they_do_in_process(classic: Classic) -> None
     assert (there.error, there.ranks, there.spans) == (here.error, here.ranks, here.spans)
 
 
+@pytest.mark.slow
 def test_the_command_starts_the_processes_itself() -> None:
     words = ["run", str(ROOT / "solutions" / "ddp.py"), "ddp", "--small", "--on", "mpi", "-n", "4"]
     result = CliRunner().invoke(main, words, catch_exceptions=False)

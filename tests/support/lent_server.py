@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from puzzles.grading import session
 from puzzles.grading.session import Session
 from puzzles.sandbox.client import Line as Client
 from puzzles.sandbox.tiers import command
@@ -47,8 +46,8 @@ class Lender:
             if found._line in self.clients:
                 self.free[_start_of(found._line)].append(found._line)
 
-        monkeypatch.setattr(session.Session, "__init__", init)
-        monkeypatch.setattr(session.Session, "__exit__", leave)
+        monkeypatch.setattr(Session, "__init__", init)
+        monkeypatch.setattr(Session, "__exit__", leave)
 
     def _is_here(self) -> bool:
         """In the process and the thread of the tests: neither in a forked worker, nor in a pool's thread."""
