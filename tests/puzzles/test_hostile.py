@@ -219,9 +219,11 @@ def test_the_grader_itself_runs_nothing_of_a_submission(here: Tier):
 @pytest.mark.own_server
 def test_many_at_once_do_not_take_each_others_processes(here: Tier):
     """The system counts processes by user, and so each submission has a user of its own."""
+    if not here.is_sandbox and os.getuid() != 0:
+        pytest.skip("outside of the sandbox only root can give each submission a user of its own")
     with ExitStack() as stack:
         submission = Submission(Path("theirs.py"), hostile.CONTROLS["uses_a_thread"].encode())
         sessions = [stack.enter_context(Session(submission, SLOW, here)) for _ in range(6)]
         with ThreadPoolExecutor(6) as pool:
             found = list(pool.map(lambda session: grade(PUZZLES["basic"], session), sessions))
-    assert [v.status for v in found] == ["passed"] * 6
+    assert [(v.status, v.message) for v in found] == [("passed", "")] * 6
