@@ -7,7 +7,10 @@ EXTRAS ?= test
 BIN := $(VENV)/bin
 PIP := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help play test bench check docs docs-site notebooks wheel colab lab browser clean
+# One file of tests to one process, as their fixtures are shared within a file.
+PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile
+
+.PHONY: help play test test-all bench check docs docs-site notebooks wheel colab lab browser clean
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -22,8 +25,11 @@ play: $(VENV)/.play  ## grade the reference solutions and draw them
 	@echo
 	@echo "The pictures are in pictures/. Your turn: $(BIN)/puzzles start"
 
-test: $(VENV)/.test  ## run the tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.test  ## run the tests, of the exhaustive suites one case of each kind
+	$(PYTEST) -m "not slow"
+
+test-all: $(VENV)/.test  ## run every test, with many more examples of each property
+	$(PYTEST) --hypothesis-profile=full
 
 bench: $(VENV)/.test  ## print the speed of the runtime, as ratios within one run
 	$(BIN)/python -m tests.bench.runtime

@@ -13,9 +13,6 @@ from pkgutil import resolve_name
 
 import pytest
 
-pytest.importorskip("numpy", reason="classes and layouts need numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
@@ -25,13 +22,14 @@ from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import track_of
 from tests.puzzles.test_hostile import expect, nothing_is_left
 from tests.support import hostile_tracks
+from tests.support.selection import TIERS, in_every_tier
 from tests.support.tiers import require_tier
 
 QUICK = Limits(seconds=0.5, memory=1024 * MIB, output=MIB, files=MIB)
 SLOW = QUICK._replace(seconds=10)
 
 
-@pytest.fixture(params=["bubblewrap", "process"])
+@pytest.fixture(params=TIERS)
 def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
     """A tier, with nothing left behind."""
     found = require_tier(request.param)
@@ -67,7 +65,7 @@ def test_every_attack_patches_a_name_that_exists() -> None:
     assert len(found) >= 12
 
 
-@pytest.mark.parametrize("name", hostile_tracks.SOLVED)
+@in_every_tier(hostile_tracks.SOLVED)
 def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
     old, new, *allowed = hostile_tracks.SOLVED[name]
     assert old in hostile_tracks.PARALLEL
@@ -75,21 +73,21 @@ def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.parametrize("name", hostile_tracks.BODIES)
+@in_every_tier(hostile_tracks.BODIES)
 def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
     body, *allowed = hostile_tracks.BODIES[name]
     source = hostile_tracks.IMPORTS + hostile_tracks.wrong(body)
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.parametrize("name", hostile_tracks.RETURNS)
+@in_every_tier(hostile_tracks.RETURNS)
 def test_a_class_that_returns_something_odd(name: str, here: Tier) -> None:
     value, *allowed = hostile_tracks.RETURNS[name]
     source = hostile_tracks.IMPORTS + hostile_tracks.wrong("pass").replace("return x", f"return {value}")
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.parametrize("name", hostile_tracks.LAYOUTS)
+@in_every_tier(hostile_tracks.LAYOUTS)
 def test_a_layout(name: str, here: Tier) -> None:
     body, *allowed = hostile_tracks.LAYOUTS[name]
     found = verdict(f"def ffn(graph):\n    {body}\n", here, "ffn", tuple(allowed))
