@@ -5,8 +5,10 @@ VENV := .venv
 # Of the tests: with EXTRAS=test,mpi those of MPI run as well.
 EXTRAS ?= test
 BIN := $(VENV)/bin
+# One file of tests to one process, as their fixtures are shared within a file.
+PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: play test bench check docs notebooks colab lab browser clean
+.PHONY: play test test-all bench check docs notebooks colab lab browser clean
 
 play: $(VENV)/.play  ## grade the reference solutions and draw them
 	$(BIN)/puzzles grade solutions
@@ -17,8 +19,11 @@ play: $(VENV)/.play  ## grade the reference solutions and draw them
 	@echo
 	@echo "The pictures are in pictures/. Your turn: $(BIN)/puzzles start"
 
-test: $(VENV)/.test  ## run the tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.test  ## run the tests, of the exhaustive suites one case of each kind
+	$(PYTEST) -m "not slow"
+
+test-all: $(VENV)/.test  ## run every test, with many more examples of each property
+	$(PYTEST) --hypothesis-profile=full
 
 bench: $(VENV)/.test  ## print the speed of the runtime, as ratios within one run
 	$(BIN)/python -m tests.bench.runtime

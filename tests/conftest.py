@@ -1,26 +1,47 @@
-"""No test touches the progress of whoever runs the tests, and no module leaves a keeper to the next."""
+"""Makes every run hermetic: a home of its own, a player without progress in each test, examples that are not stored.
+
+Sandbox servers are lent to the tests of a module and end with it.
+"""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 
 import pytest
+from hypothesis import settings
 
 from puzzles.grading.progress import HOME
+from tests.support import examples, own_home  # noqa: F401  # registers the profiles
+from tests.support.lent_server import LENDER
+
+settings.load_profile("quick")  # unless --hypothesis-profile names the other
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    home = mkdtemp(prefix="puzzles-tests-")
+    config.add_cleanup(partial(rmtree, home, ignore_errors=True))  # here, and not at the exit of a forked process
+    own_home.move_into(Path(home))
 
 
 @pytest.fixture(autouse=True)
 def home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a player's progress, which is empty."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv(HOME, str(home))
     return home
 
 
+@pytest.fixture(autouse=True)
+def lent_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _servers: None) -> None:
+    if request.node.get_closest_marker("own_server") is None:
+        LENDER.lends_to_sessions(monkeypatch)
+
+
 @pytest.fixture(scope="module", autouse=True)
-def keeper_of_its_own() -> Iterator[None]:
+def _servers() -> Iterator[None]:
     yield
-    trials = sys.modules.get("tests.support.engine_trials")
-    if trials is not None:
-        trials.keeper().close()
+    LENDER.close()

@@ -19,13 +19,15 @@ from puzzles.catalog.puzzle import END_OF_GAP
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.kernel import ROOT
 
-WHY = "needs JupyterLab and selenium (make browser), chromium and chromedriver"
+WHY = "needs the extra: pip install 'training-puzzles[browser]' (make browser); and chromium and chromedriver"
 pytest.importorskip("jupyterlab", reason=WHY)
-pytest.importorskip("jupytext", reason=WHY)
 pytest.importorskip("selenium", reason=WHY)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER) and not os.environ.get("PUZZLES_BROWSER"), reason=WHY)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER) and not os.environ.get("PUZZLES_BROWSER"), reason=WHY),
+]
 """Where a browser must be there, as in CI, PUZZLES_BROWSER=required makes its absence an error."""
 
 PATIENCE = 60

@@ -15,14 +15,19 @@ from drawing import Timeline, draw, save
 from lib import run
 from puzzles.catalog.schedule import PUZZLES
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: make browser")
+webdriver = pytest.importorskip(
+    "selenium.webdriver", reason="needs the extra: pip install 'training-puzzles[browser]' (make browser)"
+)
 
 from selenium.webdriver import ActionChains, Keys  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
+]
 
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "

@@ -7,11 +7,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 from lib import Report, referee, run
 from lib.engine.collectives import bytes_sent
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, trials_of
@@ -21,7 +16,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.tracks.engine.perform import perform
 from tests.support import CLASSICS
 from tests.support.engine_trials import reference
-from tests.support.facts import unmeasured
+from tests.support.unmeasured_figures import unmeasured
 
 PAGE = Path(__file__).parents[2] / "docs" / "field.md"
 TEXT = " ".join(PAGE.read_text(encoding="utf-8").split())

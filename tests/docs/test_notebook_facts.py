@@ -13,7 +13,7 @@ from lib.costs import CLASSIC, elements_sent
 from lib.goal import MEMORY_PRECISION, Goal
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import CLASSICS
-from tests.support.facts import unmeasured
+from tests.support.unmeasured_figures import unmeasured
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 CLASSIC_OF = {classic.slug: classic for classic in CLASSICS}

@@ -12,22 +12,19 @@ from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
+import nbclient
+import nbformat
 import pytest
 from click.testing import CliRunner
 
 import lib
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
+from puzzles.notebook.authoring import sections
+from puzzles.notebook.authoring.build import MARKER, SOURCES, books
+from puzzles.notebook.authoring.collective_svg import FULL, INK, collective_svg
+from puzzles.notebook.authoring.overview_svg import overview_svg, placement_of
 from tests.support.kernel import ROOT
-
-WHY = "needs jupytext, nbformat and nbclient (pip install 'training-puzzles[test]')"
-pytest.importorskip("jupytext", reason=WHY)
-nbformat = pytest.importorskip("nbformat", reason=WHY)
-
-from puzzles.notebook.authoring import sections  # noqa: E402  # after what it needs is known to be there
-from puzzles.notebook.authoring.build import MARKER, SOURCES, books  # noqa: E402
-from puzzles.notebook.authoring.collective_svg import FULL, INK, collective_svg  # noqa: E402
-from puzzles.notebook.authoring.overview_svg import overview_svg, placement_of  # noqa: E402
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -207,10 +204,10 @@ def test_the_grader_reads_a_notebook(tmp_path: Path) -> None:
 # --- How they run ---
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["player", "solved"])
+@pytest.fixture(scope="module", params=[pytest.param(False, marks=pytest.mark.slow), True], ids=["player", "solved"])
 def executed(request: pytest.FixtureRequest) -> tuple[bool, list[Any]]:
     """Both notebooks after a run from top to bottom, each in a fresh kernel; an exception in a cell would end it."""
-    nbclient = pytest.importorskip("nbclient", reason=WHY)
+
     done, start = [], perf_counter()
     for book in books(request.param):
         notebook = nbformat.reads(book.text, as_version=4)

@@ -8,9 +8,6 @@ import pytest
 
 from tests.support.kernel import Kernel, live_kernel
 
-pytest.importorskip("jupyter_client", reason="needs jupyter_client (pip install 'training-puzzles[test]')")
-pytest.importorskip("ipykernel", reason="needs ipykernel (pip install 'training-puzzles[test]')")
-
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:

@@ -16,7 +16,8 @@ from drawing.layouts.moves import draw_redistribution, short
 from drawing.layouts.tensor import draw_layout
 from lib.layout import LayoutError, TensorLayout, mesh, mesh_split, propagate, redistribute
 from lib.layout.examples import attention, feed_forward
-from tests.support.layout_strategies import pairs, steady
+from tests.support.examples import examples
+from tests.support.layout_strategies import pairs
 from tests.test_imports import ROOT
 
 GRID = mesh(data=2, model=4)
@@ -46,7 +47,7 @@ def test_a_redistribution_is_drawn_message_by_message():
     assert told[0] == "device 0 sends 2,048 bytes to device 1"
 
 
-@steady
+@examples(60)
 @given(pairs(partial=True))
 def test_what_is_drawn_is_what_is_sent_and_received(two):
     for step in redistribute(*two).told:

@@ -6,14 +6,12 @@ import gc
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
-from lib import DeadlockError, RuleError  # noqa: E402
-from lib.engine import ShardedEngine, launch  # noqa: E402
-from tests.support.engine_bodies import BODIES, Script, on_each  # noqa: E402
+from lib import DeadlockError, RuleError
+from lib.engine import ShardedEngine, launch
+from tests.support.engine_bodies import BODIES, Script, on_each
 
 
 @pytest.mark.parametrize("body", BODIES)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
-from lib import RuleError  # noqa: E402
-from lib.engine import launch  # noqa: E402
-from tests.support.engine_bodies import Script, on_each, refused  # noqa: E402
+from lib import RuleError
+from lib.engine import launch
+from tests.support.engine_bodies import Script, on_each, refused
 
 REFUSALS = {
     "a device that is not there": (

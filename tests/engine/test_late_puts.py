@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import RuleError
 from lib.engine import launch
 from tests.support.engine_bodies import Script
+from tests.support.examples import examples
 
 N = 4
 DEVICES = st.integers(0, N - 1)
@@ -74,7 +71,7 @@ def test_a_put_can_land_before_its_target_has_come_back_from_making_the_buffer()
     assert [result.tolist() for result in results] == [[float(i != j) for j in range(N)] for i in range(N)]
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.lists(st.tuples(DEVICES, DEVICES, st.integers(1, 9)), max_size=12), SCHEDULES)
 def test_programs_that_wait_for_the_barrier_are_the_same_under_every_schedule(puts: Any, late: Any) -> None:
     """Any puts to distinct places, in rounds with a barrier between."""

@@ -9,30 +9,22 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="the engine needs greenlet")
-pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
-
 import numpy as np
+import pytest
 from click.testing import CliRunner
 
 from lib import RuleError, run
 from lib.engine.call import Call, call_of
 from lib.engine.replay.replay import replay
 from lib.engine.transports.mpi.handshake import Letter, room
-from lib.engine.transports.mpi.spawn import by_mpiexec, mpiexec
+from lib.engine.transports.mpi.spawn import by_mpiexec
 from puzzles.commands.main import main
 from puzzles.tracks.schedule.replay import on_transport
 from tests.support import CLASSICS, Classic
 from tests.support.engine_bodies import BODIES
+from tests.support.mpi import mpiexec_or_skip
 
-try:
-    MPIEXEC = mpiexec()
-except RuleError as why:
-    pytest.skip(str(why), allow_module_level=True)
-
+MPIEXEC = mpiexec_or_skip()
 ROOT = Path(__file__).parents[2]
 LONGEST = 60
 IS_MPICH = "HYDRA" in subprocess.run([*MPIEXEC, "--version"], capture_output=True, text=True, check=False).stdout
@@ -44,19 +36,26 @@ def under_mpiexec(*words: str, n: int = 4, options: tuple[str, ...] = ()) -> sub
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST)
 
 
+QUICK = "reductions messages mismatches a_raise_ends_all".split()
+"""Bodies that are enough to see that MPI carries what the engine sends, and ends what it must."""
+
+
 @pytest.fixture(scope="module")
-def passed() -> Any:
-    """One start for all bodies: how often each passed, and what was said otherwise."""
-    ended = under_mpiexec("-m", "tests.support.engine_bodies", *BODIES)
+def passed(request: pytest.FixtureRequest) -> Any:
+    """One start for all bodies that were selected: how often each passed, and what was said otherwise."""
+    tests = (item for item in request.session.items if isinstance(item, pytest.Function))
+    bodies = [item.callspec.params["body"] for item in tests if item.function is test_on_mpi]
+    ended = under_mpiexec("-m", "tests.support.engine_bodies", *bodies)
     return ended.stdout, ended.stderr
 
 
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("body", [pytest.param(b, marks=[] if b in QUICK else pytest.mark.slow) for b in BODIES])
 def test_on_mpi(body: str, passed: Any) -> None:
     out, err = passed
     assert out.count(f"passed {body}") == 4, err[-3000:]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not IS_MPICH, reason="one machine stands for two hosts only under MPICH")
 def test_on_two_hosts() -> None:
     """Two names of this machine: MPI takes them for two, and carries nothing in shared memory between them."""
@@ -90,6 +89,7 @@ def script(tmp_path: Path, body: str, then: str = "") -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_script_is_the_same_under_mpiexec_and_without(tmp_path: Path) -> None:
     path = script(tmp_path, "return self.all_reduce(x)")
     ended = under_mpiexec(path)
@@ -99,6 +99,7 @@ def test_a_script_is_the_same_under_mpiexec_and_without(tmp_path: Path) -> None:
     assert alone.stdout == "12\n"
 
 
+@pytest.mark.slow
 def test_a_raise_on_one_device_ends_all_with_its_traceback_once(tmp_path: Path) -> None:
     note = f"pathlib.Path({str(tmp_path)!r}, f'{{os.getpid()}}.pid').touch()\n        "
     path = script(tmp_path, note + "return self.receive(2) if self.device_id != 2 else 1 // 0")
@@ -116,6 +117,7 @@ def test_a_raise_on_one_device_ends_all_with_its_traceback_once(tmp_path: Path) 
     assert perf_counter() - start < 10
 
 
+@pytest.mark.slow
 def test_a_device_that_never_hears_of_it_is_ended_too(tmp_path: Path) -> None:
     path = script(tmp_path, "while self.device_id == 1: pass\n        1 // 0")
     start = perf_counter()
@@ -125,6 +127,7 @@ def test_a_device_that_never_hears_of_it_is_ended_too(tmp_path: Path) -> None:
     assert perf_counter() - start < 10
 
 
+@pytest.mark.slow
 def test_a_deadlock_is_named_after_the_set_time(tmp_path: Path) -> None:
     path = script(tmp_path, "return self.receive((self.device_id + 1) % 4)")
     ended = under_mpiexec(path)
@@ -139,6 +142,7 @@ ONE_MORE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -153,6 +157,7 @@ def test_a_call_of_one_process_only_is_told_once(tmp_path: Path, body: str, word
     assert ended.stderr.count(words) == 1, ended.stderr
 
 
+@pytest.mark.slow
 def test_unread_messages_are_told_once(tmp_path: Path) -> None:
     ended = under_mpiexec(script(tmp_path, "self.send((self.device_id + 1) % 4, x)\n        return x"))
     assert ended.returncode != 0
@@ -184,12 +189,15 @@ def test_a_letter_tells_who_calls_what() -> None:
     assert mine.calls() == [sums, most]
 
 
+@pytest.mark.slow
 def test_a_wrong_number_of_processes_is_refused(tmp_path: Path) -> None:
     ended = under_mpiexec(script(tmp_path, "return x"), n=2)
     assert "there are 2 processes for 4 devices; start the program with 'mpiexec -n 4 python ...'" in ended.stderr
 
 
-@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+@pytest.mark.parametrize(
+    "classic", [pytest.param(c, id=c.slug, marks=[] if c.slug == "ddp" else pytest.mark.slow) for c in CLASSICS]
+)
 def test_the_classics_run_on_mpi_as_they_do_in_process(classic: Classic) -> None:
     trace = run(classic.solution, *classic.size).trace
     there, here = on_transport(trace, "mpi", small=True), replay(trace, small=True)
@@ -197,12 +205,14 @@ def test_the_classics_run_on_mpi_as_they_do_in_process(classic: Classic) -> None
     assert (there.error, there.ranks, there.spans) == (here.error, here.ranks, here.spans)
 
 
+@pytest.mark.slow
 def test_the_command_starts_the_processes_itself() -> None:
     words = ["run", str(ROOT / "solutions" / "ddp.py"), "ddp", "--small", "--on", "mpi", "-n", "4"]
     result = CliRunner().invoke(main, words, catch_exceptions=False)
     assert (result.exit_code, "ddp on 4 devices, mpi" in result.output) == (0, True), result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["FSDP", "PipelineInference"])
 def test_an_engine_puzzle_has_the_same_figures_on_mpi(name: str) -> None:
     file = {"FSDP": "fsdp", "PipelineInference": "pipeline_inference"}[name]
@@ -213,6 +223,7 @@ def test_an_engine_puzzle_has_the_same_figures_on_mpi(name: str) -> None:
     assert first.partition(name)[2] == second.partition(name)[2]
 
 
+@pytest.mark.slow
 def test_what_the_processes_refuse_or_die_of_is_told() -> None:
     with pytest.raises(RuleError, match="the processes under mpiexec ended with code"):
         by_mpiexec(2, "lib.engine.replay.replay", "this is no request")

@@ -10,13 +10,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drawing.runs.captions import reason
 from drawing.runs.predicted_vs_measured import measured
@@ -26,6 +22,7 @@ from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
 from puzzles.commands.main import main
 from tests.lib.test_numbers import Choices
 from tests.support import CLASSICS, Classic
+from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[2]
 RECORDS = sorted(path.stem for path in (ROOT / "solutions" / "records").glob("[a-z]*.py"))
@@ -54,7 +51,7 @@ def test_the_records_run_as_well(record: str) -> None:
     assert replay(run(getattr(module, classic.slug), *classic.size).trace, small=True).passed
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(1, 3), st.integers(1, 4), st.sampled_from([1, 2, 4]), st.integers(0, 10**9))
 def test_random_legal_schedules_run_to_the_right_weights(layers: int, batches: int, ranks: int, seed: int) -> None:
     trace = run(Choices(ranks, seed), layers, batches, ranks).trace

@@ -24,7 +24,8 @@ from lib.layout import (
     split,
 )
 from lib.layout.examples import one_matmul
-from tests.support.layout_strategies import eight_devices, numbers, pairs, steady
+from tests.support.examples import examples
+from tests.support.layout_strategies import eight_devices, numbers, pairs
 
 
 def test_the_matmul_of_the_documentation_puts_every_piece_where_it_says():
@@ -59,7 +60,7 @@ def test_a_matrix_has_49_layouts_on_a_cube_of_devices():
     assert len(eight_devices()) == 49
 
 
-@steady
+@examples(60)
 @given(pairs(partial=True))
 def test_cutting_and_joining_is_the_identity(two):
     layout = two[0]

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from lib import RuleError
 from lib.engine import launch
-from lib.engine.transports.mpi.spawn import mpiexec
 from lib.layout import (
     Graph,
     GraphPlan,
@@ -31,7 +29,9 @@ from lib.layout import (
 from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp, transformer
 from lib.layout.on_engine import MovingDevice, PlannedDevice
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from tests.support.layout_strategies import eight_devices, numbers, pairs, steady, summands, values
+from tests.support.examples import examples
+from tests.support.layout_strategies import eight_devices, numbers, pairs, summands, values
+from tests.support.mpi import mpiexec_or_skip
 from tests.test_imports import ROOT
 
 GRID = mesh(x=2, y=4)
@@ -99,6 +99,7 @@ def test_every_kind_of_step_is_the_engines_call_of_that_name():
         assert_moves_as_foretold(moves, pieces)
 
 
+@pytest.mark.slow
 def test_layouts_of_a_cube_in_both_kinds_of_plan():
     cube = eight_devices((8, 8))
     for a, b in [(a, b) for a in cube for b in cube if a != b][::29]:
@@ -107,7 +108,7 @@ def test_layouts_of_a_cube_in_both_kinds_of_plan():
         assert_moves_as_foretold(redistribute(a, b, named_only=True), pieces)
 
 
-@steady
+@examples(60)
 @given(pairs(partial=True))
 def test_any_redistribution_moves_what_it_foretells(two):
     source, target = two
@@ -192,13 +193,10 @@ def test_completed_annotations():
     assert_runs_as_foretold(complete(megatron_mlp(), annotations).plan)
 
 
+@pytest.mark.slow
 def test_the_same_on_mpi():
     """One process for each device; all of them see the same figures, compared in `tests/support/layout_over_mpi.py`."""
-    pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
-    try:
-        command = [*mpiexec(), "-n", "4", sys.executable, "-m", "tests.support.layout_over_mpi"]
-    except RuleError as why:
-        pytest.skip(str(why))
+    command = [*mpiexec_or_skip(), "-n", "4", sys.executable, "-m", "tests.support.layout_over_mpi"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stdout.count("5 plans as foretold\n")) == (0, 4), ended.stderr

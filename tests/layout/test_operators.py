@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from lib.layout import DeviceMatrix, Graph, GraphPlan, LayoutError, candidates, distribute, mesh
 from lib.layout.planning.breadth_first import homes
-from tests.support.layout_strategies import assert_same_program, steady
+from tests.support.examples import examples
+from tests.support.layout_strategies import assert_same_program
 
 
 def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
@@ -89,7 +90,7 @@ def test_computation_and_memory_are_those_of_one_device():
     assert by_rows.held == 64 + 32 + 32
 
 
-@steady
+@examples(60)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_any_reshape_gives_the_same_numbers_however_it_is_split(dims, random):
     flat = [f for n in dims for f in ([2, 2] if n == 4 else [n])]

@@ -24,7 +24,8 @@ from lib.layout import (
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
 from lib.layout.planning.exact import Problem
 from lib.layout.program.distributed import strategy_text
-from tests.support.layout_strategies import assert_same_program, brute_force, steady
+from tests.support.examples import examples
+from tests.support.layout_strategies import assert_same_program, brute_force
 
 
 def configured_ffn() -> Graph:
@@ -84,7 +85,7 @@ def test_the_plan_below_the_all_reduced_one_is_this():
     assert [(str(edge), edge.bytes) for edge in found.edges if edge.bytes] == [("relu -> matmul2", 16_384)]
 
 
-EXAMPLES = [feed_forward, megatron_mlp, attention, embedding_and_head, boundary]
+EXAMPLES = [feed_forward, megatron_mlp, attention, embedding_and_head, pytest.param(boundary, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -133,7 +134,7 @@ def small_graphs(draw) -> Graph:
     return graph
 
 
-@steady
+@examples(60)
 @given(small_graphs(), st.data())
 def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     name = data.draw(st.sampled_from(list(graph.operators)))
@@ -173,6 +174,7 @@ def test_the_exact_plan_follows_a_cap_step_by_step():
     assert plan(graph, memory_cap=39_232).bytes == 12_288
 
 
+@pytest.mark.slow
 def test_eight_layers_on_64_devices_under_a_cap_on_all_memory():
     graph = transformer(8, mesh(data=8, model=8))
     free = plan(graph)
@@ -268,7 +270,7 @@ def test_an_operator_is_computed_where_its_inputs_are_if_moving_its_output_is_ch
     assert_same_program(completion.plan)
 
 
-@steady
+@examples(60)
 @given(st.data())
 def test_whatever_is_annotated_the_program_stays_the_same(data):
     graph = data.draw(st.sampled_from([megatron_mlp(), attention(), embedding_and_head()]))

@@ -24,7 +24,8 @@ from lib.layout import (
     replicate,
     same_placement,
 )
-from tests.support.layout_strategies import eight_devices, numbers, pairs, steady, summands
+from tests.support.examples import examples
+from tests.support.layout_strategies import eight_devices, numbers, pairs, summands
 
 CUBE = eight_devices()
 EVERY_PAIR = [(a, b) for a in CUBE for b in CUBE if a != b]
@@ -56,6 +57,7 @@ def busiest_sender(source: TensorLayout, target: TensorLayout) -> int:
     return most
 
 
+@pytest.mark.slow
 def test_every_pair_of_layouts_on_a_cube_is_exact_and_at_the_bound():
     assert len(EVERY_PAIR) == 2352
     tensor = np.arange(4096, dtype=np.float32).reshape(64, 64)
@@ -68,6 +70,7 @@ def test_every_pair_of_layouts_on_a_cube_is_exact_and_at_the_bound():
         assert all(np.array_equal(made[device], piece) for device, piece in pieces[b].items())
 
 
+@pytest.mark.slow
 def test_named_collectives_are_within_15_percent_of_the_bound_on_average():
     small = eight_devices((8, 8))  # the ratios do not depend on the size
     ratios = []
@@ -79,7 +82,7 @@ def test_named_collectives_are_within_15_percent_of_the_bound_on_average():
     assert exp(sum(ratios) / len(ratios)) < 1.15
 
 
-@steady
+@examples(60)
 @given(pairs())
 def test_a_plan_makes_the_target_at_the_bound_and_back_again(two):
     a, b = two
@@ -91,7 +94,7 @@ def test_a_plan_makes_the_target_at_the_bound_and_back_again(two):
     assert all(np.array_equal(restored[device], piece) for device, piece in cut(tensor, a).items())
 
 
-@steady
+@examples(60)
 @given(pairs())
 def test_the_busiest_sender_is_as_idle_as_can_be(two):
     a, b = two
@@ -99,7 +102,7 @@ def test_the_busiest_sender_is_as_idle_as_can_be(two):
         assert exchange(a, b).sent.max() == busiest_sender(a, b)
 
 
-@steady
+@examples(60)
 @given(pairs())
 def test_named_plans_make_the_target_too_and_move_no_less(two):
     plan = redistribute(*two, named_only=True)
@@ -107,7 +110,7 @@ def test_named_plans_make_the_target_too_and_move_no_less(two):
     assert_makes_the_target(plan)
 
 
-@steady
+@examples(60)
 @given(pairs(partial=True))
 def test_partial_sums_are_completed_on_the_way(two):
     a, b = two

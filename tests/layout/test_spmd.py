@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="layouts need numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.engine import ShardedEngine, launch
 from lib.layout import LayoutError, join, mesh
 from lib.layout.spmd import Spmd, mesh_split
-from tests.support.layout_strategies import numbers, steady
+from tests.support.examples import examples
+from tests.support.layout_strategies import numbers
 
 GRID = mesh(data=2, model=2)
 SHAPES = {"x": (8, 4), "w0": (4, 16), "w1": (16, 4)}
@@ -54,7 +51,7 @@ DIMS = st.sampled_from(
 )
 
 
-@steady
+@examples(60)
 @given(
     st.dictionaries(st.sampled_from(["x", "w0", "w1", "h", "y"]), st.lists(DIMS, min_size=1, max_size=2), min_size=1)
 )

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="layouts need numpy")
-
 import numpy as np
+import pytest
 
 from lib.layout import LayoutError, mesh
 from lib.layout.program.tracing import follow, mesh_split, replicate, split

@@ -10,8 +10,9 @@ import random
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import (
@@ -30,10 +31,8 @@ from lib import (
 )
 from lib.judging.recompute import Retrace
 from tests.support import CLASSICS, Classic
-
-np = pytest.importorskip("numpy", reason="needs numpy (pip install 'training-puzzles[test]')")
-
-from tests.support.tensors import HIDDEN, Data, backward, execute, forward, update  # noqa: E402  # after the skip
+from tests.support.examples import examples
+from tests.support.tensor_interpreter import HIDDEN, Data, backward, execute, forward, update
 
 
 class Truth:
@@ -167,7 +166,7 @@ def meet(model: Model, pool: list[Any], draw: random.Random, name: str, layer: i
     return getattr(model, name)(draw.choice([*fit, spare]), layer)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 3), st.integers(0, 10**9))
 def test_every_value_of_a_random_program_is_what_it_says(layers: int, batches: int, ranks: int, seed: int) -> None:
     outcome = run(Chaos(seed, calls=80), layers, batches, ranks)

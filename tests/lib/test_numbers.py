@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Model, Size, Trace, referee, run
 from tests.support import CLASSICS, Classic
-
-np = pytest.importorskip("numpy", reason="needs numpy (pip install 'training-puzzles[test]')")
-
-from tests.support.tensors import HIDDEN, Data, backward, execute, forward, joined, one_device, update  # noqa: E402  # after the skip
+from tests.support.examples import examples
+from tests.support.tensor_interpreter import HIDDEN, Data, backward, execute, forward, joined, one_device, update
 
 
 def gives_the_weights_of_one_device(trace: Trace) -> bool:
@@ -89,7 +88,7 @@ class Choices:
         return await model.allgather(model.weights[layer], layer) if sharded else model.weights[layer]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.integers(0, 10**9))
 def test_random_legal_schedules_compute_what_one_device_does(layers: int, batches: int, ranks: int, seed: int) -> None:
     outcome = run(Choices(ranks, seed), layers, batches, ranks)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import (
@@ -27,6 +27,7 @@ from lib import (
 )
 from lib.trace import FORMS
 from tests.support import CLASSICS, Classic
+from tests.support.examples import examples
 
 TRACES = {classic.slug: run(classic.solution, *classic.size).trace for classic in CLASSICS}
 REPORTS = {slug: referee(trace) for slug, trace in TRACES.items()}
@@ -105,14 +106,14 @@ def operations(trace: Trace) -> list[tuple[int, int]]:
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(slugs, st.integers(0, 10**6))
 def test_an_operation_that_is_removed_is_missed(slug: str, seed: int) -> None:
     rank, i = random.Random(seed).choice(operations(TRACES[slug]))
     assert noticed(slug, without(TRACES[slug], rank, i)), TRACES[slug].ranks[rank][i]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(slugs, st.integers(0, 10**6))
 def test_an_operation_before_what_it_needs_is_refused(slug: str, seed: int) -> None:
     draw = random.Random(seed)
@@ -143,7 +144,7 @@ def altered(op: Op, draw: random.Random, values: int) -> Op:
     return draw.choice(choices)()
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(slugs, st.integers(0, 10**6))
 def test_a_number_that_is_altered_is_noticed(slug: str, seed: int) -> None:
     draw = random.Random(seed)

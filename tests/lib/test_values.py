@@ -178,7 +178,8 @@ def test_a_value_that_cannot_exist_is_not_built(build: Any, message: str) -> Non
 
 
 def test_numpy_numbers_become_plain_ones() -> None:
-    numpy = pytest.importorskip("numpy")
+    import numpy
+
     grad = WeightGrad(numpy.int64(0), 1, numpy.arange(2), 4)
     assert repr(grad) == "WeightGrad(0, 1, {0, 1}, 4, {0}, 1)"
 

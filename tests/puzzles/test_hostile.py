@@ -22,6 +22,8 @@ from puzzles.sandbox.client import MARK
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.tiers import Tier, UnknownTier, best
 from tests.support import hostile
+from tests.support.lent_server import LENDER, children
+from tests.support.selection import TIERS, in_every_tier
 
 ROOT = Path(__file__).parents[2]
 QUICK = Limits(seconds=0.25, memory=512 * MIB, output=MIB, files=MIB)
@@ -47,7 +49,7 @@ def nothing_is_left() -> Iterator[None]:
     assert still_running() == []
 
 
-@pytest.fixture(params=["bubblewrap", "process"])
+@pytest.fixture(params=TIERS)
 def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
     """A tier, with nothing left behind."""
     found = tier(request.param)
@@ -66,14 +68,15 @@ def fingerprint() -> str:
 
 
 def still_running() -> list[str]:
-    """Processes that a session of this one has started and not ended."""
-    found = []
+    """Processes that a session of this one has started and not ended, except for the servers that are lent to tests."""
+    servers = LENDER.processes()
+    found = [f"{pid} under a server" for server in servers for pid in children(server) - servers]
     for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc/self") else []):
         try:
             environment = Path("/proc", pid, "environ").read_bytes()
         except OSError:
             continue
-        if f"{MARK}={os.getpid()}-".encode() in environment:
+        if int(pid) not in servers and f"{MARK}={os.getpid()}-".encode() in environment:
             found.append(Path("/proc", pid, "cmdline").read_text(errors="replace"))
     return found
 
@@ -102,20 +105,20 @@ def expect(found: Verdict, allowed: tuple[Any, ...]) -> None:
 BODIES = {**hostile.FORGING, **hostile.BREAKING, **hostile.RESOURCES}
 
 
-@pytest.mark.parametrize("name", BODIES)
+@in_every_tier(hostile.FORGING, hostile.BREAKING, hostile.RESOURCES)
 def test_a_hostile_body(name: str, here: Tier):
     body, *allowed = BODIES[name]
     limits = QUICK if "timeout" in allowed else SLOW
     expect(verdict(hostile.basic_with(body), here, limits), tuple(allowed))
 
 
-@pytest.mark.parametrize("name", hostile.WHOLE_FILES)
+@in_every_tier(hostile.WHOLE_FILES)
 def test_an_odd_file(name: str, here: Tier):
     source, *allowed = hostile.WHOLE_FILES[name]
     expect(verdict(source, here, QUICK if "timeout" in allowed else SLOW), tuple(allowed))
 
 
-@pytest.mark.parametrize("name", hostile.CONTROLS)
+@in_every_tier(hostile.CONTROLS)
 def test_a_right_solution_passes_whatever_else_it_does(name: str, here: Tier):
     found = verdict(hostile.CONTROLS[name], here, SLOW)
     assert (found.status, found.notes) == ("passed", ())
@@ -151,6 +154,7 @@ def test_a_locked_folder_is_emptied_too(here: Tier):
     assert (found.status, found.notes) == ("passed", ())
 
 
+@pytest.mark.own_server
 def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier):
     for name in ("kills_the_keeper", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
         source = hostile.basic_with(BODIES[name][0]) + hostile.DDP
@@ -186,6 +190,7 @@ def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp
     assert secret.read_text() == "mine"
 
 
+@pytest.mark.own_server
 def test_the_environment_is_scrubbed_in_every_tier(here: Tier, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MY_PASSWORD", "x")
     body = "assert 'MY_PASSWORD' not in os.environ and not any('x=' in k for k in os.environ)\nsolved(model)"
@@ -211,6 +216,7 @@ def test_the_grader_itself_runs_nothing_of_a_submission(here: Tier):
     assert "submission" not in sys.modules
 
 
+@pytest.mark.own_server
 def test_many_at_once_do_not_take_each_others_processes(here: Tier):
     """The system counts processes by user, and so each submission has a user of its own."""
     with ExitStack() as stack:

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numpy", reason="classes and layouts need numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
@@ -23,12 +20,13 @@ from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import track_of
 from tests.puzzles.test_hostile import expect, nothing_is_left, tier
 from tests.support import hostile_tracks
+from tests.support.selection import TIERS, in_every_tier
 
 QUICK = Limits(seconds=0.5, memory=1024 * MIB, output=MIB, files=MIB)
 SLOW = QUICK._replace(seconds=10)
 
 
-@pytest.fixture(params=["bubblewrap", "process"])
+@pytest.fixture(params=TIERS)
 def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
     """A tier, with nothing left behind."""
     found = tier(request.param)
@@ -42,7 +40,7 @@ def verdict(source: str, where: Tier, slug: str, allowed: tuple[str | None, ...]
         return grade_puzzle(track_of(slug).puzzle(slug), session)
 
 
-@pytest.mark.parametrize("name", hostile_tracks.SOLVED)
+@in_every_tier(hostile_tracks.SOLVED)
 def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
     old, new, *allowed = hostile_tracks.SOLVED[name]
     assert old in hostile_tracks.PARALLEL
@@ -50,7 +48,7 @@ def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.parametrize("name", hostile_tracks.BODIES)
+@in_every_tier(hostile_tracks.BODIES)
 def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
     body, *allowed = hostile_tracks.BODIES[name]
     body = body.replace("\n", "\n        ") if "\n        " not in body else body
@@ -58,14 +56,14 @@ def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.parametrize("name", hostile_tracks.RETURNS)
+@in_every_tier(hostile_tracks.RETURNS)
 def test_a_class_that_returns_something_odd(name: str, here: Tier) -> None:
     value, *allowed = hostile_tracks.RETURNS[name]
     source = hostile_tracks.IMPORTS + hostile_tracks.WRONG.format(body="pass").replace("return x", f"return {value}")
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.parametrize("name", hostile_tracks.LAYOUTS)
+@in_every_tier(hostile_tracks.LAYOUTS)
 def test_a_layout(name: str, here: Tier) -> None:
     body, *allowed = hostile_tracks.LAYOUTS[name]
     found = verdict(f"def ffn(graph):\n    {body}\n", here, "ffn", tuple(allowed))

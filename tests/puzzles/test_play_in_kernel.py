@@ -11,9 +11,6 @@ import pytest
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.kernel import ROOT, Kernel, live_kernel
 
-pytest.importorskip("jupyter_client", reason="needs jupyter_client (pip install 'training-puzzles[test]')")
-pytest.importorskip("ipykernel", reason="needs ipykernel (pip install 'training-puzzles[test]')")
-
 SOLUTIONS = "from solutions.ddp import ddp\nfrom solutions.fsdp import fsdp\n"
 TASKS = """
 import asyncio
@@ -121,8 +118,8 @@ await play("basic", wait)
     assert kernel.run(SOLUTIONS + "(await play('ddp', ddp)).status").endswith("'passed'\n")
 
 
+@pytest.mark.slow
 def test_in_the_terminal_of_ipython() -> None:
-    pytest.importorskip("IPython")
     code = SOLUTIONS + "from puzzles import play\nawait play('ddp', ddp)\nplay('fsdp', fsdp)\n"
     command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "--quick", "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)

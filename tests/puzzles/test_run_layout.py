@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from lib.engine.transports.mpi.spawn import mpiexec
-from lib.errors import RuleError
 from lib.layout import GraphPlan, propagate
 from lib.layout.examples import embedding_and_head
 from lib.layout.on_engine import Executed
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.commands.main import main
 from puzzles.tracks.layout.replay import CLOSE, run_plan, whole_values
+from tests.support.mpi import mpiexec_or_skip
 from tests.test_imports import ROOT
 
 SOLUTIONS = ROOT / "solutions" / "layout"
@@ -67,12 +66,9 @@ def test_a_plan_that_costs_too_much_runs_too_and_shows_who_pays():
         assert told in result.stdout
 
 
+@pytest.mark.slow
 def test_the_same_on_mpi():
-    pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
-    try:
-        mpiexec()
-    except RuleError as why:
-        pytest.skip(str(why))
+    mpiexec_or_skip()
     source = FFN + "graph.shard('matmul2', ((8, 1), (1, 1)))"
     here, there = run(source, "ffn"), run(source, "ffn", "--on", "mpi")
     assert (there.exit_code, there.stdout) == (0, here.stdout.replace("inprocess", "mpi"))

@@ -1,4 +1,4 @@
-"""What many tests need: a schedule judged as a puzzle, and the eight classics with their figures."""
+"""A schedule judged as a puzzle, and the eight classics with their figures."""
 
 from __future__ import annotations
 

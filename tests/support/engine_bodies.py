@@ -1,4 +1,4 @@
-"""What must hold of every transport: bodies that run on four devices, in process and under mpiexec alike.
+"""Bodies of tests that must hold on every transport: run on four devices, in process and under mpiexec alike.
 
 A body takes `on`, the name of a transport. Run as a program (by mpiexec), this file runs those that it is given.
 """
@@ -34,7 +34,7 @@ class Script(ShardedEngine):
 
 
 def on_each(on: str, does: Callable[..., Any], x: Any = 0, n: int = N, metered: bool = False) -> list[Any]:
-    """What a function gives on every device, for an input of each or one for all."""
+    """The results of a function on every device, for an input of each or one for all."""
     with launch(Script, n, does, on=on, metered=metered, patience=PATIENCE) as run:
         return run.forward(x)
 
@@ -44,7 +44,7 @@ PATIENCE = 0.3
 
 
 def refused(on: str, does: Callable[..., Any], x: Any = 0) -> str:
-    """What the run says when it is refused."""
+    """The words with which a run is refused."""
     return refusal_of(lambda: on_each(on, does, x))
 
 

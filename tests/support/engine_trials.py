@@ -1,11 +1,10 @@
-"""The engine puzzles' references and trials: performed here or in each process of MPI, and graded by one keeper."""
+"""The engine puzzles' references and trials: performed here or in each process of MPI; files graded."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import asdict
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,6 @@ from puzzles.grading.grader import grade_file, grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.client import Line
-from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import best
 from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.on_mpi import runner_on_mpi
 from puzzles.tracks.engine.perform import perform, size_of
@@ -41,21 +37,15 @@ def reference(slug: str) -> type:
     return found
 
 
-@cache
-def keeper() -> Line:
-    """One for all: to start it takes longer than to grade."""
-    return Line(best(), Limits())
-
-
 def verdict_on(slug: str, path: Path) -> Verdict:
     """The grader's, on a player's file."""
-    return grade_file(str(path), [ENGINE_PUZZLES[slug]], line=keeper()).verdicts[0]
+    return grade_file(str(path), [ENGINE_PUZZLES[slug]]).verdicts[0]
 
 
 def verdict_on_mpi(slug: str, path: Path) -> Verdict:
     """The judge's, with every device a process of MPI."""
     submission = Submission.read(path)
-    with Session(submission, line=keeper()) as session:
+    with Session(submission) as session:
         runner = runner_on_mpi(submission.as_given(), slug)
         return grade_puzzle(ENGINE_PUZZLES[slug], session, runner=runner)
 
@@ -97,5 +87,5 @@ def readings(devices: int, on: str = "inprocess") -> dict[str, Any]:
 
 
 def answer(request: str) -> str:
-    """The work of each process under mpiexec."""
+    """The readings, in each process under mpiexec."""
     return json.dumps(readings(int(request), "mpi"))

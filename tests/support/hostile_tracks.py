@@ -155,7 +155,7 @@ RETURNS = {
     "a_lying_class": ("type('L', (), {'__class__': np.ndarray})()", "rule"),
     "itself": ("[l := [], l.append(l)][0]", "crash"),
 }
-"""What forward returns instead of a right result."""
+"""Expressions that forward returns instead of a right result."""
 
 LAYOUTS = {
     "forges_strategies": ("graph.strategies = 'passed'", "layout"),

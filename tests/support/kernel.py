@@ -17,7 +17,7 @@ class Kernel:
         self.manager = manager
         self.client = client
         self.traceback = ""
-        """What was shown of the last exception."""
+        """The last exception as it was shown."""
 
     def run(self, cell: str, on_text: Callable[[str], None] = lambda text: None) -> str:
         """`on_text` hears each piece of printed text as it comes."""

@@ -1,4 +1,4 @@
-"""Run by mpiexec with four processes: plans on MPI, their numbers and their bytes compared with what is foretold."""
+"""Executes plans on MPI, as a program under mpiexec with four processes: numbers and bytes are as predicted."""
 
 from __future__ import annotations
 

@@ -7,13 +7,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from lib.layout import DeviceMatrix, Graph, Pieces, TensorLayout
-
-steady = settings(deadline=None, derandomize=True, max_examples=60)
-"""Property tests draw the same examples on every run, however slow the machine is."""
 
 
 @st.composite

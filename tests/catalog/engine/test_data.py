@@ -6,14 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, two_layer_mlp
@@ -29,6 +25,7 @@ from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2
 from solutions.engine.zero_memory import ZeROMemory, memory
 from tests.catalog.engine.tables.data import WRONG
+from tests.support.examples import examples
 
 
 def test_the_shown_targets_are_those_of_the_formulas() -> None:
@@ -62,7 +59,7 @@ def test_three_steps_of_zero2_stay_exact() -> None:
     assert all(np.count_nonzero(state[name]) for name in state)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 5))
 def test_flat_shards_train_any_layers_on_any_number_of_devices(model_dim: int, hidden_dim: int, n: int) -> None:
     trial = uneven_fsdp_trial(2 * n, model_dim, hidden_dim, n)
@@ -102,7 +99,7 @@ def test_the_best_plans_are_those_worked_out_by_hand(cases: list[Case], best: li
     assert all(case.parameters % (case.scale * case.devices) == 0 for case in cases)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 10**6), st.integers(1, 96), st.floats(0.1, 18))
 def test_the_reference_finds_what_trying_everything_finds(thousands: int, devices: int, each: float) -> None:
     case = Case(thousands * 1000, devices, int(each * thousands * 1000), 1)

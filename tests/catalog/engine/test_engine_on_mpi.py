@@ -7,21 +7,15 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="the engine needs greenlet")
-pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
-
-from lib import RuleError
-from lib.engine.transports.mpi.spawn import by_mpiexec, mpiexec
+from lib.engine.transports.mpi.spawn import by_mpiexec
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from tests.support.engine_trials import SOLUTIONS, numbers_of_devices, readings, verdict_on, verdict_on_mpi
+from tests.support.mpi import mpiexec_or_skip
 
-try:
-    mpiexec()
-except RuleError as why:
-    pytest.skip(str(why), allow_module_level=True)
+mpiexec_or_skip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", numbers_of_devices())
 def test_meters_are_the_same_on_mpi(devices: int) -> None:
     there = json.loads(by_mpiexec(devices, "tests.support.engine_trials", str(devices)))
@@ -33,6 +27,7 @@ def test_no_puzzle_is_left_out() -> None:
     assert found == set(ENGINE_PUZZLES)
 
 
+@pytest.mark.slow
 def test_a_class_is_graded_on_each_number_of_devices(tmp_path: Path) -> None:
     right = SOLUTIONS / "matmul_2d.py"
     wrong = tmp_path / "mine.py"

@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 from lib.engine import ShardedEngine
 from lib.engine.metering.meter import COLLECTIVES
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of
@@ -31,6 +28,7 @@ from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.engine.track import CALLS
 from tests.catalog.engine.tables import FIGURES, WRONG
 from tests.support.engine_trials import REFERENCES, reference, score_class, verdict_on
+from tests.support.selection import first_of_each_kind
 
 ROOT = Path(__file__).parents[3]
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
@@ -83,7 +81,7 @@ def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle,
     assert f"raised on device 0 of {puzzle.devices}" in verdict.message
 
 
-@pytest.mark.parametrize(("slug", "mistake"), WRONG)
+@pytest.mark.parametrize(("slug", "mistake"), first_of_each_kind(WRONG, lambda wrong: wrong[0]))
 def test_a_wrong_solution_is_told_what_is_wrong(slug: str, mistake: str, tmp_path: Path) -> None:
     old, new, wanted = WRONG[slug, mistake]
     assert old in source(slug)

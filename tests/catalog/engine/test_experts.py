@@ -6,13 +6,9 @@ import math
 import re
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.engine import launch
@@ -22,6 +18,7 @@ from puzzles.tracks.engine.perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
+from tests.support.examples import examples
 
 N = 4
 SEEDS = st.integers(0, 10_000)
@@ -68,7 +65,7 @@ def test_what_the_catalog_says_of_the_shown_counts() -> None:
     assert "4 x 5 x 64 = 1,920 B" in puzzle.arithmetic
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(SEEDS, st.integers(1, 9))
 def test_exact_dispatch_sends_each_row_once_in_each_direction_and_the_counts(seed: int, tokens: int) -> None:
     params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
@@ -83,7 +80,7 @@ def test_exact_dispatch_sends_each_row_once_in_each_direction_and_the_counts(see
         assert meter.sent == rows * 8 * 4 + 3 * 16
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(SEEDS, st.integers(1, 9), st.sampled_from([0.25, 1.0, 1.25, 4.0]))
 def test_a_switch_layer_is_that_of_one_device_to_the_last_bit(seed: int, tokens: int, factor: float) -> None:
     params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
@@ -95,7 +92,7 @@ def test_a_switch_layer_is_that_of_one_device_to_the_last_bit(seed: int, tokens:
         assert np.array_equal(result["out"][result["dropped"]], x[result["dropped"]])
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(SEEDS, st.integers(1, 9))
 def test_with_room_for_all_a_switch_layer_is_exact_dispatch(seed: int, tokens: int) -> None:
     params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
@@ -128,7 +125,7 @@ def algorithm_1(g: Any, rnd: Any, capacity: int) -> tuple[Any, float]:
     return weights, aux
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(SEEDS, st.integers(1, 10), st.integers(1, 6))
 def test_the_gate_is_algorithm_1_of_gshard(seed: int, tokens: int, capacity: int) -> None:
     params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)

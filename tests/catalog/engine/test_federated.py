@@ -9,13 +9,9 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.engine import launch
@@ -32,6 +28,7 @@ from solutions.engine.quantize import Quantize
 from solutions.engine.random_mask import RandomMask
 from solutions.engine.rotate import Rotate, hadamard
 from solutions.engine.subsample import Subsample
+from tests.support.examples import examples
 
 SEEDS = 2_000
 CLIENTS = 4
@@ -247,7 +244,7 @@ def test_quantized_numbers_are_right_on_average(bits: int) -> None:
 
 
 @given(st.lists(st.integers(-1000, 1000), min_size=2, max_size=20), st.integers(1, 8), st.integers(0, 999))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_every_number_becomes_a_level_next_to_it(numbers: list[int], bits: int, seed: int) -> None:
     h = np.array(numbers, np.float32)
     (found, *_) = estimates(Quantize, h, range(seed, seed + 1), bits=bits)
@@ -286,6 +283,7 @@ def test_a_rotated_bit_is_right_on_average() -> None:
     require_fair(estimates(Rotate, h), h, np.array(variance))
 
 
+@pytest.mark.slow
 def test_all_three_together_are_right_on_average() -> None:
     h, d, share, bits = spiky_vector(6, 64), 64, 4, 2
     variance = []

@@ -6,14 +6,9 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
-import numpy as np
-
-from lib import RuleError
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.experts import reference_layers, trials
@@ -25,6 +20,7 @@ from puzzles.tracks.engine.perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
 from tests.support.engine_trials import verdict_on, verdict_on_mpi
+from tests.support.mpi import mpiexec_or_skip
 
 N = 4
 
@@ -90,13 +86,9 @@ def test_one_barrier_fixes_it(tmp_path: Path) -> None:
     assert path.read_text().partition("class")[2] == inspect.getsource(FindTheRace).partition("class")[2]
 
 
+@pytest.mark.slow
 def test_the_race_shows_on_mpi_as_well(tmp_path: Path) -> None:
-    pytest.importorskip("mpi4py", reason="needs the extra: pip install 'training-puzzles[mpi]'")
-    try:
-        verdict = verdict_on_mpi("FindTheRace", starter(tmp_path))
-    except RuleError as why:
-        if "there is no mpiexec" not in str(why):
-            raise
-        pytest.skip(str(why))
+    mpiexec_or_skip()
+    verdict = verdict_on_mpi("FindTheRace", starter(tmp_path))
     assert (verdict.status, verdict.reason) == ("failed", "rule")
     assert "the experts read this device's rows before they had landed" in verdict.message

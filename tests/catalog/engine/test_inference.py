@@ -5,12 +5,8 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
+import pytest
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lib.engine import ShardedEngine, launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
@@ -31,6 +27,7 @@ from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit
 from tests.catalog.engine.tables.layers import WRONG
 from tests.support.engine_trials import score_class
+from tests.support.examples import examples
 
 
 def performed(trial: Trial, cls: type) -> Performed:
@@ -153,7 +150,7 @@ def clock_of(n: int, microbatches: int, forward: int) -> int:
 sizes = st.tuples(st.integers(2, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 2))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(sizes)
 def test_gpipe_of_any_size_is_right_and_as_fast_as_the_formula_says(size: tuple[int, int, int, int]) -> None:
     n, microbatches, each, rows = size

@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.engine import ShardedEngine
@@ -24,6 +20,7 @@ from puzzles.tracks.engine.perform import perform
 from solutions.engine.causal_ring_attention import CausalRingAttention, Queries
 from solutions.engine.ring_attention import RingAttention
 from tests.support.engine_trials import SOLUTIONS, reference, verdict_on
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize("slug", ["RingAttention", "CausalRingAttention"])
@@ -67,7 +64,7 @@ def test_gathering_sends_as_much_but_its_peak_grows(devices: int, peak: int) -> 
     assert (peak > trial.targets["peak"]) == (devices > 2)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.permutations(range(6)), st.integers(0, 2**32 - 1))
 def test_blocks_in_any_order_make_the_same_softmax(order: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("numpy", reason="the engine needs numpy")
-pytest.importorskip("greenlet", reason="devices in one process are greenlets")
-
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.engine import ShardedEngine, launch
@@ -22,6 +18,7 @@ from puzzles.tracks.engine.perform import perform
 from solutions.engine.megatron_layer import MegatronLayer
 from solutions.engine.vocab_parallel_loss import VocabParallelLoss
 from tests.support.engine_trials import SOLUTIONS, reference, score_class, verdict_on
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize("slug", ["Matmul2D", "MegatronLayer", "VocabParallelLoss"])
@@ -172,7 +169,7 @@ def test_the_gradient_of_the_logits_is_a_slope() -> None:
         assert slope == pytest.approx(grads[place], abs=1e-8)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.integers(-1000, 1000), min_size=3, max_size=3))
 def test_a_number_added_to_all_logits_of_a_token_changes_nothing(shift: list[int]) -> None:
     rng = np.random.default_rng(6)

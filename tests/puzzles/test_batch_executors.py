@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import PuzzleError
-from lib.engine.transports.mpi.spawn import mpiexec
+from tests.support.mpi import mpiexec_or_skip
 
 ROOT = Path(__file__).parents[2]
 GRADE = ["puzzles", "grade", "class", "--trust", "--json"]
@@ -33,20 +32,18 @@ def ran(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_under_mpiexec_the_results_are_the_same(a_class: Path) -> None:
-    pytest.importorskip("mpi4py.futures", reason="--mpi needs the extra mpi")
-    try:
-        start = mpiexec()
-    except PuzzleError as why:
-        pytest.skip(str(why))
+    start = mpiexec_or_skip()
     here = ran([sys.executable, "-m", *GRADE], a_class)
     there = ran([*start, "-n", "2", sys.executable, "-m", "mpi4py.futures", "-m", *GRADE, "--mpi"], a_class)
     assert (here.returncode, there.returncode) == (0, 0), there.stderr
     assert json.loads(there.stdout) == json.loads(here.stdout)
 
 
+@pytest.mark.slow
 def test_on_a_dask_cluster_the_results_are_the_same(a_class: Path) -> None:
-    distributed = pytest.importorskip("distributed", reason="--dask needs the extra dask")
+    distributed = pytest.importorskip("distributed", reason="needs the extra: pip install 'training-puzzles[dask]'")
     here = ran([sys.executable, "-m", *GRADE], a_class)
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         there = ran([sys.executable, "-m", *GRADE, "--dask", cluster.scheduler_address], a_class)

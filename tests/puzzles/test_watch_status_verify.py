@@ -1,4 +1,4 @@
-"""Playing: watch, progress, what is said after a pass, and traces that anybody can judge again."""
+"""The commands watch, status, reset and verify, and the words after a pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a text tells no figure that nobody has measured."""
+"""Finds the figures in a text that nobody has measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def unmeasured(text: str, quotes: Iterable[str], references: str) -> list[str]:
-    """What still has a digit in it when the quotes are taken out, and the references, which are no statements."""
+    """The places with a digit once the quotes are taken out, and the references, which are no statements."""
     for quote in sorted(quotes, key=len, reverse=True):
         text = text.replace(quote, "")
     return re.findall(r".{0,30}\d.{0,20}", re.sub(references, "", text))

@@ -1,4 +1,4 @@
-"""Traces on tiny tensors: a plain interpreter that knows nothing of the rules, to check them against."""
+"""Executes traces on tiny tensors: a plain interpreter that knows nothing of the rules, to check them against."""
 
 from __future__ import annotations
 

@@ -347,8 +347,10 @@ def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
     [
         ("while True: pass", "timeout", "time was up after 1 s"),
         ("while True: print('x' * 9999)", "crash", "it printed more than 65,536 bytes"),
-        ("import os; os._exit(3)", "crash", "the process ended by itself, with code 3"),
-        ("1 / 0", "crash", "line 2: rank 0, t=0: ZeroDivisionError"),
+        pytest.param(
+            "import os; os._exit(3)", "crash", "the process ended by itself, with code 3", marks=pytest.mark.slow
+        ),
+        pytest.param("1 / 0", "crash", "line 2: rank 0, t=0: ZeroDivisionError", marks=pytest.mark.slow),
         (f"open({str(SOLUTIONS / 'basic.py')!r})", "crash", "is not for submissions"),
     ],
 )

@@ -1,0 +1,19 @@
+"""Hypothesis profiles: few examples, the same on every run, for `make test`; many new ones for `make test-all`.
+
+Neither has a deadline, because machines may be busy, nor a database, because clones may be unwritable.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+WHOLE = 100
+"""Examples of a property that asks for no number, in the full profile."""
+
+settings.register_profile("quick", max_examples=15, derandomize=True, deadline=None, database=None)
+settings.register_profile("full", max_examples=WHOLE, deadline=None, database=None, print_blob=True)
+
+
+def examples(number: int) -> settings:
+    """So many in the full profile, and in another as many fewer as it has fewer than the full one; five at least."""
+    return settings(max_examples=max(5, number * settings().max_examples // WHOLE))
