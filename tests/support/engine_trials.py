@@ -87,5 +87,5 @@ def readings(devices: int, on: str = "inprocess") -> dict[str, Any]:
 
 
 def answer(request: str) -> str:
-    """The work of each process under mpiexec."""
+    """The readings, in each process under mpiexec."""
     return json.dumps(readings(int(request), "mpi"))
