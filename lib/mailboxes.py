@@ -22,11 +22,15 @@ class Mailboxes(Generic[M]):
 
     def full(self, source: int, to: int) -> bool:
         """True while the next message must wait until one is taken."""
-        return self._bounded and source in self._boxes[to]
+        return self._bounded and bool(self._boxes[to].get(source))
 
     def put(self, source: int, to: int, message: M) -> None:
         """Adds a message from `source`; its mailbox must not be full."""
-        self._boxes[to].setdefault(source, deque()).append(message)
+        box = self._boxes[to].get(source)
+        if box is None:
+            self._boxes[to][source] = deque((message,))
+        else:
+            box.append(message)
 
     def first(self, source: int, to: int) -> M | None:
         """The message that would be taken next, if there is one."""
@@ -37,13 +41,9 @@ class Mailboxes(Generic[M]):
         """Removes the oldest message.
 
         Raises:
-            KeyError: there is none.
+            LookupError: there is none.
         """
-        box = self._boxes[to][source]
-        message = box.popleft()
-        if not box:
-            del self._boxes[to][source]
-        return message
+        return self._boxes[to][source].popleft()
 
     def unread(self, to: int) -> Iterator[tuple[int, M]]:
         """The messages for a rank, each with its sender; by sender, then in the order of sending."""

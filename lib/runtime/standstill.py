@@ -46,12 +46,16 @@ class StandstillDetector:
     def end(self) -> None:
         """A rank has ended."""
         self.moves += 1
-        self._come_to_rest()
+        self._still += 1
+        if self._stands_still:
+            self._react()
 
     def wait(self) -> None:
         """A rank waits for others."""
         self._waiting += 1
-        self._come_to_rest()
+        self._still += 1
+        if self._still == self._ranks:
+            self._react()
 
     def go_on(self) -> None:
         """A rank waits no longer."""
@@ -63,10 +67,7 @@ class StandstillDetector:
     def _stands_still(self) -> bool:
         return self._still == self._ranks and self._waiting > 0
 
-    def _come_to_rest(self) -> None:
-        self._still += 1
-        if self._still < self._ranks or not self._waiting:
-            return
+    def _react(self) -> None:
         if self.supervised or self._waiting == self._ranks:
             self._end_waiting()
         elif not self._look_planned:
