@@ -13,7 +13,6 @@ from .local_run import judge_here
 from .result import Result
 from .source_lines import file_of
 
-
 Playable = str | int | Puzzle | Callable[..., Any]
 """A puzzle by its slug or number, itself, or by the definition that has its name."""
 
