@@ -115,7 +115,7 @@ def gradescope(graded: Sequence[Graded], points: Mapping[str, float], partial: f
     def rank(v: Verdict) -> tuple[float, int, bool]:
         return share(v, partial), v.stars, v.attempted
 
-    tests = []
+    tests: list[dict[str, Any]] = []
     asked = {v.puzzle for file in graded for v in file.verdicts}
     for slug in (slug for slug in ALL if slug in asked):
         found = [v for file in graded for v in file.verdicts if v.puzzle == slug]
