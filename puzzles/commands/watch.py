@@ -9,7 +9,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,9 @@ from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, track_of
 
 from .params import Bytes, Seconds, terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 KEYS = "h hint   n next   l list   o open the picture   q quit"
 DEFAULT = Limits()
@@ -77,7 +80,7 @@ class Game:
     """State of the screen: one current puzzle, which only the player changes."""
 
     def __init__(
-        self, path: str, limits: Limits, console: Any, grade: Callable[..., Graded] | None = None,
+        self, path: str, limits: Limits, console: Console, grade: Callable[..., Graded] | None = None,
         show: Callable[[str], Any] = webbrowser.open,
     ) -> None:  # fmt: skip
         from puzzles.grading.grader import grade_file

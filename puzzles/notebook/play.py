@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
@@ -11,6 +12,9 @@ from puzzles.tracks import ALL, UnknownPuzzleError, find, track_of
 from .local_run import judge_here
 from .result import Result
 from .source_lines import file_of
+
+Playable = str | int | Puzzle | Callable[..., Any]
+"""A puzzle by its slug or number, itself, or by the definition that has its name."""
 
 
 class PlayTask(asyncio.Task[Result]):
@@ -38,7 +42,7 @@ class PlayTask(asyncio.Task[Result]):
             asyncio._set_running_loop(loop)
 
 
-def play(puzzle: Any, function: Any = None, *, seconds: float | None = None) -> Any:
+def play(puzzle: Playable, function: Any = None, *, seconds: float | None = None) -> Any:
     """Plays a function or class as a solution of `puzzle`, its slug or the number of a schedule; shows the result.
 
     In a notebook: `await play("fsdp", fsdp)`, `play("FSDP", FSDP)`, `play(ffn)`. In a script without a running event
@@ -81,7 +85,7 @@ def _play_alone(puzzle: Puzzle, definition: Any, seconds: float) -> Result:
         loop.close()
 
 
-def _which(puzzle: Any, definition: Any) -> tuple[Puzzle, Any]:
+def _which(puzzle: Playable, definition: Any) -> tuple[Puzzle, Any]:
     """The puzzle, and the definition that is meant to solve it."""
     if isinstance(puzzle, Puzzle):
         return puzzle, definition
