@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from puzzles.catalog.listing import Listing
 
 if TYPE_CHECKING:
-    from .layout_puzzle import LayoutPuzzle
+    from .puzzle import LayoutPuzzle
 
 LAYOUT_PUZZLES: Mapping[str, LayoutPuzzle] = Listing(
     {

@@ -3,7 +3,7 @@
 from lib.layout.examples import attention
 from puzzles.catalog.papers import GSPMD, MEGATRON
 
-from .layout_puzzle import LayoutPuzzle
+from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=5,

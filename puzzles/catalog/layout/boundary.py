@@ -3,7 +3,7 @@
 from lib.layout.examples import boundary
 from puzzles.catalog.papers import MEGATRON, SHARDING_PROPAGATION
 
-from .layout_puzzle import LayoutPuzzle
+from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=4,

@@ -3,7 +3,7 @@
 from lib.layout.examples import embedding_and_head
 from puzzles.catalog.papers import SHARDING_PROPAGATION, TIED_EMBEDDING
 
-from .layout_puzzle import LayoutPuzzle
+from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=6,

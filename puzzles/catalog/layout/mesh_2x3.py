@@ -3,7 +3,7 @@
 from lib.layout.examples import feed_forward
 from puzzles.catalog.papers import SHARDING_PROPAGATION
 
-from .layout_puzzle import LayoutPuzzle
+from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
     number=3,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lib.layout import GraphPlan
-from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
+from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.base import OptionError
 from puzzles.tracks.workbench import DrawOptions, Workbench

@@ -15,7 +15,7 @@ from rich.text import Text
 from lib import PuzzleError
 from lib.layout import Graph, GraphPlan, propagate
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
+from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.workbench import TensorOptions, Workbench
 

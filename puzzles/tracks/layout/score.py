@@ -9,7 +9,7 @@ from typing import Any
 from lib import PuzzleError
 from lib.layout import GraphPlan, propagate
 from lib.layout.program.graph import Strategy
-from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
+from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.sandbox.plain_data import unpack
 from puzzles.tracks.scoring import Row, RunOutcome, RunRequest, Score

@@ -12,7 +12,7 @@ from puzzles.tracks.scoring import Measure, Row, RunRequest
 
 if TYPE_CHECKING:
     from lib.layout import GraphPlan
-    from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
+    from puzzles.catalog.layout.puzzle import LayoutPuzzle
     from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
 
 # What needs numpy is imported inside the methods that judge: list does without.

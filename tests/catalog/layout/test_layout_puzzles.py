@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from lib.layout import plan, propagate
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.layout.layout_puzzle import LayoutPuzzle
+from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
