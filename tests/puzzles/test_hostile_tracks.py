@@ -6,10 +6,8 @@ be lied about; bytes, flops and peaks are counted beside the player's code.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from pkgutil import resolve_name
 
 import pytest
 
@@ -41,28 +39,6 @@ def verdict(source: str, where: Tier, slug: str, allowed: tuple[str | None, ...]
     limits = QUICK if "timeout" in allowed else SLOW
     with Session(Submission(Path("theirs.py"), source.encode()), limits, where) as session:
         return grade_puzzle(track_of(slug).puzzle(slug), session)
-
-
-ALIAS = re.compile(r"import ((?:lib|puzzles|numpy)[\w.]*) as (\w+)")
-PATCHED = re.compile(r"\b([a-z]\w*(?:\.\w+)+) = ")
-FRAGMENTS = [
-    *(new for _, new, *_ in hostile_tracks.SOLVED.values()),
-    *(body for body, *_ in (*hostile_tracks.BODIES.values(), *hostile_tracks.LAYOUTS.values())),
-]
-
-
-def test_every_attack_patches_a_name_that_exists() -> None:
-    """Else a renamed internal would leave an attack on nothing, which any sandbox survives."""
-    found = set()
-    for text in FRAGMENTS:
-        modules = {"np": "numpy", "lib": "lib"} | {alias: module for module, alias in ALIAS.findall(text)}
-        for target in PATCHED.findall(text):
-            head, _, rest = target.partition(".")
-            if head in modules:
-                resolve_name(f"{modules[head]}.{rest}")
-                found.add(f"{modules[head]}.{rest}")
-    assert {"lib.engine.transports.inprocess.InProcessPort.collective", "lib.engine.launcher.launch"} <= found
-    assert len(found) >= 12
 
 
 @in_every_tier(hostile_tracks.SOLVED)
