@@ -28,6 +28,7 @@ from puzzles.sandbox.visible_files import (
 )
 from puzzles.sandbox.worker import landlock
 from puzzles.sandbox.worker.server import HIDDEN_MODULES
+from puzzles.tracks import TRACKS
 from tests.support.tiers import require_tier
 
 MIN_SIZE = 200
@@ -104,7 +105,7 @@ def look(tier: Tier, answers: dict[str, Path], roots: list[Path]) -> Seen:
     source = LOOK.format(roots=[*map(str, roots)], sizes=sizes, install_root=str(INSTALL_ROOT) + os.sep)
     limits = Limits(seconds=120, memory=1024 * MIB)
     with Session(Submission(Path("theirs.py"), source.encode()), limits, tier) as session:
-        request = {"slug": "basic", "track": "schedule", "size": [2, 4, 1], "longest": 64 * MIB}
+        request = {"slug": "basic", "stage": TRACKS["schedule"].stage, "size": [2, 4, 1], "longest": 64 * MIB}
         answer = session.run(request, limits.seconds)
     assert answer["ended"] == "exit", answer["output"]
     row = json.loads(answer["result"].splitlines()[-1])
