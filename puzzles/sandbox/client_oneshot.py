@@ -58,8 +58,10 @@ class OneshotClient:
         return 0
 
     def _run(self, request: dict[str, Any] | None, seconds: float, longest: int) -> dict[str, Any]:
-        """Starts a process for one request, waits for it for `seconds`, and reports its end."""
-        begin = monotonic()
+        """Starts a process for one request, waits for it for `seconds`, and reports its end.
+
+        A run's seconds begin when the process reports that it has started, for without compiled modules that is slow.
+        """
         with tempfile.TemporaryDirectory(prefix="puzzles-", ignore_cleanup_errors=True) as folder:
             process = self._start(folder)
             assert process.stdin is not None
@@ -69,9 +71,12 @@ class OneshotClient:
             output = PipeReader(process.stderr, self.limits.output, MAX_SHOWN_OUTPUT, process)
             with suppress(OSError):
                 protocol.send(process.stdin, {**self._given, "request": request})
+            if request is not None:
+                result.begun.wait(START_SECONDS)
+            begin = monotonic()
             ended, code = "exit", 0
             try:
-                code = process.wait(max(0.01, begin + seconds - monotonic()))
+                code = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 ended = "time"
             end_tree(process)
@@ -110,6 +115,8 @@ class PipeReader(threading.Thread):
         self.process = process
         self.kept = b""
         self.read = 0
+        self.begun = threading.Event()
+        """Set with the first bytes, or at the end."""
         self.start()
 
     @property
@@ -119,11 +126,13 @@ class PipeReader(threading.Thread):
     def run(self) -> None:
         with self.pipe, suppress(OSError, ValueError):
             while data := os.read(self.pipe.fileno(), 1 << 16):
+                self.begun.set()
                 self.read += len(data)
                 self.kept = (self.kept + data)[: self.keep]
                 if self.flooded:
                     end_tree(self.process)
-                    return
+                    break
+        self.begun.set()
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> None:

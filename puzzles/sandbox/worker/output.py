@@ -21,7 +21,7 @@ class WorkerMonitor:
         self.longest_result = longest_result
         self.printed = 0
         self.sent = 0
-        self.kept = {result: b"", output: b""}
+        self.kept = {result: bytearray(), output: bytearray()}
 
     def wait(self, control: int, wake: int, deadline: float) -> tuple[str, int]:
         """Reads until the worker has ended ("exit" or "signal", with a number) or has to be ended ("time"; "output" or
@@ -84,5 +84,5 @@ class WorkerMonitor:
             self.kept[fd] += data if self.sent <= self.longest_result else b""
         else:
             self.printed += len(data)
-            self.kept[fd] = (self.kept[fd] + data)[:MAX_SHOWN_OUTPUT]
+            self.kept[fd] += data[: MAX_SHOWN_OUTPUT - len(self.kept[fd])]
         return bool(data)
