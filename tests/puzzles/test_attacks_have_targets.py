@@ -13,7 +13,7 @@ import pytest
 
 import lib
 import lib.engine
-from puzzles.catalog.engine.trial import Call, Trial
+from puzzles.catalog.engine.trial import MethodCall, Trial
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.sandbox.worker.runner import DefinitionRun
@@ -97,7 +97,7 @@ def is_ours(module: str) -> bool:
     ("attack", "words"),
     [
         (hostile.FORGING["edits_by_gc"], f"{DefinitionRun.__name__} {DefinitionRun._send.__name__}"),
-        (hostile_tracks.BODIES["finds_the_trials_in_memory"], f"{Trial.__name__} {Call.__name__} wanted"),
+        (hostile_tracks.BODIES["finds_the_trials_in_memory"], f"{Trial.__name__} {MethodCall.__name__} wanted"),
         (hostile_tracks.SOLVED["resets_its_meter"], "_port meter sent"),
     ],
 )
@@ -107,7 +107,7 @@ def test_names_in_texts_exist(attack: tuple[str, ...], words: str) -> None:
 
 
 def test_attributes_of_objects_exist() -> None:
-    assert {"method", "wanted"} <= set(Call.__annotations__)
+    assert {"method", "wanted"} <= set(MethodCall.__annotations__)
     assert "calls" in Trial.__annotations__
     graph = LAYOUT_PUZZLES["ffn"].graph()
     for name in ("strategies", "itemsize", "shapes", "operators", "shard"):

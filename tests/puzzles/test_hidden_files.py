@@ -17,8 +17,9 @@ from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.sandbox import visible_files
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import Tier, command
+from puzzles.sandbox.tiers import Tier, best, command
 from puzzles.sandbox.visible_files import (
+    HIDDEN_NAMES,
     INSTALL_ROOT,
     READABLE_PACKAGES,
     allowed_paths,
@@ -28,7 +29,7 @@ from puzzles.sandbox.visible_files import (
 )
 from puzzles.sandbox.worker import landlock
 from puzzles.sandbox.worker.server import HIDDEN_MODULES
-from puzzles.tracks import track_of
+from puzzles.tracks import TRACKS
 from tests.support.tiers import require_tier
 
 MIN_SIZE = 200
@@ -48,7 +49,7 @@ def basic(model):
     for path in (path for root in {roots!r} for path in below(root)):
         try:
             about = os.stat(path)
-            ours = path.startswith({install_root!r})
+            ours = path.startswith({ours!r})
             if not stat.S_ISREG(about.st_mode) or not (ours or about.st_size in {sizes!r} and about.st_ino not in met):
                 continue
             with open(path, "rb") as file:
@@ -84,9 +85,14 @@ def answers() -> dict[str, Path]:
     return digests(path for folder in folders for path in folder.rglob("*"))
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", "Landlock", "audit hook"])
+EVERYWHERE = [pytest.param(name, marks=pytest.mark.slow) for name in ("bubblewrap", "Landlock", "audit hook")]
+
+
+@pytest.fixture(scope="module", params=["the game's folders", *EVERYWHERE])
 def seen(request: pytest.FixtureRequest, answers: dict[str, Path]) -> Iterator[Seen]:
-    if request.param == "bubblewrap":
+    if request.param == "the game's folders":
+        yield look(best(), answers, [], whole_machine=False)
+    elif request.param == "bubblewrap":
         yield look(require_tier("bubblewrap"), answers, [Path("/")])
     elif request.param == "Landlock":
         if not landlock.version():
@@ -98,15 +104,16 @@ def seen(request: pytest.FixtureRequest, answers: dict[str, Path]) -> Iterator[S
             yield look(require_tier("process"), answers, [])
 
 
-def look(tier: Tier, answers: dict[str, Path], roots: list[Path]) -> Seen:
+def look(tier: Tier, answers: dict[str, Path], roots: list[Path], whole_machine: bool = True) -> Seen:
     """The findings of a submission that looks below these folders, all that it may read, and all that it may not."""
-    roots = [INSTALL_ROOT, *visible_roots(), *hidden_folders(), *answers.values(), *roots]
+    visible = [INSTALL_ROOT, *visible_roots()] if whole_machine else [INSTALL_ROOT / name for name in READABLE_PACKAGES]
+    roots = [*visible, *hidden_folders(), *answers.values(), *roots]
     sizes = {path.stat().st_size for path in answers.values()}
-    source = LOOK.format(roots=[*map(str, roots)], sizes=sizes, install_root=str(INSTALL_ROOT) + os.sep)
+    ours = tuple(str(INSTALL_ROOT / name) + os.sep for name in (*READABLE_PACKAGES, *HIDDEN_NAMES))
+    source = LOOK.format(roots=[*map(str, roots)], sizes=sizes, ours=ours)
     limits = Limits(seconds=120, memory=1024 * MIB)
     with Session(Submission(Path("theirs.py"), source.encode()), limits, tier) as session:
-        track = track_of("basic")
-        request = {"slug": "basic", "stage": track.stage, "size": [2, 4, 1], "longest": 64 * MIB}
+        request = {"slug": "basic", "stage": TRACKS["schedule"].stage, "size": [2, 4, 1], "longest": 64 * MIB}
         answer = session.run(request, limits.seconds)
     assert answer["ended"] == "exit", answer["output"]
     row = json.loads(answer["result"].splitlines()[-1])
