@@ -50,7 +50,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(name: str) -> Iterator[tuple[str, bool]]:
-    """What a module imports, in functions too: the imported module, and whether that happens when it is loaded."""
+    """A module's imports, those in functions too: (imported module, True if that happens when the module is loaded)."""
     path = modules()[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     tree = ast.parse(path.read_text(encoding="utf-8"))

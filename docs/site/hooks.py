@@ -34,7 +34,7 @@ PAGE_OF = {
     "README.md#on-real-tensors": "engine.md",
     "README.md#where-tensors-live": "layout.md",
 }
-"""Where on the site something stands that has another place in the repository."""
+"""Pages of the site that have another place in the repository."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -95,7 +95,7 @@ def turned(text: str, origin: str, here: str) -> str:
 
 
 def target(path: str, anchor: str, here: str) -> str:
-    """Where a link to a file of the repository leads: to a page or picture of the site, else to the repository."""
+    """The target of a link to a file of the repository: a page or picture of the site, else the repository."""
     page = PAGE_OF.get(path + anchor) or PAGE_OF.get(path)
     if page is None and path == f"docs/{here}":
         return anchor

@@ -121,7 +121,7 @@ def metering() -> dict[str, float]:
 
 
 def on_mpi() -> Times:
-    """What this file prints under mpiexec.
+    """The output of this file under mpiexec.
 
     Raises:
         RuleError, ImportError, CalledProcessError: there is no MPI here.

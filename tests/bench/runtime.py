@@ -74,7 +74,7 @@ def shell(*command: str) -> float:
 
 
 def picture(what: str, outcome: Any) -> None:
-    """How long a run takes to draw, and how large its picture is."""
+    """Prints the time to draw a run, and the size of its picture."""
     with redirect_stdout(StringIO()):
         seconds = best(lambda: svg(draw(outcome)), 3)
         size = len(svg(draw(outcome)).encode())

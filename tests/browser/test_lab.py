@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (CHROMIUM and DRIVER) and not os.environ.get("PUZZLES_BROWSER"), reason=WHY),
 ]
-"""Where a browser must be there, as in CI, PUZZLES_BROWSER=required makes its absence an error."""
+"""PUZZLES_BROWSER=required makes a missing browser an error, as in CI."""
 
 PATIENCE = 60
 """Seconds to wait for anything that the browser should show."""
@@ -109,7 +109,7 @@ class Page:
         self.until(opened, "the server")
 
     def until(self, holds: Any, what: str) -> Any:
-        """What `holds` answers, as soon as it is something."""
+        """The answer of `holds`, as soon as it is something."""
         from selenium.webdriver.support.ui import WebDriverWait
 
         wait = WebDriverWait(self.browser, PATIENCE, poll_frequency=0.1)
@@ -155,7 +155,7 @@ class Page:
         ActionChains(self.browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
 
     def result(self, beginning: str, status: str) -> Any:
-        """What a play shows below its cell, once it is of that status: its text, and whether its picture is seen."""
+        """The text that a play shows below its cell, once it is of that status, and True if its picture is seen."""
         script = """
             const [cell, status] = arguments;
             const page = cell.querySelector(`.training-puzzles[data-status="${status}"]`);

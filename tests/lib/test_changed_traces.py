@@ -216,7 +216,7 @@ KINDS = {
 
 
 def kinds_seen(seeds: Iterable[int]) -> set[str]:
-    """What the referee refuses goes wrong, and what it accepts goes right; the kinds of verdicts that there were."""
+    """Requires that refused traces go wrong and accepted ones go right; returns the kinds of verdicts that occurred."""
     seen: Counter[str] = Counter()
     for seed in seeds:
         draw = Random(seed)

@@ -38,7 +38,7 @@ def words(text: str) -> str:
 
 
 def refusal(*arguments: str) -> str:
-    """What a usage error says."""
+    """The text of a usage error."""
     result = puzzles(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Traceback" not in result.stderr

@@ -39,7 +39,7 @@ class Environment(NamedTuple):
         )
 
     def ok(self, *words: str | Path, cwd: Path, **variables: str) -> str:
-        """What such a command prints, which has to end well."""
+        """The output of such a command, which has to end well."""
         done = self.run(*words, cwd=cwd, **variables)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -56,7 +56,7 @@ def pip(*words: str | Path) -> None:
 
 
 def can_build() -> bool:
-    """Whether the running Python has all that a wheel is built with, so that no network is needed."""
+    """True if the running Python has all that a wheel is built with, so that no network is needed."""
     return all(map(find_spec, ("pip", "hatchling")))
 
 

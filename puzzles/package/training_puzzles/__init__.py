@@ -23,7 +23,7 @@ NAMES = ("lib", "drawing", "puzzles")
 """The packages that players import, by these names, after `import training_puzzles`."""
 
 FOLDERS = (*NAMES, "solutions", "notebooks")
-"""What lies in ROOT, beside each other."""
+"""Folders in ROOT, beside each other."""
 
 
 def _root() -> str:
