@@ -16,6 +16,7 @@ ANSWERS = {
     "lib/engine/collectives.py": "def reduce_scatter",
     "lib/costs.py": "def duration",
     "lib/judging/referee.py": "stars",
+    "puzzles/grading/judge.py": "works only at the shown size",
     "lib/judging/memory.py": "def profile",
     "lib/engine/metering/meter.py": "def communicate",
     "lib/engine/transports/mpi/": "mpi4py",
