@@ -64,7 +64,7 @@ lab: $(VENV)/.browser  ## open fresh copies of the notebooks in JupyterLab; copi
 	$(BIN)/jupyter lab my_notebooks
 
 browser: $(VENV)/.browser  ## pictures, pages and JupyterLab in a real browser: needs chromium and chromedriver
-	$(BIN)/python -m pytest -rs tests/browser/test_pages.py tests/browser/test_lab.py
+	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
 clean:  ## remove all that was made: environments, pictures, notebooks, wheels, the site, caches
 	rm -rf $(VENV) .venv-* pictures build dist notebooks/*.ipynb notebooks/*.whl notebooks/solved \

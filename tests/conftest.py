@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from puzzles.grading.progress import HOME
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
-from tests.support.lent_server import LENDER
+from tests.support.shared_sandbox_server import LENDER
 
 settings.load_profile("quick")  # unless --hypothesis-profile names the other
 

@@ -8,14 +8,14 @@ from typing import NamedTuple, NoReturn
 
 from lib import rules
 from lib.costs import elements_sent
-from lib.deadlock import WaitingRank, deadlock_text
+from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.meetings import agree, settle
 from lib.trace import FORMS, NO_BATCHES, TIMED, Op, Trace, place_text
+from lib.trace_walk import Cursor, Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Weight
-from lib.walk import Cursor, Walk
 
 
 @dataclass(slots=True, eq=False)

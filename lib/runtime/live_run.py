@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lib.costs import CLASSIC, Costs
-from lib.deadlock import deadlock_text
+from lib.deadlock_text import deadlock_text
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.mailboxes import Mailboxes
 from lib.meetings import Meeting, agree, settle
@@ -20,8 +20,8 @@ from lib.trace import Trace
 from lib.values.base import Value
 
 from .any_source import Offers
+from .deadlock_detection import StandstillDetector
 from .recorder import RankRecorder
-from .standstill import StandstillDetector
 from .tasks import RankTasks
 from .waits import Joining, Message, Posting, Receiving, Wait
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .standstill import StandstillDetector
+from .deadlock_detection import StandstillDetector
 
 if TYPE_CHECKING:
     from asyncio import Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lib.deadlock import WaitingRank
+from lib.deadlock_text import WaitingRank
 from lib.trace import call_text
 from lib.values.base import Value
 

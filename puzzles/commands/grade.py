@@ -94,7 +94,8 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
     from puzzles.grading.batch import grade_all
     from puzzles.grading.discover import submissions
     from puzzles.grading.job import Job
-    from puzzles.reports.export import parse_points, write_reports
+    from puzzles.reports.export import write_reports
+    from puzzles.reports.gradescope import parse_points
 
     tier = _tier(options["tier"], options["trust"], paths)
     points = parse_points(options["points"])

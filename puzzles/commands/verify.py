@@ -53,7 +53,7 @@ def judge_saved(puzzle: Puzzle, data: bytes) -> Verdict:
     """The verdict on a saved run; the sizes that were not saved are not judged."""
     from puzzles.failure import Failure, plain
     from puzzles.grading.judge import Definition, drive, judge
-    from puzzles.tracks.scoring import RunOutcome
+    from puzzles.tracks.outcomes import RunOutcome
 
     try:
         if len(data) > MAX_FILE_SIZE:

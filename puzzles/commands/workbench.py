@@ -20,7 +20,7 @@ from puzzles.grading.submission import Submission
 from puzzles.reports.terminal import report_on
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import track_of
-from puzzles.tracks.scoring import RunOutcome, RunRequest
+from puzzles.tracks.outcomes import RunOutcome, RunRequest
 from puzzles.tracks.workbench import Runner
 
 from .params import terminal

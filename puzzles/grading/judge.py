@@ -13,7 +13,7 @@ from typing import NamedTuple
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, plain
 from puzzles.tracks import track_of
-from puzzles.tracks.scoring import RunOutcome, RunRequest, Score, tried_with
+from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score, tried_with
 
 from .starters import starter_digest
 from .verdict import Verdict

@@ -12,7 +12,7 @@ from puzzles.sandbox.client import WorkerLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.runner import too_slow
 from puzzles.tracks.base import Track
-from puzzles.tracks.scoring import RunOutcome, RunRequest
+from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
 from .session import Session
 

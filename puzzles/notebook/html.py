@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from html import escape
 
-from puzzles.tracks.scoring import Measure, number_text
+from puzzles.tracks.outcomes import Measure, number_text
 
 from .reward import smile
 from .words import ResultWords

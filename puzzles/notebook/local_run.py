@@ -14,7 +14,7 @@ from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.source import digest
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 from puzzles.tracks import Track, track_of
-from puzzles.tracks.scoring import LocalRun, RunOutcome, RunRequest
+from puzzles.tracks.outcomes import LocalRun, RunOutcome, RunRequest
 
 from .interrupt import LimitedTurns, TurnStoppedError
 from .source_lines import file_of, first_line_of, place_of, tree_of

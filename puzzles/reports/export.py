@@ -1,4 +1,4 @@
-"""Results for other programs: JUnit XML, Gradescope's results file, CSV, and the traces that were judged."""
+"""Files of results for other programs: JUnit XML, CSV, Gradescope, HTML, and the traces that were judged."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import click
 
 from puzzles.failure import plain
-from puzzles.grading.verdict import Graded, Verdict
+from puzzles.grading.verdict import Graded
 from puzzles.sandbox.tiers import Tier
-from puzzles.tracks import ALL, UnknownPuzzleError, find_several, track_of
+from puzzles.tracks import track_of
+
+from .gradescope import gradescope
 
 COLUMNS = tuple("submission puzzle status reason stars timesteps peak_memory message notes track figures".split())
 
@@ -67,27 +68,6 @@ def _write(path: Path, text: str) -> None:
         raise click.UsageError(f"cannot write {path}: {why.strerror}") from None
 
 
-def parse_points(text: str) -> dict[str, float]:
-    """'fsdp=10,engine=5' as points by puzzle, a track's or chapter's for each of its; every other puzzle has one.
-
-    Raises:
-        click.UsageError: a puzzle does not exist, or the points are no number.
-    """
-    points = dict.fromkeys(ALL, 1.0)
-    for pair in filter(None, text.split(",")):
-        name, _, number = pair.partition("=")
-        try:
-            worth = float(number)
-            if not 0 <= worth <= 10**6:
-                raise ValueError
-            points |= dict.fromkeys(find_several(name), worth)
-        except ValueError:
-            raise click.UsageError(f"--points takes pairs like fsdp=10,gpipe=5; got '{pair}'") from None
-        except UnknownPuzzleError as why:
-            raise click.UsageError(f"--points: {why}") from None
-    return points
-
-
 def junit(graded: Sequence[Graded]) -> str:
     """One suite for each file, one case for each puzzle; over target is a failure, not attempted is skipped."""
     root = ElementTree.Element("testsuites")
@@ -107,41 +87,6 @@ def junit(graded: Sequence[Graded]) -> str:
                 ElementTree.SubElement(case, "system-out").text = "\n".join((*v.notes, *v.printed))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def gradescope(graded: Sequence[Graded], points: Mapping[str, float], partial: float) -> dict[str, Any]:
-    """Gradescope's results of one student: of several files, the best for each puzzle counts."""
-
-    def rank(v: Verdict) -> tuple[float, int, bool]:
-        return share(v, partial), v.stars, v.attempted
-
-    tests: list[dict[str, Any]] = []
-    asked = {v.puzzle for file in graded for v in file.verdicts}
-    for slug in (slug for slug in ALL if slug in asked):
-        found = [v for file in graded for v in file.verdicts if v.puzzle == slug]
-        best = max(found, key=rank)
-        output = "\n".join(filter(None, (best.message, best.source and f"> {best.source}", *best.notes)))
-        tests.append(
-            {
-                "name": _name(slug),
-                "score": round(points[slug] * share(best, partial), 4),
-                "max_score": points[slug],
-                "status": "passed" if best.status == "passed" else "failed",
-                "output": output or best.status.replace("_", " "),
-                "tags": [slug, f"stars: {best.stars}"],
-            }
-        )
-    return {"score": round(sum(test["score"] for test in tests), 4), "tests": tests}
-
-
-def _name(slug: str) -> str:
-    track = track_of(slug)
-    return track.listed_as(track.puzzle(slug))
-
-
-def share(verdict: Verdict, partial: float) -> float:
-    """The share of a puzzle's points that a verdict is worth."""
-    return {"passed": 1.0, "over_target": partial}.get(verdict.status, 0.0)
 
 
 def _harmless(word: object) -> object:

@@ -16,7 +16,7 @@ from puzzles.failure import plain
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, Track, groups, track_of
-from puzzles.tracks.scoring import number_text
+from puzzles.tracks.outcomes import number_text
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
 MAX_WIDTH = 100

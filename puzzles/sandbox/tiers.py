@@ -1,7 +1,7 @@
 """Tiers of isolation: bubblewrap where it works, processes with operating system limits elsewhere.
 
-Prior art: Flatpak starts applications with bubblewrap in the same way. The process tier needs no program and no
-privilege; on Linux the kernel's Landlock protects files there, elsewhere only a hook of Python's does.
+The process tier needs no program and no privilege. On Linux the kernel's Landlock protects files there, elsewhere only
+a hook of Python's does.
 """
 
 from __future__ import annotations
@@ -11,24 +11,11 @@ import shutil
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
+from .bubblewrap import RUN_FOLDER, bubblewrap_command
 from .limits import Limits
-from .visible_files import (
-    IMPORT_PACKAGE,
-    INSTALL_ROOT,
-    READABLE_PACKAGES,
-    SITE_PACKAGES,
-    SYSTEM_FOLDERS,
-    covered_folders,
-)
-
-RUN_FOLDER = "/run-of-a-submission"
-"""The only folder in the sandbox that a run can write to."""
-
-KEPT_CAPABILITIES = ("SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER")
-"""Capabilities that the server keeps when root grades: with them it gives each run a user that owns nothing."""
+from .visible_files import IMPORT_PACKAGE, INSTALL_ROOT
 
 START_SECONDS = 10.0
 """Seconds that a server has to start, beyond any limit of the player's."""
@@ -92,39 +79,7 @@ def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[s
     path = f"sys.path.insert(0, {str(INSTALL_ROOT)!r}); sys.path.append({str(IMPORT_PACKAGE.parent)!r})"
     start = f"import sys; {path}; {program}"
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]
-    return [*_namespaces(), *_mounts(limits), *python] if tier.is_sandbox else python
-
-
-def _namespaces() -> list[str]:
-    """Options of bubblewrap on processes, network, users, capabilities and variables."""
-    words = ["bwrap", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
-    if os.getuid() == 0:
-        words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-        words += ["--cap-drop", "ALL"]
-        for capability in KEPT_CAPABILITIES:
-            words += ["--cap-add", f"CAP_{capability}"]
-    else:
-        words += ["--unshare-all"]
-    for name, value in environment(RUN_FOLDER).items():
-        words += ["--setenv", name, value]
-    return words
-
-
-def _mounts(limits: Limits) -> list[str]:
-    """Options of bubblewrap on files: visible folders read-only, hidden ones covered by empty ones."""
-    words = []
-    parents = {parent for at in (sys.base_prefix, SITE_PACKAGES, INSTALL_ROOT / "lib") for parent in Path(at).parents}
-    for parent in sorted(parents)[1:]:
-        words += ["--perms", "0755", "--dir", str(parent)]  # or the run's user could not pass through them
-    for folder in (*SYSTEM_FOLDERS, sys.base_prefix, SITE_PACKAGES):
-        words += ["--ro-bind-try", folder, folder]
-    for package in READABLE_PACKAGES:
-        words += ["--ro-bind", str(INSTALL_ROOT / package), str(INSTALL_ROOT / package)]
-    words += ["--ro-bind", str(IMPORT_PACKAGE / "__init__.py"), str(IMPORT_PACKAGE / "__init__.py")]
-    for hidden in covered_folders():
-        words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
-    words += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.files), "--tmpfs", RUN_FOLDER]
-    return [*words, "--chdir", RUN_FOLDER, "--remount-ro", "/dev", "--remount-ro", "/"]
+    return [*bubblewrap_command(limits, environment(RUN_FOLDER)), *python] if tier.is_sandbox else python
 
 
 def environment(folder: str) -> dict[str, str]:

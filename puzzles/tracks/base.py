@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, T
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 
-from .scoring import LocalRun, Measure, Row, RunRequest
+from .outcomes import LocalRun, Measure, Row, RunRequest
 
 if TYPE_CHECKING:
     from .workbench import DrawOptions, TensorOptions, Workbench

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from .scoring import RunOutcome, RunRequest
+from .outcomes import RunOutcome, RunRequest
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 ANSWERS = {
-    "lib/deadlock.py": "nobody can move",
+    "lib/deadlock_text.py": "nobody can move",
     "lib/rules.py": "COLLECTIVES",
     "lib/engine/collectives.py": "def reduce_scatter",
     "lib/costs.py": "def duration",
@@ -26,7 +26,7 @@ ANSWERS = {
     "puzzles/catalog/schedule/gpipe.py": "statement",
     "puzzles/commands/watch.py": "watchfiles",
     "puzzles/grading/notebook_cells.py": "jupytext",
-    "puzzles/reports/export.py": "radescope",
+    "puzzles/reports/gradescope.py": "def gradescope",
 }
 """By path in the table of questions: a text that the file, or a file of the folder, must contain."""
 

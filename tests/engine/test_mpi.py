@@ -19,7 +19,7 @@ from lib.engine.replay.replay import replay
 from lib.engine.transports.mpi.handshake import Handshake, buffer_bytes
 from lib.engine.transports.mpi.spawn import by_mpiexec
 from puzzles.commands.main import main
-from puzzles.tracks.schedule.replay import on_transport
+from puzzles.tracks.schedule.run_on_tensors import on_transport
 from tests.support import CLASSICS, Classic
 from tests.support.engine_bodies import BODIES
 from tests.support.mpi import mpiexec_or_skip

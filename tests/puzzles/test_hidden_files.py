@@ -183,8 +183,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, root: Path, packages: Path) -> No
     packages.mkdir(parents=True, exist_ok=True)
     monkeypatch.setattr(visible_files, "INSTALL_ROOT", root)
     monkeypatch.setattr(visible_files, "SITE_PACKAGES", str(packages))
-    monkeypatch.setattr("puzzles.sandbox.tiers.INSTALL_ROOT", root)
-    monkeypatch.setattr("puzzles.sandbox.tiers.SITE_PACKAGES", str(packages))
+    monkeypatch.setattr("puzzles.sandbox.bubblewrap.INSTALL_ROOT", root)
+    monkeypatch.setattr("puzzles.sandbox.bubblewrap.SITE_PACKAGES", str(packages))
 
 
 @pytest.mark.parametrize(

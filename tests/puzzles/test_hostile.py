@@ -22,8 +22,8 @@ from puzzles.sandbox.client import MARK
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.tiers import Tier
 from tests.support import hostile
-from tests.support.lent_server import LENDER, children
 from tests.support.selection import TIERS, in_every_tier
+from tests.support.shared_sandbox_server import LENDER, children
 from tests.support.tiers import require_tier
 
 ROOT = Path(__file__).parents[2]

@@ -27,7 +27,7 @@ from puzzles.notebook.html import result_page
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, registered, unregister
-from puzzles.tracks.scoring import Measure, Row, RunRequest, Score
+from puzzles.tracks.outcomes import Measure, Row, RunRequest, Score
 
 ROOT = Path(__file__).parents[2]
 AUTHORING = ROOT / "puzzles" / "notebook" / "authoring"
@@ -117,7 +117,7 @@ class Answers(Track[AnswerPuzzle]):
     name = "answers"
     title = "Answers"
     idea = "one function of a number"
-    stage = "tests.puzzles.answer_stage"
+    stage = "tests.support.answer_stage"
     columns = (("returned", "returned", "returned"),)
 
     @property

@@ -19,7 +19,7 @@ from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.on_mpi import runner_on_mpi
 from puzzles.tracks.engine.perform import perform, size_of
 from puzzles.tracks.engine.score import score_trial
-from puzzles.tracks.scoring import Score, tried_with
+from puzzles.tracks.outcomes import Score, tried_with
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions" / "engine"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from lib.errors import TraceError
 from lib.trace import Op, Trace
-from lib.walk import Cursor, Walk
+from lib.trace_walk import Cursor, Walk
 
 Label = tuple[int, ...]
 """The rows of a weight, a state or a gradient; or the batches of an activation or its gradient."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lib.costs import steps
 from lib.trace import TIMED, Op, Trace
-from lib.walk import Cursor, Walk
+from lib.trace_walk import Cursor, Walk
 
 
 class TimedEvent(NamedTuple):

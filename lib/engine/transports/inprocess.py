@@ -19,7 +19,7 @@ from lib.engine.metering.meter import Meter, current
 from lib.errors import DeadlockError
 
 from .base import CallableInt, Put
-from .deadlock import deadlock_text, player_line, returned_text, waiting_text
+from .deadlock_text import deadlock_text, player_line, returned_text, waiting_text
 
 
 class GreenletScheduler:

@@ -11,7 +11,7 @@ from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.plain_data import unpack
 from puzzles.sandbox.worker.source import SubmissionCode
 from puzzles.sandbox.worker.stages.stage import UnplayableError
-from puzzles.tracks.scoring import RunOutcome, RunRequest
+from puzzles.tracks.outcomes import RunOutcome, RunRequest
 from puzzles.tracks.workbench import Runner
 
 

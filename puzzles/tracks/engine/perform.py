@@ -10,7 +10,7 @@ import numpy as np
 from puzzles.catalog.engine.trial import Performed, Trial
 from puzzles.sandbox.plain_data import unpack
 from puzzles.sandbox.worker.stages.engine_trial import packed, require_engine, run_trial
-from puzzles.tracks.scoring import Row
+from puzzles.tracks.outcomes import Row
 
 MAX_ARGUMENT = 20
 """Letters of an argument that a message shows."""

@@ -11,7 +11,7 @@ from lib.engine.collectives import bytes_sent
 from lib.engine.metering.meter import Reading, unused_memory
 from puzzles.catalog.engine.trial import Performed, Trial
 from puzzles.sandbox.plain_data import unpack
-from puzzles.tracks.scoring import Row
+from puzzles.tracks.outcomes import Row
 
 MAX_FIGURE = 1 << 62
 """No figure is as large."""

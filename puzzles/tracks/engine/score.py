@@ -10,7 +10,7 @@ from puzzles.catalog.engine.records import RECORDS
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.failure import Failure, plain
 from puzzles.sandbox.plain_data import pack
-from puzzles.tracks.scoring import Row, RunRequest, Score
+from puzzles.tracks.outcomes import Row, RunRequest, Score
 
 from .compare import require_right
 from .perform import asked, size_of

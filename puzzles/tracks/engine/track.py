@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.tracks.base import OptionError, PuzzleGroup, Section, Track, Turns
-from puzzles.tracks.scoring import LocalRun, Measure, RunRequest
+from puzzles.tracks.outcomes import LocalRun, Measure, RunRequest
 
 if TYPE_CHECKING:
     from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench

@@ -12,7 +12,7 @@ from lib.layout.program.graph import Strategy
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.sandbox.plain_data import unpack
-from puzzles.tracks.scoring import Row, RunOutcome, RunRequest, Score
+from puzzles.tracks.outcomes import Row, RunOutcome, RunRequest, Score
 
 MAX_PAYERS = 3
 """Edges or operators that a message names."""

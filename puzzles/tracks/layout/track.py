@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.failure import Failure
 from puzzles.tracks.base import OptionError, PuzzleGroup, Section, Track
-from puzzles.tracks.scoring import Measure, Row, RunRequest
+from puzzles.tracks.outcomes import Measure, Row, RunRequest
 
 if TYPE_CHECKING:
     from lib.layout import GraphPlan
@@ -110,7 +110,7 @@ class Layouts(Track["LayoutPuzzle"]):
             raise OptionError(f"{puzzle.slug} is a layout, of which 'puzzles draw' makes a picture; leave out -o")
 
     def run_on_tensors(self, puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        from .replay import replay_plan
+        from .run_on_tensors import replay_plan
 
         return replay_plan(puzzle, options, bench)
 

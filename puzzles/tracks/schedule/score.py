@@ -10,7 +10,7 @@ from lib.gc_pause import no_collection
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, plain
-from puzzles.tracks.scoring import Row, RunRequest, Score
+from puzzles.tracks.outcomes import Row, RunRequest, Score
 
 MAX_OPERATIONS = 2000
 """Of one rank. The longest of our own schedules has a fifth of that."""

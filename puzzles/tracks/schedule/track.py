@@ -11,7 +11,7 @@ from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import require_schedule
 from puzzles.tracks.base import Column, Overview, PuzzleGroup, Section, Track, Turns
-from puzzles.tracks.scoring import LocalRun, Measure, Row, RunRequest
+from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
 
 from .calls import reminder
 from .score import parse_trace, request_at, trace_in
@@ -180,6 +180,6 @@ class Schedules(Track[SchedulePuzzle]):
             require_ending(options.output, of_a_run=False)
 
     def run_on_tensors(self, puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        from .replay import replay_run
+        from .run_on_tensors import replay_run
 
         return replay_run(puzzle, options, bench)

@@ -16,7 +16,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from lib.engine.transports.deadlock import current_player_line, deadlock_text, returned_text, waiting_text
+from lib.engine.transports.deadlock_text import current_player_line, deadlock_text, returned_text, waiting_text
 from lib.errors import DeadlockError
 
 POLLS_PER_CHECK = 64

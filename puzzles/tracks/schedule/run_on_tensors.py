@@ -14,7 +14,7 @@ from lib import PuzzleError, Trace, trace_to_json
 from lib.engine.replay.replay import Replay, replay, replay_from_json
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
-from puzzles.tracks.scoring import RunRequest
+from puzzles.tracks.outcomes import RunRequest
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
 from .score import request_at, trace_in

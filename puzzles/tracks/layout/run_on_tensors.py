@@ -71,9 +71,8 @@ def on_transport(plan: GraphPlan, slug: str, on: str) -> PlanRun:
     from lib.engine.transports.mpi.spawn import by_mpiexec
 
     request = json.dumps({"puzzle": slug, "strategies": plan.graph.strategies})
-    return PlanRun(
-        **json.loads(by_mpiexec(plan.graph.devices, "puzzles.tracks.layout.replay", request), object_hook=_tuples)
-    )
+    answered = by_mpiexec(plan.graph.devices, "puzzles.tracks.layout.run_on_tensors", request)
+    return PlanRun(**json.loads(answered, object_hook=_tuples))
 
 
 def answer(request: str) -> str:

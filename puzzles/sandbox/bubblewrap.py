@@ -1,0 +1,64 @@
+"""Options of bubblewrap: what a sandboxed process may see and do. `tiers` decides when bubblewrap is used.
+
+Prior art: Flatpak starts applications with bubblewrap in the same way.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from .limits import Limits
+from .visible_files import (
+    IMPORT_PACKAGE,
+    INSTALL_ROOT,
+    READABLE_PACKAGES,
+    SITE_PACKAGES,
+    SYSTEM_FOLDERS,
+    covered_folders,
+)
+
+RUN_FOLDER = "/run-of-a-submission"
+"""The only folder in the sandbox that a run can write to."""
+
+KEPT_CAPABILITIES = ("SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER")
+"""Capabilities that the server keeps when root grades: with them it gives each run a user that owns nothing."""
+
+
+def bubblewrap_command(limits: Limits, environment: Mapping[str, str]) -> list[str]:
+    """The start of a command: bubblewrap with its options. The sandboxed program and its arguments follow."""
+    return [*_namespaces(environment), *_mounts(limits)]
+
+
+def _namespaces(environment: Mapping[str, str]) -> list[str]:
+    """Options of bubblewrap on processes, network, users, capabilities and variables."""
+    words = ["bwrap", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"]
+    if os.getuid() == 0:
+        words += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+        words += ["--cap-drop", "ALL"]
+        for capability in KEPT_CAPABILITIES:
+            words += ["--cap-add", f"CAP_{capability}"]
+    else:
+        words += ["--unshare-all"]
+    for name, value in environment.items():
+        words += ["--setenv", name, value]
+    return words
+
+
+def _mounts(limits: Limits) -> list[str]:
+    """Options of bubblewrap on files: visible folders read-only, hidden ones covered by empty ones."""
+    words = []
+    parents = {parent for at in (sys.base_prefix, SITE_PACKAGES, INSTALL_ROOT / "lib") for parent in Path(at).parents}
+    for parent in sorted(parents)[1:]:
+        words += ["--perms", "0755", "--dir", str(parent)]  # or the run's user could not pass through them
+    for folder in (*SYSTEM_FOLDERS, sys.base_prefix, SITE_PACKAGES):
+        words += ["--ro-bind-try", folder, folder]
+    for package in READABLE_PACKAGES:
+        words += ["--ro-bind", str(INSTALL_ROOT / package), str(INSTALL_ROOT / package)]
+    words += ["--ro-bind", str(IMPORT_PACKAGE / "__init__.py"), str(IMPORT_PACKAGE / "__init__.py")]
+    for hidden in covered_folders():
+        words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
+    words += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.files), "--tmpfs", RUN_FOLDER]
+    return [*words, "--chdir", RUN_FOLDER, "--remount-ro", "/dev", "--remount-ro", "/"]
