@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))
 
-from puzzles.tracks import TRACKS, Part, Track  # noqa: E402  # from this clone
+from puzzles.tracks import TRACKS, PuzzleGroup, Track  # noqa: E402  # from this clone
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SOURCE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Source"]
@@ -69,15 +69,15 @@ def file(name: str, here: str) -> str:
 def puzzles(name: str, here: str) -> str:
     """The puzzles of a track by chapter, each with its title."""
     track = TRACKS[name]
-    return "\n\n".join(f"{chapter(part)}\n\n{table(track, part)}" for part in track.parts)
+    return "\n\n".join(f"{chapter(group)}\n\n{table(track, group)}" for group in track.groups)
 
 
-def chapter(part: Part) -> str:
-    return f"### {part.title}\n\n{part.idea[:1].upper()}{part.idea[1:]}"
+def chapter(group: PuzzleGroup) -> str:
+    return f"### {group.title}\n\n{group.idea[:1].upper()}{group.idea[1:]}"
 
 
-def table(track: Track, part: Part) -> str:
-    rows = [f"| `{slug}` | {track.puzzle(slug).title} |" for slug in part.slugs]
+def table(track: Track, group: PuzzleGroup) -> str:
+    rows = [f"| `{slug}` | {track.puzzle(slug).title} |" for slug in group.slugs]
     return "\n".join(["| name | puzzle |", "|---|---|", *rows])
 
 
@@ -85,7 +85,7 @@ FILLED = {"readme": readme, "file": file, "puzzles": puzzles}
 
 
 def turned(text: str, origin: str, here: str) -> str:
-    """The text of a file in the repository with its links turned for the page that it becomes part of."""
+    """The text of a file in the repository with its links turned for the page that it becomes group of."""
 
     def turn(link: re.Match[str]) -> str:
         path = normpath(str(Path(origin).parent / link[1])) if link[1] else origin
