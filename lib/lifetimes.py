@@ -30,8 +30,6 @@ class Stored:
         """Puts a value in a place. Returns the number of the value that is stored no longer, if there is one."""
         values, places = self._values, self._places
         before = values.get(place)
-        if before == number:
-            return None
         values[place] = number
         places[number] = places.get(number, 0) + 1
         return None if before is None else self._leave(before)

@@ -131,5 +131,7 @@ class Walk(Generic[C]):
 
     def _wake(self, cursor: C, name: str, partner: int) -> None:
         """Lets a rank go on if it may be waiting for `partner` in this operation."""
-        if not cursor.ended and cursor.op.name == name and cursor.op.args == (partner,):
-            self._ready.append(cursor)
+        if cursor.at < len(cursor.ops):
+            op = cursor.ops[cursor.at]
+            if op.name == name and op.args == (partner,):
+                self._ready.append(cursor)

@@ -24,8 +24,8 @@ class RankState(Cursor):
 
     clock: int = 0
     values: dict[int, Value] = field(default_factory=dict)
-    keys: set[tuple[str, object]] = field(default_factory=set)
-    """The dictionary keys under which something is stored."""
+    stored: dict[tuple[str, object], int] = field(default_factory=dict)
+    """By name of a dictionary and key in it: the number of the value there."""
     final: list[Weight] = field(default_factory=list)
     given: set[int] = field(default_factory=set)
     """Numbers of the values that were made by hand or by a model of another Dist."""
@@ -70,6 +70,10 @@ Met = tuple[Value, Value, int, tuple[int, int]]
 _new = tuple.__new__  # what Arrival(...) does, in half of its time
 
 
+MALFORMED = (TypeError, ValueError, AttributeError)
+"""The exceptions that a record with columns of the wrong types can cause."""
+
+
 class Retrace(Walk[RankState]):
     """The run of a trace. `made_up` lists the values that no operation made; `strict` refuses them."""
 
@@ -95,29 +99,50 @@ class Retrace(Walk[RankState]):
         self._refuse_unread()
         rules.complete(self.size, [weight for rank in self.ranks for weight in rank.final])
 
-    def visit(self, cursor: RankState, op: Op) -> bool:
-        name = op.name
+    def go_on(self, cursor: RankState) -> None:
+        """Executes one rank's operations until it ends or has to wait; a refusal gets its place."""
+        ops = cursor.ops
         try:
-            if name == "store" or name == "delete":
-                self._keep(cursor, op)
-            else:
-                used = _used(cursor, op)
-                if cursor.given and self.strict:
-                    _refuse_given(cursor, op)
-                if name in rules.LOCAL_RULES:
-                    self._compute(cursor, op, used)
-                elif name == "given":
-                    self._take_over(cursor, op)
-                else:
-                    self._check_brought(cursor, op, used)
-                    return self.communicate(cursor, op)
-        except PuzzleError as why:
-            raise why.at(cursor.place(op.call()), op.line) from None
-        except (TypeError, ValueError, AttributeError) as why:
-            place = cursor.place(f"operation {cursor.at}")
-            raise TraceError(f"this record makes no sense ({why}): {op}", place) from None
+            while cursor.at < len(ops):
+                op = ops[cursor.at]
+                if op.name == "store" or op.name == "delete":  # most of a trace, so without `visit` in between
+                    self._keep(cursor, op)
+                    cursor.at += 1
+                elif not self.visit(cursor, op):
+                    return
+        except (PuzzleError, *MALFORMED) as why:
+            raise _placed(why, cursor) from None
+
+    def visit(self, cursor: RankState, op: Op) -> bool:
+        used = self._used(cursor, op)
+        if op.name in rules.LOCAL_RULES:
+            self._compute(cursor, op, used)
+        elif op.name == "given":
+            self._take_over(cursor, op)
+        else:
+            self._check_brought(cursor, op, used)
+            return self.communicate(cursor, op)
         cursor.at += 1
         return True
+
+    def _used(self, rank: RankState, op: Op) -> list[Value]:
+        """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
+        form = FORMS.get(op.name)
+        if form is None:
+            raise TraceError(f"there is no operation {op.name!r}")
+        if (
+            (op.layer is None) is form.layer
+            or (form.uses is not None and len(op.used) != form.uses)
+            or len(op.args) != len(form.args)
+        ):
+            raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
+        try:
+            used = [rank.values[number] for number in op.used]
+        except KeyError as missing:
+            raise TraceError(f"it uses value {missing}, which this rank has not made") from None
+        if rank.given and self.strict:
+            _refuse_given(rank, op)
+        return used
 
     # --- What a rank does on its own ---
 
@@ -135,11 +160,9 @@ class Retrace(Walk[RankState]):
                 raise RuleError(f"{args[0]} does not hold {value.kind}")
             if rank.given and self.strict:
                 _refuse_given(rank, op)
-            rank.keys.add(args)
-        elif used or args not in rank.keys:
+            rank.stored[args] = number
+        elif used or rank.stored.pop(args, None) is None:
             raise RuleError("nothing is stored there")
-        else:
-            rank.keys.remove(args)
 
     def _compute(self, rank: RankState, op: Op, used: list[Value]) -> None:
         """Executes an operation on the rank's own values."""
@@ -193,8 +216,8 @@ class Retrace(Walk[RankState]):
         cursor.elements += elements_sent(op.name, brought.memory(self.costs), self.size.ranks)
         try:
             _confirm(cursor, op, (made,), start, self.costs.duration(op.name))
-        except PuzzleError as why:
-            raise why.at(cursor.place(op.call()), op.line) from None
+        except (PuzzleError, *MALFORMED) as why:
+            raise _placed(why, cursor) from None
 
     def sent(self, cursor: RankState, op: Op) -> None:
         used = cursor.used(op)
@@ -242,26 +265,17 @@ class Retrace(Walk[RankState]):
         return WaitingRank(rank.rank, op.call(), op.line, kind, of)
 
 
+def _placed(why: Exception, rank: RankState) -> PuzzleError:
+    """The refusal of a rank's next operation, with its place unless it has one already."""
+    if not isinstance(why, PuzzleError):
+        problem = f"this record makes no sense ({why}): {rank.op}"
+        return TraceError(problem, rank.place(f"operation {rank.at}"))
+    return why if why.place else why.at(rank.place(rank.op.call()), rank.op.line)
+
+
 def _arrival(rank: RankState) -> Arrival:
     op = rank.ops[rank.at]
     return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, op.layer, rank.values[op.used[0]]))
-
-
-def _used(rank: RankState, op: Op) -> list[Value]:
-    """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
-    form = FORMS.get(op.name)
-    if form is None:
-        raise TraceError(f"there is no operation {op.name!r}")
-    if (
-        (op.layer is None) is form.layer
-        or (form.uses is not None and len(op.used) != form.uses)
-        or len(op.args) != len(form.args)
-    ):
-        raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
-    try:
-        return [rank.values[number] for number in op.used]
-    except KeyError as missing:
-        raise TraceError(f"it uses value {missing}, which this rank has not made") from None
 
 
 def _refuse_given(rank: RankState, op: Op) -> None:

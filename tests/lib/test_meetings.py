@@ -1,0 +1,113 @@
+"""A collective is complete with its last rank, starts at the latest clock, and gives each rank its own result."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import MismatchError, RuleError, Value, Weight, WeightGrad
+from lib.meetings import Meeting, agree, settle
+from tests.support.examples import examples
+
+LAYERS, BATCHES = 2, 4
+
+members = st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True)
+
+
+class Call(NamedTuple):
+    rank: int
+    clock: int
+    line: int
+    name: str
+    layer: int
+    value: Value
+
+
+def gradient(rank: int, layer: int = 0) -> WeightGrad:
+    return WeightGrad(layer, LAYERS, {rank}, BATCHES)
+
+
+def reducing(rank: int, clock: int = 0, name: str = "allreduce", layer: int = 0) -> Call:
+    return Call(rank, clock, 10 + rank, name, layer, gradient(rank, layer))
+
+
+@examples(100)
+@given(members, st.data())
+def test_the_last_to_come_gets_all_calls_in_the_order_of_the_members(group: list[int], data: st.DataObject) -> None:
+    meeting: Meeting[str] = Meeting(group)
+    for _ in range(2):  # the next meeting opens by itself
+        order = data.draw(st.permutations(group))
+        answers = [meeting.come(rank, f"call of {rank}") for rank in order]
+        assert answers == [None] * (len(group) - 1) + [[f"call of {rank}" for rank in group]]
+
+
+@examples(100)
+@given(members, st.lists(st.tuples(st.integers(0, 9), st.booleans())))
+def test_every_member_is_present_or_missing(group: list[int], steps: list[tuple[int, bool]]) -> None:
+    meeting: Meeting[int] = Meeting(group)
+    here: set[int] = set()
+    for rank, comes in steps:
+        if rank not in group:
+            continue
+        if comes and len(here | {rank}) < len(group):
+            meeting.come(rank, rank)
+            here.add(rank)
+        elif not comes:
+            meeting.leave(rank, rank)
+            here.discard(rank)
+    assert (set(meeting.present()), meeting.missing()) == (here, tuple(rank for rank in group if rank not in here))
+
+
+def test_a_call_that_is_over_takes_no_later_one_back() -> None:
+    meeting: Meeting[Call] = Meeting((0, 1))
+    over, later = reducing(0), reducing(0)
+    meeting.come(0, later)
+    meeting.leave(0, over)
+    assert meeting.present()[0] is later
+
+
+@examples(100)
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=BATCHES))
+def test_a_collective_starts_when_its_last_rank_is_ready(clocks: list[int]) -> None:
+    _, start = settle([reducing(rank, clock) for rank, clock in enumerate(clocks)])
+    assert start == sorted(clocks)[-1]
+
+
+def test_each_rank_gets_the_shard_of_its_place() -> None:
+    calls = [reducing(rank, name="scatterreduce") for rank in range(2)]
+    whole = gradient(0) + gradient(1)
+    assert settle(calls)[0] == [whole.shard(0, 2), whole.shard(1, 2)]
+
+
+def test_every_rank_gathers_the_whole() -> None:
+    weight = Weight(0, LAYERS, 0)
+    calls = [Call(rank, 0, 0, "allgather", 0, weight.shard(rank, 2)) for rank in range(2)]
+    whole = weight.shard(0, 2).combine(weight.shard(1, 2))
+    assert settle(calls)[0] == [whole, whole]
+
+
+def test_different_operations_in_one_meeting() -> None:
+    with pytest.raises(MismatchError, match=r"rank 0 calls allreduce\(layer=0\) on line 10, but rank 2 calls allg"):
+        settle([reducing(0), reducing(1), reducing(2, name="allgather")])
+
+
+def test_different_layers_in_one_meeting() -> None:
+    with pytest.raises(MismatchError, match=r"rank 0 calls .*layer=0.*, but rank 1 calls .*layer=1"):
+        settle([reducing(0), reducing(1, layer=1)])
+
+
+def test_ranks_that_differ_before_all_have_come() -> None:
+    with pytest.raises(MismatchError, match=r"rank 1 calls .* on line 11, but rank 3 calls .* on line 13"):
+        agree([reducing(1), reducing(3, layer=1)])
+
+
+def test_nobody_there_to_disagree() -> None:
+    agree([])
+
+
+def test_values_that_do_not_fit_together() -> None:
+    with pytest.raises(RuleError, match="batch 0 is in both rank 0 and rank 1"):
+        settle([reducing(0), reducing(1)._replace(value=gradient(0))])
