@@ -17,7 +17,7 @@ from puzzles.tracks import Track, track_of
 from puzzles.tracks.scoring import LocalRun, RunOutcome, RunRequest
 
 from .interrupt import LimitedTurns, TurnStoppedError
-from .source_lines import file_of, first_line_of, place_of, tree_of
+from .source_lines import first_line_of, place_of, tree_of
 
 
 async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict:
@@ -73,7 +73,7 @@ def _failure(run: LocalRun, error: BaseException, definition: Any) -> Failure:
     """An exception that ended a run, without the machinery that it came through."""
     place = place_of(error, definition)
     if isinstance(error, UnplayableError):
-        return Failure("crash", str(error), first_line_of(definition), file_of(definition))
+        return Failure("crash", str(error), place.line, place.file)
     if isinstance(error, TurnStoppedError):
         prefix = f"{run.prefix}: " if run.prefix else ""
         return Failure(error.reason, f"{prefix}{error}", place.line, place.file)

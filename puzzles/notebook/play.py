@@ -16,6 +16,9 @@ from .source_lines import file_of
 Playable = str | int | Puzzle | Callable[..., Any]
 """A puzzle by its slug or number, itself, or by the definition that has its name."""
 
+MAX_SECONDS = 10**6
+"""Longest turn that may be asked for, as for `--time-limit`."""
+
 
 class PlayTask(asyncio.Task[Result]):
     """A play under way, to be awaited for its Result. It shows itself when it has ended, awaited or not."""
@@ -52,9 +55,12 @@ def play(puzzle: Playable, function: Any = None, *, seconds: float | None = None
 
     Raises:
         UnknownPuzzleError: there is no such puzzle; the text names the nearest one.
+        ValueError: `seconds` is no positive number.
     """
     found, definition = _which(puzzle, function)
     limit = track_of(found.slug).turn_seconds if seconds is None else seconds
+    if not (isinstance(limit, int | float) and 0 < limit <= MAX_SECONDS):
+        raise ValueError(f"seconds has to be a positive number, as in play(..., seconds=60); got {seconds!r}")
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:

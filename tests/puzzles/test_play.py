@@ -98,6 +98,12 @@ def test_a_wrong_name_is_answered_at_once() -> None:
 def mine(model: Model) -> None: ...
 
 
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "x"])
+def test_a_limit_that_is_no_time_is_refused_before_anything_runs(seconds: Any) -> None:
+    with pytest.raises(ValueError, match=r"positive number, as in .*seconds=60.*; got"):
+        play("ddp", mine, seconds=seconds)
+
+
 # --- What goes wrong ---
 
 
