@@ -33,6 +33,13 @@ class RunRequest:
     score: Callable[[Row], Score | Failure]
     hidden: bool = True
 
+    def score_of(self, outcome: RunOutcome) -> Score | Failure:
+        """The score of what came of this run, or the reason why it has none."""
+        if outcome.failure is not None:
+            return outcome.failure
+        score = self.score(outcome.row or {})
+        return outcome.explained(score) if isinstance(score, Failure) else score
+
 
 class RunOutcome(NamedTuple):
     """Result of a run. With neither row nor failure there was no definition of that name."""

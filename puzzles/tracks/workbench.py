@@ -25,6 +25,9 @@ class Workbench(Protocol):
     def run(self, request: RunRequest, path: str = "") -> RunOutcome:
         """Runs the definition in a file (default: the player's) once, in the sandbox."""
 
+    def absent(self, path: str = "") -> str:
+        """The sentence on a file (default: the player's) without a definition of the puzzle."""
+
     def require_readable(self, path: str) -> None:
         """Ends the command if a file cannot be read."""
 

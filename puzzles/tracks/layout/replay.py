@@ -19,7 +19,7 @@ from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
-from .score import plan_of_run, request_for
+from .score import plan_of_file
 
 CLOSE = 1e-5
 """Of a tensor's largest element: gelu and softmax leave fractions, which another order of summands rounds otherwise."""
@@ -51,7 +51,7 @@ def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) 
     if options.devices not in (None, needed):
         bench.console.print(f"{puzzle.slug} is laid out on {needed} devices; leave out -n, or say -n {needed}")
         return False
-    plan = plan_of_run(puzzle, bench.run(request_for(puzzle)), bench.path)
+    plan = plan_of_file(puzzle, bench)
     if isinstance(plan, Failure):
         bench.console.print(Text(f"{puzzle.slug} is not run: {plan.message}"), soft_wrap=True)
         return False

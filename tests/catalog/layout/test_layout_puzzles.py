@@ -163,7 +163,7 @@ def test_drawing_a_plan(here: Path):
     assert puzzles("draw", "mine.py", "ffn").stdout == "Wrote ffn.svg.\n"
     assert "12,288 bytes" in (here / "ffn.svg").read_text()
     assert "should end in .svg" in puzzles("draw", "mine.py", "ffn", "-o", "a.png").stderr
-    assert "there is no function matmul in mine.py" in puzzles("draw", "mine.py", "matmul").stderr
+    assert "mine.py has no function matmul; write 'def matmul(graph):'" in puzzles("draw", "mine.py", "matmul").stderr
     assert "cannot write no/ffn.svg: no such file" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.svg").stderr
     assert puzzles("draw", "mine.py", "ffn", "--dark", "-o", "dark.svg").exit_code == 0
     assert (here / "dark.svg").read_text() != (here / "ffn.svg").read_text()
