@@ -17,7 +17,7 @@ from puzzles.tracks import Track, track_of
 from puzzles.tracks.scoring import LocalRun, RunOutcome, RunRequest
 
 from .interrupt import LimitedTurns, TurnStoppedError
-from .source_lines import first_line_of, place_of, tree_of
+from .source_lines import file_of, first_line_of, place_of, tree_of
 
 
 async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict:
@@ -66,6 +66,8 @@ async def _run(track: Track[Any], slug: str, definition: Any, request: RunReques
     finally:
         await turns.sweep()
     failure = run.failure if run.error is None else _failure(run, run.error, definition)
+    if failure is not None and not failure.line:
+        failure = failure._replace(line=first_line_of(definition), file=file_of(definition))
     return RunOutcome(run.row, failure)
 
 

@@ -38,16 +38,13 @@ NOWHERE = SourceLine("", 0)
 
 
 def place_of(error: BaseException, definition: Any) -> SourceLine:
-    """The innermost line of the player's namespace that an exception came through; else the line that it names; else
-    the first of the definition."""
+    """The innermost line of the player's namespace that an exception came through, else the one that it names."""
     names = getattr(_function_of(definition), "__globals__", None)
     at = NOWHERE
     for traceback in _tracebacks(error):
         if traceback.tb_frame.f_globals is names:
             at = SourceLine(traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)
-    if at.line:
-        return at
-    return SourceLine(file_of(definition), getattr(error, "line", 0) or first_line_of(definition))
+    return at if at.line else SourceLine(file_of(definition), getattr(error, "line", 0))
 
 
 def file_of(definition: Any) -> str:
