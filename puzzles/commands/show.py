@@ -10,13 +10,10 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import track_of
 
-from .params import Slug, terminal
+from .params import MAX_WIDTH, Slug, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-MAX_WIDTH = 88
-"""Columns of running text: wider is harder to read."""
 
 
 @click.command()

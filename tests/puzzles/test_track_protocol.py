@@ -228,6 +228,15 @@ def test_the_catalog_commands_know_it(fourth: Path) -> None:
     assert graded(fourth, Path("my_answer.py").read_text(), 1)["status"] == "not_attempted"
 
 
+def test_a_file_of_all_default_puzzles_has_the_imports_of_each_track(
+    fourth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Answers, "graded_by_default", True)
+    puzzles("start")
+    text = Path("my_solutions.py").read_text()
+    assert ("from lib import Model, WeightGrad\nimport math\n" in text, "def answer(n):" in text) == (True, True)
+
+
 def test_it_is_graded_in_a_worker(fourth: Path) -> None:
     assert graded(fourth, RIGHT) == {
         "puzzle": "answer",
@@ -261,6 +270,7 @@ def test_reports_and_progress_know_it(fourth: Path) -> None:
     assert "In practice: Ask for the question as well. Deep Thought took long. Three stars: nothing better" in page
     texts = {name: Path(f"out.{name}").read_text(encoding="utf-8") for name in names}
     assert "42 of 42 returned; 3 of 3 stars." in texts["html"]
+    assert "too many files" not in texts["html"], "this track has no pictures"
     assert "The question: The answer" in texts["gradescope"]
     assert "answers,returned=42" in texts["csv"]
     assert 'name="answer"' in texts["junit"]

@@ -54,8 +54,7 @@ class Engine(Track[EnginePuzzle]):
 
     def measures(self, puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
-            Measure(FIGURES[name].words, figures.get(name), limit, name in figures and figures[name] <= limit)
-            for name, limit in puzzle.targets.items()
+            Measure.at_most(FIGURES[name].words, figures.get(name), limit) for name, limit in puzzle.targets.items()
         ]
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:

@@ -17,7 +17,6 @@ from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
-from puzzles.tracks import track_of
 from tests.support.layout_strategies import assert_same_program
 from tests.test_imports import ROOT
 
@@ -66,7 +65,7 @@ def test_the_starter_counts_as_not_attempted(puzzle: LayoutPuzzle, tmp_path: Pat
     (function,) = ast.parse(puzzle.starter).body
     assert isinstance(function, ast.FunctionDef)
     assert (function.name, GAP in puzzle.starter, END_OF_GAP in puzzle.starter) == (puzzle.slug, True, True)
-    source = starter_file(track_of(puzzle.slug), [puzzle], "mine.py")
+    source = starter_file([puzzle], "mine.py")
     assert verdict_on(tmp_path, puzzle.slug, source).status == "not_attempted"
     assert all(len(line) <= 120 for line in source.splitlines())
 
