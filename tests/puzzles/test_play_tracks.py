@@ -88,6 +88,13 @@ def test_play_and_grade_say_the_same(slug: str, text: str, mine: Path) -> None:
     assert result.figures == (track_of(slug).figures_text(find(slug), verdict.figures) if verdict.figures else "")
 
 
+@pytest.mark.parametrize(("slug", "name"), [("ddp", "ddp"), ("FSDP", "engine/fsdp"), ("ffn", "layout/ffn")])
+def test_a_script_that_plays_is_graded_like_one_that_does_not(slug: str, name: str, mine: Path) -> None:
+    mine.write_text(source(name) + f"\n\nfrom puzzles import play\n\nplay({slug!r}, {slug})\nplay({slug})\n")
+    (verdict,) = grade_file(str(mine), [find(slug)]).verdicts
+    assert (verdict.status, verdict.message, verdict.printed) == ("passed", "", ())
+
+
 def test_a_class_has_its_figures_its_stars_and_as_many_puppies_as_devices(mine: Path) -> None:
     cls = definition(mine, "FSDP", FSDP)
     result = play(cls)
