@@ -47,6 +47,10 @@ class CommandWorkbench:
         slug = self.puzzle.slug
         return f"{path or self.path} has no {self.track.noun} {slug}; write '{self.track.signature(slug)}:'"
 
+    def refuse(self, why: str) -> bool:
+        self.console.print(Text(f"{self.puzzle.slug} {why}"), soft_wrap=True)
+        return False
+
     def require_readable(self, path: str) -> None:
         problem = Submission.read(Path(path)).problem
         if problem is not None:
@@ -62,8 +66,7 @@ class CommandWorkbench:
             try:
                 verdict = grade_puzzle(self.puzzle, session, runner=elsewhere)
             except PuzzleError as why:
-                self.console.print(Text(f"{slug} could not be run: {why}"), soft_wrap=True)
-                return False
+                return self.refuse(f"could not be run: {why}")
         if not verdict.attempted:
             begun = f"{slug} in {self.path} is still as it began; write your lines between the marks"
             self.console.print(Text(begun if submission.looks_defined(slug) else self.absent()), soft_wrap=True)

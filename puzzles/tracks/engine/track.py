@@ -109,8 +109,7 @@ class Engine(Track[EnginePuzzle]):
         """On MPI every device is a process: without a sandbox, so it is for the player's own code."""
         needed = puzzle.devices
         if options.devices not in (None, needed):
-            bench.console.print(f"{puzzle.slug} is tried on {needed} devices; leave out -n, or say -n {needed}")
-            return False
+            return bench.refuse(f"is tried on {needed} devices; leave out -n, or say -n {needed}")
         if options.on != "mpi":
             return bench.grade(options.on)
         from .on_mpi import runner_on_mpi

@@ -49,17 +49,14 @@ def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) 
     matter here."""
     needed = puzzle.graph().devices
     if options.devices not in (None, needed):
-        bench.console.print(f"{puzzle.slug} is laid out on {needed} devices; leave out -n, or say -n {needed}")
-        return False
+        return bench.refuse(f"is laid out on {needed} devices; leave out -n, or say -n {needed}")
     plan = plan_of_file(puzzle, bench)
     if isinstance(plan, Failure):
-        bench.console.print(Text(f"{puzzle.slug} is not run: {plan.message}"), soft_wrap=True)
-        return False
+        return bench.refuse(f"is not run: {plan.message}")
     try:
         result = on_transport(plan, puzzle.slug, options.on)
     except PuzzleError as why:
-        bench.console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
-        return False
+        return bench.refuse(f"could not be run: {why}")
     show_plan_run(bench.console, puzzle.slug, plan, result)
     return result.passed
 

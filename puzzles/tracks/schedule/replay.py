@@ -46,13 +46,11 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     size = puzzle.goal.size if options.devices is None else puzzle.goal.size._replace(ranks=options.devices)
     trace = _correct_trace(request_at(puzzle, size), bench)
     if isinstance(trace, Failure):
-        bench.console.print(Text(f"{puzzle.slug} is not run: {trace.message}"), soft_wrap=True)
-        return False
+        return bench.refuse(f"is not run: {trace.message}")
     try:
         result = on_transport(trace, options.on, options.small)
     except PuzzleError as why:
-        bench.console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
-        return False
+        return bench.refuse(f"could not be run: {why}")
     show_replay(bench.console, puzzle.slug, result)
     if options.output:
         draw_replay(options.output, puzzle, trace, result)
