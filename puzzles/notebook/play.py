@@ -98,6 +98,7 @@ def _which(puzzle: Playable, definition: Any) -> tuple[Puzzle, Any]:
     if definition is None and callable(puzzle):
         name = getattr(puzzle, "__name__", "")
         if name not in ALL:
-            raise UnknownPuzzleError(f"which puzzle does {name or 'this'} solve? Write play('fsdp', {name or 'fsdp'})")
+            mine = name if name.isidentifier() else "solution"
+            raise UnknownPuzzleError(f"which puzzle does {name or 'this'} solve? Write play('fsdp', {mine})")
         return find(name), puzzle
     return find(str(puzzle)), definition

@@ -45,7 +45,7 @@ def outside() -> list[Path]:
 
 
 def questions(tree: ast.AST) -> Iterator[str]:
-    """Places where a track's name, title, kind of definition, class or package is written down."""
+    """Places where a track's name, title, puzzle, class or package is written down."""
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str(text)) if text in WORDS or OF_A_TRACK.match(text):
@@ -63,7 +63,7 @@ def questions(tree: ast.AST) -> Iterator[str]:
 OF_A_TRACK = re.compile(rf"puzzles\.(tracks|catalog|sandbox\.worker\.stages)\.({'|'.join(TRACKS)})\b")
 """A module that belongs to one track."""
 
-WORDS = {word for track in TRACKS.values() for word in (track.name, track.title)}
+WORDS = {word for track in TRACKS.values() for word in (track.name, track.title, *track.slugs)}
 CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "ENGINE", "LAYOUTS"}
 
 
@@ -89,6 +89,7 @@ def test_outside_of_tracks_nobody_asks_which_track_it_is() -> None:
         "match name:\n    case 'engine': pass",
         "if track.name in ('schedule', 'layout'): pass",
         "PAGES = {'layout': page}",
+        "PRAISE = {'ddp': 'good dog'}",
         "find(slug, track='engine')",
         "def start(track='schedule'): pass",
         "if track.title == 'On real tensors': pass",
