@@ -58,9 +58,7 @@ def show_background(console: Console, puzzle: Puzzle) -> None:
     from rich.text import Text
 
     track = track_of(puzzle.slug)
-    heading = track.heading(puzzle)
-    called = track.called(puzzle)
-    console.print(Text(f"Behind {called}{heading[len(called) :]}", style="bold"))
+    console.print(Text(f"Behind {track.called(puzzle)}: {puzzle.title}", style="bold"))
     print_paragraphs(console, puzzle.concept)
     for title, text in (("In practice", puzzle.in_practice), *track.background(puzzle)):
         _heading(console, title)

@@ -44,8 +44,9 @@ class CommandWorkbench:
             return run_in(session, self.track, self.puzzle.slug, request.data, self.limits.seconds)
 
     def absent(self, path: str = "") -> str:
-        slug = self.puzzle.slug
-        return f"{path or self.path} has no {self.track.noun} {slug}; write '{self.track.signature(slug)}:'"
+        slug, track = self.puzzle.slug, self.track
+        advice = f"write '{track.signature(slug)}:', or begin with 'puzzles start {slug}'"
+        return f"{path or self.path} has no {track.noun} {slug}; {advice}"
 
     def refuse(self, why: str) -> bool:
         self.console.print(Text(f"{self.puzzle.slug} {why}"), soft_wrap=True)
