@@ -51,7 +51,7 @@ def play(puzzle: Playable, function: Any = None, *, seconds: float | None = None
     In a notebook: `await play("fsdp", fsdp)`, `play("FSDP", FSDP)`, `play(ffn)`. In a script without a running event
     loop it returns the Result. The code runs in this process, so nothing is isolated: it is for your own. `seconds`
     is how long a rank of a schedule may work without waiting for another (0.8), or how long a class or a layout may
-    run at one size (10).
+    run at one size (10). In a file that `puzzles grade` runs, `play` does nothing and returns None.
 
     Raises:
         UnknownPuzzleError: there is no such puzzle; the text names the nearest one.
