@@ -29,3 +29,5 @@ class Puzzle:
     sources: tuple[Paper, ...]
     credit: str
     """The work that the track is after; printed below the sources."""
+    praise: str = "Good dogs, every one of them."
+    """A sentence for three stars, below the puppies."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,22 +100,12 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
 
     tier = _tier(options["tier"], options["trust"], paths)
     points = parse_points(options["points"])
-    limits = Limits(
-        options["time_limit"],
-        options["memory_limit"],
-        options["output_limit"],
-        options["file_limit"],
-        options["process_limit"],
-    )
     files = submissions(paths)
     if options["gradescope"] and not files:
         raise click.UsageError("there is no submission here to write Gradescope's results for")
     alone = len(files) == 1
-    keep = bool(
-        options["traces"] or (options["html"] and len(files) <= MAX_PICTURES) or (alone and not options["as_json"])
-    )
     slugs = tuple(dict.fromkeys(slug for several in wanted for slug in several))
-    job = Job(slugs, limits, tier, options["strict"], keep)
+    job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options))
     graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"])
     write_reports(
         graded, {name: options[name] for name in FORMATS}, points, options["partial"], tier, options["traces"]
@@ -132,6 +123,17 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
 
 MAX_PICTURES = 20
 """Files with their timelines on one HTML page; a class gets the table and the messages."""
+
+
+def _limits(options: Mapping[str, Any]) -> Limits:
+    return Limits(*(options[f"{name}_limit"] for name in ("time", "memory", "output", "file", "process")))
+
+
+def _is_kept(files: int, options: Mapping[str, Any]) -> bool:
+    """True if runs are kept with their verdicts: for traces, pictures, or the story after a single file."""
+    return bool(
+        options["traces"] or (options["html"] and files <= MAX_PICTURES) or (files == 1 and not options["as_json"])
+    )
 
 
 def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:

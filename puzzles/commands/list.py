@@ -10,17 +10,15 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
+from puzzles.tracks.outcomes import capitalized
 
-from .params import GroupOrSlug, terminal
+from .params import MAX_WIDTH, GroupOrSlug, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from puzzles.grading.progress import PuzzleProgress
     from puzzles.tracks.base import Overview
-
-MAX_WIDTH = 88
-"""Columns of running text: wider is harder to read."""
 
 
 @click.command("list")
@@ -48,10 +46,8 @@ def show_tracks(console: Console, entries: Mapping[str, PuzzleProgress]) -> None
     following = next_slug(entries)
     if following is not None:
         track = track_of(following)
-        puzzle = track.puzzle(following)
-        words = (
-            f"Next is {track.called(puzzle)}, {puzzle.title}: 'puzzles start {following}', 'puzzles show {following}'."
-        )
+        name = track.mention(track.puzzle(following))
+        words = f"Next is {name}: 'puzzles start {following}', 'puzzles show {following}'."
         console.print(Text(words), width=min(console.width, MAX_WIDTH))
     console.print(Text(f"Targets and titles: 'puzzles list {'|'.join(TRACKS)}', or a chapter's name."))
 
@@ -65,7 +61,7 @@ def _show_track(console: Console, track: Track[Any], entries: Mapping[str, Puzzl
     console.print()
     whole = sum(entries[slug].stars for slug in track.slugs)
     console.print(Text.assemble((track.title, "bold"), (f"  {whole} of {3 * len(track.slugs)} stars", "dim")))
-    console.print(Text(_sentence(track.idea)), width=width)
+    console.print(Text(capitalized(track.idea)), width=width)
     for group in track.groups:
         if len(track.groups) > 1:
             title = Text.assemble("\n  ", (f"{group.title} ", "bold"), (f"({group.name}): {group.idea}", "dim"))
@@ -83,7 +79,7 @@ def show_group(console: Console, group: PuzzleGroup, entries: Mapping[str, Puzzl
     from rich.text import Text
 
     console.print(Text(group.title, style="bold"))
-    console.print(Text(_sentence(group.idea)), width=min(console.width, MAX_WIDTH))
+    console.print(Text(capitalized(group.idea)), width=min(console.width, MAX_WIDTH))
     track = track_of(group.slugs[0])
     overview = track.overview() if group.slugs == track.slugs else None
     if overview is not None:
@@ -119,7 +115,3 @@ def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzlePr
     width = min(console.width, MAX_WIDTH)
     limits = fill(track.limits(puzzle), width, initial_indent="    ", subsequent_indent="    ")
     console.print(Text(limits, style="dim"))
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

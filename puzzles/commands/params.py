@@ -14,6 +14,9 @@ from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_group, fi
 if TYPE_CHECKING:
     from rich.console import Console
 
+MAX_WIDTH = 88
+"""Columns of running text: wider is harder to read."""
+
 
 class Commands(click.Group):
     """A group that suggests the nearest command to a wrong one."""

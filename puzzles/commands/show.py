@@ -10,13 +10,10 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import track_of
 
-from .params import Slug, terminal
+from .params import MAX_WIDTH, Slug, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-MAX_WIDTH = 88
-"""Columns of running text: wider is harder to read."""
 
 
 @click.command()
@@ -61,9 +58,7 @@ def show_background(console: Console, puzzle: Puzzle) -> None:
     from rich.text import Text
 
     track = track_of(puzzle.slug)
-    heading = track.heading(puzzle)
-    called = track.called(puzzle)
-    console.print(Text(f"Behind {called}{heading[len(called) :]}", style="bold"))
+    console.print(Text(f"Behind {track.called(puzzle)}: {puzzle.title}", style="bold"))
     print_paragraphs(console, puzzle.concept)
     for title, text in (("In practice", puzzle.in_practice), *track.background(puzzle)):
         _heading(console, title)

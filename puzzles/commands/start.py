@@ -22,9 +22,8 @@ def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) 
         name, slugs = "solutions", default_slugs()
     else:
         name, slugs = (wanted.name, wanted.slugs) if isinstance(wanted, PuzzleGroup) else (wanted.slug, (wanted.slug,))
-    track = track_of(slugs[0])
     path = output or f"my_{name}.py"
-    text = starter_file(track, [track.puzzle(slug) for slug in slugs], path)
+    text = starter_file([track_of(slug).puzzle(slug) for slug in slugs], path)
     try:
         with open(path, "w" if force else "x", encoding="utf-8") as file:
             file.write(text)

@@ -37,8 +37,7 @@ def status() -> None:
     unsolved, unbeaten = next_slug(entries), next_slug(entries, stars=3)
     if unsolved is not None:
         track = track_of(unsolved)
-        puzzle = track.puzzle(unsolved)
-        console.print(f"Next: {track.called(puzzle)}, {puzzle.title}: 'puzzles show {unsolved}'.")
+        console.print(f"Next: {track.mention(track.puzzle(unsolved))}: 'puzzles show {unsolved}'.")
     elif unbeaten is not None:
         console.print(f"All targets met everywhere. For a third star, try {unbeaten}: there is a better solution.")
     else:

@@ -43,6 +43,15 @@ class CommandWorkbench:
         with Session(submission, self.limits) as session:
             return run_in(session, self.track, self.puzzle.slug, request.data, self.limits.seconds)
 
+    def absent(self, path: str = "") -> str:
+        slug, track = self.puzzle.slug, self.track
+        advice = f"write '{track.signature(slug)}:', or begin with 'puzzles start {slug}'"
+        return f"{path or self.path} has no {track.noun} {slug}; {advice}"
+
+    def refuse(self, why: str) -> bool:
+        self.console.print(Text(f"{self.puzzle.slug} {why}"), soft_wrap=True)
+        return False
+
     def require_readable(self, path: str) -> None:
         problem = Submission.read(Path(path)).problem
         if problem is not None:
@@ -58,11 +67,10 @@ class CommandWorkbench:
             try:
                 verdict = grade_puzzle(self.puzzle, session, runner=elsewhere)
             except PuzzleError as why:
-                self.console.print(Text(f"{slug} could not be run: {why}"), soft_wrap=True)
-                return False
+                return self.refuse(f"could not be run: {why}")
         if not verdict.attempted:
-            words = f"{self.path} has no {self.track.noun} {slug} yet; see 'puzzles start {slug}'"
-            self.console.print(Text(words), soft_wrap=True)
+            begun = f"{slug} in {self.path} is still as it began; write your lines between the marks"
+            self.console.print(Text(begun if submission.looks_defined(slug) else self.absent()), soft_wrap=True)
             return False
         report_on(self.console, f"{self.path}, {where}", verdict)
         return verdict.status == "passed"

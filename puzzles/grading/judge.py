@@ -88,7 +88,7 @@ def judge(
         return blank
     kept = track.kept(outcome.row) if keep and outcome.row is not None else ""
     blank = replace(blank, printed=first_lines(outcome.printed), trace=kept)
-    score = score_of(shown, outcome)
+    score = shown.score_of(outcome)
     if isinstance(score, Failure):
         if outcome.failure is None and not score.line and score.reason != "crash":
             score = score._replace(line=definition.line)
@@ -100,14 +100,6 @@ def judge(
     if isinstance(elsewhere, Failure):
         return _failed(blank, definition, elsewhere)
     return _stated(blank, definition, score, elsewhere, strict)
-
-
-def score_of(request: RunRequest, outcome: RunOutcome) -> Score | Failure:
-    """The score of a run, or the reason why it has none."""
-    if outcome.failure is not None:
-        return outcome.failure
-    score = request.score(outcome.row or {})
-    return outcome.explained(score) if isinstance(score, Failure) else score
 
 
 def first_lines(printed: str) -> tuple[str, ...]:
@@ -124,7 +116,7 @@ def _judge_elsewhere(
     found = Elsewhere()
     for request in others:
         outcome = yield request
-        score = score_of(request, outcome)
+        score = request.score_of(outcome)
         if outcome.is_absent:
             score = Failure("incomplete", f"there is no {slug} then")
         if isinstance(score, Score):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from puzzles.failure import Failure, plain
@@ -16,7 +16,9 @@ from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
 from .session import Session
 
-REASONS = ("rule", "deadlock", "mismatch", "incomplete", "layout", "crash", "syntax", "timeout", "memory")
+REASONS = ("rule", "deadlock", "mismatch", "incomplete", "crash", "syntax", "timeout", "memory")
+"""Of failures that runs of any track report; a track may have others, see `Track.reasons`."""
+
 MAX_SENTENCE = 2000
 """Characters of a sentence that comes from a run."""
 
@@ -41,24 +43,25 @@ class SandboxRunner:
 
 def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, Any], left: float) -> RunOutcome:
     """Runs a definition once in a session, with so many seconds left."""
+    reasons = (*REASONS, *track.reasons)
     try:
         survey = session.read()
         problem = survey["problem"] or survey["broken"].get(slug)
         if problem is not None:
-            return RunOutcome(failure=_failure(problem))
+            return RunOutcome(failure=_failure(problem, reasons))
         asked = {**data, "stage": track.stage, "slug": slug, "longest": track.max_result}
         answer = session.run(asked, left)
     except WorkerLostError as why:
         words = f"the process that ran this was {why}; leave other processes alone"
         return RunOutcome(failure=Failure("crash", words))
-    outcome = _read(answer, session.limits)
+    outcome = _read(answer, session.limits, reasons)
     return outcome._replace(printed=str(answer["output"]), took=float(answer["took"]))
 
 
-def _read(answer: Mapping[str, Any], limits: Limits) -> RunOutcome:
+def _read(answer: Mapping[str, Any], limits: Limits, reasons: Sequence[str]) -> RunOutcome:
     row = _last_row(str(answer["result"]))
     ended = (answer["ended"], answer["code"])
-    failure = None if row is None else _failure(row.get("failure"))
+    failure = None if row is None else _failure(row.get("failure"), reasons)
     forgotten = row.get("forgotten") if row else ""
     outcome = RunOutcome(row, failure, plain(forgotten)[:MAX_SENTENCE] if isinstance(forgotten, str) else "")
     if row is None or (ended != ("exit", 0) and failure is None):
@@ -80,10 +83,10 @@ def _last_row(text: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _failure(row: Any) -> Failure | None:
+def _failure(row: Any, reasons: Sequence[str]) -> Failure | None:
     """A failure as the run reports it: text for the player, nothing more."""
     match row:
-        case [str(reason), str(sentence), int(line), *_] if reason in REASONS:
+        case [str(reason), str(sentence), int(line), *_] if reason in reasons:
             return Failure(reason, plain(sentence)[:MAX_SENTENCE], line if 0 <= line < 10**7 else 0)
         case None:
             return None

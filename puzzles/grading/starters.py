@@ -8,20 +8,21 @@ from collections.abc import Sequence
 from functools import cache
 from os.path import basename
 from textwrap import wrap
-from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.worker.source import digest
-from puzzles.tracks.base import Track
+from puzzles.tracks import track_of
 
 WIDTH = 100
 
 
-def starter_file(track: Track[Any], puzzles: Sequence[Puzzle], path: str) -> str:
+def starter_file(puzzles: Sequence[Puzzle], path: str) -> str:
     """The Python source of a file with the starters of these puzzles; its docstring names the command to grade it."""
     only = puzzles[0].slug if len(puzzles) == 1 else ""
     # The name goes into a docstring, where quotes and backslashes would be more than a name.
     name = basename(path) if re.fullmatch(r"[\w.-]+", basename(path)) else "FILE"
+    tracks = dict.fromkeys(track_of(puzzle.slug) for puzzle in puzzles)
+    imports = "".join(track.starter_head([p for p in puzzles if track_of(p.slug) is track]) for track in tracks)
     head = f'''\
 """My solutions of the Training Puzzles.
 
@@ -32,8 +33,8 @@ Write between the marked lines, then see how it does:
 `puzzles show {only or "SLUG"}` tells the puzzle, `puzzles hint {only or "SLUG"}` gives a hint.
 """
 
-{track.starter_head(puzzles)}'''
-    return "\n\n".join([head, *(_comment(track, puzzle) + puzzle.starter for puzzle in puzzles)])
+{imports}'''
+    return "\n\n".join([head, *(_comment(puzzle) + puzzle.starter for puzzle in puzzles)])
 
 
 @cache
@@ -47,7 +48,8 @@ def untouched(puzzle: Puzzle, definition: ast.AST | None) -> bool:
     return definition is not None and digest(definition) == starter_digest(puzzle.starter)
 
 
-def _comment(track: Track[Any], puzzle: Puzzle) -> str:
+def _comment(puzzle: Puzzle) -> str:
+    track = track_of(puzzle.slug)
     lines = [track.heading(puzzle), *wrap(f"{track.limits(puzzle)}.", WIDTH), ""]
     for paragraph in puzzle.statement.strip().split("\n\n"):
         lines += [*wrap(paragraph, WIDTH), ""]

@@ -66,6 +66,8 @@ async def _run(track: Track[Any], slug: str, definition: Any, request: RunReques
     finally:
         await turns.sweep()
     failure = run.failure if run.error is None else _failure(run, run.error, definition)
+    if failure is not None and not failure.line:
+        failure = failure._replace(line=first_line_of(definition), file=file_of(definition))
     return RunOutcome(run.row, failure)
 
 
@@ -73,7 +75,7 @@ def _failure(run: LocalRun, error: BaseException, definition: Any) -> Failure:
     """An exception that ended a run, without the machinery that it came through."""
     place = place_of(error, definition)
     if isinstance(error, UnplayableError):
-        return Failure("crash", str(error), first_line_of(definition), file_of(definition))
+        return Failure("crash", str(error), place.line, place.file)
     if isinstance(error, TurnStoppedError):
         prefix = f"{run.prefix}: " if run.prefix else ""
         return Failure(error.reason, f"{prefix}{error}", place.line, place.file)

@@ -16,6 +16,9 @@ from .source_lines import file_of
 Playable = str | int | Puzzle | Callable[..., Any]
 """A puzzle by its slug or number, itself, or by the definition that has its name."""
 
+MAX_SECONDS = 10**6
+"""Longest turn that may be asked for, as for `--time-limit`."""
+
 
 class PlayTask(asyncio.Task[Result]):
     """A play under way, to be awaited for its Result. It shows itself when it has ended, awaited or not."""
@@ -48,13 +51,16 @@ def play(puzzle: Playable, function: Any = None, *, seconds: float | None = None
     In a notebook: `await play("fsdp", fsdp)`, `play("FSDP", FSDP)`, `play(ffn)`. In a script without a running event
     loop it returns the Result. The code runs in this process, so nothing is isolated: it is for your own. `seconds`
     is how long a rank of a schedule may work without waiting for another (0.8), or how long a class or a layout may
-    run at one size (10).
+    run at one size (10). In a file that `puzzles grade` runs, `play` does nothing and returns None.
 
     Raises:
         UnknownPuzzleError: there is no such puzzle; the text names the nearest one.
+        ValueError: `seconds` is no positive number.
     """
     found, definition = _which(puzzle, function)
     limit = track_of(found.slug).turn_seconds if seconds is None else seconds
+    if not (isinstance(limit, int | float) and 0 < limit <= MAX_SECONDS):
+        raise ValueError(f"seconds has to be a positive number, as in play(..., seconds=60); got {seconds!r}")
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -92,6 +98,7 @@ def _which(puzzle: Playable, definition: Any) -> tuple[Puzzle, Any]:
     if definition is None and callable(puzzle):
         name = getattr(puzzle, "__name__", "")
         if name not in ALL:
-            raise UnknownPuzzleError(f"which puzzle does {name or 'this'} solve? Write play('fsdp', {name or 'fsdp'})")
+            mine = name if name.isidentifier() else "solution"
+            raise UnknownPuzzleError(f"which puzzle does {name or 'this'} solve? Write play('fsdp', {mine})")
         return find(name), puzzle
     return find(str(puzzle)), definition

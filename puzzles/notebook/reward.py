@@ -10,19 +10,6 @@ COATS = ("#c98d4b", "#8a5a3b", "#e0b56c", "#6d6f76", "#b5653a", "#f0d9b0", "#4d4
 IN_A_ROW = 8
 WIDTH, HEIGHT = 74, 64
 
-WORDS = {
-    "basic": "One good dog, one whole bone.",
-    "grad_accum": "Small bites, the same bone, and crumbs for nobody.",
-    "ddp": "Everyone fetched one stick, and now everyone knows of all of them.",
-    "wsdp": "Nobody carries the whole stick, and it still gets home.",
-    "fsdp": "Fully shared: the bone, the ball and the basket.",
-    "pipeline": "The ball went down the line and back by mouth. Nobody dropped it.",
-    "gpipe": "More balls in the air, less sitting and waiting.",
-    "pipeline_fsdp": "A whole sledge team, and all of them pull the same way.",
-}
-
-OTHER_WORDS = "Good dogs, every one of them."
-
 PUPPY_TEXT = r"""
    / \__
   (    @\___
@@ -40,7 +27,7 @@ def smile(result: ResultWords) -> str:
     columns = min(ranks, IN_A_ROW)
     rows = -(-ranks // IN_A_ROW)
     puppies = "".join(_puppy(rank, (rank % IN_A_ROW) * WIDTH, (rank // IN_A_ROW) * HEIGHT) for rank in range(ranks))
-    words = escape(praise(result))
+    words = escape(result.puzzle.praise)
     name = f"{ranks} wagging {'puppy' if ranks == 1 else 'puppies'}"
     return (
         f'<div class="three-stars"><svg xmlns="http://www.w3.org/2000/svg" width="{columns * WIDTH}" '
@@ -51,12 +38,7 @@ def smile(result: ResultWords) -> str:
 
 def smile_text(result: ResultWords) -> str:
     """The same where only letters can be shown."""
-    return f"{PUPPY_TEXT}\n{praise(result)}" if result.stars == 3 else ""
-
-
-def praise(result: ResultWords) -> str:
-    """A sentence on the puzzle, where there is one."""
-    return WORDS.get(result.puzzle.slug, OTHER_WORDS)
+    return f"{PUPPY_TEXT}\n{result.puzzle.praise}" if result.stars == 3 else ""
 
 
 def _puppy(rank: int, x: int, y: int) -> str:

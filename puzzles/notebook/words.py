@@ -10,6 +10,7 @@ from typing import Any
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import Track, track_of
+from puzzles.tracks.outcomes import capitalized, stars_text
 
 from .source_lines import SourceLine
 
@@ -81,7 +82,7 @@ class ResultWords:
 
     @property
     def stars_text(self) -> str:
-        return "★" * self.stars + "☆" * (3 - self.stars)
+        return stars_text(self.stars)
 
     @property
     def figures(self) -> str:
@@ -91,8 +92,7 @@ class ResultWords:
     @property
     def name(self) -> str:
         """The puzzle's name at the beginning of a line: 'Puzzle 4', 'FSDP'."""
-        called = self.track.called(self.puzzle)
-        return called[:1].upper() + called[1:]
+        return capitalized(self.track.called(self.puzzle))
 
     @property
     def next_step(self) -> str:
@@ -114,9 +114,7 @@ class ResultWords:
         after = slugs[slugs.index(self.puzzle.slug) + 1 :]
         if not after:
             return "That was the last puzzle. Well played!"
-        following = self.track.puzzle(after[0])
-        called = self.track.called(following)
-        return f"On to {called}, {following.title}."
+        return f"On to {self.track.mention(self.track.puzzle(after[0]))}."
 
     def __repr__(self) -> str:
         return f"<{self.puzzle.slug}: {self.status.replace('_', ' ')}, {self.stars_text}>"

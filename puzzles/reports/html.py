@@ -9,6 +9,7 @@ from puzzles.failure import plain
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import stars_text
 
 from .feedback import story
 from .terminal import slugs_of
@@ -37,10 +38,9 @@ def report_page(graded: Sequence[Graded], tier: Tier) -> str:
     return environment.get_template("report.html").render(
         files=files,
         slugs=slugs_of(graded),
-        stars="★★★",
-        no_stars="☆☆☆",
+        stars=stars_text,
         tier=tier,
-        pictures=any(v.trace for f in graded for v in f.verdicts),
+        left_out=any(_is_left_out(v) for f in graded for v in f.verdicts),
     )
 
 
@@ -54,6 +54,11 @@ def _attempt(verdict: Verdict, markup: Any) -> dict[str, Any]:
         "story": story(verdict) if verdict.status == "passed" else [],
         "pictures": [markup(picture) for picture in pictures(verdict)],
     }
+
+
+def _is_left_out(verdict: Verdict) -> bool:
+    """True if there could be a picture, but the run was not kept."""
+    return bool(verdict.figures) and not verdict.trace and track_of(verdict.puzzle).has_pictures
 
 
 def pictures(verdict: Verdict) -> list[str]:

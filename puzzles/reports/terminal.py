@@ -15,8 +15,7 @@ from rich.text import Text
 from puzzles.failure import plain
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import Tier
-from puzzles.tracks import ALL, TRACKS, Track, groups, track_of
-from puzzles.tracks.outcomes import number_text
+from puzzles.tracks import ALL, TRACKS, Track, groups, outcomes, track_of
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
 MAX_WIDTH = 100
@@ -122,8 +121,7 @@ def _cell(console: Console, slugs: Sequence[str], verdicts: Sequence[Verdict]) -
 
 def stars_text(console: Console, stars: int) -> str:
     """Two of three stars as '★★☆', or as '**-' where those cannot be written."""
-    full, empty = ("*", "-") if console.options.ascii_only else ("★", "☆")
-    return full * stars + empty * (3 - stars)
+    return outcomes.stars_text(stars, "*", "-") if console.options.ascii_only else outcomes.stars_text(stars)
 
 
 def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Verdict]]]:
@@ -186,7 +184,7 @@ def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:
 
 def _figure(verdict: Verdict, name: str) -> str:
     value = verdict.figures.get(name)
-    return "-" if value is None else number_text(value)
+    return "-" if value is None else outcomes.number_text(value)
 
 
 def _status(verdict: Verdict) -> Text:
@@ -280,7 +278,7 @@ def _following(attempted: Sequence[Verdict]) -> str:
     if not to_do:
         return f"That is every puzzle of the track '{track.title}'. Well played! 'puzzles list' has more."
     puzzle = track.puzzle(to_do[0])
-    return f"Next is {track.called(puzzle)}, {puzzle.title}: 'puzzles show {puzzle.slug}'."
+    return f"Next is {track.mention(puzzle)}: 'puzzles show {puzzle.slug}'."
 
 
 def _summary(files: Sequence[Graded]) -> Iterator[str]:

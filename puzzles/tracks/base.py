@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, T
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 
-from .outcomes import LocalRun, Measure, Row, RunRequest
+from .outcomes import LocalRun, Measure, Row, RunRequest, capitalized
 
 if TYPE_CHECKING:
     from .workbench import DrawOptions, TensorOptions, Workbench
@@ -81,6 +81,8 @@ class Track(ABC, Generic[P]):
     """Dotted name of the module that runs definitions in the worker; see `puzzles.sandbox.worker.stages`."""
     max_result: int = 1 << 20
     """Bytes that one run may send back."""
+    reasons: Sequence[str] = ()
+    """Of failures that only its runs report, each in one word."""
     columns: Sequence[tuple[str, str, str]] = ()
     """Of tables of results: heading, figure, target. Without them, `figures_text` fills one column."""
     noun: str = "function"
@@ -174,8 +176,11 @@ class Track(ABC, Generic[P]):
 
     def heading(self, puzzle: P) -> str:
         """Name and title: 'Puzzle 4: Fully sharded data parallel'."""
-        called = self.called(puzzle)
-        return f"{called[:1].upper()}{called[1:]}: {puzzle.title}"
+        return f"{capitalized(self.called(puzzle))}: {puzzle.title}"
+
+    def mention(self, puzzle: P) -> str:
+        """Name and title within a sentence: 'puzzle 4, Fully sharded data parallel'."""
+        return f"{self.called(puzzle)}, {puzzle.title}"
 
     def listed_as(self, puzzle: P) -> str:
         """Name and title in a list of results."""

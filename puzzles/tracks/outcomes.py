@@ -33,6 +33,13 @@ class RunRequest:
     score: Callable[[Row], Score | Failure]
     hidden: bool = True
 
+    def score_of(self, outcome: RunOutcome) -> Score | Failure:
+        """The score of what came of this run, or the reason why it has none."""
+        if outcome.failure is not None:
+            return outcome.failure
+        score = self.score(outcome.row or {})
+        return outcome.explained(score) if isinstance(score, Failure) else score
+
 
 class RunOutcome(NamedTuple):
     """Result of a run. With neither row nor failure there was no definition of that name."""
@@ -74,6 +81,11 @@ class Measure(NamedTuple):
     target: int
     met: bool = False
 
+    @classmethod
+    def at_most(cls, words: str, value: float | None, target: int) -> Measure:
+        """A figure that meets its target if it is not above."""
+        return cls(words, value, target, value is not None and value <= target)
+
     def text(self) -> str:
         value = "-" if self.value is None else number_text(self.value)
         return f"{value} of {self.target:,} {self.words}"
@@ -82,6 +94,16 @@ class Measure(NamedTuple):
 def number_text(value: float) -> str:
     """12288 as '12,288', 19.9 as '19.9'."""
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def stars_text(stars: int, full: str = "★", empty: str = "☆") -> str:
+    """Two of three stars as '★★☆'."""
+    return full * stars + empty * (3 - stars)
+
+
+def capitalized(text: str) -> str:
+    """A text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
 
 
 def tried_with(size: str) -> str:

@@ -257,4 +257,4 @@ def test_a_schedule_that_fails_is_not_run(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "basic is not run: line 2: rank 0, t=0, load_weights(" in result.output
     result = CliRunner().invoke(main, ["run", str(path), "ddp"])
-    assert (result.exit_code, "defines no ddp; name a file that does" in result.output) == (1, True)
+    assert (result.exit_code, "has no function ddp; write 'def ddp(model):'" in result.output) == (1, True)

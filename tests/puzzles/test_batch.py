@@ -268,6 +268,15 @@ def test_the_page_holds_all_and_escapes_what_is_not_ours(a_class: Path):
     assert "http:" not in page.replace("http://www.w3.org", "")
 
 
+def test_a_page_of_too_many_files_says_that_pictures_are_left_out(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+    words = "There are too many files here for their pictures; grade one by itself to see them."
+    puzzles("grade", "--trust", "class", "--html", "page.html")
+    assert words not in Path("page.html").read_text()
+    monkeypatch.setattr("puzzles.commands.grade.MAX_PICTURES", 1)
+    puzzles("grade", "--trust", "class", "--html", "page.html")
+    assert words in Path("page.html").read_text()
+
+
 def test_a_page_without_drawing_has_no_pictures_and_all_the_rest(a_class: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "drawing", None)
     puzzles("grade", "class/anna.py", "--html", "page.html")

@@ -303,6 +303,7 @@ def test_no_memory_left():
 NO_FUNCTIONS = [
     ("basic = 5", "line 1: basic is of type int, not a function; write 'def basic(model):'"),
     ("import os as basic", "line 1: basic is of type module, not a function; write 'def basic(model):'"),
+    ("class basic: pass", "line 1: basic is a class, not a function; write 'def basic(model):'"),
     ("def basic(): pass", "line 1: basic is called with one argument, the model; write 'def basic(model):'"),
     ("def basic(model, x): pass", "line 1: basic is called with one argument, the model; write 'def basic(model):'"),
     ("\nbasic = lambda: 1", "line 2: basic is called with one argument, the model; write 'def basic(model):'"),

@@ -20,7 +20,7 @@ from puzzles.notebook import play as module
 from puzzles.notebook.display import picture_of
 from puzzles.notebook.html import result_page
 from puzzles.notebook.result import Result
-from puzzles.notebook.reward import WORDS, smile
+from puzzles.notebook.reward import smile
 from puzzles.tracks import TRACKS, UnknownPuzzleError
 from tests.support import CLASSICS, Classic
 
@@ -50,7 +50,8 @@ def test_a_record_gets_three_stars_and_as_many_puppies_as_ranks(slug: str) -> No
     result = play(slug, getattr(import_module(f"solutions.records.{record}"), slug))
     assert (result.status, result.stars) == ("passed", 3)
     assert smile(result).count("<animateTransform") == 2 * PUZZLES[slug].goal.size.ranks
-    assert WORDS[slug] in result_page(result)
+    assert PUZZLES[slug].praise in result_page(result)
+    assert len({puzzle.praise for puzzle in PUZZLES.values()}) == len(PUZZLES)
     assert "http" not in smile(result).replace("http://www.w3.org/2000/svg", "")
 
 
@@ -93,9 +94,17 @@ def test_a_wrong_name_is_answered_at_once() -> None:
         play("fdsp", solution("fsdp"))
     with pytest.raises(UnknownPuzzleError, match="which puzzle does mine solve"):
         play(mine)
+    with pytest.raises(UnknownPuzzleError, match=r"which puzzle does <lambda> solve\? Write play\('fsdp', solution\)"):
+        play(lambda model: None)
 
 
 def mine(model: Model) -> None: ...
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "x"])
+def test_a_limit_that_is_no_time_is_refused_before_anything_runs(seconds: Any) -> None:
+    with pytest.raises(ValueError, match=r"positive number, as in .*seconds=60.*; got"):
+        play("ddp", mine, seconds=seconds)
 
 
 # --- What goes wrong ---

@@ -61,7 +61,10 @@ SAME = [
     ("RingAllReduce", RING.replace("return x\n", "x[0] += 1\n        return x\n")),
     ("FSDP", FSDP.replace("        return", "        1 / 0\n        return", 1)),
     ("FSDP", "class FSDP:\n    def forward(self, x): pass\n"),
+    ("FSDP", FSDP.replace("def load_checkpoint(self, params", "def load_checkpoint(self")),
     ("FSDP", "def FSDP(): pass\n"),
+    ("ddp", "\nclass ddp:\n    def __init__(self, model): pass\n"),
+    ("ffn", "class ffn:\n    def __init__(self, graph): pass\n"),
     ("FSDP", starter("FSDP")),
     ("ffn", source("layout/ffn")),
     ("ffn", "def ffn(graph):\n    graph.shard('relu', ((2, 4),))\n"),
@@ -83,6 +86,13 @@ def test_play_and_grade_say_the_same(slug: str, text: str, mine: Path) -> None:
     assert result.as_dict() == told
     assert result.place.line == verdict.line
     assert result.figures == (track_of(slug).figures_text(find(slug), verdict.figures) if verdict.figures else "")
+
+
+@pytest.mark.parametrize(("slug", "name"), [("ddp", "ddp"), ("FSDP", "engine/fsdp"), ("ffn", "layout/ffn")])
+def test_a_script_that_plays_is_graded_like_one_that_does_not(slug: str, name: str, mine: Path) -> None:
+    mine.write_text(source(name) + f"\n\nfrom puzzles import play\n\nplay({slug!r}, {slug})\nplay({slug})\n")
+    (verdict,) = grade_file(str(mine), [find(slug)]).verdicts
+    assert (verdict.status, verdict.message, verdict.printed) == ("passed", "", ())
 
 
 def test_a_class_has_its_figures_its_stars_and_as_many_puppies_as_devices(mine: Path) -> None:

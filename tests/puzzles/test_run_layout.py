@@ -79,7 +79,7 @@ REFUSED = [
     (FFN + "graph.shard('relu', ((3, 1),))", "ffn", (), "ffn is not run: line 2: relu: dimension 0 of 'add1', of size"),
     (FFN + "graph.strategies['relu'] = 5", "ffn", (), "the strategies that the graph was left with cannot be read"),
     ("def matmul(graph):\n    pass  # tried", "matmul", (), "matmul is not run: no operator is configured"),
-    ("", "ffn", (), "there is no function ffn in mine.py; write 'def ffn(graph):'"),
+    ("", "ffn", (), "mine.py has no function ffn; write 'def ffn(graph):'"),
     ("def ffn(graph:", "ffn", (), "ffn is not run: line 1: this is not valid Python"),
     (FFN + "pass", "ffn", ("-n", "4"), "ffn is laid out on 8 devices; leave out -n, or say -n 8"),
 ]

@@ -45,30 +45,36 @@ def outside() -> list[Path]:
 
 
 def questions(tree: ast.AST) -> Iterator[str]:
-    """Places where a track's name, class or package decides something."""
+    """Places where a track's name, title, puzzle, class or package is written down."""
     for node in ast.walk(tree):
         match node:
-            case ast.Compare(left=left, comparators=others):
-                yield from (ast.unparse(node) for part in (left, *others) if _names_a_track(part))
-            case ast.Subscript(slice=key) | ast.MatchValue(value=key):
-                yield from [ast.unparse(node)] if _names_a_track(key) else []
-            case ast.Call(args=arguments):
-                yield from (ast.unparse(node) for one in arguments if _names_a_track(one))
-            case ast.ImportFrom(module=str(module)):
-                if re.match(r"puzzles\.tracks\.(schedule|engine|layout)\b", module):
-                    yield module
-            case ast.Name(id="SCHEDULES" | "ENGINE" | "LAYOUTS" | "Schedules" | "Engine" | "Layouts" as name):
+            case ast.Constant(value=str(text)) if text in WORDS or OF_A_TRACK.match(text):
+                yield text
+            case ast.ImportFrom(module=str(module), names=names) if any(
+                OF_A_TRACK.match(f"{module}.{alias.name}") for alias in names
+            ):
+                yield module
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if OF_A_TRACK.match(alias.name))
+            case ast.Name(id=str(name)) | ast.Attribute(attr=str(name)) if name in CLASSES:
                 yield name
 
 
-def _names_a_track(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value in TRACKS
+OF_A_TRACK = re.compile(rf"puzzles\.(tracks|catalog|sandbox\.worker\.stages)\.({'|'.join(TRACKS)})\b")
+"""A module that belongs to one track."""
+
+WORDS = {word for track in TRACKS.values() for word in (track.name, track.title, *track.slugs)}
+CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "ENGINE", "LAYOUTS"}
+
+
+HIDDEN = {"puzzles/sandbox/worker/server.py": ["puzzles.catalog.engine"]}
+"""The server loads no track, and hides the right results of trials from runs by the name of their package."""
 
 
 def test_outside_of_tracks_nobody_asks_which_track_it_is() -> None:
     assert len(outside()) > 40
     found = {path: list(questions(ast.parse(path.read_text(encoding="utf-8")))) for path in outside()}
-    assert {str(path.relative_to(ROOT)): asked for path, asked in found.items() if asked} == {}
+    assert {str(path.relative_to(ROOT)): asked for path, asked in found.items() if asked} == HIDDEN
 
 
 @pytest.mark.parametrize(
@@ -81,6 +87,18 @@ def test_outside_of_tracks_nobody_asks_which_track_it_is() -> None:
         "from puzzles.tracks.schedule.track import Schedules",
         "track is SCHEDULES",
         "match name:\n    case 'engine': pass",
+        "if track.name in ('schedule', 'layout'): pass",
+        "PAGES = {'layout': page}",
+        "PRAISE = {'ddp': 'good dog'}",
+        "find(slug, track='engine')",
+        "def start(track='schedule'): pass",
+        "if track.title == 'On real tensors': pass",
+        "from puzzles.tracks import layout",
+        "import puzzles.catalog.engine",
+        "from puzzles.catalog.schedule import SchedulePuzzle",
+        "import_module('puzzles.catalog.layout')",
+        "isinstance(track, Layouts)",
+        "registry.Engine()",
     ],
 )
 def test_such_questions_are_found(code: str) -> None:
@@ -118,6 +136,7 @@ class Answers(Track[AnswerPuzzle]):
     title = "Answers"
     idea = "one function of a number"
     stage = "tests.support.answer_stage"
+    reasons = ("silence",)
     columns = (("returned", "returned", "returned"),)
 
     @property
@@ -161,6 +180,7 @@ def score(puzzle: AnswerPuzzle, row: Row, n: int) -> Score | Failure:
 
 
 RIGHT, LARGE, BY_HEART = ("def answer(n):\n    return " + body + "\n" for body in ("42 * n", "99 * n", "42"))
+SILENT = "def answer(n):\n    return\n"
 WRONG = "def answer(n):\n    print('hm')\n    return n // 0\n"
 
 
@@ -209,6 +229,15 @@ def test_the_catalog_commands_know_it(fourth: Path) -> None:
     assert graded(fourth, Path("my_answer.py").read_text(), 1)["status"] == "not_attempted"
 
 
+def test_a_file_of_all_default_puzzles_has_the_imports_of_each_track(
+    fourth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Answers, "graded_by_default", True)
+    puzzles("start")
+    text = Path("my_solutions.py").read_text()
+    assert ("from lib import Model, WeightGrad\nimport math\n" in text, "def answer(n):" in text) == (True, True)
+
+
 def test_it_is_graded_in_a_worker(fourth: Path) -> None:
     assert graded(fourth, RIGHT) == {
         "puzzle": "answer",
@@ -225,6 +254,8 @@ def test_it_is_graded_in_a_worker(fourth: Path) -> None:
     assert (over["status"], over["stars"], over["message"]) == ("over_target", 1, "correct, but it returned 99")
     wrong = graded(fourth, WRONG, 1)
     assert wrong["message"].startswith("line 3: ZeroDivisionError: ")
+    silent = graded(fourth, SILENT, 1)
+    assert (silent["reason"], silent["message"]) == ("silence", "line 1: there was no answer")
     special = graded(fourth, BY_HEART)
     note = "works only at the shown size (n = 1); with n = 2 it fails: it returned 42"
     assert (special["stars"], special["notes"]) == (2, [note])
@@ -240,6 +271,7 @@ def test_reports_and_progress_know_it(fourth: Path) -> None:
     assert "In practice: Ask for the question as well. Deep Thought took long. Three stars: nothing better" in page
     texts = {name: Path(f"out.{name}").read_text(encoding="utf-8") for name in names}
     assert "42 of 42 returned; 3 of 3 stars." in texts["html"]
+    assert "too many files" not in texts["html"], "this track has no pictures"
     assert "The question: The answer" in texts["gradescope"]
     assert "answers,returned=42" in texts["csv"]
     assert 'name="answer"' in texts["junit"]
@@ -253,6 +285,10 @@ def test_draw_run_verify_and_watch_know_it(fourth: Path) -> None:
     fourth.write_text(RIGHT)
     assert "there is no picture of answer; 'puzzles grade' measures it" in puzzles("draw", "mine.py", "answer", code=2)
     assert "answer ★★★ 42 of 42 passed" in puzzles("run", "mine.py", "answer")
+    Path("begun.py").write_text(ANSWER.starter)
+    Path("empty.py").write_text("")
+    assert "answer in begun.py is still as it began; write your" in puzzles("run", "begun.py", "answer", code=1)
+    assert "empty.py has no function answer; write 'def answer(n):'" in puzzles("run", "empty.py", "answer", code=1)
     assert "there is no picture of answer; leave out -o" in puzzles("run", "mine.py", "answer", "-o", "x.svg", code=2)
     assert "runs of answer are not saved" in puzzles("verify", "mine.py", "--puzzle", "answers:answer", code=2)
     screen = io.StringIO()
@@ -295,6 +331,8 @@ def test_play_and_grade_say_the_same_of_it(fourth: Path) -> None:
     for source in (RIGHT, LARGE, BY_HEART):
         told = graded(fourth, source, 1 if source == LARGE else 0)
         assert play_source(fourth, source).as_dict() == told
+    told, silent = graded(fourth, SILENT, 1), play_source(fourth, SILENT)
+    assert (silent.reason, f"line {silent.place.line}: {silent.message}") == (told["reason"], told["message"])
 
 
 async def test_it_is_played_on_a_running_loop(fourth: Path) -> None:

@@ -107,7 +107,7 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
 @pytest.mark.parametrize("slug", ["gpipe", "FSDP", "mesh_2x3"])
 def test_a_starter_of_one_puzzle_is_watched_at_that_puzzle(slug: str):
     track = track_of(slug)
-    assert Watched(starter_file(track, [track.puzzle(slug)], "mine.py")).game.current == slug
+    assert Watched(starter_file([track.puzzle(slug)], "mine.py")).game.current == slug
 
 
 @pytest.mark.parametrize("text", ["async def fsdp(model):\n    model.storage()\n", PUZZLES["fsdp"].starter])

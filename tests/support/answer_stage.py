@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult, UnplayableError
 
 
@@ -17,4 +18,7 @@ def run_definition(slug: str, function: Any, argument: int, site: DefinitionSite
     """Its result for the argument."""
     if not callable(function):
         raise UnplayableError(f"{slug} is not a function; write 'def {slug}(n):'")
-    return StageResult({"answer": function(argument)})
+    answer = function(argument)
+    if answer is None:
+        return StageResult(failure=Failure("silence", "there was no answer", site.line))
+    return StageResult({"answer": answer})

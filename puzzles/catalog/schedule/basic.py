@@ -68,4 +68,5 @@ activations are the larger share, activation checkpointing drops most of them an
 the way back (Chen et al. 2016).
 """,
     sources=(BACKPROPAGATION, ADAM, CHECKPOINTING),
+    praise="One good dog, one whole bone.",
 )

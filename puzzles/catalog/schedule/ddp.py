@@ -65,4 +65,5 @@ you do: it collects gradients in buckets and starts the all-reduce of a bucket a
 backward goes on (Li et al. 2020).
 """,
     sources=(PYTORCH_DDP, RING_ALL_REDUCE),
+    praise="Everyone fetched one stick, and now everyone knows of all of them.",
 )

@@ -67,4 +67,5 @@ This is stage 3 of ZeRO (Rajbhandari et al. 2020), and PyTorch's Fully Sharded D
 weights while the present ones are in use, so that the communication hides behind computation.
 """,
     sources=(ZERO, PYTORCH_FSDP),
+    praise="Fully shared: the bone, the ball and the basket.",
 )

@@ -70,4 +70,5 @@ activations earlier; Megatron-LM uses it in a form that keeps the weights consis
 several small stages on each device to shrink the bubble further (Narayanan et al. 2021).
 """,
     sources=(GPIPE, MEGATRON_CLUSTERS),
+    praise="More balls in the air, less sitting and waiting.",
 )

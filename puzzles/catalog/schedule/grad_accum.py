@@ -63,4 +63,5 @@ optimizer steps only after several microbatches. Ott et al. (2018) trained that 
 keeps the sum local until the last microbatch.
 """,
     sources=(SCALING_TRANSLATION, GPIPE.cited_for("for the word micro-batch")),
+    praise="Small bites, the same bone, and crumbs for nobody.",
 )

@@ -72,4 +72,5 @@ placing layers on different GPUs and doing nothing else. Huang et al. (2019) sho
 improve on, and Narayanan et al. (2019) start from it too. The next puzzle fills the bubble.
 """,
     sources=(GPIPE, PIPEDREAM),
+    praise="The ball went down the line and back by mouth. Nobody dropped it.",
 )

@@ -91,4 +91,5 @@ orders the schedule breadth-first, so that one gather serves many microbatches. 
 pipelines with data and tensor parallelism (Narayanan et al. 2021).
 """,
     sources=(BREADTH_FIRST_PIPELINE, MEGATRON_CLUSTERS, ZERO),
+    praise="A whole sledge team, and all of them pull the same way.",
 )

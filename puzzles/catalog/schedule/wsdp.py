@@ -68,4 +68,5 @@ weights. This puzzle shards states and weights, and leaves the gradients whole; 
 the next. Xu et al. (2020) let a compiler shard the weight update of data parallel programs by itself.
 """,
     sources=(ZERO, WEIGHT_UPDATE_SHARDING),
+    praise="Nobody carries the whole stick, and it still gets home.",
 )

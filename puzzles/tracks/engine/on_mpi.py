@@ -9,6 +9,7 @@ from typing import Any
 from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.plain_data import unpack
+from puzzles.sandbox.worker.runner import disable_play
 from puzzles.sandbox.worker.source import SubmissionCode
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
@@ -42,6 +43,7 @@ def _row(source: SubmissionCode, slug: str, data: Mapping[str, Any]) -> Mapping[
 
     names: dict[str, Any] = {"__name__": "submission", "__file__": source.name}
     line = source.lines.get(slug, 0)
+    disable_play()
     try:
         assert source.code is not None, "the submission was read before"
         exec(source.code, names)

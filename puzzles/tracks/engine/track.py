@@ -54,8 +54,7 @@ class Engine(Track[EnginePuzzle]):
 
     def measures(self, puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
-            Measure(FIGURES[name].words, figures.get(name), limit, name in figures and figures[name] <= limit)
-            for name, limit in puzzle.targets.items()
+            Measure.at_most(FIGURES[name].words, figures.get(name), limit) for name, limit in puzzle.targets.items()
         ]
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
@@ -110,8 +109,7 @@ class Engine(Track[EnginePuzzle]):
         """On MPI every device is a process: without a sandbox, so it is for the player's own code."""
         needed = puzzle.devices
         if options.devices not in (None, needed):
-            bench.console.print(f"{puzzle.slug} is tried on {needed} devices; leave out -n, or say -n {needed}")
-            return False
+            return bench.refuse(f"is tried on {needed} devices; leave out -n, or say -n {needed}")
         if options.on != "mpi":
             return bench.grade(options.on)
         from .on_mpi import runner_on_mpi

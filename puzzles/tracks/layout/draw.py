@@ -8,9 +8,10 @@ from lib.layout import GraphPlan
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.base import OptionError
+from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
-from .score import plan_of_run, request_for
+from .score import plan_of_file
 
 
 def plan_picture(plan: GraphPlan | None, title: str) -> str:
@@ -36,15 +37,12 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
     target = options.output or f"{puzzle.slug}.svg"
     if not target.lower().endswith(".svg"):
         raise OptionError(f"pictures are written as SVG; '{target}' should end in .svg")
-    try:
-        import drawing
-        from drawing.layouts.graph import draw_plan
-    except ImportError as why:
-        raise click.ClickException(f"pictures need chalk-diagrams; pip install it ({why})") from None
-    plan = plan_of_run(puzzle, bench.run(request_for(puzzle)), bench.path)
+    drawing = import_drawing()
+    from drawing.layouts.graph import draw_plan
+
+    plan = plan_of_file(puzzle, bench)
     if isinstance(plan, Failure):
-        click.echo(f"{puzzle.slug} failed: {plan.message}", err=True)
-        return False
+        return report_failure(puzzle.slug, plan)
     drawing.save(draw_plan(plan, puzzle.title, options.dark), target)
     click.echo(f"Wrote {target}.")
     return True

@@ -19,7 +19,7 @@ from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
-from .score import plan_of_run, request_for
+from .score import plan_of_file
 
 CLOSE = 1e-5
 """Of a tensor's largest element: gelu and softmax leave fractions, which another order of summands rounds otherwise."""
@@ -49,17 +49,14 @@ def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) 
     matter here."""
     needed = puzzle.graph().devices
     if options.devices not in (None, needed):
-        bench.console.print(f"{puzzle.slug} is laid out on {needed} devices; leave out -n, or say -n {needed}")
-        return False
-    plan = plan_of_run(puzzle, bench.run(request_for(puzzle)), bench.path)
+        return bench.refuse(f"is laid out on {needed} devices; leave out -n, or say -n {needed}")
+    plan = plan_of_file(puzzle, bench)
     if isinstance(plan, Failure):
-        bench.console.print(Text(f"{puzzle.slug} is not run: {plan.message}"), soft_wrap=True)
-        return False
+        return bench.refuse(f"is not run: {plan.message}")
     try:
         result = on_transport(plan, puzzle.slug, options.on)
     except PuzzleError as why:
-        bench.console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
-        return False
+        return bench.refuse(f"could not be run: {why}")
     show_plan_run(bench.console, puzzle.slug, plan, result)
     return result.passed
 

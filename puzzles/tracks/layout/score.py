@@ -12,7 +12,8 @@ from lib.layout.program.graph import Strategy
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.sandbox.plain_data import unpack
-from puzzles.tracks.outcomes import Row, RunOutcome, RunRequest, Score
+from puzzles.tracks.outcomes import Row, RunRequest, Score
+from puzzles.tracks.workbench import Workbench
 
 MAX_PAYERS = 3
 """Edges or operators that a message names."""
@@ -36,12 +37,13 @@ def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:
     return Score({"bytes": found.bytes, "memory": found.memory}, missed, 1 if missed else 3)
 
 
-def plan_of_run(puzzle: LayoutPuzzle, outcome: RunOutcome, path: str) -> GraphPlan | Failure:
-    """The plan of a run, whatever it costs; or why there is none in the file at `path`."""
+def plan_of_file(puzzle: LayoutPuzzle, bench: Workbench) -> GraphPlan | Failure:
+    """The plan of the player's file, whatever it costs; or why there is none."""
+    outcome = bench.run(request_for(puzzle))
     if outcome.failure is not None:
         return outcome.failure
     if outcome.row is None:
-        return Failure("crash", f"there is no function {puzzle.slug} in {path}; write 'def {puzzle.slug}(graph):'")
+        return Failure("crash", bench.absent())
     strategies = strategies_of(outcome.row)
     return strategies if isinstance(strategies, Failure) else completed(puzzle, strategies)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.failure import Failure
 from puzzles.tracks.base import OptionError, PuzzleGroup, Section, Track
-from puzzles.tracks.outcomes import Measure, Row, RunRequest
+from puzzles.tracks.outcomes import Measure, Row, RunRequest, capitalized
 
 if TYPE_CHECKING:
     from lib.layout import GraphPlan
@@ -32,6 +32,7 @@ class Layouts(Track["LayoutPuzzle"]):
     title = "Where tensors live"
     idea = "one function that configures a few operators of a graph: which layouts move the least?"
     stage = "puzzles.sandbox.worker.stages.layout"
+    reasons = ("layout",)
     has_pictures = True
     columns = (("bytes moved", "bytes", "bytes"), ("memory", "memory", "memory"))
 
@@ -51,10 +52,9 @@ class Layouts(Track["LayoutPuzzle"]):
         yield request_for(puzzle)
 
     def measures(self, puzzle: LayoutPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
-        limits = (("bytes", "bytes moved", puzzle.target), ("memory", "bytes on each device", puzzle.memory_cap))
         return [
-            Measure(words, figures.get(name), limit, name in figures and figures[name] <= limit)
-            for name, words, limit in limits
+            Measure.at_most("bytes moved", figures.get("bytes"), puzzle.target),
+            Measure.at_most("bytes on each device", figures.get("memory"), puzzle.memory_cap),
         ]
 
     def kept(self, row: Row) -> str:
@@ -72,7 +72,7 @@ class Layouts(Track["LayoutPuzzle"]):
         return f"layout puzzle {puzzle.number}"
 
     def limits(self, puzzle: LayoutPuzzle) -> str:
-        return puzzle.limits[:1].upper() + puzzle.limits[1:]
+        return capitalized(puzzle.limits)
 
     def starter_head(self, puzzles: Sequence[LayoutPuzzle]) -> str:
         return "from lib.layout import Graph\n"

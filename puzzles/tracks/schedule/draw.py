@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import click
@@ -13,6 +11,7 @@ import click
 from lib import Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
+from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
 from .score import request_at, trace_in
@@ -26,26 +25,6 @@ def draw_runs(puzzle: SchedulePuzzle, options: DrawOptions, bench: Workbench) ->
         click.ClickException: there is nothing to draw.
     """
     return _Drawing(puzzle, options, bench).run()
-
-
-def import_drawing() -> ModuleType:
-    """The package that draws.
-
-    Raises:
-        click.ClickException: its own packages are not installed.
-    """
-    try:
-        drawing: ModuleType = import_module("drawing")
-    except ImportError as why:
-        raise click.ClickException(f"pictures need chalk-diagrams; pip install it ({why})") from None
-    return drawing
-
-
-def report_failure(slug: str, failure: Failure | None) -> bool:
-    """Prints why a run failed, if it did, and returns whether it did not."""
-    if failure is not None:
-        click.echo(f"{slug} failed: {failure.message}", err=True)
-    return failure is None
 
 
 class _Drawing:
@@ -111,7 +90,7 @@ class _Drawing:
         passed, above = True, self.bench.path
         files = self.bench.files(above)
         if not files:
-            raise click.ClickException(self._missing(above))
+            raise click.ClickException(self.bench.absent())
         for path in files:
             trace, failure = self._trace(path)
             name = os.path.relpath(path, above) if os.path.isdir(above) else os.path.basename(path)
@@ -128,16 +107,13 @@ class _Drawing:
         self.bench.require_readable(path)
         outcome = self.bench.run(request_at(self.puzzle, self.puzzle.goal.size), path)
         if outcome.is_absent:
-            raise click.ClickException(self._missing(path))
+            raise click.ClickException(self.bench.absent(path))
         if outcome.row is None:
             return None, outcome.failure
         trace = trace_in(outcome.row)
         if isinstance(trace, Failure):
             return None, outcome.failure or outcome.explained(trace)
         return trace, outcome.failure
-
-    def _missing(self, path: str) -> str:
-        return f"{path} has no function {self.puzzle.slug}; write 'def {self.puzzle.slug}(model):'"
 
     def _save(self, picture: Any) -> None:
         self.drawing.save(picture, self.target)

@@ -44,15 +44,13 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
         PuzzleError: the picture cannot be written.
     """
     size = puzzle.goal.size if options.devices is None else puzzle.goal.size._replace(ranks=options.devices)
-    trace = _correct_trace(puzzle, request_at(puzzle, size), bench)
+    trace = _correct_trace(request_at(puzzle, size), bench)
     if isinstance(trace, Failure):
-        bench.console.print(Text(f"{puzzle.slug} is not run: {trace.message}"), soft_wrap=True)
-        return False
+        return bench.refuse(f"is not run: {trace.message}")
     try:
         result = on_transport(trace, options.on, options.small)
     except PuzzleError as why:
-        bench.console.print(Text(f"{puzzle.slug} could not be run: {why}"), soft_wrap=True)
-        return False
+        return bench.refuse(f"could not be run: {why}")
     show_replay(bench.console, puzzle.slug, result)
     if options.output:
         draw_replay(options.output, puzzle, trace, result)
@@ -60,15 +58,13 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     return result.passed
 
 
-def _correct_trace(puzzle: SchedulePuzzle, request: RunRequest, bench: Workbench) -> Trace | Failure:
+def _correct_trace(request: RunRequest, bench: Workbench) -> Trace | Failure:
     """The trace of a run that is correct, or the reason why there is none."""
     outcome = bench.run(request)
-    if outcome.failure is not None:
-        return outcome.failure
-    if outcome.row is None:
-        return Failure("crash", f"{bench.path} defines no {puzzle.slug}; name a file that does")
-    score = request.score(outcome.row)
-    return outcome.explained(score) if isinstance(score, Failure) else trace_in(outcome.row)
+    if outcome.is_absent:
+        return Failure("crash", bench.absent())
+    score = request.score_of(outcome)
+    return score if isinstance(score, Failure) else trace_in(outcome.row or {})
 
 
 def on_transport(trace: Trace, on: str, small: bool) -> Replay:

@@ -37,3 +37,11 @@ def test_a_class_is_graded_on_each_number_of_devices(tmp_path: Path) -> None:
         assert there == here
     assert "of 8, in forward" in there.message
     assert "tried with 8 devices, model_dim 12, hidden_dim 16, mesh [4, 2]" in there.message
+
+
+def test_a_script_that_plays_does_not_play_on_every_process(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    played = "\nfrom puzzles import play\n\nassert play(RingAllReduce) is None\n"
+    mine.write_text((SOLUTIONS / "ring_all_reduce.py").read_text(encoding="utf-8") + played)
+    verdict = verdict_on_mpi("RingAllReduce", mine)
+    assert (verdict.status, verdict.message) == ("passed", "")

@@ -24,7 +24,7 @@ from puzzles.grading.starters import starter_file
 from puzzles.grading.submission import Submission
 from puzzles.sandbox.plain_data import pack, unpack
 from puzzles.sandbox.worker.stages.engine_trial import run_trial
-from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks import TRACKS
 from puzzles.tracks.engine.track import CALLS
 from tests.catalog.engine.tables import FIGURES, WRONG
 from tests.support.engine_trials import REFERENCES, reference, score_class, verdict_on
@@ -69,7 +69,7 @@ def test_the_words_are_all_there(puzzle: EnginePuzzle) -> None:
 @every_puzzle
 def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
-    starter = starter_file(track_of(puzzle.slug), [puzzle], "mine.py")
+    starter = starter_file([puzzle], "mine.py")
     path.write_text(starter)
     (cls,) = ast.parse(puzzle.starter).body
     assert isinstance(cls, ast.ClassDef)

@@ -14,7 +14,6 @@ from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.experts import reference_layers, trials
 from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.grading.starters import starter_file
-from puzzles.tracks import track_of
 from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
@@ -44,7 +43,7 @@ def test_a_right_program_is_the_same_under_every_schedule(cls: type, late: Any) 
 
 def starter(tmp_path: Path) -> Path:
     """FindTheRace as it is handed out, begun."""
-    text = starter_file(track_of("FindTheRace"), [ENGINE_PUZZLES["FindTheRace"]], "mine.py")
+    text = starter_file([ENGINE_PUZZLES["FindTheRace"]], "mine.py")
     path = tmp_path / "mine.py"
     path.write_text(text.replace("        raise NotImplementedError  # take this line out to begin\n", ""))
     assert path.read_text() != text

@@ -17,7 +17,6 @@ from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
-from puzzles.tracks import track_of
 from tests.support.layout_strategies import assert_same_program
 from tests.test_imports import ROOT
 
@@ -66,7 +65,7 @@ def test_the_starter_counts_as_not_attempted(puzzle: LayoutPuzzle, tmp_path: Pat
     (function,) = ast.parse(puzzle.starter).body
     assert isinstance(function, ast.FunctionDef)
     assert (function.name, GAP in puzzle.starter, END_OF_GAP in puzzle.starter) == (puzzle.slug, True, True)
-    source = starter_file(track_of(puzzle.slug), [puzzle], "mine.py")
+    source = starter_file([puzzle], "mine.py")
     assert verdict_on(tmp_path, puzzle.slug, source).status == "not_attempted"
     assert all(len(line) <= 120 for line in source.splitlines())
 
@@ -163,7 +162,7 @@ def test_drawing_a_plan(here: Path):
     assert puzzles("draw", "mine.py", "ffn").stdout == "Wrote ffn.svg.\n"
     assert "12,288 bytes" in (here / "ffn.svg").read_text()
     assert "should end in .svg" in puzzles("draw", "mine.py", "ffn", "-o", "a.png").stderr
-    assert "there is no function matmul in mine.py" in puzzles("draw", "mine.py", "matmul").stderr
+    assert "mine.py has no function matmul; write 'def matmul(graph):'" in puzzles("draw", "mine.py", "matmul").stderr
     assert "cannot write no/ffn.svg: no such file" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.svg").stderr
     assert puzzles("draw", "mine.py", "ffn", "--dark", "-o", "dark.svg").exit_code == 0
     assert (here / "dark.svg").read_text() != (here / "ffn.svg").read_text()

@@ -13,7 +13,7 @@ from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.grading.starters import starter_file, untouched
-from puzzles.tracks import TRACKS, UnknownPuzzleError, find
+from puzzles.tracks import UnknownPuzzleError, find
 from puzzles.tracks.schedule.calls import reminder
 
 TABLE = {
@@ -80,7 +80,7 @@ def test_the_starter_is_a_valid_function_of_the_right_name_with_a_gap(puzzle: Sc
 @every_puzzle
 def test_the_starter_runs_up_to_its_gap_and_is_then_refused_not_crashed(puzzle: SchedulePuzzle):
     names: dict = {}
-    exec(starter_file(TRACKS["schedule"], [puzzle], "mine.py"), names)
+    exec(starter_file([puzzle], "mine.py"), names)
     error = run(names[puzzle.slug], *puzzle.goal.size).error
     assert "rank 0, t=0" in str(error)
 
@@ -104,7 +104,7 @@ def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: Schedul
 
 
 def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():
-    text = starter_file(TRACKS["schedule"], list(PUZZLES.values()), "folder/mine.py")
+    text = starter_file(list(PUZZLES.values()), "folder/mine.py")
     assert [f.name for f in ast.parse(text).body if hasattr(f, "name") and f.name in PUZZLES] == list(PUZZLES)
     assert all(puzzle.starter in text for puzzle in PUZZLES.values())
     assert "puzzles grade mine.py" in text
@@ -112,7 +112,7 @@ def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():
 
 
 def test_a_file_name_cannot_spoil_the_starter_file():
-    ast.parse(starter_file(TRACKS["schedule"], list(PUZZLES.values()), 'a"""\\n.py'))
+    ast.parse(starter_file(list(PUZZLES.values()), 'a"""\\n.py'))
 
 
 @every_puzzle

@@ -10,7 +10,7 @@ from lib.layout import Graph
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.sandbox.plain_data import pack
 
-from .stage import DefinitionSite, StageResult, UnplayableError
+from .stage import DefinitionSite, StageResult, UnplayableError, require_function
 
 
 def prepare(request: Mapping[str, Any]) -> Graph:
@@ -31,10 +31,7 @@ def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite)
 
 
 def _require_playable(slug: str, function: Any) -> None:
-    if not callable(function):
-        raise UnplayableError(
-            f"{slug} is of type {type(function).__name__}, not a function; write 'def {slug}(graph):'"
-        )
+    require_function(slug, function, "graph")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise UnplayableError(f"{slug} has to be a plain function, for nothing waits here; write 'def {slug}(graph):'")
     try:

@@ -10,7 +10,7 @@ import lib
 from lib import PuzzleError, Size, trace_to_json
 from puzzles.failure import line_in, of_crash, of_refusal
 
-from .stage import DefinitionSite, StageResult, UnplayableError
+from .stage import DefinitionSite, StageResult, UnplayableError, require_function
 
 
 def prepare(request: Mapping[str, Any]) -> Size:
@@ -37,10 +37,7 @@ def run_definition(slug: str, function: Any, size: Size, site: DefinitionSite) -
 
 
 def require_schedule(slug: str, function: Callable[..., Any]) -> None:
-    if not callable(function):
-        raise UnplayableError(
-            f"{slug} is of type {type(function).__name__}, not a function; write 'def {slug}(model):'"
-        )
+    require_function(slug, function, "model")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise UnplayableError(f"there is a 'yield' in {slug}, so calling it runs none of its lines; take it out")
     try:

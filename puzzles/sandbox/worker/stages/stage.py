@@ -1,4 +1,4 @@
-"""Types that all stages share: the place of a definition, and its result as plain data or a failure."""
+"""Types that all stages share: the place of a definition, and its result as plain data or a failure; and a check."""
 
 from __future__ import annotations
 
@@ -28,3 +28,16 @@ class StageResult:
 
     data: Mapping[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
+
+
+def require_function(slug: str, definition: Any, argument: str) -> None:
+    """Refuses what is no function.
+
+    Raises:
+        UnplayableError: it is not; the text says what to write.
+    """
+    advice = f"not a function; write 'def {slug}({argument}):'"
+    if isinstance(definition, type):
+        raise UnplayableError(f"{slug} is a class, {advice}")
+    if not callable(definition):
+        raise UnplayableError(f"{slug} is of type {type(definition).__name__}, {advice}")

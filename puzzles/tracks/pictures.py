@@ -1,0 +1,30 @@
+"""Imports the package that draws for a command, and reports a run of which there is no whole picture."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+import click
+
+from puzzles.failure import Failure
+
+
+def import_drawing() -> ModuleType:
+    """The package that draws.
+
+    Raises:
+        click.ClickException: its own packages are not installed.
+    """
+    try:
+        drawing: ModuleType = import_module("drawing")
+    except ImportError as why:
+        raise click.ClickException(f"pictures need chalk-diagrams; pip install it ({why})") from None
+    return drawing
+
+
+def report_failure(slug: str, failure: Failure | None) -> bool:
+    """Prints why a run failed, if it did, and returns whether it did not."""
+    if failure is not None:
+        click.echo(f"{slug} failed: {failure.message}", err=True)
+    return failure is None
