@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lib.walk import Cursor, Walk
 
 from lib import TraceError
 from lib.trace import Op
+from lib.trace_walk import Cursor, Walk
 from tests.support.examples import examples
 
 RANKS = 3
