@@ -132,6 +132,7 @@ class Retrace(Walk[RankState]):
             raise TraceError(f"there is no operation {op.name!r}")
         if (
             (op.layer is None) is form.layer
+            or not (type(op.used) is type(op.args) is tuple)
             or (form.uses is not None and len(op.used) != form.uses)
             or len(op.args) != len(form.args)
         ):
@@ -149,7 +150,7 @@ class Retrace(Walk[RankState]):
     def _keep(self, rank: RankState, op: Op) -> None:
         """Stores or deletes: most of a trace, so this looks at each column once."""
         name, start, end, layer, batches, used, made, args, _ = op
-        if start != rank.clock or end != start or layer is not None or batches or made or len(args) != 2:
+        if start != rank.clock or end != start or layer is not None or batches or made != () or len(args) != 2:
             raise TraceError(f"to {name} takes no time, and makes nothing; this record is {op}")
         if name == "store":
             (number,) = used
@@ -161,7 +162,7 @@ class Retrace(Walk[RankState]):
             if rank.given and self.strict:
                 _refuse_given(rank, op)
             rank.stored[args] = number
-        elif used or rank.stored.pop(args, None) is None:
+        elif used != () or rank.stored.pop(args, None) is None:
             raise RuleError("nothing is stored there")
 
     def _compute(self, rank: RankState, op: Op, used: list[Value]) -> None:
@@ -299,7 +300,7 @@ def _confirm(
         raise TraceError(f"it takes place from tick {start} to {start + ticks}, not {op.start} to {op.end}")
     if op.batches is not batches and op.batches != batches:
         raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(op.batches)}")
-    if made or op.made:
+    if made or op.made != ():
         first = len(rank.values)
         if op.made != tuple(range(first, first + len(made))):
             raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(op.made)}")

@@ -155,6 +155,21 @@ def test_a_number_that_is_altered_is_noticed(slug: str, seed: int) -> None:
     assert noticed(slug, forged), (TRACES[slug].ranks[rank][i], changed)
 
 
+NONSENSE = [None, -1, "x", [], {}, 1.5, (None,), ({},), frozenset((0,))]
+
+
+@examples(500)
+@given(slugs, st.integers(0, 10**6), st.sampled_from(["start", "end", "used", "made"]), st.sampled_from(NONSENSE))
+def test_a_column_of_the_wrong_type_is_refused_on_its_own_rank(
+    slug: str, seed: int, column: str, nonsense: object
+) -> None:
+    rank, i = random.Random(seed).choice([(r, i) for r, ops in enumerate(TRACES[slug].ranks) for i in range(len(ops))])
+    changed = TRACES[slug].ranks[rank][i]._replace(**{column: nonsense})
+    error = referee(edited(TRACES[slug], rank, lambda ops: [*ops[:i], changed, *ops[i + 1 :]])).error
+    assert error is not None, changed
+    assert error.place.startswith(f"rank {rank}, "), error
+
+
 # --- Reading is strict ------------------------------------------------------------------------------
 
 
