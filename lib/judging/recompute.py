@@ -119,9 +119,14 @@ class Retrace(Walk[RankState]):
             self._compute(cursor, op, used)
         elif op.name == "given":
             self._take_over(cursor, op)
+        elif op.name in rules.COLLECTIVES:
+            rules.contribute(self.size, op.name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
+            return self.join(cursor)
+        elif op.name == "pass_to":
+            rules.partner(self.size, cursor.rank, op.args[0])
+            return self.send(cursor, op)
         else:
-            self._check_brought(cursor, op, used)
-            return self.communicate(cursor, op)
+            return self.receive(cursor, op)
         cursor.at += 1
         return True
 
@@ -195,13 +200,6 @@ class Retrace(Walk[RankState]):
         _confirm(rank, op, (copy_of(value),), rank.clock, 0)
 
     # --- What ranks do together ---
-
-    def _check_brought(self, rank: RankState, op: Op, used: list[Value]) -> None:
-        """Refuses what a rank may not bring to others, as far as it alone can tell."""
-        if op.name in rules.COLLECTIVES:
-            rules.contribute(self.size, op.name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
-        elif op.name == "pass_to":
-            rules.partner(self.size, rank.rank, op.args[0])
 
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
         arrivals = list(map(_arrival, cursors))
