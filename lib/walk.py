@@ -40,9 +40,10 @@ C = TypeVar("C", bound=Cursor)
 
 
 class Walk(Generic[C]):
-    """Visits every operation; subclasses say what is done there. The cursor is at the operation until then.
+    """Visits every operation; subclasses say what is done there, while the cursor is still at the operation.
 
-    `buffered` lets sends go on however many messages are unread.
+    They define `alone`, `meet`, `met`, `sent` and `received`; the walk calls these from `visit`, `join`, `send` and
+    `receive`. `buffered` lets sends go on however many messages are unread.
     """
 
     def __init__(self, cursors: Sequence[C], buffered: bool = False) -> None:

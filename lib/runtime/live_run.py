@@ -46,6 +46,7 @@ class LiveRun:
         )
         self._tasks = RankTasks(size.ranks, self._detector, asyncio.current_task)
         self.act = self._tasks.act
+        """Notes that a rank is alive."""
         self._waits: list[Wait | None] = [None] * size.ranks
         self._meeting: Meeting[Joining] = Meeting(range(size.ranks))
         self._mailboxes: Mailboxes[Message] = Mailboxes(size.ranks)
