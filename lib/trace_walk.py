@@ -40,9 +40,10 @@ C = TypeVar("C", bound=Cursor)
 
 
 class Walk(Generic[C]):
-    """Visits every operation; subclasses say what is done there. The cursor is at the operation until then.
+    """Visits every operation; subclasses say what is done there, while the cursor is still at the operation.
 
-    `buffered` lets sends go on however many messages are unread.
+    They define `alone`, `meet`, `met`, `sent` and `received`; the walk calls these from `visit`, `join`, `send` and
+    `receive`. `buffered` lets sends go on however many messages are unread.
     """
 
     def __init__(self, cursors: Sequence[C], buffered: bool = False) -> None:
@@ -82,21 +83,18 @@ class Walk(Generic[C]):
 
     def visit(self, cursor: C, op: Op) -> bool:
         """Visits one operation and moves the cursor on; False if the rank has to wait."""
-        if op.name in COLLECTIVES or op.name in ("pass_to", "receive"):
-            return self.communicate(cursor, op)
+        if op.name in COLLECTIVES:
+            return self.join(cursor)
+        if op.name == "pass_to":
+            return self.send(cursor, op)
+        if op.name == "receive":
+            return self.receive(cursor, op)
         self.alone(cursor, op)
         cursor.at += 1
         return True
 
-    def communicate(self, cursor: C, op: Op) -> bool:
-        """Visits a collective, `pass_to` or `receive` as soon as the other ranks allow it."""
-        if op.name in COLLECTIVES:
-            return self._meet(cursor)
-        if op.name == "pass_to":
-            return self._send(cursor, op)
-        return self._receive(cursor, op)
-
-    def _meet(self, cursor: C) -> bool:
+    def join(self, cursor: C) -> bool:
+        """Visits a collective on all ranks if this one is the last to come."""
         cursors = self.meeting.come(cursor.rank, cursor)
         if cursors is None:
             return False
@@ -107,7 +105,8 @@ class Walk(Generic[C]):
                 self._ready.append(other)
         return True
 
-    def _send(self, cursor: C, op: Op) -> bool:
+    def send(self, cursor: C, op: Op) -> bool:
+        """Visits a `pass_to` if its mailbox has room."""
         (to,) = op.args
         if to not in range(len(self.cursors)):
             raise TraceError(f"rank {cursor.rank} sends to rank {to}, which does not exist")
@@ -119,7 +118,8 @@ class Walk(Generic[C]):
         self._wake(self.cursors[to], "receive", cursor.rank)
         return True
 
-    def _receive(self, cursor: C, op: Op) -> bool:
+    def receive(self, cursor: C, op: Op) -> bool:
+        """Visits a `receive` if its message is there."""
         (source,) = op.args
         if self.mailboxes.first(source, cursor.rank) is None:
             return False

@@ -69,7 +69,6 @@ Met = tuple[Value, Value, int, tuple[int, int]]
 
 _new = tuple.__new__  # what Arrival(...) does, in half of its time
 
-
 MALFORMED = (TypeError, ValueError, AttributeError)
 """The exceptions that a record with columns of the wrong types can cause."""
 
@@ -105,7 +104,8 @@ class Retrace(Walk[RankState]):
         try:
             while cursor.at < len(ops):
                 op = ops[cursor.at]
-                if op.name == "store" or op.name == "delete":  # most of a trace, so without `visit` in between
+                name = op.name
+                if name == "store" or name == "delete":  # most of a trace, so without `visit` in between
                     self._keep(cursor, op)
                     cursor.at += 1
                 elif not self.visit(cursor, op):
@@ -114,14 +114,19 @@ class Retrace(Walk[RankState]):
             raise _placed(why, cursor) from None
 
     def visit(self, cursor: RankState, op: Op) -> bool:
-        used = self._used(cursor, op)
-        if op.name in rules.LOCAL_RULES:
+        name, used = op.name, self._used(cursor, op)
+        if name in rules.LOCAL_RULES:
             self._compute(cursor, op, used)
-        elif op.name == "given":
+        elif name == "given":
             self._take_over(cursor, op)
+        elif name in rules.COLLECTIVES:
+            rules.contribute(self.size, name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
+            return self.join(cursor)
+        elif name == "pass_to":
+            rules.partner(self.size, cursor.rank, op.args[0])
+            return self.send(cursor, op)
         else:
-            self._check_brought(cursor, op, used)
-            return self.communicate(cursor, op)
+            return self.receive(cursor, op)
         cursor.at += 1
         return True
 
@@ -195,13 +200,6 @@ class Retrace(Walk[RankState]):
         _confirm(rank, op, (copy_of(value),), rank.clock, 0)
 
     # --- What ranks do together ---
-
-    def _check_brought(self, rank: RankState, op: Op, used: list[Value]) -> None:
-        """Refuses what a rank may not bring to others, as far as it alone can tell."""
-        if op.name in rules.COLLECTIVES:
-            rules.contribute(self.size, op.name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
-        elif op.name == "pass_to":
-            rules.partner(self.size, rank.rank, op.args[0])
 
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
         arrivals = list(map(_arrival, cursors))

@@ -46,6 +46,7 @@ class LiveRun:
         )
         self._tasks = RankTasks(size.ranks, self._detector, asyncio.current_task)
         self.act = self._tasks.act
+        """Notes that a rank is alive."""
         self._waits: list[Wait | None] = [None] * size.ranks
         self._meeting: Meeting[Joining] = Meeting(range(size.ranks))
         self._mailboxes: Mailboxes[Message] = Mailboxes(size.ranks)
@@ -143,31 +144,35 @@ class LiveRun:
             return await wait.future
         finally:
             if self._waits[wait.rank] is wait:  # cancelled from outside
-                self._leave(wait)
+                self._withdraw(wait)
 
     def is_waiting(self, rank: int) -> bool:
         """True while a rank waits for others of this run."""
         return self._waits[rank] is not None
 
-    def _leave(self, wait: Wait) -> None:
+    def _go_on(self, wait: Wait) -> None:
         self._waits[wait.rank] = None
         self._detector.go_on()
-        if isinstance(wait, Joining):
-            self._meeting.leave(wait.rank, wait)
-        elif isinstance(wait, Posting) and self._posting.get((wait.rank, wait.to)) is wait:
-            del self._posting[wait.rank, wait.to]
 
     def _wake(self, wait: Wait, result: Any) -> None:
         assert wait.future is not None
-        self._leave(wait)
+        self._go_on(wait)
         if not wait.future.done():
             wait.future.set_result(result)
 
     def _fail(self, wait: Wait, why: PuzzleError) -> None:
         assert wait.future is not None
-        self._leave(wait)
+        self._withdraw(wait)
         if not wait.future.done():
             wait.future.set_exception(why)
+
+    def _withdraw(self, wait: Wait) -> None:
+        """Ends a wait without an answer: what the rank has offered to others is taken back."""
+        self._go_on(wait)
+        if isinstance(wait, Joining):
+            self._meeting.leave(wait.rank, wait)
+        elif isinstance(wait, Posting) and self._posting.get((wait.rank, wait.to)) is wait:
+            del self._posting[wait.rank, wait.to]
 
     def end_waiting(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
         """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
