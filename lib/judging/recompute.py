@@ -155,7 +155,8 @@ class Retrace(Walk[RankState]):
     def _keep(self, rank: RankState, op: Op) -> None:
         """Stores or deletes: most of a trace, so this looks at each column once."""
         name, start, end, layer, batches, used, made, args, _ = op
-        if start != rank.clock or end != start or layer is not None or batches or made != () or len(args) != 2:
+        takes_time = start != rank.clock or end != start
+        if takes_time or layer is not None or batches or made != () or len(args) != 2 or type(used) is not tuple:
             raise TraceError(f"to {name} takes no time, and makes nothing; this record is {op}")
         if name == "store":
             (number,) = used

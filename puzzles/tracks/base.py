@@ -81,8 +81,8 @@ class Track(ABC, Generic[P]):
     """Dotted name of the module that runs definitions in the worker; see `puzzles.sandbox.worker.stages`."""
     max_result: int = 1 << 20
     """Bytes that one run may send back."""
-    reasons: Sequence[str] = ()
-    """Of failures that only its runs report, each in one word."""
+    reasons: Sequence[str] = ("layout",)
+    """Of failures that its runs report beside those of every track, each in one word. Any code may use `lib.layout`."""
     columns: Sequence[tuple[str, str, str]] = ()
     """Of tables of results: heading, figure, target. Without them, `figures_text` fills one column."""
     noun: str = "function"

@@ -32,7 +32,6 @@ class Layouts(Track["LayoutPuzzle"]):
     title = "Where tensors live"
     idea = "one function that configures a few operators of a graph: which layouts move the least?"
     stage = "puzzles.sandbox.worker.stages.layout"
-    reasons = ("layout",)
     has_pictures = True
     columns = (("bytes moved", "bytes", "bytes"), ("memory", "memory", "memory"))
 
