@@ -1,4 +1,4 @@
-"""Runs a definition of a notebook in this process, for the judge; nothing is isolated, so it is for one's own code."""
+"""Runs a definition from a notebook in this process, for the judge; not isolated, so for your own code only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .source_lines import file_of, first_line_of, place_of, tree_of
 
 
 async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict:
-    """The verdict on a definition, with its runs on the running event loop; whatever they start has ended with them.
+    """The verdict on a definition. Runs on the running event loop; whatever the runs start has ended when it returns.
 
     `seconds` is the wall time of one turn.
     """
@@ -39,14 +39,14 @@ async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict
 
 @dataclass(frozen=True)
 class NotebookDefinition(Definition):
-    """A definition in a cell. Its lines are shown beside the message, so the message does not repeat their numbers."""
+    """A definition in a cell. Its lines are shown next to the message, so the message does not repeat their numbers."""
 
     def message(self, failure: Failure) -> str:
         return failure.sentence
 
 
 def known_of(track: Track[Any], slug: str, definition: Any) -> NotebookDefinition:
-    """The facts on an object that the judge has to know before it is run."""
+    """What the judge has to know about an object before running it."""
     if not callable(definition):
         if inspect.iscoroutine(definition):
             definition.close()
@@ -72,7 +72,7 @@ async def _run(track: Track[Any], slug: str, definition: Any, request: RunReques
 
 
 def _failure(run: LocalRun, error: BaseException, definition: Any) -> Failure:
-    """An exception that ended a run, without the machinery that it came through."""
+    """The failure for an exception that ended a run, without the runtime's own frames."""
     place = place_of(error, definition)
     if isinstance(error, UnplayableError):
         return Failure("crash", str(error), place.line, place.file)

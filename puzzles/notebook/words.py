@@ -1,4 +1,4 @@
-"""Words of a result in a notebook: the verdict, the place in the player's code, the next step."""
+"""Texts of a result in a notebook: the verdict, the place in the player's code, the next step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ResultWords:
 
     @property
     def reason(self) -> str:
-        """The reason of a failure in one word."""
+        """The reason of a failure, in one word."""
         return self.verdict.reason or ""
 
     @property
@@ -68,12 +68,12 @@ class ResultWords:
 
     @cached_property
     def trace(self) -> Any:
-        """The run at the shown size: a schedule's Trace, as far as it went; a layout's plan; else None."""
+        """The run at the shown size: a schedule's Trace, as far as it got; a layout's plan; else None."""
         return self.track.restored(self.puzzle, self.verdict.trace) if self.verdict.trace else None
 
     @cached_property
     def report(self) -> Any:
-        """The referee's Report of a schedule that is correct; else None."""
+        """The referee's Report on a correct schedule; else None."""
         return self.track.report(self.puzzle, self.trace) if self.values and self.trace is not None else None
 
     @property
@@ -86,25 +86,23 @@ class ResultWords:
 
     @property
     def figures(self) -> str:
-        """The figures beside their targets, if the solution is correct."""
+        """The figures with their targets, if the solution is correct."""
         return self.track.figures_text(self.puzzle, self.values) if self.values else ""
 
     @property
     def name(self) -> str:
-        """The puzzle's name at the beginning of a line: 'Puzzle 4', 'FSDP'."""
+        """The puzzle's name for the start of a line: 'Puzzle 4', 'FSDP'."""
         return capitalized(self.track.called(self.puzzle))
 
     @property
     def next_step(self) -> str:
-        """A sentence on what to try now."""
+        """A sentence on what to do next."""
         slug = self.puzzle.slug
         match self.status:
             case "not_attempted":
                 return f"Write your lines between the two marks in {slug}, run that cell, then this one again."
             case "failed":
-                return (
-                    f"Mend it, and play again. There are hints below the puzzle; `puzzles hint {slug}` gives them too."
-                )
+                return f"Fix it and play again. There are hints below the puzzle, or run `puzzles hint {slug}`."
             case "over_target":
                 return self.verdict.advice or f"`puzzles hint {slug}` gives a hint."
         return f"{self.track.record(self.puzzle, self.values, self.stars)} {self._following()}"
@@ -114,7 +112,7 @@ class ResultWords:
         after = slugs[slugs.index(self.puzzle.slug) + 1 :]
         if not after:
             return "That was the last puzzle. Well played!"
-        return f"On to {self.track.mention(self.track.puzzle(after[0]))}."
+        return f"Next: {self.track.mention(self.track.puzzle(after[0]))}."
 
     def __repr__(self) -> str:
         return f"<{self.puzzle.slug}: {self.status.replace('_', ' ')}, {self.stars_text}>"

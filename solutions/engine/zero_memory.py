@@ -32,7 +32,7 @@ class ZeROMemory(ShardedEngine):
             for degree in (degrees if stage else [1])
             if memory(stage, parameters, degree) <= budget
         ]
-        # Stage 3 sends 50% more; among equals the lower degree wins, then the lower stage.
+        # Stage 3 sends 50% more, so it comes last; otherwise the lower degree wins, then the lower stage.
         return min(fits, key=lambda plan: (plan[0] == 3, plan[1], plan[0]), default=None)
 
     def arrays(self, stage, degree, parameters):

@@ -1,4 +1,4 @@
-"""Figures in the text of the notebooks: each is measured today, and none is left unmeasured."""
+"""Figures in the text of the notebooks: each one is measured by a test."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def peak(slug: str, *size: int) -> int:
 
 
 def sent(slug: str, *size: int) -> int:
-    """Bytes that the rank which sends most sends."""
+    """Bytes sent by the rank that sends the most."""
     return max(rank.bytes_sent for rank in score(slug, *size).ranks)
 
 
@@ -64,7 +64,7 @@ TOUR = [
     ("a square matrix of 512 x 512", HIDDEN == 512),
     (f"its weight has {Weight(0, 2, 0).memory():,} elements", True),
     ("for batches 2 and 3", True),
-    ("Half of the place is filled, because two of the four", True),
+    ("Half of the slot is filled, because two of the four", True),
     (f"One batch of activations takes {Activation(0, 2, {0}, 4).memory():,} elements", LENGTH == 256),
     ("These two have seen batches 2 and 3", True),
     ("**F0** is the forward of layer 0", True),
@@ -116,7 +116,7 @@ PUZZLE_BOOK = [
     (f"`fsdp` on this model and these ranks would send {sent('fsdp', 8):,}", True),
     (f"With four microbatches {idle('gpipe')} of the time is idle", True),
     (f"with sixteen it is {idle('gpipe', 8, 16)}, and with thirty-two {idle('gpipe', 8, 32)}", True),
-    ("Memory grows with them", peak("gpipe", 8, 16) > peak("gpipe")),
+    ("Memory grows with the number of microbatches", peak("gpipe", 8, 16) > peak("gpipe")),
     ("one backward (1F1B)", True),
     (
         "less memory in less time? One is known",
@@ -129,7 +129,7 @@ PUZZLE_BOOK = [
 ]
 
 REFERENCES = r"\(https://arxiv\.org/abs/[\d.]+\)|^\d\. | \d\. |\*\*0\d_\w+\*\*|\{puzzle: \w+\}"
-"""Digits that are no statements: addresses, numbered lists, names."""
+"""Digits that are not figures: addresses, numbered lists, names."""
 
 
 @pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK)])
@@ -139,7 +139,7 @@ def test_what_the_words_say_is_so(name: str, facts: list[tuple[str, bool]]) -> N
 
 
 @pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK)])
-def test_no_figure_stands_there_unmeasured(name: str, facts: list[tuple[str, bool]]) -> None:
+def test_every_figure_is_measured(name: str, facts: list[tuple[str, bool]]) -> None:
     assert unmeasured(words(name), [quote for quote, _ in facts], REFERENCES) == []
 
 

@@ -126,7 +126,7 @@ def test_the_setup_installs_nothing_from_a_name_that_anybody_could_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sections, "PUBLISHED", False)
-    with pytest.raises(ImportError, match=f"put training_puzzles-{sections.VERSION}-py3-none-any.whl beside"):
+    with pytest.raises(ImportError, match=f"put training_puzzles-{sections.VERSION}-py3-none-any.whl"):
         set_up(tmp_path, monkeypatch)
 
 

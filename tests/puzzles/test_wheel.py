@@ -194,10 +194,8 @@ def test_a_foreign_module_imported_first_is_refused_with_what_to_do(
     (tmp_path / f"{name}.py").write_text("")
     refused = installed.run("python", "-c", f"import {name}\nimport training_puzzles", cwd=tmp_path)
     last = refused.stderr.strip().splitlines()[-1]
-    assert last == (
-        f"ImportError: another module called '{name}' is imported already ({tmp_path}/{name}.py); start Python again "
-        "and write 'import training_puzzles' before anything that imports it"
-    )
+    assert last.startswith("ImportError: ")
+    assert all(fact in last for fact in (f"'{name}'", f"({tmp_path}/{name}.py)", "'import training_puzzles' before"))
 
 
 # --- Processes of other kinds ---
