@@ -1,4 +1,5 @@
-"""Best known figures of puzzles whose targets leave room: those of the classes in `solutions/engine`."""
+"""Best known figures of puzzles whose targets leave room for improvement: those of the classes in
+`solutions/engine`."""
 
 from __future__ import annotations
 
@@ -23,4 +24,4 @@ RECORDS: Mapping[str, tuple[Mapping[str, int], ...]] = MappingProxyType(
         "Compose": ({"sent": 76, "peak": 135_680},),
     }
 )
-"""Records by slug. A class that no record dominates has three stars; puzzles without records have optimal targets."""
+"""Records by slug. A class that no record dominates gets three stars; puzzles without records have optimal targets."""

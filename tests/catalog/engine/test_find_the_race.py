@@ -67,13 +67,11 @@ def test_a_late_device_finds_its_rows_missing_every_time(late: int, tmp_path: Pa
     trial = trials.find_the_race((late,))
     told = []
     for _ in range(3):
-        with pytest.raises(
-            WrongResultError, match=f"device {late}, forward.*; the experts read this device's rows before"
-        ) as why:
+        with pytest.raises(WrongResultError, match=f"device {late}, forward.*; the experts read .* before") as why:
             require_right(trial, perform(trial, racing(tmp_path)))
         told.append(str(why.value))
     assert len(set(told)) == 1
-    assert told[0].endswith(f"here what device {late} puts lands at the barrier, and all else at once")
+    assert f"what device {late} puts lands at the barrier" in told[0]
 
 
 def test_one_barrier_fixes_it(tmp_path: Path) -> None:

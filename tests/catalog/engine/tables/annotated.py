@@ -10,7 +10,7 @@ WEIGHTS = (
     '        w0 = mesh_split(w0, self.mesh, ("data", "model"))\n'
     '        w1 = mesh_split(w1, self.mesh, ("model", "data"))\n'
 )
-SENT = "        sent = split(sent, 0, 4)  # so the experts live in a row as well, and only what they are sent moves\n"
+SENT = "        sent = split(sent, 0, 4)  # so the experts are split along a row too, and only their tokens move\n"
 
 WRONG = {
     ("AnnotatedMLP", "nothing more annotated"): (
