@@ -323,30 +323,30 @@ def lonely() -> Graph:
 SHAPES = megatron_mlp().shapes
 
 REFUSED = [
-    (lambda: propagate(None), "what is planned is a Graph, with operators and tensors; got None"),
-    (lambda: plan("ffn"), "what is planned is a Graph, with operators and tensors; got 'ffn'"),
+    (lambda: propagate(None), "only a Graph can be planned; got None"),
+    (lambda: plan("ffn"), "only a Graph can be planned; got 'ffn'"),
     (
         lambda: plan(configured_ffn(), memory_cap="40000"),
-        "a memory cap is a whole number of bytes on each device, such as 40_000; got '40000'",
+        "a memory cap is a whole number of bytes per device, such as 40_000; got '40000'",
     ),
     (lambda: plan(configured_ffn(), memory_cap=4e4), "a memory cap is a whole number of bytes"),
-    (lambda: plan(configured_ffn(), memory_cap=float("nan")), "on each device, such as 40_000; got nan"),
+    (lambda: plan(configured_ffn(), memory_cap=float("nan")), "such as 40_000; got nan"),
     (
         lambda: plan(configured_ffn(), tensor_caps={"weight2": None}),
         "the cap of 'weight2' is a whole number of bytes, such as 4096; got None",
     ),
     (lambda: plan(configured_ffn(), tensor_caps=["weight2"]), "by name, such as {'weight2': 4096}; got ['weight2']"),
-    (lambda: complete(None, {}), "what is planned is a Graph"),
-    (lambda: complete(megatron_mlp(), ["up"]), "annotations are layouts by the names of tensors; got ['up']"),
+    (lambda: complete(None, {}), "only a Graph can be planned"),
+    (lambda: complete(megatron_mlp(), ["up"]), "layouts by tensor name; got ['up']"),
     (lambda: propagate(feed_forward()), "no operator is configured; give one a strategy with graph.shard"),
-    (lambda: propagate(lonely()), "'alone' is connected to no configured operator"),
+    (lambda: propagate(lonely()), "'alone' is not connected"),
     (
         lambda: plan(configured_ffn(), memory_cap=100),
         "no plan fits into 100 bytes on each device; the smallest possible is 16,448",
     ),
     (
         lambda: plan(configured_ffn(), tensor_caps={"weight2": 100}),
-        "cannot do with 100 bytes of 'weight2' on each device; the smallest possible is 2,048",
+        "needs more than 100 bytes of 'weight2' on each device; the smallest possible is 2,048",
     ),
     (
         lambda: plan(configured_ffn(), tensor_caps={"add2": 100}),
@@ -354,12 +354,12 @@ REFUSED = [
     ),
     (
         lambda: plan(configured_ffn(), tensor_caps={"weight": 1}),
-        "the cap is for a tensor 'weight' that the graph lacks; did you mean 'weight",
+        "'weight' that is not in the graph; did you mean 'weight",
     ),
     (lambda: complete(megatron_mlp(), {}), "nothing is annotated"),
     (
         lambda: complete(megatron_mlp(), {"gelo": annotated(x=(-1, -1))["x"]}),
-        "a tensor 'gelo' that the graph lacks; did you mean 'gelu'?",
+        "'gelo' that is not in the graph; did you mean 'gelu'?",
     ),
     (
         lambda: complete(megatron_mlp(), {"up": annotated(x=(-1, -1))["x"]}),
@@ -367,7 +367,7 @@ REFUSED = [
     ),
     (
         lambda: complete(megatron_mlp(), {"up": ("data", -1)}),
-        "the annotation of 'up' is a layout, as mesh_split makes it; got ('data', -1)",
+        "the annotation of 'up' must be a layout, such as mesh_split returns; got ('data', -1)",
     ),
     (lambda: complete(megatron_mlp(4), annotated(x=(-1, -1))), "the annotation of 'x' has 8 devices, the graph 4"),
     (
@@ -376,7 +376,7 @@ REFUSED = [
     ),
     (
         lambda: complete(*two_by_three()),
-        "'x' is annotated on 2x3 and 'y' on 3x2, which no device matrix can be cut into both of; annotate on one",
+        "'x' is annotated on 2x3 and 'y' on 3x2, which have no common refinement; annotate on one",
     ),
 ]
 

@@ -186,7 +186,7 @@ def test_a_thousand_devices():
 REFUSED = [
     (
         lambda: redistribute(None, on(-1, -1)),
-        "the source of a redistribution is a layout, as mesh_split makes it; got N",
+        "the source of a redistribution is a layout, such as mesh_split returns; got N",
     ),
     (lambda: redistribute(on(-1, -1), (8, 8)), r"the target of a redistribution is a layout, .*; got \(8, 8\)"),
     (lambda: redistribute(on(-1, -1), on(-1, -1, shape=(8, 8))), r"is for shape \(64, 64\), the target layout for"),

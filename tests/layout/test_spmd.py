@@ -119,7 +119,7 @@ def test_pieces_of_the_wrong_shape_and_parameters_that_are_not_there_are_refused
 
     params = {name: numbers(SHAPES[name]) for name in ("w0", "w1")}
     for cls, wanted in (
-        (Whole, r"a device has a piece of shape \(4, 4\) of input 'x'; it was given \(8, 4\)"),
+        (Whole, r"a device has a piece of shape \(4, 4\) of input 'x'; got \(8, 4\)"),
         (Nothing, "input 'x' is missing; parameters come with load_checkpoint, inputs with forward"),
     ):
         with launch(cls, 4, {"x": [("data", None)]}) as run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -133,7 +132,7 @@ def test_the_arrays_held_must_match_the_plan() -> None:
     require_held(CASE, (2, 8), 90_000, "device 0")
     with pytest.raises(WrongResultError, match=r"device 0: .*degree 8.* 90,000 B .*1 to 312,500.* reads 48,000 B"):
         require_held(CASE, (2, 8), 48_000, "device 0")
-    with pytest.raises(WrongResultError, match="device 0: without a plan.* the meter reads 8 B"):
+    with pytest.raises(WrongResultError, match=r"device 0: without a plan.* the meter reads 8 B"):
         require_held(CASE, None, 8, "device 0")
 
 
