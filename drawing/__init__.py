@@ -1,4 +1,4 @@
-"""Pictures of training: runs as timelines, values in their network, all made with chalk; runs as text and pages.
+"""Pictures of training, made with chalk: runs as timelines, values in their network; also runs as text and web pages.
 
 from drawing import draw, draw_group
 """

@@ -1,4 +1,4 @@
-"""Pictures as files: the format follows the file's ending."""
+"""Pictures as files: the file ending selects the format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .html import web_page
 from .perfetto import viewer_json
 
 OF_A_RUN: Mapping[str, Callable[[Scene, str], str]] = {".html": web_page, ".json": viewer_json, ".txt": text_of}
-"""Formats that only a run has: from its scene and title, the text of the file."""
+"""Formats that only a run has: each turns a scene and a title into the text of the file."""
 
 ENDINGS = (".svg", *OF_A_RUN)
 
@@ -34,10 +34,10 @@ def save(
 ) -> None:
     """Writes a diagram, or SVG text, to `path`; a run, or the timeline of one, in any of the formats.
 
-    `title`, `goal` and `critical` are for a run, as in `draw`.
+    `title`, `goal` and `critical` apply to a run, as in `draw`.
 
     Raises:
-        PuzzleError: the ending is not known or does not suit the picture, or the file cannot be written.
+        PuzzleError: the ending is unknown or does not suit the picture, or the file cannot be written.
     """
     path = Path(path)
     ending = path.suffix.lower()
@@ -67,17 +67,17 @@ def in_form(scene: Scene, title: str, ending: str) -> str:
 
 
 def require_ending(path: str | Path, of_a_run: bool = True) -> None:
-    """Refuses a name whose ending is no format, or not one for this kind of picture.
+    """Refuses a name whose ending is not a format, or not one for this kind of picture.
 
     Raises:
-        PuzzleError: naming the endings that are.
+        PuzzleError: names the possible endings.
     """
     ending = Path(path).suffix
     if ending.lower() not in ENDINGS:
         what = f"the ending '{ending}'" if ending else "a name without an ending"
-        raise PuzzleError(f"cannot write {path}: {what} is not known; use {known(ENDINGS)}")
+        raise PuzzleError(f"cannot write {path}: {what} is unknown; use {known(ENDINGS)}")
     if ending.lower() in OF_A_RUN and not of_a_run:
-        raise PuzzleError(f"cannot write {path}: only the timeline of one run is written as {ending}; use .svg")
+        raise PuzzleError(f"cannot write {path}: only the timeline of one run can be written as {ending}; use .svg")
 
 
 def known(endings: tuple[str, ...]) -> str:

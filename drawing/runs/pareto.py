@@ -1,4 +1,4 @@
-"""Pareto plot: peak memory against timesteps, of a puzzle's target, its records and attempts."""
+"""Pareto plot: peak memory against timesteps, for a puzzle's target, its records and attempts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RADIUS = 6.0
 
 
 class Attempt(NamedTuple):
-    """A schedule that was judged, and what to call it."""
+    """A schedule that was judged, and its name."""
 
     name: str
     report: Report
 
 
 class Spot(NamedTuple):
-    """A place on the plane: steps, elements, its words, and whose it is."""
+    """A point in the plane: steps, elements, its name, and its kind."""
 
     time: float
     memory: int
@@ -40,14 +40,14 @@ class Spot(NamedTuple):
 
 
 def _record_name(record: Record, goal: Goal) -> str:
-    """The name of a record, after the file that it is kept in: 'laps' for '.../gpipe_laps.py'."""
+    """The name of a record, from its file: 'laps' for '.../gpipe_laps.py'."""
     stem = PurePosixPath(record.by).stem.removeprefix(f"{goal.slug}_")
     return stem.replace("_", " ") or "record"
 
 
 @dataclass(frozen=True)
 class Plane:
-    """From steps and elements to pixels, with some room around everything that is shown."""
+    """Converts steps and elements to pixels, with some margin around everything that is shown."""
 
     times: tuple[float, float]
     memories: tuple[float, float]
@@ -88,7 +88,7 @@ def describe_spot(spot: Spot, goal: Goal) -> str:
 
 
 def plane_of(goal: Goal, spots: Sequence[Spot]) -> Plane:
-    """The plane on which the target and all spots have room."""
+    """The plane in which the target and all spots fit."""
 
     def around(values: Sequence[float]) -> tuple[float, float]:
         low, high = min(values), max(values)
@@ -132,7 +132,7 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 
 def draw_spots(spots: Sequence[Spot], plane: Plane) -> Iterator[Diagram]:
-    """Records as diamonds, attempts as discs with their names; what failed has no place here."""
+    """Records as diamonds, attempts as discs with their names; failed attempts are not drawn."""
     front = sorted({(s.time, s.memory) for s in spots if s.whose == "record"})
     stairs = [p for i, (t, m) in enumerate(front) for p in ([(t, front[i - 1][1]), (t, m)] if i else [(t, m)])]
     if len(stairs) > 1:
@@ -160,7 +160,7 @@ def mark_of(whose: str, x: float, y: float) -> Diagram:
 
 
 def ring(x: float, y: float, r: float) -> Iterator[Point]:
-    """A disc with twelve corners: as round as anyone sees at this size."""
+    """A disc with twelve corners: round enough at this size."""
     sines = (0.0, 0.5, 0.866, 1.0, 0.866, 0.5, 0.0, -0.5, -0.866, -1.0, -0.866, -0.5)
     return ((x + r * sines[(i + 3) % 12], y + r * sines[i]) for i in range(12))
 

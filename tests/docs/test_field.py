@@ -163,7 +163,7 @@ REFERENCES = r"\[\w+\]\([\w./]+\)|(?:^| )\d\. "
 """Digits that are not figures: links, names of puzzles, numbered lists."""
 
 
-def test_what_the_page_says_is_so() -> None:
+def test_every_quoted_fact_holds() -> None:
     assert [quote for quote, holds in FACTS if not holds] == []
     assert [quote for quote, _ in FACTS if quote not in TEXT] == []
 

@@ -133,7 +133,7 @@ REFERENCES = r"\(https://arxiv\.org/abs/[\d.]+\)|^\d\. | \d\. |\*\*0\d_\w+\*\*|\
 
 
 @pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK)])
-def test_what_the_words_say_is_so(name: str, facts: list[tuple[str, bool]]) -> None:
+def test_every_quoted_fact_holds(name: str, facts: list[tuple[str, bool]]) -> None:
     assert [quote for quote, holds in facts if not holds] == []
     assert [quote for quote, _ in facts if quote not in words(name)] == []
 

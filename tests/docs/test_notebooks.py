@@ -108,7 +108,7 @@ def test_the_setup_does_nothing_where_the_puzzles_are(tmp_path: Path, monkeypatc
     assert set_up(tmp_path, monkeypatch, installed=True) == []
 
 
-def test_the_setup_installs_the_wheel_that_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_setup_installs_the_wheel_next_to_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = tmp_path / f"training_puzzles-{sections.VERSION}-py3-none-any.whl"
     wheel.touch()
     (tmp_path / "training_puzzles-0.0.1-py3-none-any.whl").touch()
@@ -130,7 +130,7 @@ def test_the_setup_installs_nothing_from_a_name_that_anybody_could_take(
         set_up(tmp_path, monkeypatch)
 
 
-def test_version_and_address_are_said_in_one_voice() -> None:
+def test_version_and_address_agree_everywhere() -> None:
     assert "version" in PROJECT["dynamic"]
     assert PYPROJECT["tool"]["hatch"]["version"]["path"] == "puzzles/version.py"
     assert PROJECT["urls"]["Source"] == sections.SOURCE
@@ -190,7 +190,7 @@ def test_the_command_writes_fresh_copies_and_never_over_work(tmp_path: Path) -> 
     assert (folder / "01_puzzles.ipynb").read_text(encoding="utf-8") == books(solved=True)[1].text
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_the_message_names_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     refused = run(str(tmp_path / "file" / "folder"))
     assert refused.exit_code == 2

@@ -85,7 +85,7 @@ def test_every_paper_that_a_puzzle_names_is_listed() -> None:
     assert papers.FILE.read_text(encoding="utf-8") == papers.page(), "out of date: make docs"
 
 
-def test_the_tracks_have_as_many_puzzles_as_is_said() -> None:
+def test_the_readme_has_the_right_number_of_puzzles_per_track() -> None:
     said = re.findall(r"^\| .*?, (\d+) puzzles \|", README, re.MULTILINE)
     assert list(map(int, said)) == [len(track.slugs) for track in TRACKS.values()]
 

@@ -106,7 +106,7 @@ def test_what_failed_is_named_and_has_no_place() -> None:
     assert [tip for tip in tips(picture) if "wrong.py" in tip] == []
 
 
-def test_a_puzzle_nobody_has_tried_is_a_target() -> None:
+def test_an_untried_puzzle_shows_only_its_target() -> None:
     picture = draw_pareto(Goal("x", Size(1, 1, 1), 1, 100_000))
     assert texts(picture)[:2] == ["x", "target: 1 timesteps, 100,000 elements"]
 
@@ -124,7 +124,7 @@ def test_names_close_together_do_not_cover_each_other() -> None:
     assert all(high - low >= 12 for low, high in pairwise(heights))
 
 
-def test_everything_shown_lies_within_the_plane() -> None:
+def test_everything_shown_is_within_the_plane() -> None:
     plane = plane_of(GOAL, [])
     assert plane.x(GOAL.time) < 720
     assert plane.y(GOAL.memory) > 0

@@ -1,4 +1,4 @@
-"""Pictures say what happened: which marks stand where, with which words. Pixels are for people to judge."""
+"""Pictures show what happened: which marks are where, with which text. Pixels are for people to judge."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_title_has_the_four_numbers() -> None:
     )  # fmt: skip
 
 
-def test_operations_stand_where_they_happened() -> None:
+def test_operations_are_drawn_where_they_happened() -> None:
     trace = trace_of(GPIPE)
     picture = draw(trace)
     scale = Scale(33.8, 4)
@@ -264,7 +264,7 @@ def test_a_run_without_events_says_so() -> None:
     assert "nothing has happened yet" in texts(draw(run(nothing, 2, 2, 2)))
 
 
-def test_what_is_wrong_with_a_run_is_told_and_the_rest_is_drawn() -> None:
+def test_an_error_is_shown_and_the_rest_of_the_run_is_drawn() -> None:
     trace = run(pizza, 1, 1, 4).trace
     picture = draw(trace)
     assert any(text.startswith("Not correct: rank 0") for text in texts(picture))
@@ -328,7 +328,7 @@ def test_equal_values_have_equal_pictures_and_others_do_not() -> None:
     assert svg(draw_value(Weight(1, 4, 0))) == svg(draw_value(VALUES[0]))
 
 
-def test_a_gradient_stands_at_the_output_of_the_layer_whose_backward_takes_it() -> None:
+def test_a_gradient_is_at_the_output_of_the_layer_whose_backward_uses_it() -> None:
     held = drawing.values.network.held
     for layer in range(4):
         weight, grad = held(Weight(layer, 4, 0)), held(ActivationGrad(layer, 4, {0}, 4))
@@ -451,8 +451,8 @@ def test_save_writes_what_svg_returns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a.bmp", "the ending '.bmp' is not known; use .svg, .html, .json or .txt"),
-        ("a", "a name without an ending is not known; use .svg, .html, .json or .txt"),
+        ("a.bmp", "the ending '.bmp' is unknown; use .svg, .html, .json or .txt"),
+        ("a", "a name without an ending is unknown; use .svg, .html, .json or .txt"),
         ("no/such/folder/a.svg", "no such file or directory"),
     ],
 )

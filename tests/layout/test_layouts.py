@@ -1,4 +1,4 @@
-"""Device Matrix, Tensor Map and Tensor Layout: who holds what, and what is refused."""
+"""Device Matrix, Tensor Map and Tensor Layout: which device holds what, and what is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.examples import examples
 from tests.support.layout_strategies import eight_devices, numbers, pairs
 
 
-def test_the_matmul_of_the_documentation_puts_every_piece_where_it_says():
+def test_the_matmul_of_the_documentation_has_the_documented_pieces():
     placed = distribute(one_matmul(devices=8).operators["matmul"], ((2, 1), (1, 4)), 8)
     x, w = placed.inputs
     assert x.matrix == w.matrix == DeviceMatrix((2, 4))

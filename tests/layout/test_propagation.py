@@ -34,7 +34,7 @@ def configured_ffn() -> Graph:
     return graph
 
 
-def test_the_network_of_the_documentation_comes_out_as_in_its_ir():
+def test_the_network_of_the_documentation_matches_its_ir():
     found = propagate(configured_ffn())
     assert {name: strategy_text(op.strategy) for name, op in found.operators.items()} == {
         "matmul1": "((2,1),(1,4))",
@@ -272,7 +272,7 @@ def test_an_operator_is_computed_where_its_inputs_are_if_moving_its_output_is_ch
 
 @examples(60)
 @given(st.data())
-def test_whatever_is_annotated_the_program_stays_the_same(data):
+def test_annotations_do_not_change_what_the_program_computes(data):
     graph = data.draw(st.sampled_from([megatron_mlp(), attention(), embedding_and_head()]))
     names = data.draw(st.lists(st.sampled_from(sorted(graph.shapes)), min_size=1, max_size=3, unique=True))
     annotations = {}

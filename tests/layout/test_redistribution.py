@@ -1,4 +1,4 @@
-"""Redistribution: at the bound, senders balanced, told as collectives, and always executed."""
+"""Redistribution: at the bound, with balanced senders, named as collectives, and always executed."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("source", "target", "names", "moved"), NAMED)
-def test_a_plan_is_told_as_the_collective_it_is(source, target, names, moved):
+def test_a_plan_that_is_a_collective_has_its_name(source, target, names, moved):
     plan = redistribute(source, target)
     assert (plan.names, plan.bytes) == (names, moved)
     if not source.partial:

@@ -1,4 +1,4 @@
-"""Programs of numpy that are followed: the graph computes what the function does, and what cannot be is refused."""
+"""Traced numpy programs: the graph computes what the function does, and unsupported programs are refused."""
 
 from __future__ import annotations
 

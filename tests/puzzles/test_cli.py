@@ -388,7 +388,10 @@ USAGE = [
     (["draw", ".", "fsdp", "--pareto", "--text"], "choose one of --text, --against and --pareto"),
     (["draw", ".", "fsdp", "--pareto", "--against", "."], "choose one of --text, --against and --pareto"),
     (["draw", ".", "fsdp", "--pareto", "--width", "60"], "--width is for --text"),
-    (["draw", ".", "fsdp", "--pareto", "-o", "x.html"], "only the timeline of one run is written as .html; use .svg"),
+    (
+        ["draw", ".", "fsdp", "--pareto", "-o", "x.html"],
+        "only the timeline of one run can be written as .html; use .svg",
+    ),
 ]
 
 

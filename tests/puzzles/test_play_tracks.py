@@ -107,7 +107,7 @@ def test_a_class_has_its_figures_its_stars_and_as_many_puppies_as_devices(mine: 
     assert (picture_of(result), result.trace, result.report) == ("", None, None)
 
 
-def test_a_class_that_fails_is_told_with_the_line_in_its_method(mine: Path) -> None:
+def test_a_failing_class_has_the_line_in_its_method(mine: Path) -> None:
     text = FSDP.replace("        return", "        raise KeyError('wo')  # here\n        return", 1)
     result = play("FSDP", definition(mine, "FSDP", text))
     assert (result.status, result.reason) == ("failed", "crash")
@@ -115,7 +115,7 @@ def test_a_class_that_fails_is_told_with_the_line_in_its_method(mine: Path) -> N
     assert [c for line, c in result.place.excerpt() if line == result.place.line] == ["raise KeyError('wo')  # here"]
 
 
-def test_a_wrong_number_is_told_where_the_class_begins(mine: Path) -> None:
+def test_a_wrong_result_points_to_the_start_of_the_class(mine: Path) -> None:
     text = RING.replace("return x\n", "x[0] += 1\n        return x\n")
     wrong = play("RingAllReduce", definition(mine, "RingAllReduce", text))
     assert wrong.message.startswith("device 0, forward() differs from what a single device computes: at [0] ")

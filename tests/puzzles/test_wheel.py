@@ -131,7 +131,7 @@ def test_no_module_of_ours_is_made_up(installed: Environment, tmp_path: Path) ->
     ).stderr or ("cannot import name 'x'")
 
 
-def test_plain_names_work_in_an_editable_install_and_are_nobodys_in_a_wheel(
+def test_plain_names_work_in_an_editable_install_but_are_free_in_a_wheel(
     installed: Environment, tmp_path: Path
 ) -> None:
     plain = installed.run("python", "-c", "from lib import Model", cwd=tmp_path)
@@ -228,7 +228,7 @@ def test_processes_of_mpi_find_our_modules(installed: Environment, folder: Path)
     installed.ok(*words, "grade", "class", "--trust", "--mpi", cwd=folder, **found)
 
 
-def test_a_dask_worker_that_knows_nothing_of_us_grades(installed: Environment, folder: Path) -> None:
+def test_a_dask_worker_without_our_path_grades(installed: Environment, folder: Path) -> None:
     pytest.importorskip("distributed", reason="needs the extra dask")
     _class_of_two(folder)
     (folder / "cluster.py").write_text(

@@ -44,7 +44,7 @@ def wide(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_three_steps_of_zero2_stay_exact() -> None:
-    """In double precision a single device gets the same numbers: no sum was rounded, in whatever order."""
+    """In double precision a single device gets the same numbers: no sum was rounded, in any order."""
     params = {two_layer_mlp.W0: integers(11, 8, 12, most=1), two_layer_mlp.W1: integers(12, 12, 8, most=1)}
     x, g = integers(13, 6, 8, most=1), integers(14, 6, 8, most=1)
     narrow, exact = params, wide(params)
@@ -167,7 +167,7 @@ def test_the_meter_reads_what_the_formula_says() -> None:
     ]
 
 
-def test_what_the_statement_says_of_looking_oneself_works() -> None:
+def test_the_statements_way_to_read_the_meter_works() -> None:
     assert "`run = launch(ZeROMemory, 1)`" in " ".join(ENGINE_PUZZLES["ZeROMemory"].statement.split())
     run = launch(ZeROMemory, 1)
     assert run.forward(CASE._asdict()) == [(2, 8)]

@@ -79,7 +79,7 @@ class EverybodyHasAll(SwitchDispatch):
 
 
 class OneHasAllTokens(ExactDispatch):
-    """No counts: everybody gathers all tokens, serves them, and sums what the experts have made."""
+    """No counts: every device gathers all tokens, processes them, and sums the experts' outputs."""
 
     def forward(self, x: Any) -> Any:
         every = self.all_gather(x)
@@ -124,7 +124,7 @@ def test_a_layer_that_does_nothing_is_wrong(slug: str) -> None:
         score_class(ENGINE_PUZZLES[slug], NoExpert)
 
 
-def test_a_mistake_is_named_only_where_it_is_made_and_what_is_special_is_told_last() -> None:
+def test_only_the_mistake_that_was_made_is_named() -> None:
     right, mistake = np.array([1.0, 2.0]), np.array([1.0, 3.0])
     call = MethodCall("forward", [right] * N, [right] * N, {"you added one": [mistake] * N})
 

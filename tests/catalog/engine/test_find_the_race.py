@@ -1,4 +1,4 @@
-"""FindTheRace: the race is hidden when puts land at once, and shows in every run where one device's land late."""
+"""FindTheRace: the race is hidden if puts land immediately, and shows in every run where one device's land late."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def racing(tmp_path: Path) -> type:
     return cls
 
 
-def test_the_race_does_not_show_when_all_lands_at_once(tmp_path: Path) -> None:
+def test_the_race_is_hidden_if_all_puts_land_immediately(tmp_path: Path) -> None:
     trial = trials.find_the_race(())
     require_right(trial, perform(trial, racing(tmp_path)))
 
@@ -84,7 +84,7 @@ def test_one_barrier_fixes_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_race_shows_on_mpi_as_well(tmp_path: Path) -> None:
+def test_the_race_also_shows_on_mpi(tmp_path: Path) -> None:
     mpiexec_or_skip()
     verdict = verdict_on_mpi("FindTheRace", starter(tmp_path))
     assert (verdict.status, verdict.reason) == ("failed", "rule")

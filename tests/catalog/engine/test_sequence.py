@@ -118,7 +118,7 @@ OVERFLOW = {
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("mistake", OVERFLOW)
-def test_scores_that_overflow_are_told_so(mistake: str, tmp_path: Path) -> None:
+def test_the_message_explains_scores_that_overflow(mistake: str, tmp_path: Path) -> None:
     old, new, seen = OVERFLOW[mistake]
     source = (SOLUTIONS / "ring_attention.py").read_text(encoding="utf-8")
     assert old in source
