@@ -94,7 +94,7 @@ class Model(RankOperations):
     def __setattr__(self, name: str, value: object) -> None:
         if name in READ_ONLY and hasattr(self, name):
             raise RuleError(
-                "the runtime keeps this; read it, change what is in a dictionary, but do not replace it",
+                "the runtime sets this; read it, or change the contents of a dictionary, but do not replace it",
                 self._recorder.place(f"model.{name} = ..."),
                 player_line(),
             )
@@ -113,7 +113,7 @@ class Model(RankOperations):
         return made[0]
 
     def fake_grad(self, layer: int, batches: Any) -> WeightGrad:
-        """A made-up gradient: a zero for no batches; for some batches a lie that puzzles refuse. Takes no time."""
+        """A made-up gradient: without batches a zero; with batches a fake, which puzzles refuse. Takes no time."""
         made: tuple[WeightGrad] = self._source("fake_grad", rules.fake_grad, layer, batches)
         return made[0]
 
@@ -207,7 +207,7 @@ class Model(RankOperations):
     # --- The end ---
 
     def finish(self) -> None:
-        """Refuses to end while a call was made that nobody awaited."""
+        """Refuses to end while a call has not been awaited."""
         try:
             self._ready()
         except PuzzleError as why:
@@ -239,17 +239,18 @@ def trace_of(models: Sequence[Model]) -> Trace:
     for model in models:
         if not isinstance(model, Model):
             raise RuleError(
-                "a run is judged by its models, as in [model] or the list that gather returns; "
-                f"got {object_text(model)}"
+                f"pass the models of a run, such as [model] or the list that gather returns; got {object_text(model)}"
             )
     if not models:
-        raise RuleError("a run is judged by its models; got none")
+        raise RuleError("pass the models of a run; got none")
     run = models[0].run
     if any(model.run is not run for model in models):
-        raise RuleError("these models are of different runs; pass the models of one Dist, made once for each rank")
+        raise RuleError("these models belong to different runs; pass the models of one Dist, one for each rank")
     missing = run.entered - {model.rank for model in models}
     if missing:
-        raise RuleError(f"the models of ranks {algebra.set_text(missing)} are missing; pass those of all ranks")
+        raise RuleError(
+            f"no model of {algebra.named('rank', sorted(missing))} was passed; pass the models of all ranks"
+        )
     for model in models:
         model.finish()
     return run.trace()

@@ -18,7 +18,7 @@ _MISSING: Any = object()
 
 
 class Storage(dict[Any, K], Generic[K]):
-    """A dictionary of one rank's values. Keys are numbers, text, or tuples of them.
+    """A dictionary of one rank's values. Keys are numbers, strings, or tuples of these.
 
     Storing what is not a value of its kind (a coroutine, a tuple, another rank's value) is a RuleError at once.
     """
@@ -82,7 +82,7 @@ class Storage(dict[Any, K], Generic[K]):
     def _refuse(self, value: object) -> NoReturn:
         close = getattr(value, "close", None)
         if close is not None and hasattr(value, "__await__"):
-            close()  # Python would warn of a coroutine that nobody awaited; the refusal says it better.
+            close()  # Python would warn too; the refusal says it better.
         hint = ""
         for name, kind in HOLDS.items():
             if type(value) is kind:
@@ -92,7 +92,7 @@ class Storage(dict[Any, K], Generic[K]):
     def _absent(self, key: Any) -> NoReturn:
         have = f"has the keys {', '.join(map(repr, self))}" if self else "is empty"
         raise NotStoredError(
-            f"nothing is stored there; {self.name} {have}; store a value first",
+            f"nothing is stored under this key; {self.name} {have}; store a value first",
             self._recorder.place(f"{self.name}[{key!r}]"),
             player_line(),
         )
@@ -115,5 +115,7 @@ def plain_key(key: object) -> Any:
     if key is None or isinstance(key, str) or (isinstance(key, float) and isfinite(key)):
         return key
     if not hasattr(key, "__index__"):
-        raise RuleError(f"a key is a number, a text or a tuple of them; got an object of type {type(key).__name__}")
+        raise RuleError(
+            f"a key must be a number, a string or a tuple of these; got an object of type {type(key).__name__}"
+        )
     return index(key)

@@ -127,7 +127,7 @@ def test_notes_of_the_referee_are_passed_on():
     verdict = verdict_on("basic", hoarder)
     assert (verdict.status, verdict.stars) == ("passed", 2)
     assert verdict.notes == (
-        "rank 0 loaded the same weights of layer 0 twice; keep them, or get them from other ranks",
+        "rank 0 loaded the same weights of layer 0 twice; keep them, or get them from another rank",
     )
 
 
@@ -195,7 +195,7 @@ def test_a_broken_rule_names_line_rank_time_and_operation():
         """
     reason, message = failure("fsdp", source)
     assert reason == "rule"
-    assert message.startswith("line 3: rank 0, t=0, forward(layer=0): the weight holds shard {0} of 4; ")
+    assert message.startswith("line 3: rank 0, t=0, forward(layer=0): this weight is only shard 0 of 4; ")
     assert verdict_on("fsdp", source).source == "model.forward(0, model.get_activation([0]), shard)"
 
 
