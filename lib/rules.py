@@ -29,6 +29,7 @@ from lib.values.base import (
     join_shards,
     make,
     object_text,
+    refuse_kinds,
     require_kind,
     shard,
     shards_text,
@@ -61,6 +62,8 @@ def load_weights(size: Size, layer: int, part: int, total: int) -> tuple[Weight,
     """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step."""
     layer = algebra.number(layer, size.layers, "layer")
     total = algebra.whole_number(total, "total", least=1)
+    if total == 1 and type(part) is int and part > 0:
+        raise RuleError(f"shard {part} does not exist, because total is 1; give the number of shards too: total=...")
     shards = frozenset((algebra.number(part, total, "shard"),))
     return (
         make(Weight, layer, size.layers, 0, shards, total),
@@ -85,8 +88,8 @@ def fake_grad(size: Size, layer: int, batches: object) -> WeightGrad:
 
 def forward(size: Size, layer: int, inp: Value, weight: Value) -> Activation:
     """The next layer's input, relu(inp @ weight)."""
-    inp = require_kind(inp, Activation, "inp")
-    weight = require_kind(weight, Weight, "weight")
+    if type(inp) is not Activation or type(weight) is not Weight:
+        refuse_kinds("forward(layer, inp, weight)", (inp, Activation), (weight, Weight))
     _usable(size, layer, weight)
     _input_of(layer, inp)
     _same_model(size, inp, weight)
@@ -104,9 +107,9 @@ def loss(size: Size, inp: Value) -> ActivationGrad:
 
 def backward(size: Size, layer: int, inp: Value, grad: Value, weight: Value) -> tuple[WeightGrad, ActivationGrad]:
     """The layer's weight gradient, and the activation gradient for the layer before it."""
-    inp = require_kind(inp, Activation, "inp")
-    grad = require_kind(grad, ActivationGrad, "grad")
-    weight = require_kind(weight, Weight, "weight")
+    if type(inp) is not Activation or type(grad) is not ActivationGrad or type(weight) is not Weight:
+        call = "backward(layer, inp, grad, weight)"
+        refuse_kinds(call, (inp, Activation), (grad, ActivationGrad), (weight, Weight))
     _usable(size, layer, weight)
     _input_of(layer, inp)
     if grad.layer != layer:
@@ -126,9 +129,10 @@ def backward(size: Size, layer: int, inp: Value, grad: Value, weight: Value) -> 
 
 def update(size: Size, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
     """The weight and its optimizer state one step later, of the shards that the weight holds."""
-    grad = require_kind(weight_grad, WeightGrad, "weight_grad")
-    weight = require_kind(weight, Weight, "weight")
-    opt_state = require_kind(opt_state, OptState, "opt_state")
+    if type(weight_grad) is not WeightGrad or type(weight) is not Weight or type(opt_state) is not OptState:
+        call = "update(layer, weight_grad, weight, opt_state)"
+        refuse_kinds(call, (weight_grad, WeightGrad), (weight, Weight), (opt_state, OptState))
+    grad = weight_grad
     for value in (grad, weight, opt_state):
         if value.layer != layer:
             raise RuleError(f"this is the {value}; update({layer}, ...) needs the one of layer {layer}")
@@ -179,9 +183,7 @@ def _usable(size: Size, layer: int, weight: Weight) -> None:
     if len(weight.shards) < weight.total:
         raise RuleError(f"this weight is only {shards_text(weight)}; allgather it first")
     if weight.step != 0:
-        raise RuleError(
-            "this weight was already updated (step 1); forward and backward need the weight from before the update"
-        )
+        raise RuleError("this weight was already updated (step 1); use the weight from before the update")
 
 
 def _input_of(layer: int, inp: Activation) -> None:
@@ -215,9 +217,7 @@ def scatterreduce(values: Sequence[Value]) -> list[Value]:
     """The sum, of which rank r keeps shard r of as many as there are ranks (reduce-scatter)."""
     total, ranks = _reduced(values), len(values)
     if not len(total.shards) == total.total:
-        raise RuleError(
-            f"scatterreduce splits a whole gradient, and this one is {shards_text(total)}; use allreduce for shards"
-        )
+        raise RuleError(f"it splits a whole gradient, and this one is {shards_text(total)}; use allreduce for shards")
     return [with_shards(total, frozenset((r,)), ranks) for r in range(ranks)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from operator import index
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lib import rules
 from lib.costs import steps, steps_text
@@ -21,6 +21,7 @@ from .messages import map_values
 from .rank import RankOperations
 from .recorder import player_line
 from .storage import Storage
+from .suggestions import NoSuchNameError, unknown_name
 from .waits import Message, Posting, Receiving
 
 Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]]
@@ -99,6 +100,14 @@ class Model(RankOperations):
                 player_line(),
             )
         super().__setattr__(name, value)
+
+    if not TYPE_CHECKING:  # a type checker should still refuse unknown names
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Refuses a name that a model does not have, with the one that was probably meant."""
+            if name.startswith("_") or name in READ_ONLY:  # asked for before it is set
+                raise AttributeError(name)
+            raise NoSuchNameError(unknown_name(self, name), self._recorder.place(f"model.{name}"), player_line())
 
     # --- What a rank does on its own ---
 
@@ -200,7 +209,8 @@ class Model(RankOperations):
             if source is not None:
                 source = algebra.number(source, self.RANKS, "rank")
         except PuzzleError as why:
-            raise why.at(recorder.place(f"receive({'' if source is None else source})"), line) from None
+            shown = "" if source is None else "..." if isinstance(source, Value) else source
+            raise why.at(recorder.place(f"receive({shown})"), line) from None
         wait = Receiving(self.rank, recorder.clock, line, source)
         return self._promise(wait, self.run.receive, lambda answer: self._received(wait, *answer))
 

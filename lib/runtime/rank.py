@@ -89,6 +89,8 @@ class RankOperations:
         try:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
+            if isinstance(layer, Value):
+                raise RuleError(f"the value comes first: {name}(value, layer)")
             if type(layer) is not int:
                 layer = algebra.whole_number(layer, "layer")
             rules.contribute(self._size, name, layer, v)

@@ -7,7 +7,7 @@ from operator import index
 from typing import Any, Generic, NoReturn, TypeVar
 
 from lib.errors import PuzzleError, RuleError
-from lib.values.base import Value, object_text
+from lib.values.base import Value, object_text, order_hint
 from lib.values.kinds import HOLDS
 
 from .recorder import RankRecorder, player_line
@@ -36,8 +36,7 @@ class Storage(dict[Any, K], Generic[K]):
             plain = key if type(key) is int else plain_key(key)
             self._recorder.store(self.name, plain, value)
         except PuzzleError as why:
-            shown = repr(key) if isinstance(key, (int, str, tuple)) else "..."
-            raise why.at(self._recorder.place(f"{self.name}[{shown}] = ..."), player_line()) from None
+            raise why.at(self._recorder.place(f"{self.name}[{_key_text(key)}] = ..."), player_line()) from None
         super().__setitem__(key, value)
 
     def __delitem__(self, key: Any) -> None:
@@ -86,14 +85,14 @@ class Storage(dict[Any, K], Generic[K]):
         hint = ""
         for name, kind in HOLDS.items():
             if type(value) is kind:
-                hint = f"; store it in {name}"
-        raise RuleError(f"{self.name} holds {self._kind.kind[2:]}s only; got {object_text(value)}{hint}")
+                hint = f"; store it in {name}{order_hint(value, self._kind)}"
+        raise RuleError(f"{self.name} holds {self._kind.kind.partition(' ')[2]}s only; got {object_text(value)}{hint}")
 
     def _absent(self, key: Any) -> NoReturn:
         have = f"has the keys {', '.join(map(repr, self))}" if self else "is empty"
         raise NotStoredError(
             f"nothing is stored under this key; {self.name} {have}; store a value first",
-            self._recorder.place(f"{self.name}[{key!r}]"),
+            self._recorder.place(f"{self.name}[{_key_text(key)}]"),
             player_line(),
         )
 
@@ -119,3 +118,11 @@ def plain_key(key: object) -> Any:
             f"a key must be a number, a string or a tuple of these; got an object of type {type(key).__name__}"
         )
     return index(key)
+
+
+def _key_text(key: object) -> str:
+    """A key as a message shows it."""
+    try:
+        return repr(plain_key(key))
+    except RuleError:
+        return "..."

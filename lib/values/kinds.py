@@ -82,6 +82,10 @@ class WeightGrad(Sharded):
             return NotImplemented
         return self._operate("add", (other,), (), lambda: sum_grads((self, other)))
 
+    def __radd__(self, zero: int) -> WeightGrad:
+        """0 + self, as in `sum(grads)`."""
+        return self if type(zero) is int and zero == 0 else NotImplemented
+
     def __str__(self) -> str:
         return f"weight gradient of layer {self.layer}, {batches_text(self)}, {shards_text(self)}"
 

@@ -174,7 +174,7 @@ def gradient_of_another_layer(model: Model) -> None:
     model.update(0, gradients(model, [0, 1])[1], *model.load_weights(0))
 
 
-@refused("rule", "update(layer=0)", "weight must be a weight", "optimizer state")
+@refused("rule", "update(layer=0)", "wrong order", "weight is the optimizer state", "opt_state is the weight")
 def weight_and_state_exchanged(model: Model) -> None:
     weight, opt_state = model.load_weights(0)
     model.update(0, gradients(model, [0, 1])[0], opt_state, weight)  # type: ignore[arg-type]
@@ -224,9 +224,41 @@ def batches_of_activation_and_gradient_differ(model: Model) -> None:
     model.backward(0, model.get_activation([0]), grad, weight)
 
 
-@refused("rule", "forward(layer=0)", "inp must be an activation", "weight of layer 0")
+@refused("rule", "forward(layer=0)", "wrong order", "inp is the weight of layer 0", "forward(layer, inp, weight)")
 def arguments_exchanged(model: Model) -> None:
     model.forward(0, model.load_weights(0)[0], model.get_activation([0]))  # type: ignore[arg-type]
+
+
+@refused("rule", "backward(layer=1)", "wrong order", "inp is the activation gradient", "grad is the input activation")
+def arguments_of_backward_exchanged(model: Model) -> None:
+    weight, _ = model.load_weights(1)
+    inp = model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
+    model.backward(1, model.loss(model.forward(1, inp, weight)), inp, weight)  # type: ignore[arg-type]
+
+
+@refused(
+    "rule", "grad_activations[1] = ...", "got the weight gradient", "grad_weights", "returns the weight gradient first"
+)
+def results_of_backward_exchanged_and_stored(model: Model) -> None:
+    model.grad_activations[1] = gradients(model, [0])[1]  # type: ignore[assignment]
+
+
+@refused("rule", "update(layer=0)", "got the activation gradient for backward(1)", "returns the weight gradient first")
+def results_of_backward_exchanged_and_used(model: Model) -> None:
+    weight, opt_state = model.load_weights(0)
+    inp = model.get_activation([0])
+    grad = model.loss(model.forward(1, model.forward(0, inp, weight), model.load_weights(1)[0]))
+    model.update(0, grad, weight, opt_state)  # type: ignore[arg-type]
+
+
+@refused("rule", "opt_states[0] = ...", "got the weight of layer 0", "return the weight first")
+def results_of_load_weights_exchanged(model: Model) -> None:
+    model.opt_states[0], _ = model.load_weights(0)  # type: ignore[assignment]
+
+
+@refused("rule", "allgather(layer=...)", "the value comes first: allgather(value, layer)", ranks=2)
+async def layer_and_value_exchanged(model: Model) -> None:
+    await model.allgather(0, model.load_weights(0, model.rank, 2)[0])  # type: ignore[type-var]
 
 
 @refused("rule", "forward(layer=0)", "a tuple of 2", "unpack it first")
@@ -377,6 +409,26 @@ def shard_too_high(model: Model) -> None:
     model.load_weights(0, 4, 4)
 
 
+@refused("rule", "load_weights(layer=0)", "shard 1 does not exist", "total is 1", "total=")
+def shard_without_a_total(model: Model) -> None:
+    model.load_weights(0, 1)
+
+
+@refused("rule", "load_weights(layer=...)", "whole number", "got the weight of layer 0, whole")
+def value_for_a_number(model: Model) -> None:
+    model.load_weights(model.load_weights(0)[0])  # type: ignore[arg-type]
+
+
+@refused("rule", "get_activation", "batch must be a whole number", "got the weight of layer 0, whole")
+def value_for_a_batch(model: Model) -> None:
+    model.get_activation([model.load_weights(0)[0]])
+
+
+@refused("rule", "weights[...]", "nothing is stored", "store a value first")
+def value_for_a_key(model: Model) -> None:
+    model.weights[model.load_weights(0)[0]]
+
+
 @refused("rule", "load_weights", "shard -1 does not exist")
 def shard_negative(model: Model) -> None:
     model.load_weights(0, -1, 4)
@@ -489,6 +541,42 @@ def clock_set(model: Model) -> None:
 @refused("rule", "model.log = ...", "the runtime sets this")
 def log_set(model: Model) -> None:
     model.log = []  # type: ignore[misc]
+
+
+# --- Names that a model does not have ----------------------------------------------------------------
+
+
+@refused("rule", "rank 0, t=0, model.all_gather", "no 'all_gather'", "'await model.allgather(v, layer)'")
+def another_librarys_name(model: Model) -> None:
+    model.all_gather  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("all_reduce", "await model.allreduce("),
+        ("AllReduce", "await model.allreduce("),
+        ("reduce_scatter", "await model.scatterreduce("),
+        ("send", "await model.pass_to(rank, v)"),
+        ("isend", "await model.pass_to("),
+        ("recv", "await model.receive("),
+        ("foward", "model.forward(layer, inp, weight)"),
+        ("weight", "model.weights'"),
+        ("world_size", "model.RANKS'"),
+        ("optimizer_step", "model.update("),
+        ("all_to_all", "its calls are allgather, allreduce, backward"),
+    ],
+)
+def test_a_name_that_a_model_does_not_have_suggests_the_one_that_was_meant(written: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as refused:
+        getattr(Model(), written)
+    assert isinstance(refused.value, PuzzleError)
+    assert meant in str(refused.value)
+
+
+def test_a_model_can_be_asked_for_a_name_that_it_does_not_have() -> None:
+    assert not hasattr(Model(), "all_gather")
+    assert not hasattr(Model(), "_ipython_display_")
 
 
 # --- One assertion for all ------------------------------------------------------------------------

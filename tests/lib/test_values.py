@@ -60,6 +60,14 @@ def test_combining_does_not_depend_on_the_order(order: list[int], value: Any) ->
     assert combined([parts[i] for i in order]) == combined(parts)
 
 
+def test_sum_starts_from_zero_and_from_nothing_else() -> None:
+    grads = [WeightGrad(0, 1, {batch}, 3) for batch in range(3)]
+    assert sum(grads) == WeightGrad(0, 1, {0, 1, 2}, 3)
+    for start in (1, 0.0, False, "0"):
+        with pytest.raises(TypeError):
+            start + grads[0]
+
+
 @given(batch_sets, batch_sets, batch_sets)
 def test_a_sum_counts_each_batch_once_or_refuses(a: set[int], b: set[int], c: set[int]) -> None:
     x, y, z = (WeightGrad(0, 1, batches, 8) for batches in (a, b, c))

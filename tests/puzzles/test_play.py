@@ -156,7 +156,7 @@ def unfinished(model: Model) -> None:
 @pytest.mark.parametrize(
     ("function", "reason", "words", "line"),
     [
-        (without_allreduce, "rule", "rank 0, t=3, update(layer=1): this gradient covers only batch 0", "# refused here"),
+        (without_allreduce, "rule", "rank 0, t=3, update(layer=1): this gradient covers only batch", "# refused here"),
         (waits_for_nothing, "deadlock", "rank 1 waits in receive()", "# waits here"),
         (hangs_outside, "deadlock", "for something outside the game", "# hangs here"),
         (never_ends, "timeout", f"rank 0, t=0: time was up after {SECONDS:g} s; look for a loop", ""),
