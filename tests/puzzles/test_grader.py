@@ -257,7 +257,7 @@ CRASHES = [
     ("input()", "line 2: rank 0, t=0: EOFError: EOF when reading a line"),
     ("raise ValueError('a\\nb\\x1b[2J')", "line 2: rank 0, t=0: ValueError: a b\\x1b[2J"),
     ("import no_such_package", "line 2: rank 0, t=0: ModuleNotFoundError: No module named 'no_such_package'; " + ALONE),
-    ("model.no_such_call()", "line 2: rank 0, t=0: AttributeError: 'Model' object has no attribute 'no_such_call'"),
+    ("model.weights.no_such_call()", "line 2: rank 0, t=0: AttributeError: 'Storage' object has no attribute 'no_such_call'"),
     ("yield", "line 1: there is a 'yield' in basic, so calling it runs none of its lines; take it out"),
 ]
 

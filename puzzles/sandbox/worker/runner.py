@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import redirect_stdout
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -56,13 +57,15 @@ class DefinitionRun:
         module = self._module(MODULE_NAME)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            failure = self._load(module.__dict__)
+            failure = self._load(module.__dict__) or self.code.failure_of(self.slug, module.__dict__)
             if failure is None and self.slug not in module.__dict__:
                 return self._send(StageResult(), defined=False)
             result = StageResult(failure=failure)
             if failure is None:
                 self.phase = ""
                 result = self._run_definition(module.__dict__[self.slug])
+            if result.failure is not None:
+                result = replace(result, failure=self.code.explained(result.failure, module.__dict__))
         forgotten = [str(w.message) for w in warned if str(w.message).endswith("was never awaited")]
         self._send(result, forgotten[0] if forgotten else "")
 
