@@ -50,8 +50,10 @@ def known_of(track: Track[Any], slug: str, definition: Any) -> NotebookDefinitio
     if not callable(definition):
         if inspect.iscoroutine(definition):
             definition.close()
-        kind = type(definition).__name__
-        words = f"play takes the {track.noun} itself: play('{slug}', {slug}); got an object of type {kind}"
+        call = f"write play('{slug}', {slug})"
+        words = f"play got an object of type {type(definition).__name__}, not the {track.noun} itself; {call}"
+        if definition is None:
+            words = f"play got the puzzle's name, but not your {track.noun}; {call}"
         return NotebookDefinition(problem=Failure("crash", words))
     tree = tree_of(definition)
     return NotebookDefinition(sketch=Sketch() if tree is None else sketch(tree), line=first_line_of(definition))

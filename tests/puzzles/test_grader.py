@@ -253,11 +253,14 @@ CRASHES = [
     ("exit(3)", "line 2: rank 0, t=0: this called exit; let the function return instead"),
     ("raise SystemExit", "line 2: rank 0, t=0: this called exit; let the function return instead"),
     ("raise GeneratorExit", "line 2: rank 0, t=0: GeneratorExit"),
-    ("basic(model)", "line 2: rank 0, t=0: RecursionError: a function calls itself without end"),
+    ("basic(model)", "line 2: rank 0, t=0: RecursionError: a function calls itself endlessly"),
     ("input()", "line 2: rank 0, t=0: EOFError: EOF when reading a line"),
     ("raise ValueError('a\\nb\\x1b[2J')", "line 2: rank 0, t=0: ValueError: a b\\x1b[2J"),
     ("import no_such_package", "line 2: rank 0, t=0: ModuleNotFoundError: No module named 'no_such_package'; " + ALONE),
-    ("model.weights.no_such_call()", "line 2: rank 0, t=0: AttributeError: 'Storage' object has no attribute 'no_such_call'"),
+    (
+        "model.weights.no_such_call()",
+        "line 2: rank 0, t=0: AttributeError: 'Storage' object has no attribute 'no_such_call'",
+    ),
     ("yield", "line 1: there is a 'yield' in basic, so calling it runs none of its lines; take it out"),
 ]
 

@@ -164,7 +164,7 @@ def unfinished(model: Model) -> None:
         (yields, "crash", "there is a 'yield' in ddp", ""),
         (lies, "rule", "weight of layer 0", "# lies here"),
         (unfinished, "incomplete", "layer 0", ""),
-        (None, "crash", "play takes the function itself", ""),
+        (None, "crash", "not your function; write play('ddp', ddp)", ""),
         (lambda: None, "crash", "is called with one argument", ""),
     ],
     ids=lambda value: getattr(value, "__name__", None) if callable(value) else "",

@@ -23,7 +23,7 @@ from .kept_statements import (
 )
 from .sketch import Sketch, sketch
 
-KEPT = "only imports, definitions and pure assignments are kept"
+KEPT = "of a notebook only imports, definitions and pure assignments are kept, so compute it inside a function"
 
 
 class SubmissionCode:
@@ -80,7 +80,7 @@ class SubmissionCode:
             line, reason = self.left_out[name]
         else:
             return failure
-        return failure._replace(sentence=f"{failure.sentence}; line {line} binds {name}, but {reason}")
+        return failure._replace(sentence=f"{failure.sentence}; line {line} defines {name}, but {reason}")
 
     def _script(self, cells: Iterable[tuple[int, str]]) -> list[ast.stmt]:
         ((_, text),) = cells
@@ -102,10 +102,10 @@ class SubmissionCode:
                 statements.see(ast.increment_lineno(node, first - 1))
                 self.broken.pop(getattr(node, "name", ""), None)  # defined again, and well
         for name, (line, reason) in statements.left_out.items():
-            sentence = f"it was left out because {reason}; of a notebook, {KEPT}"
+            sentence = f"it was left out because {reason}; {KEPT}"
             self.left_out[name] = LeftOut(line, sentence)
             if name in slugs and "it calls" in reason:
-                self.broken[name] = Failure("crash", f"this binds {name}, but {sentence}", line)
+                self.broken[name] = Failure("crash", f"this defines {name}, but {sentence}", line)
         return _without_idle_imports(statements.kept)
 
     def _compiles(self, node: ast.stmt, slugs: Collection[str]) -> bool:
