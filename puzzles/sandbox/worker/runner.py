@@ -49,7 +49,8 @@ class DefinitionRun:
         self.out = out
         self.phase = "while the file is loaded, "
         self.start = code.lines.get(self.slug, 0)
-        self.timer = Timer(seconds, request["left"], lambda: self._send(StageResult(failure=self._too_slow())))
+        describe = getattr(self.stage, "work_of", lambda frame: "")
+        self.timer = Timer(seconds, request["left"], self._report_time, describe)
 
     def run(self) -> None:
         """Loads the file, runs the definition and sends the result."""
@@ -122,9 +123,13 @@ class DefinitionRun:
         except (Exception, SystemExit, GeneratorExit) as why:
             return StageResult(failure=of_crash(why, site.file, "; ".join(getattr(why, "__notes__", [])), site.line))
 
+    def _report_time(self) -> None:
+        self._send(StageResult(failure=self._too_slow()))
+
     def _too_slow(self) -> Failure:
         line = self.timer.line_in(self.code.name) or (0 if self.phase else self.start)
-        return Failure("timeout", too_slow(self.timer.seconds, self.phase), line)
+        during = f"{self.timer.work_at}: " if self.timer.work_at else self.phase
+        return Failure("timeout", too_slow(self.timer.seconds, during), line)
 
 
 def too_slow(seconds: float, phase: str = "") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any
 
 import lib
@@ -34,6 +35,12 @@ def run_definition(slug: str, function: Any, size: Size, site: DefinitionSite) -
         return StageResult(data, of_refusal(error, line_in(error.__traceback__, site.file) or site.line))
     model = outcome.models[outcome.errors.index(error)]
     return StageResult(data, of_crash(error, site.file, f"rank {model.rank}, t={model.time:g}", site.line))
+
+
+def work_of(frame: FrameType) -> str:
+    """The rank and the time of a frame that runs one rank: 'rank 0, t=3'; empty for any other frame."""
+    model = frame.f_locals.get("model") if frame.f_globals.get("__name__") == lib.run.__module__ else None
+    return f"rank {model.rank}, t={model.time:g}" if isinstance(model, lib.Model) else ""
 
 
 def require_schedule(slug: str, function: Callable[..., Any]) -> None:
