@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
 from operator import index
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lib import rules
@@ -20,7 +19,7 @@ from .dist import Dist
 from .messages import map_values
 from .rank import RankOperations
 from .recorder import player_line
-from .storage import Storage
+from .storage import FinalWeights, Storage
 from .suggestions import NoSuchNameError, unknown_name
 from .waits import Message, Posting, Receiving
 
@@ -71,7 +70,7 @@ class Model(RankOperations):
     @property
     def final_weights(self) -> Mapping[int, Weight]:
         """The weights that `set_final_weight` has declared, by layer."""
-        return MappingProxyType(self._final)
+        return FinalWeights(self._final)
 
     def storage(self) -> Storages:
         """The five dictionaries: weights, opt_states, activations, grad_activations, grad_weights."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from operator import index
 from typing import Any, Generic, NoReturn, TypeVar
 
 from lib.errors import PuzzleError, RuleError
 from lib.values.base import Value, object_text, order_hint
-from lib.values.kinds import HOLDS
+from lib.values.kinds import HOLDS, Weight
 
 from .recorder import RankRecorder, player_line
 
@@ -95,6 +96,27 @@ class Storage(dict[Any, K], Generic[K]):
             self._recorder.place(f"{self.name}[{_key_text(key)}]"),
             player_line(),
         )
+
+
+class FinalWeights(Mapping[int, Weight]):
+    """The weights that `set_final_weight` has declared, by layer; to be read only."""
+
+    name = "final weights"
+
+    def __init__(self, declared: Mapping[int, Weight]) -> None:
+        self._declared = declared
+
+    def __getitem__(self, layer: int) -> Weight:
+        return self._declared[layer]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def __repr__(self) -> str:
+        return repr(self._declared)
 
 
 class NotStoredError(RuleError, KeyError):
