@@ -90,7 +90,7 @@ def _import_text(error: ImportError, text: str) -> str:
     if not has:
         return wanted[0]
     near = get_close_matches(name, has, n=1, cutoff=0.6)
-    advice = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(sorted(has))}"
+    advice = f"did you mean '{near[0]}'?" if near else f"dir({package}) lists what there is"
     return f"there is no '{name}' in {package}; {advice}"
 
 
