@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from types import TracebackType
 from typing import NamedTuple
 
-from lib import PuzzleError
+from lib import PuzzleError, Value
 
 GAME_PACKAGES = ("lib", "drawing", "puzzles")
 
@@ -72,6 +72,8 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
     name = type(error).__name__
     if isinstance(error, ImportError):
         text = _import_text(error, text)
+    elif isinstance(error, KeyError) and error.args and isinstance(error.args[0], Value):
+        text = f"the {error.args[0]}"
     text = plain(f"{name}: {text}" if text else name)
     if isinstance(error, ModuleNotFoundError):
         text += "; the file is run alone: put what it needs into it"
