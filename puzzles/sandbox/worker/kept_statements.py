@@ -18,8 +18,8 @@ GAME_PACKAGES = ("lib", "lib.engine", "lib.layout")
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 PURE_CALLS = {
-    "builtins": "abs all any bool complex dict divmod enumerate filter float frozenset int len list map max min pow "
-    "range repr reversed round set slice sorted str sum tuple zip",
+    "builtins": "abs all any bool chr complex dict divmod enumerate filter float frozenset int len list map max min ord "
+    "pow range repr reversed round set slice sorted str sum tuple zip",
     "collections": "Counter OrderedDict defaultdict deque namedtuple",
     "copy": "copy deepcopy",
     "fractions": "Fraction",
@@ -78,10 +78,11 @@ class KeptStatements:
         """Keeps a statement, or notes why the names that it binds are not kept."""
         try:
             self._keep(node)
-        except ImpureError as why:
+        except (ImpureError, RecursionError) as why:
+            reason = str(why) if isinstance(why, ImpureError) else "it is nested too deeply"
             for name in bound_names(node):
                 if name not in self._known:
-                    self.left_out[name] = LeftOut(node.lineno, str(why))
+                    self.left_out[name] = LeftOut(node.lineno, reason)
 
     def _keep(self, node: ast.stmt) -> None:
         names = set(bound_names(node))
