@@ -148,6 +148,10 @@ HABITS: dict[str, Habit] = {
         "failed",
         ("cell 2, line 8", "cell 1, line 1 defines reduce", "'async def reduce'", "await its calls"),
     ),
+    "async_is_added_later": Habit((solved("ddp", ("async def", "def")), solved("ddp")), "ddp", "passed"),
+    "broken_after_a_solution": Habit(
+        (solved("ddp"), "async def ddp(model):\n    x = = 1"), "ddp", "failed", ("cell 2, line 2", "not valid Python")
+    ),
     # Calls
     "update_with_a_shard": Habit((solved("ddp", ("opt_states[layer])", "opt_states[layer], 0)")),), "ddp", "passed"),
     "a_label_that_differs": Habit(

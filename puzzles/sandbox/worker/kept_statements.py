@@ -18,8 +18,8 @@ GAME_PACKAGES = ("lib", "lib.engine", "lib.layout")
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 PURE_CALLS = {
-    "builtins": "abs all any bool chr complex dict divmod enumerate filter float frozenset int len list map max min ord "
-    "pow range repr reversed round set slice sorted str sum tuple zip",
+    "builtins": "abs all any bool chr complex dict divmod enumerate filter float frozenset int len list map max min "
+    "ord pow range repr reversed round set slice sorted str sum tuple zip",
     "collections": "Counter OrderedDict defaultdict deque namedtuple",
     "copy": "copy deepcopy",
     "fractions": "Fraction",

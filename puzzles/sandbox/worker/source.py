@@ -48,7 +48,7 @@ class SubmissionCode:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 body = self._notebook(cells, slugs) if notebook else self._script(cells)
-                body = [node for node in body if self._compiles(node, slugs)]
+                body = self._compiling(body, slugs)
                 tree = ast.Module(body, [])
                 self.code = compile(tree, name, "exec", dont_inherit=True)
             for bound, line in bound_by(body):
@@ -102,31 +102,41 @@ class SubmissionCode:
                 statements.see(ast.increment_lineno(node, first - 1))
                 self.broken.pop(getattr(node, "name", ""), None)  # defined again, and well
         for name, (line, reason) in statements.left_out.items():
-            sentence = f"it was left out because {reason}; {KEPT}"
-            self.left_out[name] = LeftOut(line, sentence)
+            self.left_out[name] = LeftOut(line, f"it was left out because {reason}; {KEPT}")
             if name in slugs and "it calls" in reason:
-                self.broken[name] = Failure("crash", f"this defines {name}, but {sentence}", line)
+                advice = f"this defines {name}, but it was left out because {reason}; use 'def' or 'class' instead"
+                self.broken[name] = Failure("crash", advice, line)
         return _without_idle_imports(statements.kept)
 
-    def _compiles(self, node: ast.stmt, slugs: Collection[str]) -> bool:
-        """True unless this is a definition that Python refuses; it is left out then, so that others can be graded."""
-        if not isinstance(node, DEFINITION):
-            return True
-        try:
-            compile(ast.Module([node], []), self.name, "exec", dont_inherit=True)
-        except SyntaxError as why:
-            failure = of_source(why)
-            if (function := _function_that_awaits(node)) is not None:
-                also = "" if function.name in slugs else ", and await its calls"
-                sentence = f"{function.name} awaits, so it must be async: write 'async def {function.name}'{also}"
-                failure = Failure("syntax", sentence, function.lineno)
-            if node.name in slugs:
-                self.broken[node.name] = failure
+    def _compiling(self, body: Iterable[ast.stmt], slugs: Collection[str]) -> list[ast.stmt]:
+        """The statements without the definitions that Python refuses, so that the others can be graded."""
+        kept: list[ast.stmt] = []
+        refused: dict[str, Failure] = {}
+        for node in body:
+            name = node.name if isinstance(node, DEFINITION) else ""
+            failure = self._refusal(node, slugs) if name else None
+            if failure is None:
+                kept.append(node)
+                refused.pop(name, None)
+            elif name in slugs:
+                refused[name] = failure
             else:
-                self.left_out[node.name] = LeftOut(node.lineno, failure.sentence)
-            return False
-        self.broken.pop(node.name, None)
-        return True
+                self.left_out[name] = LeftOut(node.lineno, failure.sentence)
+        self.broken = {**refused, **self.broken}
+        return kept
+
+    def _refusal(self, definition: ast.stmt, slugs: Collection[str]) -> Failure | None:
+        """The reason why Python does not compile a definition, if it does not."""
+        try:
+            compile(ast.Module([definition], []), self.name, "exec", dont_inherit=True)
+        except SyntaxError as why:
+            function = _function_that_awaits(definition)
+            if function is None:
+                return of_source(why)
+            also = "" if function.name in slugs else ", and await its calls"
+            sentence = f"{function.name} awaits, so it must be async: write 'async def {function.name}'{also}"
+            return Failure("syntax", sentence, function.lineno)
+        return None
 
 
 def looks_defined(name: str, lines: Iterable[str]) -> bool:
