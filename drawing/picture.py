@@ -51,9 +51,14 @@ class Picture(Compose):
         """The picture, and a text for screen readers and for notebooks converted to text."""
         return {"image/svg+xml": self._repr_svg_(), "text/plain": self.in_text()}
 
+    def _repr_html_(self) -> Any:
+        """Nothing: chalk would have a notebook store the same SVG once more, as HTML."""
+        return None
+
 
 def shown_height(height: float) -> float:
-    """The height set with `chalk.set_svg_height`, if it was called; otherwise the picture's own."""
+    """The height that `chalk.set_svg_height` asked for, if it was called; otherwise the picture's own. What that would
+    make illegible is shown larger."""
     wanted: float = chalk.core.SVG_HEIGHT
     return height if wanted == CHALK_HEIGHT else min(wanted, MAX_ENLARGEMENT * height)
 

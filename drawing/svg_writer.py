@@ -25,6 +25,9 @@ Offset = tuple[float, float]
 FONT = "'Helvetica Neue',Helvetica,Arial,'Liberation Sans',sans-serif"
 BASELINE = 0.35
 """Distance of the baseline below the middle of a line of text, relative to its font size."""
+LEGIBLE = 8.0
+"""Pixels of the smallest letters that people can read on a screen; a picture is not shown with smaller ones, unless
+it was drawn with them."""
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -49,7 +52,9 @@ def compact_svg(
     description: str,
     on_dark: bool = False,
 ) -> str:
-    """A whole SVG document of the box from (0, 0) to (width, height), shown at `scale`."""
+    """A whole SVG document of the box from (0, 0) to (width, height), shown at `scale` if its text stays legible."""
+    content = diagram.accept(SvgWriter(dark_variant if on_dark else str), (0.0, 0.0))
+    scale = max(scale, smallest_scale(content))
     size = f'width="{round(width * scale)}" height="{round(height * scale)}"'
     # Pictures up to notebook width shrink with it; wider ones stay legible and scroll.
     fit = ' style="max-width:100%;height:auto"' if width <= 1400 else ""
@@ -57,8 +62,14 @@ def compact_svg(
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}"{fit} role="img" '
         f'aria-label="{clean(title)}" font-family="{FONT}" text-anchor="middle">'
         f"<title>{clean(title)}</title><desc>{clean(description)}</desc>\n"
-        f"{diagram.accept(SvgWriter(dark_variant if on_dark else str), (0.0, 0.0))}</svg>\n"
+        f"{content}</svg>\n"
     )
+
+
+def smallest_scale(content: str) -> float:
+    """The scale, at most 1, at which the smallest letters of some SVG are as high as LEGIBLE."""
+    sizes = map(float, re.findall(r'font-size="([\d.]+)"', content))
+    return min(1.0, LEGIBLE / min(sizes, default=LEGIBLE))
 
 
 class SvgWriter(DiagramVisitor[Any, Any]):

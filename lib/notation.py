@@ -199,7 +199,7 @@ def _key(given: Any) -> Any:
     if isinstance(given, list):
         return tuple(map(_key, given))
     if isinstance(given, dict):
-        raise TraceError("a key is a number, a text or a tuple of them; got an object")
+        raise TraceError("a key must be a number, a string or a tuple of these; got an object")
     return given
 
 

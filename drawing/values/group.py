@@ -53,11 +53,11 @@ def draw_network(model: Model) -> Picture:
     head = f"rank {model.rank}, t={tenths_text(model.time)}: {model.memory():,} elements stored"
     sections = [titled(head, 15.0), *(group(storage) for storage in storages)]
     if model.final_weights:
-        sections.append(group(model.final_weights, "final weights"))
+        sections.append(group(model.final_weights))
     return Picture(stack(sections), head, " ".join(describe_group(storage) for storage in storages))
 
 
-def group(mapping: Mapping[Any, Any], name: str = "") -> Diagram:
+def group(mapping: Mapping[Any, Any]) -> Diagram:
     """A heading and a row for each key; if there are very many, only the first ones."""
     if not isinstance(mapping, Mapping):
         got = safe(repr, mapping)
@@ -73,7 +73,7 @@ def group(mapping: Mapping[Any, Any], name: str = "") -> Diagram:
     rows = [value_row(*parts, key_width, strip_width, width) for parts in zip(keys, pictures, words, strict=True)]
     more = len(mapping) - len(shown)
     rest = [titled(f"and {more:,} more", TEXT_SIZE)] if more else []
-    return stack([titled(group_title(mapping, name), 14.0), *rows, *rest])
+    return stack([titled(group_title(mapping), 14.0), *rows, *rest])
 
 
 def value_row(key: str, strip: Diagram | None, words: str, at: float, wide: float, width: float) -> Diagram:
@@ -97,9 +97,9 @@ def titled(text: str, size: float) -> Diagram:
     return panel(width, size * 1.9, [label(0, size * 0.8, text, size, INK, "start", bold=True)])
 
 
-def group_title(mapping: Mapping[Any, Any], name: str = "") -> str:
+def group_title(mapping: Mapping[Any, Any]) -> str:
     """The dictionary's name, and how much it holds; a value under two keys counts once."""
-    name = name or safe(str, getattr(mapping, "name", "values"), MAX_KEY_LENGTH)
+    name = safe(str, getattr(mapping, "name", "values"), MAX_KEY_LENGTH)
     if not mapping:
         return f"{name}: empty"
     sizes = {id(value): value.memory() for value in mapping.values() if isinstance(value, Value)}

@@ -1,4 +1,4 @@
-"""Warnings on correct runs that real training could not use: habits that would not work in a real one."""
+"""Notes on correct runs: habits that real training could not afford."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
     notes = [Note(f"{named('rank', ranks)} {text}", costs) for (text, costs), ranks in by_note.items()]
     if lost := lost_states(retrace.ranks, profiles, retrace.size.layers):
         layers = named("layer", lost)
-        text = f"the updated optimizer state of {layers} is not there in full at the end: the next step needs it"
+        text = f"the updated optimizer state of {layers} is not complete at the end, but the next step needs it"
         notes.append(Note(text, costs_a_star=True))
     if retrace.made_up:
         more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
-        notes.append(Note(f"this uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
+        notes.append(Note(f"this run uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
     return tuple(notes)
 
 
@@ -43,21 +43,21 @@ def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -
     if prof.lifetimes.hidden:
         yield _kept_outside(state, prof.lifetimes.hidden)
     if twice := loaded_twice(acts):
-        text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from other ranks"
+        text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"
         yield Note(text, costs_a_star=True)
     if thrown := thrown_away(acts, state, prof):
-        text = f"threw away the updated optimizer state of {named('layer', thrown)}, which the next step would need"
+        text = f"discarded the updated optimizer state of {named('layer', thrown)}, which the next step needs"
         yield Note(text, costs_a_star=True)
     if fewer := not_held_again(acts, state, prof):
         layers = named("layer", fewer)
-        text = f"began with more of the weight of {layers} than at the end, so the step could not be repeated"
+        text = f"started with more of the weight of {layers} than it holds at the end, so the step cannot be repeated"
         yield Note(text, costs_a_star=True)
     if state.read or _loads_late(acts):
         lasting = lasting_peak(state.done, sizes, prof.lifetimes, state.read)
         if lasting > peak:
             text = (
-                f"would need {lasting:,} elements if training went on: counted are weights and states from the start, "
-                "though they are loaded later, and messages until they are read"
+                f"would need {lasting:,} elements if training went on: this counts weights and states from the start, "
+                "even if they are loaded later, and messages until they are received"
             )
             yield Note(text, costs_a_star=True)
 

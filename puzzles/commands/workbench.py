@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import of_source
+from puzzles.failure import Failure, of_source
 from puzzles.grading.discover import submissions
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.sandboxed_run import run_in
@@ -47,6 +47,9 @@ class CommandWorkbench:
         slug, track = self.puzzle.slug, self.track
         advice = f"write '{track.signature(slug)}:', or begin with 'puzzles start {slug}'"
         return f"{path or self.path} has no {track.noun} {slug}; {advice}"
+
+    def message(self, failure: Failure, path: str = "") -> str:
+        return Submission.read(Path(path or self.path)).placed(failure.message)
 
     def refuse(self, why: str) -> bool:
         self.console.print(Text(f"{self.puzzle.slug} {why}"), soft_wrap=True)

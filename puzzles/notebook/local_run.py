@@ -11,7 +11,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_crash, of_refusal
 from puzzles.grading.judge import Definition, judge
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.worker.source import digest
+from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import LocalRun, RunOutcome, RunRequest
@@ -50,11 +50,13 @@ def known_of(track: Track[Any], slug: str, definition: Any) -> NotebookDefinitio
     if not callable(definition):
         if inspect.iscoroutine(definition):
             definition.close()
-        kind = type(definition).__name__
-        words = f"play takes the {track.noun} itself: play('{slug}', {slug}); got an object of type {kind}"
+        call = f"write play('{slug}', {slug})"
+        words = f"play got an object of type {type(definition).__name__}, not the {track.noun} itself; {call}"
+        if definition is None:
+            words = f"play got the puzzle's name, but not your {track.noun}; {call}"
         return NotebookDefinition(problem=Failure("crash", words))
     tree = tree_of(definition)
-    return NotebookDefinition(digest="" if tree is None else digest(tree), line=first_line_of(definition))
+    return NotebookDefinition(sketch=Sketch() if tree is None else sketch(tree), line=first_line_of(definition))
 
 
 async def _run(track: Track[Any], slug: str, definition: Any, request: RunRequest, seconds: float) -> RunOutcome:

@@ -252,7 +252,7 @@ def test_the_tour_shows_what_its_words_promise(executed: tuple[bool, list[Any]])
     printed = "".join(out.text for c in tour.cells for out in c.get("outputs", ()) if out.output_type == "stream")
     for words in (
         "3,145,728 elements before, 1,572,864 after",
-        "update(layer=0): the gradient has batches {2, 3} of 4",
+        "update(layer=0): this gradient covers only batches 2, 3 of 4",
         "equal: True",
         "reduce_all      1,572,864 bytes from each rank",
         "in_two_halves   1,572,864 bytes from each rank",

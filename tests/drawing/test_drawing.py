@@ -362,6 +362,23 @@ def test_a_value_under_two_keys_counts_once() -> None:
     assert texts(draw_group({0: weight, 1: weight}))[0] == "values: 2 keys, 262,144 elements"
 
 
+def test_the_group_of_final_weights_says_what_it_shows() -> None:
+    finals = run(CLASSICS[0].solution, *CLASSICS[0].size).models[0].final_weights
+    title, *rest = texts(draw_group(finals))
+    assert title == "final weights: 2 keys, 524,288 elements"
+    assert str(finals[1]) in " ".join(rest)
+    assert texts(draw_group(Model().final_weights)) == ["final weights: empty"]
+
+
+def test_a_notebook_stores_a_picture_once() -> None:
+    from IPython.core.formatters import DisplayFormatter
+
+    formatter = DisplayFormatter()
+    formatter.active_types = formatter.format_types
+    stored, _ = formatter.format(draw(trace_of(FSDP)))
+    assert set(stored) == {"image/svg+xml", "text/plain"}
+
+
 def test_an_empty_group_and_a_large_one() -> None:
     assert texts(draw_group({})) == ["values: empty"]
     assert texts(draw_group({i: Weight(0, 1, 0) for i in range(1_000)}))[-1] == "and 952 more"
@@ -424,12 +441,22 @@ def test_chalk_sets_the_height_that_a_notebook_shows(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(chalk.core, "SVG_DRAW_HEIGHT", None)
     picture = draw(trace_of(FSDP))
     assert root(picture).get("width") == "1000"
-    chalk.set_svg_height(400)
+    chalk.set_svg_height(550)
     chalk.set_svg_draw_height(600)
-    assert root(picture).get("height") == "400"
-    assert picture._repr_html_() == picture._repr_svg_()
+    assert root(picture).get("height") == "550"
     small = draw_value(Weight(0, 2, 0))
     assert root(small).get("height") == str(round(2 * small.height))
+
+
+@pytest.mark.parametrize("asked", [1, 100, 400])
+def test_no_height_makes_a_timeline_illegible(asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chalk.core, "SVG_HEIGHT", asked)
+    shown = root(draw(trace_of(FSDP)))
+    width, height = map(float, shown.get("viewBox", "").split()[2:])
+    scale = int(shown.get("height", "0")) / height
+    letters = [float(node.get("font-size", "inf")) for node in shown.iter()]
+    assert min(letters) * scale == pytest.approx(8, abs=0.02)
+    assert int(shown.get("width", "0")) == pytest.approx(width * scale, abs=1)
 
 
 def test_a_picture_has_words_for_those_who_do_not_see_it() -> None:

@@ -210,7 +210,7 @@ BAD_JSON = [
     (of_json(row(shard=-1)), "shard cannot be -1"),
     (of_json(lambda data: data["operations"][0][0].pop("total")), "load_weights needs total"),
     (of_json(lambda data: data["operations"][0][1].update(where=7)), "where cannot be 7"),
-    (of_json(lambda data: data["operations"][0][1].update(key={})), "a key is a number, a text or a tuple"),
+    (of_json(lambda data: data["operations"][0][1].update(key={})), "a key must be a number, a string or a tuple"),
     (
         of_json(
             lambda data: data["operations"][0].insert(0, {"op": "given", "at": [0, 0], "value": ["Weight", 9, 2, 0]})

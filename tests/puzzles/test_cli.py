@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -367,6 +368,9 @@ USAGE = [
     (["fsdp"], "there is no command 'fsdp'; did you mean 'puzzles show fsdp'?"),
     (["zzz"], "there is no command 'zzz'; there are "),
     (["show", "fsdb"], "there is no puzzle 'fsdb'; did you mean 'fsdp'?"),
+    (["show", "ring"], "there is no puzzle 'ring'; did you mean 'RingAllReduce' or 'RingAttention'?"),
+    (["show", "zero"], "there is no puzzle 'zero'; did you mean 'ZeRO1' or 'ZeRO2'?"),
+    (["show", "nope"], "there is no puzzle 'nope'; 'puzzles list' names them all"),
     (["list", "expert"], "there is no chapter 'expert'; did you mean 'experts'?"),
     (["list", "FSPD"], "there is no puzzle 'FSPD'; did you mean 'fsdp'?"),
     (["hint", "grad"], "there is no puzzle 'grad'; did you mean 'grad_accum'?"),
@@ -418,11 +422,15 @@ def test_help_is_there_for_every_command():
 # --- From the shell ---
 
 
-def test_python_m_puzzles_is_the_same_program():
-    arguments = [sys.executable, "-m", "puzzles", "grade", "solutions/basic.py", "--json", "--puzzle", "basic"]
-    shell = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
+def test_python_m_puzzles_is_the_same_program_also_beside_another_lib(tmp_path: Path):
+    (tmp_path / "lib.py").write_text("class Model: ...\n")
+    (tmp_path / "mine.py").write_bytes((ROOT / "solutions" / "basic.py").read_bytes())
+    arguments = [sys.executable, "-m", "puzzles", "grade", "mine.py", "--json", "--puzzle", "basic"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    shell = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, env=env)
     assert (shell.returncode, shell.stderr) == (0, "")
-    assert json.loads(shell.stdout)["files"][0]["path"] == "solutions/basic.py"
+    (graded,) = json.loads(shell.stdout)["files"]
+    assert (graded["path"], graded["results"][0]["status"]) == ("mine.py", "passed")
 
 
 def test_starting_up_loads_nothing_that_is_not_needed():

@@ -156,7 +156,7 @@ def unfinished(model: Model) -> None:
 @pytest.mark.parametrize(
     ("function", "reason", "words", "line"),
     [
-        (without_allreduce, "rule", "rank 0, t=3, update(layer=1): the gradient has batch {0} of 4", "# refused here"),
+        (without_allreduce, "rule", "rank 0, t=3, update(layer=1): this gradient covers only batch", "# refused here"),
         (waits_for_nothing, "deadlock", "rank 1 waits in receive()", "# waits here"),
         (hangs_outside, "deadlock", "for something outside the game", "# hangs here"),
         (never_ends, "timeout", f"rank 0, t=0: time was up after {SECONDS:g} s; look for a loop", ""),
@@ -164,7 +164,7 @@ def unfinished(model: Model) -> None:
         (yields, "crash", "there is a 'yield' in ddp", ""),
         (lies, "rule", "weight of layer 0", "# lies here"),
         (unfinished, "incomplete", "layer 0", ""),
-        (None, "crash", "play takes the function itself", ""),
+        (None, "crash", "not your function; write play('ddp', ddp)", ""),
         (lambda: None, "crash", "is called with one argument", ""),
     ],
     ids=lambda value: getattr(value, "__name__", None) if callable(value) else "",
@@ -184,7 +184,7 @@ async def test_the_picture_goes_as_far_as_the_run_went() -> None:
     result = await play("ddp", without_allreduce)
     shown = result_page(result, picture_of(result))
     assert shown.count("<svg") == 1
-    assert "the gradient has batch {0} of 4" in shown
+    assert "covers only batch 0 of 4" in shown
     assert "Traceback" not in shown
     assert picture_of(await play("ddp", None)) == ""
 

@@ -172,5 +172,5 @@ async def test_ctrl_c_ends_a_class_or_a_layout(slug: str, mine: Path) -> None:
 
 async def test_play_takes_the_class_itself(mine: Path) -> None:
     result = await play("FSDP", None)
-    words = "play takes the class itself: play('FSDP', FSDP); got an object of type NoneType"
+    words = "play got the puzzle's name, but not your class; write play('FSDP', FSDP)"
     assert (result.reason, result.message) == ("crash", words)

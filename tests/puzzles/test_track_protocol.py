@@ -323,7 +323,8 @@ def test_play_knows_it(fourth: Path) -> None:
     assert "->    3 return n // 0" in wrong.text().replace("    return", "return")
     assert play_source(fourth, ANSWER.starter).status == "not_attempted"
     assert (
-        play("answer", 5).message == "play takes the function itself: play('answer', answer); got an object of type int"
+        play("answer", 5).message
+        == "play got an object of type int, not the function itself; write play('answer', answer)"
     )
 
 

@@ -35,18 +35,26 @@ def _root() -> str:
 ROOT = _root()
 
 
+class OtherModuleError(ImportError):
+    """A module with one of our names that is not ours."""
+
+    def _render_traceback_(self) -> list[str]:
+        """The text that IPython shows: this sentence, without the machinery."""
+        return [f"ImportError: {self}"]
+
+
 def _require_ours(name: str) -> None:
     """Refuses to continue if another module of that name is already imported.
 
     Raises:
-        ImportError: there is one; the message says where it is from and what to do.
+        OtherModuleError: there is one; the message says where it is from and what to do.
     """
     module = sys.modules.get(name)
     if module is None:
         return
     place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
     if dirname(realpath(place)) != join(ROOT, name):
-        raise ImportError(
+        raise OtherModuleError(
             f"another module called {name!r} is already imported ({place or 'made by hand'}); restart Python and "
             "write 'import training_puzzles' before anything that imports it",
             name=name,

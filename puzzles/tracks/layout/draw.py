@@ -42,7 +42,7 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
 
     plan = plan_of_file(puzzle, bench)
     if isinstance(plan, Failure):
-        return report_failure(puzzle.slug, plan)
+        return report_failure(puzzle.slug, plan, bench)
     drawing.save(draw_plan(plan, puzzle.title, options.dark), target)
     click.echo(f"Wrote {target}.")
     return True

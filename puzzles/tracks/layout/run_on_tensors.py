@@ -52,7 +52,7 @@ def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) 
         return bench.refuse(f"is laid out on {needed} devices; leave out -n, or say -n {needed}")
     plan = plan_of_file(puzzle, bench)
     if isinstance(plan, Failure):
-        return bench.refuse(f"is not run: {plan.message}")
+        return bench.refuse(f"is not run: {bench.message(plan)}")
     try:
         result = on_transport(plan, puzzle.slug, options.on)
     except PuzzleError as why:

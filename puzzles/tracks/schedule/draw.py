@@ -52,7 +52,7 @@ class _Drawing:
             raise click.ClickException(f"{self.puzzle.slug} did nothing, so there is nothing to draw")
         if trace is not None and any(trace.ranks):
             self._write_timeline(trace)
-        return report_failure(self.puzzle.slug, failure)
+        return report_failure(self.puzzle.slug, failure, self.bench)
 
     def _write_timeline(self, trace: Trace) -> None:
         options, title, goal = self.options, self.puzzle.title, self.puzzle.goal
@@ -68,7 +68,8 @@ class _Drawing:
         path, options = self._reference(), self.options
         reference, problem = self._trace(path)
         if reference is None or problem is not None:
-            raise click.ClickException(f"{path}, to compare with, failed: {problem.message if problem else 'no run'}")
+            why = self.bench.message(problem, path) if problem else "no run"
+            raise click.ClickException(f"{path}, to compare with, failed: {why}")
         mine, failure = self._trace(self.bench.path)
         if mine is not None and any(mine.ranks):
             names, goal = (self.bench.path, path), self.puzzle.goal
@@ -76,7 +77,7 @@ class _Drawing:
                 mine, reference, self.puzzle.title, names, options.critical, goal, options.dark
             )
             self._save(picture)
-        return report_failure(self.puzzle.slug, failure)
+        return report_failure(self.puzzle.slug, failure, self.bench)
 
     def _reference(self) -> str:
         """The file to compare with: of several in a folder, the one that is named after the puzzle."""
@@ -98,7 +99,7 @@ class _Drawing:
                 attempts.append(self.drawing.Attempt(name, referee(trace, self.puzzle.goal)))
             if failure is not None:
                 passed = False
-                click.echo(f"{path}: {failure.message}", err=True)
+                click.echo(f"{path}: {self.bench.message(failure, path)}", err=True)
         self._save(self.drawing.draw_pareto(self.puzzle.goal, attempts, self.puzzle.title, self.options.dark))
         return passed
 

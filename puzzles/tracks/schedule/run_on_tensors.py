@@ -46,7 +46,7 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     size = puzzle.goal.size if options.devices is None else puzzle.goal.size._replace(ranks=options.devices)
     trace = _correct_trace(request_at(puzzle, size), bench)
     if isinstance(trace, Failure):
-        return bench.refuse(f"is not run: {trace.message}")
+        return bench.refuse(f"is not run: {bench.message(trace)}")
     try:
         result = on_transport(trace, options.on, options.small)
     except PuzzleError as why:
