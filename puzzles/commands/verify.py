@@ -23,11 +23,11 @@ MAX_FILE_SIZE = 16 << 20
 
 @click.command()
 @click.argument("path", metavar="TRACE.json", type=click.Path(exists=True, dir_okay=False))
-@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), required=True, help="The puzzle that it is said to solve.")
+@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), required=True, help="The puzzle that the trace is to solve.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.pass_context
 def verify(ctx: click.Context, /, path: str, puzzle: Puzzle, as_json: bool) -> None:
-    """Judge a saved trace ('puzzles grade --traces FOLDER' saves them). No code is run, only the rules.
+    """Judge a saved trace by the rules, without running any code. 'puzzles grade --traces FOLDER' saves traces.
 
     Exits with 0 if it passes, with 1 if not.
     """
@@ -43,7 +43,7 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle, as_json: bool) -> N
     else:
         figures_text = f"{track.figures_text(puzzle, verdict.figures)}." if verdict.figures else ""
         words = " ".join(filter(None, [figures_text, verdict.message]))
-        click.echo(f"{verdict.status.replace('_', ' ')}, {verdict.stars} of 3 stars. {words}")
+        click.echo(f"{puzzle.slug}: {verdict.status.replace('_', ' ')}, {verdict.stars} of 3 stars. {words}")
         for note in verdict.notes:
             click.echo(f"Note: {note}")
     ctx.exit(0 if verdict.status == "passed" else 1)

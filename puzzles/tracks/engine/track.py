@@ -32,7 +32,8 @@ class Engine(Track[EnginePuzzle]):
 
     name = "engine"
     title = "On real tensors"
-    idea = "one class that every device runs, on numpy arrays: what does each device hold, and what does it send?"
+    idea = "who holds what, and who sends what?"
+    form = "one class that every device runs, on numpy arrays"
     stage = "puzzles.sandbox.worker.stages.engine"
     max_result = 16 << 20
     noun = "class"
@@ -69,6 +70,9 @@ class Engine(Track[EnginePuzzle]):
     def limits(self, puzzle: EnginePuzzle) -> str:
         return f"Targets for each device: {puzzle.targets_text()}"
 
+    def listed_limits(self, puzzle: EnginePuzzle) -> str:
+        return puzzle.targets_text()
+
     def starter_head(self, puzzles: Sequence[EnginePuzzle]) -> str:
         needed = dict.fromkeys(line for puzzle in puzzles for line in puzzle.imports)
         return "\n".join(("import numpy as np\n\nfrom lib.engine import ShardedEngine", *needed, ""))
@@ -78,14 +82,14 @@ class Engine(Track[EnginePuzzle]):
 
     def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int) -> str:
         if stars >= 3:
-            return "Three stars: none of the classes that we keep is better."
+            return "Three stars: no known class is better."
         from .score import better_record
 
         better = better_record(puzzle.slug, figures)
         if better is None:
-            return "All targets met. See the note for the third star."
+            return "See the note for the third star."
         known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
-        return f"All targets met. For the third star: a class with {known} is known."
+        return f"Best known: {known}. Match that for the third star."
 
     def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
         return [] if puzzle.imports else [Section("Calls", CALLS)]  # with imports, others make the calls

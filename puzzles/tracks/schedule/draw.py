@@ -58,11 +58,11 @@ class _Drawing:
         options, title, goal = self.options, self.puzzle.title, self.puzzle.goal
         if options.text:
             click.echo(self.drawing.text(trace, title, options.width, goal), nl=False)
-        if self.target.lower().endswith(".svg") and (options.output or not options.text):
+        if self.drawing.is_picture(self.target) and (options.output or not options.text):
             self._save(self.drawing.draw(trace, title, options.critical, goal, options.dark))
         elif options.output:
             self.drawing.save(trace, options.output, title, goal, options.critical)
-            click.echo(f"Wrote {options.output}.")
+            self.bench.wrote(options.output)
 
     def _compare(self) -> bool:
         path, options = self._reference(), self.options
@@ -117,4 +117,4 @@ class _Drawing:
 
     def _save(self, picture: Any) -> None:
         self.drawing.save(picture, self.target)
-        click.echo(f"Wrote {self.target}.")
+        self.bench.wrote(self.target)

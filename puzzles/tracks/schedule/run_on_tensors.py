@@ -54,7 +54,7 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     show_replay(bench.console, puzzle.slug, result)
     if options.output:
         draw_replay(options.output, puzzle, trace, result)
-        bench.console.print(f"Wrote {options.output}.")
+        bench.wrote(options.output)
     return result.passed
 
 
