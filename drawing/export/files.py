@@ -86,7 +86,9 @@ def require_ending(path: str | Path, of_a_run: bool = True) -> None:
         what = f"the ending '{ending}'" if ending else "a name without an ending"
         raise PuzzleError(f"cannot write {path}: {what} is not known; use {known(ENDINGS)}")
     if ending.lower() in OF_A_RUN and not of_a_run:
-        raise PuzzleError(f"cannot write {path}: only the timeline of one run is written as {ending}; use {known(OF_A_PICTURE)}")
+        raise PuzzleError(
+            f"cannot write {path}: only the timeline of one run is written as {ending}; use {known(OF_A_PICTURE)}"
+        )
     if ending.lower() in (".png", ".pdf"):
         try:
             require_converter()

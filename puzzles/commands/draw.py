@@ -17,13 +17,19 @@ from .params import Seconds, Slug, SolutionPath
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True))
 @click.argument("puzzle", metavar="SLUG", type=Slug())
-@click.option("-o", "output", metavar="FILE", help="Where to write: .svg, .png, .pdf, .html, .json or .txt  [default: SLUG.svg]")
+@click.option(
+    "-o", "output", metavar="FILE", help="Where to write: .svg, .png, .pdf, .html, .json or .txt  [default: SLUG.svg]"
+)
 @click.option("--text", is_flag=True, help="Print the run as text; no file, unless -o names one.")
 @click.option("--width", type=int, help="Columns of the text  [default: the terminal's]")
 @click.option("--open", "opens", is_flag=True, help="Open what was written.")
 @click.option("--critical", is_flag=True, help="Mark the critical path.")
-@click.option("--against", metavar="PATH", type=SolutionPath(), help="Compare with a solution, side by side; "
-              "'solutions' is the folder of the reference solutions.")
+@click.option(
+    "--against",
+    metavar="PATH",
+    type=SolutionPath(),
+    help="Compare with a solution, side by side; 'solutions' is the folder of the reference solutions.",
+)
 @click.option("--pareto", is_flag=True, help="Plot memory against time, of a file or of a folder of attempts.")
 @click.option("--dark", is_flag=True, help="Draw for dark slides.")
 @click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time for each run.")

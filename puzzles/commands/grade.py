@@ -31,7 +31,8 @@ MIB = 1 << 20
     metavar="SLUG",
     type=Slugs(),
     multiple=True,
-    help="Grade only this puzzle, or those of a track or chapter; may be repeated.  [default: all that a file attempts]",
+    help="Grade only this puzzle, or those of a track or chapter; may be repeated.  "
+    "[default: all that a file attempts]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
@@ -60,10 +61,18 @@ MIB = 1 << 20
     "--memory-limit", type=Bytes(), default=f"{DEFAULT.memory // MIB}M", show_default=True, help="Memory of a process."
 )
 @click.option(
-    "--output-limit", type=Bytes(), default=f"{DEFAULT.output // MIB}M", show_default=True, help="Most that a run may print."
+    "--output-limit",
+    type=Bytes(),
+    default=f"{DEFAULT.output // MIB}M",
+    show_default=True,
+    help="Output of a run.",
 )
 @click.option(
-    "--file-limit", type=Bytes(), default=f"{DEFAULT.files // MIB}M", show_default=True, help="Most that a run may write to files."
+    "--file-limit",
+    type=Bytes(),
+    default=f"{DEFAULT.files // MIB}M",
+    show_default=True,
+    help="Files of a run.",
 )
 @click.option(
     "--process-limit",

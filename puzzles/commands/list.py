@@ -39,6 +39,7 @@ def list_(group: PuzzleGroup | Puzzle | None) -> None:
 def show_tracks(console: Console, entries: Progress) -> None:
     """All tracks: the question of each, and its puzzles by chapter."""
     from puzzles.reports.feedback import what_next
+
     for track in TRACKS.values():
         whole = sum(entries[slug].stars for slug in track.slugs)
         say(console, f": {track.idea}{GLUE} {whole} of {3 * len(track.slugs)} stars", lead=track.title)
@@ -84,7 +85,7 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
             _show_limits(console, track, slug, entries[slug])
         console.print()
     first = group.slugs[0]
-    say(console, f"'puzzles show {first}' shows the first, 'puzzles start {group.name}' writes a file with all of them.")
+    say(console, f"'puzzles show {first}' shows the first; 'puzzles start {group.name}' writes a file with all.")
 
 
 def _show_ideas(console: Console, track: Track[Any], entries: Progress) -> None:

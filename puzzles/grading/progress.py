@@ -39,7 +39,8 @@ class PuzzleProgress:
         old = {name: given[name] for name in BARE_FIGURES if given.get(name) is not None}
         entry = cls(**{"figures": old, **rest})
         if not isinstance(entry.figures, dict) or not all(
-            isinstance(n, int | float) for n in (entry.attempts, entry.stars, entry.hints, entry.turn, *entry.figures.values())
+            isinstance(n, int | float)
+            for n in (entry.attempts, entry.stars, entry.hints, entry.turn, *entry.figures.values())
         ):
             raise ValueError("this is no entry")
         return entry
@@ -105,7 +106,7 @@ def next_slug(
     Without `after` it is the puzzle that was graded last, and of several the last in the catalog. Those in `passed`
     count as solved, whatever their entries say.
     """
-    begun = [slug for slug in reversed(ALL) if entries[slug].attempts]
+    begun = [slug for slug in reversed(tuple(ALL)) if entries[slug].attempts]
     after = after or max(begun, key=lambda slug: entries[slug].turn, default=next(iter(ALL)))
     slugs = track_of(after).slugs
     solved = {*passed, *(slug for slug in ALL if entries[slug].stars >= stars)}

@@ -56,12 +56,13 @@ def write_reports(
 
 def _traces_text(number: int, folder: str) -> str:
     if number:
-        return f"Wrote {counted(number, 'trace')} to {folder}. 'puzzles verify TRACE.json --puzzle SLUG' judges one again."
+        return f"Wrote {counted(number, 'trace')} to {folder}, for 'puzzles verify TRACE.json --puzzle SLUG'."
     return f"Nothing to write to {folder}: there was no finished run whose trace can be judged again."
 
 
 def _write_traces(graded: Sequence[Graded], traces: Path) -> int:
-    """Writes, and counts, the runs that `verify` can judge again: of one file into the folder itself, of several into one for each."""
+    """Writes the runs that `verify` can judge again: of one file into the folder itself, of several into one for
+    each. Returns how many."""
     written = 0
     for number, file in enumerate(graded):
         folder = traces if len(graded) == 1 else traces / f"{number:04}_{Path(file.path).stem}"

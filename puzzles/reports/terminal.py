@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from os.path import commonpath, dirname, relpath, sep
 from typing import Any
 
@@ -18,6 +19,7 @@ from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, Track, groups, outcomes, track_of
 from puzzles.tracks.outcomes import counted
 
+from .fitted import Part
 from .paragraphs import MAX_WIDTH, say
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
@@ -204,31 +206,40 @@ def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
             yield verdict
 
 
-def explain(console: Console, verdict: Verdict) -> None:
-    """One verdict by itself: status, figures, what there is to say, and the story after a pass."""
+def explanation(verdict: Verdict) -> Iterator[Part]:
+    """One verdict by itself: status and figures, the message, notes, what was printed, and feedback on a pass."""
     from .feedback import story
 
+    yield Part(lambda console: _show_status(console, verdict), optional=False)
+    if verdict.message:
+        yield Part(lambda console: _show_message(console, verdict, ""), optional=False)
+    paragraphs = story(verdict) if verdict.status == "passed" else filter(None, [verdict.advice])
+    for words in (*(f"Note: {note}" for note in verdict.notes), *paragraphs):
+        yield Part(partial(say, text=words))
+    if verdict.printed:
+        yield Part(lambda console: _show_printed(console, verdict))
+
+
+def _show_status(console: Console, verdict: Verdict) -> None:
     track = track_of(verdict.puzzle)
-    console.print()
-    figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures)
-    shown = f"  {stars_text(console, verdict.stars)}  {figures}" if verdict.attempted else ""
-    console.print(Text.assemble(_status(verdict), shown))
-    _explain(console, verdict, "")
-    _show_printed(console, verdict)
-    if verdict.status == "passed":
-        for line in story(verdict):
-            say(console, line)
+    figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures) if verdict.figures else ""
+    shown = f"  {stars_text(console, verdict.stars)}  {figures}".rstrip() if verdict.attempted else ""
+    console.print(Text.assemble("\n", _status(verdict), shown), soft_wrap=True)
 
 
 def _explain(console: Console, verdict: Verdict, where: str) -> None:
     console.print()
     name = f"{where}{verdict.puzzle}" if verdict.attempted else where.rstrip(", ")
     if verdict.message:
-        say(console, verdict.message, lead=f"{name}: " if name else "")
-        if verdict.source:
-            console.print(Text(f"    > {verdict.source}", style="cyan"), soft_wrap=True)
+        _show_message(console, verdict, f"{name}: " if name else "")
     for note in verdict.notes:
         say(console, f"note: {note}", lead=f"{name}: ")
+
+
+def _show_message(console: Console, verdict: Verdict, lead: str) -> None:
+    say(console, verdict.message, lead=lead)
+    if verdict.source:
+        console.print(Text(f"    > {verdict.source}", style="cyan"), soft_wrap=True)
 
 
 def _show_printed(console: Console, verdict: Verdict) -> None:

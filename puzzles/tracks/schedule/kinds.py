@@ -66,8 +66,9 @@ def _name(work: _Work) -> str:
 def _data_parallel(work: _Work) -> str:
     if not work.is_sharded:
         return "plain data parallelism (DDP)" if work.calls["allreduce"] else ""
-    gathers = work.calls["allgather"] / (work.trace.size.ranks * work.trace.size.layers)
-    often = {1: ", with every weight gathered once", 2: ", with every weight gathered twice"}.get(gathers, "")
+    times, rest = divmod(work.calls["allgather"], work.trace.size.ranks * work.trace.size.layers)
+    words = {1: ", with every weight gathered once", 2: ", with every weight gathered twice"}
+    often = "" if rest else words.get(times, "")
     is_fully = work.calls["scatterreduce"] > 0
     return f"{'fully sharded data parallelism (ZeRO-3)' if is_fully else 'weight-sharded data parallelism'}{often}"
 
@@ -80,7 +81,9 @@ def _pipeline(work: _Work) -> str:
     group = work.trace.size.ranks // len(stages)
     if not order or group == 1:
         return order
-    return f"{order}; each stage is {'fully sharded' if work.calls['scatterreduce'] else 'replicated'} over {group} ranks"
+    return (
+        f"{order}; each stage is {'fully sharded' if work.calls['scatterreduce'] else 'replicated'} over {group} ranks"
+    )
 
 
 def _order(work: _Work) -> str:
