@@ -29,10 +29,11 @@ def hint(puzzle: Puzzle, number: int) -> None:
     remember_hint(puzzle.slug, number)
 
 
-def show_hint(console: Console, puzzle: Puzzle, number: int) -> None:
-    """Prints one hint, and the command for the next."""
+def show_hint(console: Console, puzzle: Puzzle, number: int, again: str = "") -> None:
+    """Prints one hint, and how to get the next: `again`, or the command."""
     hints = puzzle.hints
     say(console, f"{puzzle.title}, hint {number} of {len(hints)}", "bold")
     print_paragraphs(console, hints[number - 1], lead=False)
+    following = f"'puzzles hint {puzzle.slug} -n {number + 1}'"
     if number < len(hints):
-        say(console, f"Still stuck? 'puzzles hint {puzzle.slug} -n {number + 1}'", "dim")
+        say(console, f"Still stuck? {again or following}", "dim")

@@ -36,7 +36,7 @@ def status() -> None:
         console.print(table)
     for track in TRACKS.values():
         say(console, f"{track.title}: {sum(entries[s].stars for s in track.slugs)} of {3 * len(track.slugs)} stars.")
-    unbeaten = next_slug(entries, stars=3)
+    unbeaten = next_slug(entries, after=next(iter(entries)), stars=3)
     if next_slug(entries) is not None:
         say(console, what_next())
     elif unbeaten is not None:

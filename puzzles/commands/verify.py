@@ -43,7 +43,7 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle, as_json: bool) -> N
     else:
         figures_text = f"{track.figures_text(puzzle, verdict.figures)}." if verdict.figures else ""
         words = " ".join(filter(None, [figures_text, verdict.message]))
-        click.echo(f"{puzzle.slug}: {verdict.status.replace('_', ' ')}, {verdict.stars} of 3 stars. {words}")
+        click.echo(f"{verdict.status.replace('_', ' ')}, {verdict.stars} of 3 stars. {words}")
         for note in verdict.notes:
             click.echo(f"Note: {note}")
     ctx.exit(0 if verdict.status == "passed" else 1)

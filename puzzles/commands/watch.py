@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KEYS = "h hint   s statement   p picture   o open picture   l list   n next   q quit"
 DEFAULT = Limits()
+BLANK = Part(lambda console: console.print(), optional=False)
 
 
 @click.command()
@@ -191,7 +192,8 @@ class Game:
         number = min(self.hints.get(self.current, 0) + 1, len(puzzle.hints))
         self.hints[self.current] = number
         remember_hint(self.current, number)
-        self._show([Part(lambda console: show_hint(console, puzzle, number), optional=False)])
+        shown = partial(show_hint, puzzle=puzzle, number=number, again="Press h again.")
+        self._show([BLANK, Part(shown, optional=False)])
 
     def next(self) -> None:
         """After a pass, the puzzle that is offered; otherwise the one after the current one, and at the end the
@@ -205,7 +207,7 @@ class Game:
         """The puzzles of the current track, and what else the file attempts, with their verdicts."""
         here = track_of(self.current)
         shown = [slug for slug, track in ALL.items() if track is here or self._is_attempted(slug)]
-        self._show([Part(partial(self._print_row, slug), optional=False) for slug in shown])
+        self._show([BLANK, *(Part(partial(self._print_row, slug), optional=False) for slug in shown)])
 
     def open(self) -> None:
         """Writes the picture of the current puzzle beside the file, and opens it."""

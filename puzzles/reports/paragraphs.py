@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 MAX_WIDTH = 88
 """Columns of running text: wider is harder to read."""
 
-WHOLE = re.compile(r"`[^`\n]+`|'puzzles [^'\n]+'")
-"""What is copied in one piece: code in backquotes, and commands in quotes."""
+WHOLE = re.compile(r"`[^`\n]+`|'puzzles [^'\n]+'|< \S+")
+"""What stays in one piece: code in backquotes, commands in quotes, limits such as '< 34'."""
 
 GLUE = "\0"
 """In the place of a blank that stays, and at which no line ends."""
@@ -35,10 +35,12 @@ def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None)
     return "\n".join(line.replace(GLUE, " ").rstrip() for line in wrapper.wrap(" ".join(glued.split())))
 
 
-def say(console: Console, text: str, style: str = "", indent: str = "", lead: str = "", width: int = MAX_WIDTH) -> None:
-    """Prints a paragraph at the width of the terminal; `lead` is what it begins with, in bold."""
+def say(
+    console: Console, text: str, style: str = "", indent: str = "", lead: str = "", lead_style: str = "bold"
+) -> None:
+    """Prints a paragraph at the width of the terminal; it begins with `lead`, which has its own style."""
     from rich.text import Text
 
-    shown = Text(wrapped(lead + text, min(console.width, width), indent, indent), style=style)
-    shown.stylize("bold", 0, len(indent + lead))
+    shown = Text(wrapped(lead + text, min(console.width, MAX_WIDTH), indent, indent), style=style)
+    shown.stylize(lead_style, 0, len(indent + lead))
     console.print(shown, soft_wrap=True)

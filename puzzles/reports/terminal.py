@@ -20,7 +20,7 @@ from puzzles.tracks import ALL, TRACKS, Track, groups, outcomes, track_of
 from puzzles.tracks.outcomes import counted
 
 from .fitted import Part
-from .paragraphs import MAX_WIDTH, say
+from .paragraphs import GLUE, MAX_WIDTH, say
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
 UNLIMITED_WIDTH = 10_000
@@ -223,8 +223,10 @@ def explanation(verdict: Verdict) -> Iterator[Part]:
 def _show_status(console: Console, verdict: Verdict) -> None:
     track = track_of(verdict.puzzle)
     figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures) if verdict.figures else ""
-    shown = f"  {stars_text(console, verdict.stars)}  {figures}".rstrip() if verdict.attempted else ""
-    console.print(Text.assemble("\n", _status(verdict), shown), soft_wrap=True)
+    stars = f"{GLUE} {stars_text(console, verdict.stars)}{GLUE} {figures}" if verdict.attempted else ""
+    status = _status(verdict)
+    console.print()
+    say(console, stars, lead=status.plain, lead_style=str(status.style))
 
 
 def _explain(console: Console, verdict: Verdict, where: str) -> None:

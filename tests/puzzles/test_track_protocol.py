@@ -137,7 +137,7 @@ class Answers(Track[AnswerPuzzle]):
     idea = "one function of a number"
     stage = "tests.support.answer_stage"
     reasons = ("silence",)
-    columns = (("returned", "returned", "returned"),)
+    columns = (("returned", "returned"),)
 
     @property
     def groups(self) -> Sequence[PuzzleGroup]:
@@ -220,7 +220,7 @@ def test_it_is_there_only_while_it_is_registered() -> None:
 
 
 def test_the_catalog_commands_know_it(fourth: Path) -> None:
-    assert "Answers 0 of 3 stars" in puzzles("list")
+    assert "Answers: one function of a number 0 of 3 stars" in puzzles("list")
     assert "answer The answer At most 42" in puzzles("list", "answers")
     assert "The question: The answer At most 42 Return n times 42." in puzzles("show", "answer")
     assert "Behind the question: The answer Multiplication." in puzzles("show", "answer", "--about")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,9 @@ class _Drawing:
         if options.text:
             click.echo(self.drawing.text(trace, title, options.width, goal), nl=False)
         if self.drawing.is_picture(self.target) and (options.output or not options.text):
-            self._save(self.drawing.draw(trace, title, options.critical, goal, options.dark))
+            with redirect_stdout(StringIO()):  # `draw` prints figures, which the picture shows too
+                picture = self.drawing.draw(trace, title, options.critical, goal, options.dark)
+            self._save(picture)
         elif options.output:
             self.drawing.save(trace, options.output, title, goal, options.critical)
             self.bench.wrote(options.output)

@@ -27,7 +27,7 @@ class _Work:
         self.steps = [[op for op in ops if op.name in ("forward", "backward")] for ops in trace.ranks]
         self.layers = [frozenset(op.layer for op in ops if op.layer is not None) for ops in self.steps]
         self.calls = Counter(op.name for ops in trace.ranks for op in ops)
-        self.is_sharded = any(op.args[1] > 1 for ops in trace.ranks for op in ops if op.name == "load_weights")
+        self.shards = max((op.args[1] for ops in trace.ranks for op in ops if op.name == "load_weights"), default=1)
 
     @property
     def stages(self) -> list[frozenset[int]]:
@@ -64,7 +64,7 @@ def _name(work: _Work) -> str:
 
 
 def _data_parallel(work: _Work) -> str:
-    if not work.is_sharded:
+    if work.shards == 1:
         return "plain data parallelism (DDP)" if work.calls["allreduce"] else ""
     times, rest = divmod(work.calls["allgather"], work.trace.size.ranks * work.trace.size.layers)
     words = {1: ", with every weight gathered once", 2: ", with every weight gathered twice"}
@@ -81,9 +81,8 @@ def _pipeline(work: _Work) -> str:
     group = work.trace.size.ranks // len(stages)
     if not order or group == 1:
         return order
-    return (
-        f"{order}; each stage is {'fully sharded' if work.calls['scatterreduce'] else 'replicated'} over {group} ranks"
-    )
+    shards = f" and every weight in {work.shards} shards" if work.shards > 1 else ""
+    return f"{order}, {group} ranks to a stage{shards}"
 
 
 def _order(work: _Work) -> str:

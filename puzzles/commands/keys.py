@@ -1,0 +1,61 @@
+"""Reads single keys of a terminal, while what is printed still begins at the left margin."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+ESCAPE = "\x1b"
+MAX_BYTES = 64
+"""Of one read: arrows and function keys send several bytes at once."""
+
+
+@contextmanager
+def single_keys() -> Iterator[None]:
+    """Within: keys arrive one by one, without Enter, and are not shown. Only input changes: raw mode, as
+    `click.getchar` sets it, would also stop the terminal from returning to the margin at the end of a line."""
+    try:
+        import termios
+    except ImportError:  # Windows, where `getchar` changes nothing
+        yield
+        return
+    if not sys.stdin.isatty():
+        yield
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    mode = termios.tcgetattr(terminal)
+    mode[3] &= ~(termios.ICANON | termios.ECHO)
+    termios.tcsetattr(terminal, termios.TCSADRAIN, mode)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def keys() -> Iterator[str]:
+    """The keys as they are pressed, in small letters; at the end of the input 'q', and then no more."""
+    while True:
+        for key in _pressed() or "q":
+            yield key.lower()
+            if key == "q":
+                return
+
+
+def _pressed() -> str:
+    """At least one key; empty at the end of the input."""
+    try:
+        if not sys.stdin.isatty():
+            return sys.stdin.read(1)
+        if sys.platform == "win32":
+            return click.getchar()
+        while True:
+            given = os.read(sys.stdin.fileno(), MAX_BYTES).decode(errors="replace")
+            if not given.startswith(ESCAPE):  # an arrow is no 'h'
+                return given
+    except (EOFError, KeyboardInterrupt, OSError):
+        return ""
