@@ -38,7 +38,9 @@ def draw(
     ctx: click.Context, /, path: str, puzzle: Puzzle, output: str | None, text: bool, width: int | None, opens: bool,
     critical: bool, against: str | None, pareto: bool, dark: bool, time_limit: float,
 ) -> None:  # fmt: skip
-    """Draw a schedule, with when each rank works, waits and communicates; or a layout's plan.
+    """Draw a solution, as a picture or as text.
+
+    Of a schedule: when each rank computes, waits and communicates. Of a layout: its plan.
 
     The ending of the file sets the format: a picture (.svg, .png, .pdf), a page to explore (.html), JSON for trace
     viewers, or text. Plans are pictures. A schedule that fails is drawn as far as it went, and the exit code is 1.

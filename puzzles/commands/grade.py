@@ -95,7 +95,7 @@ MIB = 1 << 20
 @click.option("--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... -m mpi4py.futures).")
 @click.pass_context
 def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], **options: Any) -> None:
-    """Grade files and notebooks, or all of them below a folder.
+    """Grade files, notebooks, or whole folders of them.
 
     Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.
     """  # fmt: skip

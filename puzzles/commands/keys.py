@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
-ESCAPE = "\x1b"
+SEQUENCE = re.compile(r"\x1b(\[[\d;]*[@-~]|O.|.|$)")
+"""What arrows, function keys and Alt send: none of it is a letter that was pressed."""
+
 MAX_BYTES = 64
-"""Of one read: arrows and function keys send several bytes at once."""
+"""Of one read."""
 
 
 @contextmanager
@@ -55,7 +58,8 @@ def _pressed() -> str:
             return click.getchar()
         while True:
             given = os.read(sys.stdin.fileno(), MAX_BYTES).decode(errors="replace")
-            if not given.startswith(ESCAPE):  # an arrow is no 'h'
-                return given
+            pressed = SEQUENCE.sub("", given)
+            if pressed or not given:
+                return pressed
     except (EOFError, KeyboardInterrupt, OSError):
         return ""

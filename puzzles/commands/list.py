@@ -26,7 +26,10 @@ Progress = Mapping[str, "PuzzleProgress"]
 @click.command("list")
 @click.argument("group", metavar="[TRACK|CHAPTER]", type=GroupOrSlug(), required=False)
 def list_(group: PuzzleGroup | Puzzle | None) -> None:
-    """List all puzzles with your stars; of one track or chapter, their titles and targets."""
+    """List the puzzles with your stars.
+
+    Of one track or chapter: its puzzles with their titles and targets.
+    """
     from puzzles.grading.progress import load
 
     if group is None:

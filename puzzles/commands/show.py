@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("puzzle", metavar="SLUG", type=Slug())
 @click.option("--about", is_flag=True, help="Show the idea behind it, what real systems do, and the sources.")
 def show(puzzle: Puzzle, about: bool) -> None:
-    """Show a puzzle: what to do, what to call, where to start."""
+    """Show a puzzle: its statement, calls and starter."""
     (show_background if about else show_puzzle)(terminal(), puzzle)
 
 

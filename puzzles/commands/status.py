@@ -9,7 +9,7 @@ from .params import terminal
 
 @click.command()
 def status() -> None:
-    """Show your stars, attempts and hints, and what to try next."""
+    """Show your stars, and what to try next."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

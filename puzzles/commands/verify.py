@@ -27,7 +27,9 @@ MAX_FILE_SIZE = 16 << 20
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.pass_context
 def verify(ctx: click.Context, /, path: str, puzzle: Puzzle, as_json: bool) -> None:
-    """Judge a saved trace by the rules, without running any code. 'puzzles grade --traces FOLDER' saves traces.
+    """Judge a saved trace again, without running any code.
+
+    'puzzles grade --traces FOLDER' saves traces.
 
     Exits with 0 if it passes, with 1 if not.
     """

@@ -39,7 +39,10 @@ BLANK = Part(lambda console: console.print(), optional=False)
 )
 @click.option("--memory-limit", type=Bytes(), default="1024M", show_default=True, help="Memory of a process.")
 def watch(path: str, time_limit: float, memory_limit: int) -> None:
-    """Grade FILE again on every save. Single keys show hints, the statement, the picture, the next puzzle."""
+    """Grade FILE again on every save.
+
+    Single keys show hints, the statement, the picture and the next puzzle.
+    """
     game = Game(path, Limits(seconds=time_limit, memory=memory_limit), terminal())
     events: queue.Queue[str] = queue.Queue()
     stop = threading.Event()

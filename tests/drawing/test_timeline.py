@@ -13,6 +13,7 @@ from IPython.core.formatters import DisplayFormatter
 from docs import gallery
 from drawing import Timeline, draw, svg
 from drawing.palette import (
+    ALARM,
     CRITICAL,
     INK,
     KINDS,

@@ -379,7 +379,7 @@ USAGE = [
     (["show"], "Missing argument 'SLUG'. 'puzzles list' shows the names"),
     (["hint"], "Missing argument 'SLUG'. 'puzzles list' shows the names"),
     (["draw", "."], "Missing argument 'SLUG'. 'puzzles list' shows the names"),
-    (["draw", ".", "fsdp", "--text", "--open"], "--open needs a file"),
+    (["draw", __file__, "fsdp", "--text", "--open"], "--open needs a file"),
     (["grade"], "Missing argument 'PATH...'"),
     (["grade", "nope.py"], "Path 'nope.py' does not exist"),
     (["grade", ".", "--time-limit", "0"], "'0' is not a positive number of seconds"),
@@ -392,7 +392,7 @@ USAGE = [
     (["draw", ".", "fsdp", "--pareto", "--text"], "choose one of --text, --against and --pareto"),
     (["draw", ".", "fsdp", "--pareto", "--against", "."], "choose one of --text, --against and --pareto"),
     (["draw", ".", "fsdp", "--pareto", "--width", "60"], "--width is for --text"),
-    (["draw", ".", "fsdp", "--pareto", "-o", "x.html"], "only the timeline of one run is written as .html; use .svg, .png or .pdf"),
+    (["draw", ".", "fsdp", "--pareto", "-o", "x.html"], "only the timeline of one run is written as .html; use .svg"),
 ]
 
 

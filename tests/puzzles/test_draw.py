@@ -41,7 +41,7 @@ def test_the_format_follows_the_ending() -> None:
 
 def test_the_picture_shows_the_targets_and_the_critical_path_if_asked() -> None:
     draw(GPIPE, "gpipe")
-    assert "(target < 34)" in written("gpipe.svg")
+    assert "(target &lt; 34)" in written("gpipe.svg")
     assert "critical path" not in written("gpipe.svg")
     draw(GPIPE, "gpipe", "--critical", "--dark")
     assert "critical path" in written("gpipe.svg")
