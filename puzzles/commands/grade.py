@@ -110,7 +110,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
     points = parse_points(options["points"])
     files = submissions(paths)
     if options["gradescope"] and not files:
-        raise click.UsageError("there is no submission here to write Gradescope's results for")
+        raise click.UsageError("there is no submission to write Gradescope's results for")
     alone = len(files) == 1
     slugs = tuple(dict.fromkeys(slug for several in wanted for slug in several))
     job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options))

@@ -119,11 +119,11 @@ def test_a_puzzle_is_no_list() -> None:
 def test_a_class_has_no_picture_and_a_layout_only_one() -> None:
     Path("mine.py").write_text("")
     for words, told in (
-        (("draw", "mine.py", "FSDP"), "FSDP is a class, of which there is no picture"),
+        (("draw", "mine.py", "FSDP"), "FSDP is a class, and classes have no picture"),
         (("draw", "mine.py", "ffn", "--text"), "ffn is a layout; all that can be drawn is its plan"),
         (
             ("run", "mine.py", "ffn", "-o", "ffn.svg"),
-            "ffn is a layout, of which 'puzzles draw' makes a picture; leave out -o",
+            "ffn is a layout, and 'puzzles draw' draws it; leave out -o",
         ),
         (("verify", "mine.py", "--puzzle", "ZeRO1"), "there are no traces of ZeRO1, a puzzle of the track 'engine'"),
         (("verify", "mine.py", "--puzzle", "FSDP"), "there are no traces of FSDP"),

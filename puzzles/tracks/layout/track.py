@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 # What needs numpy is imported inside the methods that judge: list does without.
 
 CALLS = (
-    ("graph.shard(name, strategy)", "Configures an operator: for each input, into how many parts each dimension."),
+    ("graph.shard(name, strategy)", "Configures an operator: for each input, the number of parts of each dimension."),
     ("graph.operators, graph.shapes", "The operators by name, in order; the shape of every tensor."),
-    ("graph.consumers(tensor)", "Who takes a tensor, and as which input."),
-    ("propagate(graph).explain()", "What propagation makes of it: strategies, local shapes, bytes on every edge."),
+    ("graph.consumers(tensor)", "The operators that use a tensor, and as which input."),
+    ("propagate(graph).explain()", "The plan after propagation: strategies, local shapes, bytes on every edge."),
 )
 
 
@@ -117,7 +117,7 @@ class Layouts(Track["LayoutPuzzle"]):
 
     def require_runnable(self, puzzle: LayoutPuzzle, options: TensorOptions) -> None:
         if options.output:
-            raise OptionError(f"{puzzle.slug} is a layout, of which 'puzzles draw' makes a picture; leave out -o")
+            raise OptionError(f"{puzzle.slug} is a layout, and 'puzzles draw' draws it; leave out -o")
 
     def run_on_tensors(self, puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
         from .run_on_tensors import replay_plan
