@@ -214,7 +214,12 @@ def test_the_command_draws_foretold_above_measured(tmp_path: Path) -> None:
     [
         ("solutions/ddp.py", "ddp", "ddp.html", "only the timeline of one run is written as .html; use .svg"),
         ("solutions/ddp.py", "ddp", "ddp.gif", "the ending '.gif' is not known; use"),
-        ("solutions/engine/fsdp.py", "FSDP", "fsdp.svg", "FSDP is a class, and only runs of schedules are drawn; leave out -o"),
+        (
+            "solutions/engine/fsdp.py",
+            "FSDP",
+            "fsdp.svg",
+            "FSDP is a class, and only runs of schedules are drawn; leave out -o",
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_it_runs(path: str, slug: str, output: str, words: str) -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
+from puzzles.version import VERSION
 from tests.support.tiers import any_tier  # noqa: F401  # a fixture
 
 ROOT = Path(__file__).parents[2]
@@ -289,6 +290,48 @@ def test_all_eight_puzzles_end_with_applause():
     result = puzzles("grade", "all.py")
     assert result.exit_code == 0
     assert "That is every puzzle of the track 'Schedules'. Well played!" in result.stdout
+
+
+def test_only_what_is_attempted_has_a_row():
+    Path("mine.py").write_text(solution("ddp") + PUZZLES["fsdp"].starter)
+    page = puzzles("grade", "mine.py").stdout
+    assert [line.split()[0] for line in page.splitlines() if line.split()[:1] and line.split()[0] in PUZZLES] == ["ddp"]
+    assert "not attempted" not in page
+
+
+def test_grade_play_list_and_status_name_the_same_next_puzzle():
+    Path("mine.py").write_text(solution("wsdp"))
+    said = {words(puzzles(*command).stdout).partition("Next: ")[2].partition("'.")[0]
+            for command in (["grade", "mine.py"], ["list"], ["status"])}  # fmt: skip
+    assert said == {"puzzle 4, Fully sharded data parallel: 'puzzles show fsdp"}
+    Path("mine.py").write_text(solution("fsdp") + WRONG.replace("fsdp", "gpipe"))
+    puzzles("grade", "mine.py")
+    assert "Next: puzzle 6, " in puzzles("status").stdout, "the one that is not solved yet"
+
+
+def test_what_was_written_is_said():
+    Path("mine.py").write_text(solution("ddp"))
+    page = words(puzzles("grade", "mine.py", "--html", "r.html", "--csv", "t.csv", "--traces", "kept").stdout)
+    assert all(f"Wrote {name}." in page for name in ("r.html", "t.csv"))
+    assert "Wrote 1 trace to kept" in page
+    assert "Nothing to write to none" in puzzles("grade", "mine.py", "--puzzle", "FSDP", "--traces", "none").stdout
+    quiet = puzzles("grade", "mine.py", "--json", "--html", "r.html")
+    assert (json.loads(quiet.stdout)["version"], quiet.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(("files", "summary"), [
+    ({"a.py": "basic", "b.py": ""}, "1 solution of 1 puzzle in 2 files: 1 passed."),
+    ({"a.py": "basic", "b.py": "basic", "c.py": "ddp"}, "3 solutions of 2 puzzles in 3 files: 3 passed."),
+    ({"a.py": "", "b.py": ""}, "Nothing attempted in 2 files."),
+])  # fmt: skip
+def test_solutions_are_counted_apart_from_puzzles(files: dict[str, str], summary: str):
+    for name, slug in files.items():
+        Path(name).write_text(solution(slug) if slug else "")
+    assert summary in puzzles("grade", *files).stdout
+
+
+def test_the_version_is_that_of_the_package():
+    assert puzzles("--version").stdout == f"Training Puzzles {VERSION}\n"
 
 
 def test_over_target_shows_the_figures():

@@ -72,6 +72,31 @@ def test_against_a_folder_compares_with_the_file_named_after_the_puzzle() -> Non
     assert f"compared with {other}" in written("two.svg")
 
 
+def test_against_solutions_compares_with_the_reference_where_there_is_no_such_folder() -> None:
+    draw(GPIPE, "gpipe", "--against", "solutions")
+    assert f"compared with {GPIPE}" in written("gpipe_against.svg")
+    Path("solutions").mkdir()
+    assert "solutions has no function gpipe" in draw(GPIPE, "gpipe", "--against", "solutions", code=2).stderr
+    assert "does not exist" in draw(GPIPE, "gpipe", "--against", "sollutions", code=2).stderr
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_was_written_is_opened(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def browse(address: str) -> bool:
+        opened.append(address)
+        return works
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    result = draw(GPIPE, "gpipe", "--open")
+    draw(f"{SOLUTIONS}/layout/ffn.py", "ffn", "--open", "-o", "plan.svg")
+    draw(GPIPE, "gpipe")
+    assert opened == [Path(name).resolve().as_uri() for name in ("gpipe.svg", "plan.svg")]
+    assert "Wrote gpipe.svg." in result.stdout
+    assert ("no browser" in result.stderr) == (not works)
+
+
 def test_pareto_shows_every_attempt_in_a_folder() -> None:
     draw(f"{SOLUTIONS}/records", "gpipe", "--pareto")
     picture = written("gpipe_pareto.svg")

@@ -76,7 +76,12 @@ def test_the_same_on_mpi():
 
 REFUSED = [
     (FFN + "1 / 0", "ffn", (), "ffn was not run: line 2: ZeroDivisionError: division by zero"),
-    (FFN + "graph.shard('relu', ((3, 1),))", "ffn", (), "ffn was not run: line 2: relu: dimension 0 of 'add1', of size"),
+    (
+        FFN + "graph.shard('relu', ((3, 1),))",
+        "ffn",
+        (),
+        "ffn was not run: line 2: relu: dimension 0 of 'add1', of size",
+    ),
     (FFN + "graph.strategies['relu'] = 5", "ffn", (), "the strategies that the graph was left with cannot be read"),
     ("def matmul(graph):\n    pass  # tried", "matmul", (), "matmul was not run: no operator is configured"),
     ("", "ffn", (), "mine.py has no function ffn; write 'def ffn(graph):'"),

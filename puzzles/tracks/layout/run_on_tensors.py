@@ -114,7 +114,9 @@ def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun)
     table.add_column("calls", overflow="fold")
     for device, (sent, predicted, calls) in enumerate(zip(result.sent, result.predicted, result.calls)):
         words = ", ".join(f"{n} {name}" for name, n in sorted(calls.items()))
-        table.add_row(str(device), f"{sent:,}", f"{predicted:,}", "equal" if sent == predicted else "DIFFERS", words or "none")
+        table.add_row(
+            str(device), f"{sent:,}", f"{predicted:,}", "equal" if sent == predicted else "DIFFERS", words or "none"
+        )
     console.print(table)
     console.print(f"{sum(result.sent):,} bytes moved; {sum(result.predicted):,} were predicted.")
 
