@@ -15,7 +15,7 @@
 # milliseconds, so try things.
 #
 # - One star: the result is correct. Two: it meets both targets. Three: no schedule that we know beats it.
-# - Results are compared with targets in whole steps and in hundreds of thousands of elements: 66.9 meets 66.
+# - Targets are limits: `< 67` timesteps is met by 66.9, and not by 67.
 # - Everything in the five dictionaries is memory, and so is a value that you keep elsewhere and use later.
 # - New here? **00_tour** shows all the pieces, with pictures.
 #

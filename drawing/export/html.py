@@ -134,7 +134,7 @@ def memory_data(scene: Scene) -> dict[str, Any]:
     goal = scene.goal
     return {
         "most": highest(scene),
-        "target": goal.memory if goal is not None else 0,
+        "target": goal.memory_limit if goal is not None else 0,
         "peak": list(scene.report.peak),
         "names": [KIND_NAMES[kind] for kind in palette.KINDS],
         "fills": [both(colour) for colour in palette.KINDS.values()],

@@ -85,8 +85,8 @@ def name_of(scene: Scene) -> str:
 def summary(report: Report) -> str:
     """The four main figures, with their targets."""
     goal = report.goal
-    time = f" (target {goal.time})" if goal is not None else ""
-    memory = f"target {goal.memory:,}; " if goal is not None else ""
+    time = f" (target {goal.time_text})" if goal is not None else ""
+    memory = f"target {goal.memory_text}; " if goal is not None else ""
     return (
         f"timesteps {tenths_text(report.timesteps)}{time} · makespan {tenths_text(report.makespan)} · "
         f"bubble {tenths_text(100 * report.bubble)}% · "

@@ -53,9 +53,9 @@ def draw_memory(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
 
 
 def highest(scene: Scene) -> int:
-    """The top of the scale: the highest memory, and the target if that is not far above."""
-    target = scene.goal.memory if scene.goal is not None else 0
-    return max(scene.most, target if target <= 3 * scene.most else 0)
+    """The top of the scale: the most that is needed, and the limit if that is not far above."""
+    limit = scene.goal.memory_limit if scene.goal is not None else 0
+    return max(scene.most, limit if limit <= 3 * scene.most else 0)
 
 
 def floor_of(rank: int, scale: Scale) -> float:
@@ -143,15 +143,15 @@ def corners_only(points: Sequence[Point]) -> list[Point]:
 
 
 def draw_target(goal: Goal, scene: Scene, most: int, scale: Scale) -> list[Diagram]:
-    """A dashed line at the target, in the strip of each rank."""
-    if not 0 < goal.memory <= most:
+    """A dashed line at the limit below which memory has to stay, in the strip of each rank."""
+    if goal.memory_limit > most:
         return []
-    ys = [floor_of(lane.rank, scale) - height_of(goal.memory, most, scale) for lane in scene.lanes]
-    words = f"target: {goal.memory:,} elements"
+    ys = [floor_of(lane.rank, scale) - height_of(goal.memory_limit, most, scale) for lane in scene.lanes]
+    words = f"target: {goal.memory_text} elements"
     stroke = lines([[(LEFT, y), (scale.right, y)] for y in ys], look(None, TARGET, 1.0, dash=(5.0, 3.0)))
     return [
         tip(stroke, words),
-        label(scale.right - 4, HEAD - 24, f"dashed: target {goal.memory:,}", 11, TARGET, "end"),
+        label(scale.right - 4, HEAD - 24, f"dashed: target {goal.memory_text}", 11, TARGET, "end"),
     ]
 
 

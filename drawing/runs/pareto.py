@@ -69,7 +69,7 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
         spots.append(Spot(report.timesteps, report.peak.memory, name, whose))
     plane = plane_of(goal, [spot for spot in spots if spot.whose != "failed"])
     name = clip(title or goal.slug, 80)
-    asked = f"target: {goal.time} timesteps, {goal.memory:,} elements"
+    asked = f"target: {goal.time_text} timesteps, {goal.memory_text} elements"
     words = [describe_spot(spot, goal) for spot in spots]
     plot = panel(WIDTH, HEIGHT, [*draw_axes(plane), *draw_box(goal, plane), *draw_spots(spots, plane)])
     failed = [describe_spot(spot, goal) for spot in spots if spot.whose == "failed"]
@@ -95,17 +95,17 @@ def plane_of(goal: Goal, spots: Sequence[Spot]) -> Plane:
         room = max((high - low) * 0.25, high * 0.08, 0.5)
         return max(0.0, low - room), high + room
 
-    times = [float(goal.time), *(spot.time for spot in spots)]
-    memories = [float(goal.memory), *(float(spot.memory) for spot in spots)]
+    times = [float(goal.time_limit), *(spot.time for spot in spots)]
+    memories = [float(goal.memory_limit), *(float(spot.memory) for spot in spots)]
     return Plane(around(times), around(memories))
 
 
 def draw_box(goal: Goal, plane: Plane) -> Iterator[Diagram]:
-    """Everything that meets both targets, at the precision in which they are stated."""
-    x, y = plane.x(goal.time + 0.999), plane.y(goal.memory + 99_999)
+    """Everything that meets both targets: what is below both limits."""
+    x, y = plane.x(goal.time_limit), plane.y(goal.memory_limit)
     x, y = min(x, WIDTH - RIGHT), max(y, TOP)
     left, floor = LEFT, HEIGHT - BOTTOM
-    words = f"meets both targets: up to {goal.time} timesteps and {goal.memory:,} elements, in whole steps and 100,000s"
+    words = f"meets both targets: {goal.time_text} timesteps and {goal.memory_text} elements"
     yield tip(box(left, y, x, floor, look(TARGET_AREA, opacity=0.8)), words)
     yield lines([[(left, y), (x, y), (x, floor)]], look(None, WIRE, 1.2, dash=(5.0, 3.0)))
     yield label(left + 8, floor - 11, "target met", 11, WIRE, "start", halo=TARGET_AREA)

@@ -31,8 +31,8 @@ MIB = 1 << 20
     metavar="SLUG",
     type=Slugs(),
     multiple=True,
-    help="Grade only this one, or those of a track or chapter; may be said again.  [default: every schedule, and "
-    "the classes and layouts that a file attempts]",
+    help="Grade only this puzzle, or those of a track or chapter; may be repeated.  "
+    "[default: all that a file attempts]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
@@ -47,9 +47,9 @@ MIB = 1 << 20
     default=0.5,
     show_default=True,
     metavar="SHARE",
-    help="Share of the points for a correct solution over target.",
+    help="Share of the points for a correct solution that is over target.",
 )
-@click.option("--traces", metavar="FOLDER", help="Save what was judged, for 'puzzles verify'.")
+@click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'.")
 @click.option(
     "--time-limit",
     type=Seconds(),
@@ -58,13 +58,21 @@ MIB = 1 << 20
     help="Seconds of wall time for each puzzle.",
 )
 @click.option(
-    "--memory-limit", type=Bytes(), default=f"{DEFAULT.memory // MIB}M", show_default=True, help="For a process."
+    "--memory-limit", type=Bytes(), default=f"{DEFAULT.memory // MIB}M", show_default=True, help="Memory of a process."
 )
 @click.option(
-    "--output-limit", type=Bytes(), default=f"{DEFAULT.output // MIB}M", show_default=True, help="Printed in a run."
+    "--output-limit",
+    type=Bytes(),
+    default=f"{DEFAULT.output // MIB}M",
+    show_default=True,
+    help="Output of a run.",
 )
 @click.option(
-    "--file-limit", type=Bytes(), default=f"{DEFAULT.files // MIB}M", show_default=True, help="Written in a run."
+    "--file-limit",
+    type=Bytes(),
+    default=f"{DEFAULT.files // MIB}M",
+    show_default=True,
+    help="Files of a run.",
 )
 @click.option(
     "--process-limit",
@@ -78,18 +86,18 @@ MIB = 1 << 20
     type=click.Choice(["auto", "bubblewrap", "process"]),
     default="auto",
     show_default=True,
-    help="How strictly to shut a submission in; see 'puzzles doctor'.",
+    help="How strictly to sandbox a submission; see 'puzzles doctor'.",
 )
 @click.option("--trust", is_flag=True, help="Run a folder of other people's code without a sandbox.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Files graded at once  [default: one for each core]")
-@click.option("--resume", is_flag=True, help="Take over what an interrupted run of the same command has graded.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
 @click.option("--dask", metavar="ADDRESS", help="Grade on a dask cluster.")
 @click.option("--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... -m mpi4py.futures).")
 @click.pass_context
 def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], **options: Any) -> None:
-    """Grade solutions: files and notebooks, or every one of them below a folder.
+    """Grade files, notebooks, or whole folders of them.
 
-    Exits with 0 if everything attempted passed, with 1 if not or if nothing was attempted.
+    Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.
     """  # fmt: skip
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
@@ -102,12 +110,12 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
     points = parse_points(options["points"])
     files = submissions(paths)
     if options["gradescope"] and not files:
-        raise click.UsageError("there is no submission here to write Gradescope's results for")
+        raise click.UsageError("there is no submission to write Gradescope's results for")
     alone = len(files) == 1
     slugs = tuple(dict.fromkeys(slug for several in wanted for slug in several))
     job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options))
     graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"])
-    write_reports(
+    wrote = write_reports(
         graded, {name: options[name] for name in FORMATS}, points, options["partial"], tier, options["traces"]
     )
     if options["as_json"]:
@@ -116,6 +124,8 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
         from puzzles.reports.terminal import report
 
         report(terminal(), graded, tier)
+        for sentence in wrote:
+            click.echo(sentence)
     if alone:
         _remember(graded)
     ctx.exit(0 if verdict.all_passed(graded) else 1)
@@ -130,7 +140,7 @@ def _limits(options: Mapping[str, Any]) -> Limits:
 
 
 def _is_kept(files: int, options: Mapping[str, Any]) -> bool:
-    """True if runs are kept with their verdicts: for traces, pictures, or the story after a single file."""
+    """True if runs are kept with their verdicts: for traces, pictures, or the feedback on a single file."""
     return bool(
         options["traces"] or (options["html"] and files <= MAX_PICTURES) or (files == 1 and not options["as_json"])
     )
@@ -140,7 +150,7 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
     try:
         tier = best(wanted)
     except UnknownTierError as why:
-        raise click.UsageError(f"{why}; 'puzzles doctor' tells more") from None
+        raise click.UsageError(f"{why}; 'puzzles doctor' explains why") from None
     solutions = INSTALL_ROOT / "solutions"
     folders = [path for path in map(Path, paths) if path.is_dir() and not path.resolve().is_relative_to(solutions)]
     if folders and not tier.is_sandbox and not trust:

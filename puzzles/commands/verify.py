@@ -23,11 +23,13 @@ MAX_FILE_SIZE = 16 << 20
 
 @click.command()
 @click.argument("path", metavar="TRACE.json", type=click.Path(exists=True, dir_okay=False))
-@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), required=True, help="The puzzle that it is said to solve.")
+@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), required=True, help="The puzzle that it is to solve.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.pass_context
 def verify(ctx: click.Context, /, path: str, puzzle: Puzzle, as_json: bool) -> None:
-    """Judge a saved trace ('puzzles grade --traces FOLDER' saves them). No code is run, only the rules.
+    """Judge a saved trace again, without running any code.
+
+    'puzzles grade --traces FOLDER' saves traces.
 
     Exits with 0 if it passes, with 1 if not.
     """

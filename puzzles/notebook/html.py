@@ -64,7 +64,7 @@ def _meter(measure: Measure) -> str:
     )
     words = (
         f"<b>{number_text(value)}</b> {escape(measure.words)}, "
-        f'<span style="opacity:.7">target {measure.target:,}</span>'
+        f'<span style="opacity:.7">target {escape(measure.target_text)}</span>'
     )
     return f'<div style="margin:3px 0">{bar}{words}</div>'
 

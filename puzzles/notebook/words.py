@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.grading.progress import load, next_slug
 from puzzles.grading.verdict import Verdict
+from puzzles.reports.feedback import achieved
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import capitalized, stars_text
 
@@ -102,17 +104,18 @@ class ResultWords:
             case "not_attempted":
                 return f"Write your lines between the two marks in {slug}, run that cell, then this one again."
             case "failed":
-                return f"Fix it and play again. There are hints below the puzzle, or run `puzzles hint {slug}`."
+                return f"Fix it, and play again. Hints are below the puzzle; `puzzles hint {slug}` shows them too."
             case "over_target":
-                return self.verdict.advice or f"`puzzles hint {slug}` gives a hint."
-        return f"{self.track.record(self.puzzle, self.values, self.stars)} {self._following()}"
+                more = f"`puzzles hint {slug}` gives a hint, `puzzles show {slug} --about` explains the idea."
+                return " ".join(filter(None, [self.verdict.advice, more]))
+        return f"{achieved(self.verdict)} {self._following()}"
 
     def _following(self) -> str:
-        slugs = self.track.slugs
-        after = slugs[slugs.index(self.puzzle.slug) + 1 :]
-        if not after:
-            return "That was the last puzzle. Well played!"
-        return f"Next: {self.track.mention(self.track.puzzle(after[0]))}."
+        slug, slugs = self.puzzle.slug, self.track.slugs
+        following = next_slug(load(), slug, slugs[: slugs.index(slug) + 1])
+        if following is None or track_of(following) is not self.track:
+            return "That was the last puzzle of this track. Well played!"
+        return f"On to {self.track.mention(self.track.puzzle(following))}."
 
     def __repr__(self) -> str:
         return f"<{self.puzzle.slug}: {self.status.replace('_', ' ')}, {self.stars_text}>"

@@ -15,6 +15,7 @@ from puzzles.failure import plain
 from puzzles.grading.verdict import Graded
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import counted
 
 from .gradescope import gradescope
 
@@ -28,8 +29,9 @@ def write_reports(
     partial: float,
     tier: Tier,
     traces: str | None,
-) -> None:
-    """Writes each of the files that are wanted; formats without a path are left out."""
+) -> list[str]:
+    """Writes each of the files that are wanted; formats without a path are left out. Returns what was written, a
+    sentence for each."""
 
     def html() -> str:
         from .html import report_page  # here, because templates are slow to import
@@ -42,15 +44,26 @@ def write_reports(
         "csv": lambda: table(graded),
         "html": html,
     }
+    said = []
     for name, path in wanted.items():
         if path:
             _write(Path(path), writers[name]())
+            said.append(f"Wrote {path}.")
     if traces:
-        _write_traces(graded, Path(traces))
+        said.append(_traces_text(_write_traces(graded, Path(traces)), traces))
+    return said
 
 
-def _write_traces(graded: Sequence[Graded], traces: Path) -> None:
-    """The runs that `verify` can judge again: of one file into the folder itself, of several into one for each."""
+def _traces_text(number: int, folder: str) -> str:
+    if number:
+        return f"Wrote {counted(number, 'trace')} to {folder}, for 'puzzles verify TRACE.json --puzzle SLUG'."
+    return f"Nothing to write to {folder}: there was no finished run whose trace can be judged again."
+
+
+def _write_traces(graded: Sequence[Graded], traces: Path) -> int:
+    """Writes the runs that `verify` can judge again: of one file into the folder itself, of several into one for
+    each. Returns how many."""
+    written = 0
     for number, file in enumerate(graded):
         folder = traces if len(graded) == 1 else traces / f"{number:04}_{Path(file.path).stem}"
         for verdict in file.verdicts:
@@ -58,6 +71,8 @@ def _write_traces(graded: Sequence[Graded], traces: Path) -> None:
             name = track.saved_as(track.puzzle(verdict.puzzle)) if verdict.trace else ""
             if name:
                 _write(folder / name, verdict.trace)
+                written += 1
+    return written
 
 
 def _write(path: Path, text: str) -> None:

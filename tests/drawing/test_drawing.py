@@ -478,8 +478,8 @@ def test_save_writes_what_svg_returns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a.bmp", "the ending '.bmp' is unknown; use .svg, .html, .json or .txt"),
-        ("a", "a name without an ending is unknown; use .svg, .html, .json or .txt"),
+        ("a.bmp", "the ending '.bmp' is unknown; use .svg, .png, .pdf, .html, .json or .txt"),
+        ("a", "a name without an ending is unknown; use .svg, .png, .pdf, .html, .json or .txt"),
         ("no/such/folder/a.svg", "no such file or directory"),
     ],
 )

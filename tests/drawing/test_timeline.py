@@ -13,6 +13,7 @@ from IPython.core.formatters import DisplayFormatter
 from docs import gallery
 from drawing import Timeline, draw, svg
 from drawing.palette import (
+    ALARM,
     CRITICAL,
     INK,
     KINDS,
@@ -139,9 +140,19 @@ def test_the_target_is_a_dashed_line_for_each_rank() -> None:
     (line,) = paths(drawn, "stroke", TARGET)
     assert line.get("d", "").count("M") == 4
     assert line.get("stroke-dasharray")
-    assert "dashed: target 4,100,000" in texts(drawn)
-    assert "timesteps 33.3 (target 33)" in texts(drawn)[1]
+    assert "dashed: target < 4.2M" in texts(drawn)
+    assert "timesteps 33.3 (target < 34)" in texts(drawn)[1]
     assert paths(picture("gpipe"), "stroke", TARGET) == []
+
+
+def test_what_meets_the_target_stays_below_its_line() -> None:
+    """33.3 of 34 steps and 4,194,304 of 4.2M elements: the peak's mark is below the dashed line of its rank."""
+    drawn = picture("gpipe", goal=PUZZLES["gpipe"].goal)
+    (line,) = paths(drawn, "stroke", TARGET)
+    heights = [float(y) for y in re.findall(r"M[\d.]+ ([\d.]+)", line.get("d", ""))]
+    (mark,) = paths(drawn, "fill", ALARM)
+    top = float(re.findall(r"M[\d.]+ ([\d.]+)", mark.get("d", ""))[0]) + 4  # the diamond's upper corner is 4 above
+    assert 0 < top - heights[1] < 1
 
 
 def test_a_target_far_above_does_not_flatten_the_picture() -> None:

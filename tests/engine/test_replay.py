@@ -194,7 +194,7 @@ def test_the_command_shows_predicted_next_to_measured() -> None:
     assert "gpipe on 4 devices, inprocess, small tensors of whole numbers" in result.output
     assert "The updated weights are those of a single device, exactly." in result.output
     assert result.output.count("equal") == 4
-    assert "foretold, 33.8 steps" in result.output
+    assert "predicted, 33.8 steps" in result.output
     assert "measured, " in result.output
 
 
@@ -214,7 +214,12 @@ def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:
     [
         ("solutions/ddp.py", "ddp", "ddp.html", "only the timeline of one run can be written as .html; use .svg"),
         ("solutions/ddp.py", "ddp", "ddp.gif", "the ending '.gif' is unknown; use"),
-        ("solutions/engine/fsdp.py", "FSDP", "fsdp.svg", "FSDP is a class, and only schedules are drawn; leave out -o"),
+        (
+            "solutions/engine/fsdp.py",
+            "FSDP",
+            "fsdp.svg",
+            "FSDP is a class, and only runs of schedules are drawn; leave out -o",
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_it_runs(path: str, slug: str, output: str, words: str) -> None:
@@ -245,7 +250,7 @@ def test_the_predicted_picture_has_the_referees_waits(classic: Classic) -> None:
 
 def test_the_command_takes_another_number_of_ranks() -> None:
     result = CliRunner().invoke(main, ["run", "solutions/ddp.py", "ddp", "--small", "-n", "2"])
-    assert "is not run" in result.output  # ddp takes one batch for each rank
+    assert "was not run" in result.output  # ddp takes one batch for each rank
     result = CliRunner().invoke(main, ["run", "solutions/pipeline.py", "pipeline", "--small", "-n", "2"])
     assert (result.exit_code, "on 2 devices" in result.output) == (0, True)
 
@@ -255,6 +260,6 @@ def test_a_schedule_that_fails_is_not_run(tmp_path: Path) -> None:
     path.write_text("def basic(model):\n    model.load_weights(7)\n")
     result = CliRunner().invoke(main, ["run", str(path), "basic"])
     assert result.exit_code == 1
-    assert "basic is not run: line 2: rank 0, t=0, load_weights(" in result.output
+    assert "basic was not run: line 2: rank 0, t=0, load_weights(" in result.output
     result = CliRunner().invoke(main, ["run", str(path), "ddp"])
     assert (result.exit_code, "has no function ddp; write 'def ddp(model):'" in result.output) == (1, True)

@@ -372,6 +372,8 @@ def test_targets_are_compared_at_the_precision_they_are_stated_in(
 ) -> None:
     goal = Goal("gpipe", Size(8, 4, 4), 33, 4_100_000)
     assert (goal.meets_time(timesteps), goal.meets_memory(memory)) == (in_time, in_memory)
+    assert (timesteps < goal.time_limit, memory < goal.memory_limit) == (in_time, in_memory)
+    assert (goal.time_text, goal.memory_text) == (f"< {goal.time_limit}", f"< {goal.memory_limit / 1e6:g}M")
 
 
 # --- Traces that did not come from a run ------------------------------------------------------------

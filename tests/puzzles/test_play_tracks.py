@@ -95,12 +95,21 @@ def test_a_script_that_plays_is_graded_like_one_that_does_not(slug: str, name: s
     assert (verdict.status, verdict.message, verdict.printed) == ("passed", "", ())
 
 
+def test_over_target_a_class_is_told_what_it_calls(mine: Path) -> None:
+    once, twice = "self.all_reduce(w0_grad)", "self.all_reduce(self.all_reduce(w0_grad)) / self.num_devices"
+    slug = "DataParallel"
+    result = play(slug, definition(mine, slug, source("engine/data_parallel").replace(once, twice)))
+    assert result.status == "over_target"
+    assert "Device 0 makes these calls: 3 all_reduce." in result.next_step
+    assert "`puzzles show DataParallel --about`" in result.next_step
+
+
 def test_a_class_has_its_figures_its_stars_and_as_many_puppies_as_devices(mine: Path) -> None:
     cls = definition(mine, "FSDP", FSDP)
     result = play(cls)
     assert (repr(result), result.values["sent"]) == ("<FSDP: passed, ★★★>", 18_432)
     assert result.text().startswith("★★★ FSDP: Solved! 18,432 of 18,432 bytes sent, 24,576 of 24,576 flops, ")
-    assert "Three stars: " in result.next_step
+    assert "Three stars: no known class is better. On to " in result.next_step
     page = result_page(result, picture_of(result))
     assert "<b>18,432</b> bytes sent" in page
     assert page.count("<animateTransform") == 2 * 4

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +60,13 @@ class _Drawing:
         options, title, goal = self.options, self.puzzle.title, self.puzzle.goal
         if options.text:
             click.echo(self.drawing.text(trace, title, options.width, goal), nl=False)
-        if self.target.lower().endswith(".svg") and (options.output or not options.text):
-            self._save(self.drawing.draw(trace, title, options.critical, goal, options.dark))
+        if self.drawing.is_picture(self.target) and (options.output or not options.text):
+            with redirect_stdout(StringIO()):  # `draw` prints figures, which the picture shows too
+                picture = self.drawing.draw(trace, title, options.critical, goal, options.dark)
+            self._save(picture)
         elif options.output:
             self.drawing.save(trace, options.output, title, goal, options.critical)
-            click.echo(f"Wrote {options.output}.")
+            self.bench.wrote(options.output)
 
     def _compare(self) -> bool:
         path, options = self._reference(), self.options
@@ -118,4 +122,4 @@ class _Drawing:
 
     def _save(self, picture: Any) -> None:
         self.drawing.save(picture, self.target)
-        click.echo(f"Wrote {self.target}.")
+        self.bench.wrote(self.target)

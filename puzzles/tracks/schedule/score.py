@@ -76,11 +76,11 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
 def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
     goal, peak = puzzle.goal, report.peak
     if not report.meets_time:
-        yield f"it takes {report.timesteps:g} timesteps and the target is {goal.time}"
+        yield f"it takes {report.timesteps:g} timesteps and the target is {goal.time_text}"
     if not report.meets_memory:
         yield (
             f"it needs {peak.memory:,} elements of memory (rank {peak.rank} at t={peak.time:g}) "
-            f"and the target is {goal.memory:,}"
+            f"and the target is {goal.memory_text}"
         )
 
 

@@ -30,9 +30,10 @@ class Schedules(Track[SchedulePuzzle]):
 
     name = "schedule"
     title = "Schedules"
-    idea = "one coroutine that every rank runs: who computes what, who sends what, and when?"
+    idea = "who computes and sends what, and when?"
+    form = "one coroutine that every rank runs"
     stage = "puzzles.sandbox.worker.stages.schedule"
-    columns = (("timesteps", "timesteps", "time"), ("peak memory", "peak_memory", "memory"))
+    columns = (("timesteps", "timesteps"), ("peak memory", "peak_memory"))
     graded_by_default = True
     star_imports_solve = True
     has_pictures = True
@@ -58,8 +59,8 @@ class Schedules(Track[SchedulePuzzle]):
     def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         goal, steps, memory = puzzle.goal, figures.get("timesteps"), figures.get("peak_memory")
         return [
-            Measure("timesteps", steps, goal.time, steps is not None and goal.meets_time(steps)),
-            Measure("elements", memory, goal.memory, memory is not None and goal.meets_memory(int(memory))),
+            Measure.below_limit("timesteps", steps, goal.time_limit, goal.time_text),
+            Measure.below_limit("elements", memory, goal.memory_limit, goal.memory_text),
         ]
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
@@ -106,7 +107,7 @@ class Schedules(Track[SchedulePuzzle]):
 
     def limits(self, puzzle: SchedulePuzzle) -> str:
         goal = puzzle.goal
-        return f"{size_text(goal.size)}; targets: {goal.time} timesteps, {goal.memory:,} elements"
+        return f"{size_text(goal.size)}; targets: {goal.time_text} timesteps, {goal.memory_text} elements"
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
@@ -117,20 +118,18 @@ class Schedules(Track[SchedulePuzzle]):
 
     def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int) -> str:
         if stars >= 3:
-            return "Three stars: no schedule that we know is better."
+            return "Three stars: no known schedule is better."
         steps, memory = figures["timesteps"], int(figures["peak_memory"])
         better = next((r for r in puzzle.goal.records if r.dominates(steps, memory)), None)
         if better is None:
-            return "Both targets met. See the note for the third star."
-        return (
-            "Both targets met. For the third star: a schedule with "
-            f"{better.timesteps:g} timesteps and {better.peak_memory:,} elements is known."
-        )
+            return "See the note for the third star."
+        known = f"{better.timesteps:g} timesteps and {better.peak_memory:,} elements"
+        return f"Best known: {known}. Match that for the third star."
 
     def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Sequence[str]:
-        from .comparison import differences
+        from .comparison import comparison
 
-        return list(differences(puzzle, figures, kept)) if kept else ()
+        return list(comparison(puzzle, figures, kept)) if kept else ()
 
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
         return [Section("Calls", reminder(puzzle.calls))]
@@ -139,13 +138,12 @@ class Schedules(Track[SchedulePuzzle]):
         numbers = [Column(heading, "right", no_wrap=True) for heading in ("L", "B", "R", "time", "memory")]
         columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
         rows = [
-            (str(p.number), p.slug, p.title, *map(str, p.goal.size), str(p.goal.time), f"{p.goal.memory:,}")
+            (str(p.number), p.slug, p.title, *map(str, p.goal.size), p.goal.time_text, p.goal.memory_text)
             for p in PUZZLES.values()
         ]
-        notes = (
-            "L, B, R: layers, batches, ranks. Targets: timesteps; peak memory in elements.",
-            "Begin with 'puzzles start', then 'puzzles show basic'.",
-        )
+        notes = [
+            "L, B, R: layers, batches, ranks. Targets: timesteps, and peak memory in elements.",
+        ]
         return Overview(columns, rows, notes)
 
     def devices(self, puzzle: SchedulePuzzle) -> int:

@@ -125,7 +125,7 @@ def test_the_message_explains_scores_that_overflow(mistake: str, tmp_path: Path)
     path = tmp_path / "mine.py"
     path.write_text(source.replace(old, new))
     verdict = verdict_on("RingAttention", path)
-    assert f"it is {seen} (something was too large for its dtype, or divided by 0) and should be " in verdict.message
+    assert f"it is {seen} (an overflow of its dtype, or a division by 0) and should be " in verdict.message
 
 
 def test_hops_are_one_less_than_devices() -> None:

@@ -199,4 +199,4 @@ def test_the_message_explains_a_loss_that_overflows(mistake: str, tmp_path: Path
     path = tmp_path / "mine.py"
     path.write_text(source.replace(old, new))
     verdict = verdict_on("VocabParallelLoss", path)
-    assert "at [0] it is inf (something was too large for its dtype, or divided by 0) and should be " in verdict.message
+    assert "at [0] it is inf (an overflow of its dtype, or a division by 0) and should be " in verdict.message
