@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from lib.costs import steps_text
 from lib.trace import Op
 from lib.values.algebra import named
 
 from .memory import Profile, lasting_peak
+from .peak import contents_of
+from .peak_text import unstored_text
 from .recompute import RankState, Retrace
 from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
 
@@ -35,7 +38,7 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
     if retrace.made_up:
         more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
         notes.append(Note(f"this uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
-    return tuple(notes)
+    return (*notes, *_charged_unstored(retrace, profiles, peak))
 
 
 def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -> Iterator[Note]:
@@ -60,6 +63,15 @@ def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -
                 "though they are loaded later, and messages until they are read"
             )
             yield Note(text, costs_a_star=True)
+
+
+def _charged_unstored(retrace: Retrace, profiles: Sequence[Profile], peak: int) -> Iterator[Note]:
+    """Names what makes the peak higher than what is stored."""
+    rank = next(rank for rank, prof in enumerate(profiles) if max(prof.memory) == peak)
+    contents = contents_of(retrace.ranks[rank], profiles[rank], retrace.costs)
+    if named_values := unstored_text(contents):
+        at = f"rank {rank} at t={steps_text(contents.tick)}"
+        yield Note(f"the peak, on {at}, counts values that are in no dictionary then: {named_values}")
 
 
 def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
