@@ -4,7 +4,7 @@ from lib import Dist, Model
 """
 
 from lib.judging.ledger import Sample, Share, memory_by_kind
-from lib.judging.peak import PeakContents, peak_contents
+from lib.judging.peak import PeakContents
 from lib.judging.peak_text import peak_lines
 from lib.judging.referee import Report, referee
 from lib.runtime.dist import Dist
@@ -53,7 +53,6 @@ __all__ = [
     "Weight",
     "WeightGrad",
     "memory_by_kind",
-    "peak_contents",
     "peak_lines",
     "referee",
     "run",

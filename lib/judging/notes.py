@@ -10,7 +10,7 @@ from lib.trace import Op
 from lib.values.algebra import named
 
 from .memory import Profile, lasting_peak
-from .peak import contents_of
+from .peak import PeakContents
 from .peak_text import unstored_text
 from .recompute import RankState, Retrace
 from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
@@ -23,12 +23,13 @@ class Note(NamedTuple):
     costs_a_star: bool = False
 
 
-def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequence[Profile]) -> tuple[Note, ...]:
+def notes_on(
+    retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequence[Profile], peak: PeakContents
+) -> tuple[Note, ...]:
     """All remarks on a run; one on several ranks names them all. `sizes` are of each rank's values, by number."""
-    peak = max(max(prof.memory) for prof in profiles)
     by_note: dict[Note, list[int]] = {}
     for state, size, prof in zip(retrace.ranks, sizes, profiles):
-        for note in _on_rank(state, size, prof, peak):
+        for note in _on_rank(state, size, prof, peak.memory):
             by_note.setdefault(note, []).append(state.rank)
     notes = [Note(f"{named('rank', ranks)} {text}", costs) for (text, costs), ranks in by_note.items()]
     if lost := lost_states(retrace.ranks, profiles, retrace.size.layers):
@@ -38,7 +39,10 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
     if retrace.made_up:
         more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
         notes.append(Note(f"this uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
-    return (*notes, *_charged_unstored(retrace, profiles, peak))
+    if outside := unstored_text(peak):
+        at = f"rank {peak.rank} at t={steps_text(peak.tick)}"
+        notes.append(Note(f"the peak, on {at}, counts values that are in no dictionary then: {outside}"))
+    return tuple(notes)
 
 
 def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -> Iterator[Note]:
@@ -63,15 +67,6 @@ def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -
                 "though they are loaded later, and messages until they are read"
             )
             yield Note(text, costs_a_star=True)
-
-
-def _charged_unstored(retrace: Retrace, profiles: Sequence[Profile], peak: int) -> Iterator[Note]:
-    """Names what makes the peak higher than what is stored."""
-    rank = next(rank for rank, prof in enumerate(profiles) if max(prof.memory) == peak)
-    contents = contents_of(retrace.ranks[rank], profiles[rank], retrace.costs)
-    if named_values := unstored_text(contents):
-        at = f"rank {rank} at t={steps_text(contents.tick)}"
-        yield Note(f"the peak, on {at}, counts values that are in no dictionary then: {named_values}")
 
 
 def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from lib.costs import Costs
-from lib.errors import PuzzleError
-from lib.gc_pause import no_collection
-from lib.trace import Op, Trace
+from lib.trace import Op
 from lib.values.base import Value
 from lib.values.kinds import OptState
 
-from .memory import Profile, profile
-from .recompute import RankState, Retrace
+from .memory import Profile
+from .recompute import RankState
 
 
 class Item(NamedTuple):
@@ -44,23 +41,14 @@ class PeakContents(NamedTuple):
     items: tuple[Item, ...]
 
 
-def peak_contents(trace: Trace) -> PeakContents:
-    """What the peak of a trace consists of, as far as the trace is legal; the referee's report has the same peak."""
-    with no_collection():
-        retrace = Retrace(trace)
-        with suppress(PuzzleError):  # the referee reports it
-            retrace.run()
-        profiles = [
-            profile(state.done, [value.memory(trace.costs) for _, value in sorted(state.values.items())])
-            for state in retrace.ranks
-        ]
-        peaks = [max(prof.memory) for prof in profiles]
-        rank = peaks.index(max(peaks))
-        return contents_of(retrace.ranks[rank], profiles[rank], trace.costs)
+def peak_contents(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs) -> PeakContents:
+    """What the peak of a run consists of: the first moment with the most memory, on the first rank that has it."""
+    peaks = [max(prof.memory) for prof in profiles]
+    rank = peaks.index(max(peaks))
+    return _contents(ranks[rank], profiles[rank], costs)
 
 
-def contents_of(state: RankState, prof: Profile, costs: Costs) -> PeakContents:
-    """What the first moment with the most memory on one rank consists of."""
+def _contents(state: RankState, prof: Profile, costs: Costs) -> PeakContents:
     ops, lives = state.done, prof.lifetimes
     memory = max(prof.memory)
     sample = prof.memory.index(memory)
@@ -71,14 +59,14 @@ def contents_of(state: RankState, prof: Profile, costs: Costs) -> PeakContents:
     charged = [number for number, after, until in lives.held if after < at <= until]
     reads = _next_reads(ops, at)
     final = {number for op in ops[:at] if op.name == "set_final_weight" for number in op.used}
+    lines = {number: op.line for op in ops for number in op.made}
     items = []
     for number in charged:
         value, read = state.values[number], reads.get(number)
         needed = number in final or (type(value) is OptState and value.step > 0)
         fate = ("kept" if needed else "never") if read is None else "now" if read == at else "later"
-        line = next(op.line for op in ops if number in op.made)
-        tick_read = None if read is None else ops[read].start
-        items.append(Item(value, value.memory(costs), number in stored, fate, line, tick_read))
+        next_read = None if read is None else ops[read].start
+        items.append(Item(value, value.memory(costs), number in stored, fate, lines[number], next_read))
     return PeakContents(memory, state.rank, tick, event, tuple(items))
 
 

@@ -124,6 +124,5 @@ def _when(items: Sequence[Item], peak: PeakContents) -> str:
 
 def _made(items: Sequence[Item]) -> str:
     lines = sorted({item.line for item in items if item.line})
-    more = ", ..." if len(lines) > MAX_LINES_NAMED else ""
-    shown = ", ".join(map(str, lines[:MAX_LINES_NAMED]))
-    return f" (made on line{'s' if len(lines) > 1 else ''} {shown}{more})" if lines else ""
+    shown = [f"line {line}" for line in lines[:MAX_LINES_NAMED]] + (["..."] if len(lines) > MAX_LINES_NAMED else [])
+    return f" (made at {'; '.join(shown)})" if lines else ""

@@ -10,10 +10,11 @@ from lib.costs import steps
 from lib.errors import PuzzleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
-from lib.trace import TIMED, Op, Trace
+from lib.trace import TIMED, Trace
 
-from .memory import Profile, profile
+from .memory import profile
 from .notes import Note, notes_on
+from .peak import PeakContents, peak_contents
 from .recompute import RankState, Retrace
 
 BYTES_PER_ELEMENT = 4
@@ -44,7 +45,7 @@ class Report:
     `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
     `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
-    a `pass_to`, or the same collective on the rank that came to it last.
+    a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak.
     """
 
     error: PuzzleError | None
@@ -58,6 +59,7 @@ class Report:
     critical_path: tuple[tuple[int, int], ...]
     notes: tuple[Note, ...]
     waits: tuple[Mapping[int, tuple[int, int]], ...]
+    contents: PeakContents
 
     @property
     def status(self) -> str:
@@ -112,6 +114,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     sizes = [[state.values[n].memory(trace.costs) for n in range(len(state.values))] for state in ranks]
     profiles = [profile(state.done, size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
+    contents = peak_contents(ranks, profiles, trace.costs)
     makespan = max((op.end for ops in events for op in ops), default=0)
     working = [sum(op.end - op.start for op in ops) for ops in events]
     return Report(
@@ -119,7 +122,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         goal=goal,
         timesteps=steps(max((op.start for ops in events for op in ops), default=0)),
         makespan=steps(makespan),
-        peak=_peak(events, profiles),
+        peak=Peak(contents.memory, contents.rank, steps(contents.tick)),
         bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,
         ranks=tuple(
             RankReport(_share(busy, makespan), state.messages, state.elements * BYTES_PER_ELEMENT, tuple(prof.memory))
@@ -127,8 +130,9 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         ),
         copies=_copies(ranks, trace.size.layers),
         critical_path=_critical_path(ranks),
-        notes=notes_on(retrace, sizes, profiles),
+        notes=notes_on(retrace, sizes, profiles, contents),
         waits=tuple(state.held_up for state in ranks),
+        contents=contents,
     )
 
 
@@ -152,17 +156,6 @@ def _require_setting(trace: Trace, goal: Goal) -> None:
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
-
-
-def _peak(events: list[list[Op]], profiles: list[Profile]) -> Peak:
-    most = Peak(0, 0, 0.0)
-    for rank, (ops, prof) in enumerate(zip(events, profiles)):
-        memory = max(prof.memory)
-        if memory > most.memory:
-            i = prof.memory.index(memory)
-            end = max((op.end for op in ops), default=0)
-            most = Peak(memory, rank, steps(ops[i].start if i < len(ops) else end))
-    return most
 
 
 def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import TIMED, Model, Trace, memory_by_kind, peak_contents, peak_lines, referee, run
+from lib import TIMED, Model, Trace, memory_by_kind, peak_lines, referee, run
 from lib.judging.recompute import Retrace
 from lib.judging.referee import steps
 from tests.lib.test_numbers import Choices
@@ -53,7 +53,8 @@ def charged(trace: Trace) -> tuple[int, int, int, Counter[tuple[str, int, bool, 
 
 
 def assert_explained(trace: Trace) -> None:
-    peak, report = peak_contents(trace), referee(trace)
+    report = referee(trace)
+    peak = report.contents
     assert sum(item.elements for item in peak.items) == peak.memory == report.peak.memory
     assert (peak.rank, steps(peak.tick)) == (report.peak.rank, report.peak.time)
     found = Counter((str(item.value), item.elements, item.stored, item.fate) for item in peak.items)
@@ -70,7 +71,7 @@ def shown_elements(lines: list[str]) -> list[int]:
 def test_the_items_of_a_reference_add_up_to_its_peak_and_fit_a_screen(classic: Classic) -> None:
     trace = run(classic.solution, *classic.size).trace
     assert_explained(trace)
-    lines = peak_lines(peak_contents(trace))
+    lines = peak_lines(referee(trace).contents)
     assert len(lines) <= 20
     assert max(map(len, lines)) <= 100
 
@@ -103,7 +104,7 @@ def test_what_nobody_reads_again_comes_first_with_its_line() -> None:
         out = model.forward(0, inp, weights[0])
         model.loss(out)
 
-    peak = peak_contents(run(schedule, 1, 2, 1).trace)
+    peak = referee(run(schedule, 1, 2, 1).trace).contents
     fates = {str(item.value): (item.fate, item.stored) for item in peak.items}
     assert (peak.memory, peak.tick, peak.event and peak.event.name) == (2 * WEIGHT + 2 * ACTIVATION, 0, "forward")
     assert fates == {
@@ -115,10 +116,8 @@ def test_what_nobody_reads_again_comes_first_with_its_line() -> None:
     lines = peak_lines(peak)
     line = schedule.__code__.co_firstlineno
     assert f"{2 * WEIGHT + 2 * ACTIVATION:,} elements, is on rank 0 at t=0, as forward(layer=0) starts" in lines[0]
-    assert f"{WEIGHT:,}  optimizer state of layer 0: never read again (made on line {line + 2})" in lines[1]
-    assert (
-        f"{ACTIVATION:,}  activation of layer 0, batch 1: never read again (made on line {line + 3})" in lines[2]
-    )
+    assert f"{WEIGHT:,}  optimizer state of layer 0: never read again (made at line {line + 2})" in lines[1]
+    assert f"{ACTIVATION:,}  activation of layer 0, batch 1: never read again (made at line {line + 3})" in lines[2]
     assert any("activation of layer 0, batch 0, outside the dictionaries: read by this forward" in x for x in lines)
     assert f"{WEIGHT + ACTIVATION:,} of these elements" in lines[-1]
 
@@ -134,7 +133,7 @@ def test_what_the_next_step_needs_is_not_called_waste() -> None:
 
     outcome = run(heavy_end, *classic.size)
     assert outcome.error is None
-    peak = peak_contents(outcome.trace)
+    peak = referee(outcome.trace).contents
     assert peak.event is None
     kept = [str(item.value) for item in peak.items if item.fate == "kept"]
     assert kept == [
@@ -186,7 +185,7 @@ def test_a_final_weight_outside_the_dictionaries_is_named_too() -> None:
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_what_is_not_stored_agrees_with_the_ledger(classic: Classic) -> None:
     trace = run(classic.solution, *classic.size).trace
-    peak = peak_contents(trace)
+    peak = referee(trace).contents
     moments = [sum(sum(share) for share in sample) for sample in memory_by_kind(trace)[peak.rank]]
     sample = memory_by_kind(trace)[peak.rank][moments.index(peak.memory)]
     assert sum(share.hidden for share in sample) == sum(item.elements for item in peak.items if not item.stored)
@@ -198,10 +197,10 @@ def test_a_run_that_broke_a_rule_is_explained_as_far_as_it_went() -> None:
         model.forward(0, model.get_activation([0]), model.weights[0])
         model.forward(1, model.get_activation([0]), model.weights[0])
 
-    peak = peak_contents(run(schedule, 2, 1, 1).trace)
+    peak = referee(run(schedule, 2, 1, 1).trace).contents
     assert sum(item.elements for item in peak.items) == peak.memory == WEIGHT + ACTIVATION
 
 
 def test_a_run_that_did_nothing_has_an_empty_explanation() -> None:
-    peak = peak_contents(run(lambda model: None, 1, 1, 1).trace)
+    peak = referee(run(lambda model: None, 1, 1, 1).trace).contents
     assert (peak.memory, peak.items, len(peak_lines(peak))) == (0, (), 1)
