@@ -145,6 +145,8 @@ def _stated(blank: Verdict, definition: Definition, score: Score, elsewhere: Els
         message=f"correct, but {'; and '.join(missed)}" if missed else "",
         notes=(*map(definition.placed, score.notes), *([note] if note else [])),
         advice=score.advice,
+        why=tuple(map(definition.placed, score.why)),
+        why_matters=score.why_matters,
     )
 
 

@@ -21,6 +21,10 @@ class Score(NamedTuple):
     notes: tuple[str, ...] = ()
     advice: str = ""
     """A sentence on how to meet the missed targets, where the run itself shows one."""
+    why: tuple[str, ...] = ()
+    """Lines that explain a figure: what a schedule's peak consists of. Shown on request."""
+    why_matters: bool = False
+    """True if a target is missed for it; then it is shown without being asked for."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lib import PuzzleError, Report, Size, Trace, referee, trace_from_json
+from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, trace_from_json
 from lib.gc_pause import no_collection
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
@@ -70,7 +70,9 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
     notes = tuple(plain(note.text) for note in report.notes)
     missed = tuple(_missed(report, puzzle)) if size == puzzle.goal.size else ()
-    return Score(figures, missed, report.stars, notes, _advice(report) if missed else "")
+    advice = _advice(report) if missed else ""
+    why = tuple(peak_lines(report.contents))
+    return Score(figures, missed, report.stars, notes, advice, why, bool(missed) and not report.meets_memory)
 
 
 def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
