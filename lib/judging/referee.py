@@ -12,6 +12,7 @@ from lib.gc_pause import no_collection
 from lib.goal import Goal
 from lib.trace import TIMED, Trace
 
+from .family import family_of
 from .memory import profile
 from .notes import Note, notes_on
 from .peak import PeakContents, peak_contents
@@ -45,7 +46,8 @@ class Report:
     `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
     `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
-    a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak.
+    a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
+    `family` is what kind of schedule it is (`lib.judging.family`).
     """
 
     error: PuzzleError | None
@@ -60,6 +62,7 @@ class Report:
     notes: tuple[Note, ...]
     waits: tuple[Mapping[int, tuple[int, int]], ...]
     contents: PeakContents
+    family: str
 
     @property
     def status(self) -> str:
@@ -78,10 +81,11 @@ class Report:
 
     @property
     def stars(self) -> int:
-        """1 correct; 2 meets both targets; 3 beaten by no record, and nothing noted that costs a star."""
+        """1 correct; 2 meets both targets; 3 beaten by no rival of the goal, and nothing noted that costs a star."""
         if self.status != "passed" or self.goal is None:
             return int(self.error is None)
-        beaten = any(r.dominates(self.timesteps, self.peak.memory) for r in self.goal.records)
+        rivals = self.goal.rivals(self.family)
+        beaten = any(rival.dominates(self.timesteps, self.peak.memory) for rival in rivals)
         return 2 if beaten or any(note.costs_a_star for note in self.notes) else 3
 
     def __repr__(self) -> str:
@@ -133,6 +137,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         notes=notes_on(retrace, sizes, profiles, contents),
         waits=tuple(state.held_up for state in ranks),
         contents=contents,
+        family=family_of(ranks),
     )
 
 
