@@ -147,6 +147,7 @@ def _stated(blank: Verdict, definition: Definition, score: Score, elsewhere: Els
         advice=score.advice,
         why=tuple(map(definition.placed, score.why)),
         why_matters=score.why_matters,
+        family=score.family,
     )
 
 

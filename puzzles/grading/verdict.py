@@ -43,6 +43,8 @@ class Verdict:
     """Lines that explain a figure: what a schedule's peak consists of. Shown on request."""
     why_matters: bool = False
     """True if a target is missed for it; then it is shown without being asked for."""
+    family: str = ""
+    """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
     trace: str = ""
     """The run that was judged at the shown size, as JSON, where it was asked for: a trace, strategies."""
 

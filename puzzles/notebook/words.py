@@ -119,7 +119,7 @@ class ResultWords:
                 )
             case "over_target":
                 return self.verdict.advice or f"`puzzles hint {slug}` gives a hint."
-        return f"{self.track.record(self.puzzle, self.values, self.stars)} {self._following()}"
+        return f"{self.track.record(self.puzzle, self.values, self.stars, self.verdict.family)} {self._following()}"
 
     def _following(self) -> str:
         slugs = self.track.slugs

@@ -20,7 +20,7 @@ def story(verdict: Verdict) -> list[str]:
 def record(verdict: Verdict) -> str:
     """The record that is still to beat."""
     track = track_of(verdict.puzzle)
-    return track.record(track.puzzle(verdict.puzzle), verdict.figures, verdict.stars)
+    return track.record(track.puzzle(verdict.puzzle), verdict.figures, verdict.stars, verdict.family)
 
 
 def _first_sentences(text: str) -> str:

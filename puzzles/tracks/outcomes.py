@@ -25,6 +25,8 @@ class Score(NamedTuple):
     """Lines that explain a figure: what a schedule's peak consists of. Shown on request."""
     why_matters: bool = False
     """True if a target is missed for it; then it is shown without being asked for."""
+    family: str = ""
+    """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class Layouts(Track["LayoutPuzzle"]):
     def signature(self, slug: str) -> str:
         return f"def {slug}(graph)"
 
-    def record(self, puzzle: LayoutPuzzle, figures: Mapping[str, float], stars: int) -> str:
+    def record(self, puzzle: LayoutPuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         return "Three stars: by the exact planner, with sums all-reduced, nothing moves less under this cap."
 
     def sections(self, puzzle: LayoutPuzzle) -> Sequence[Section]:

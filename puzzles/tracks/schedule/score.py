@@ -72,7 +72,8 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     missed = tuple(_missed(report, puzzle)) if size == puzzle.goal.size else ()
     advice = _advice(report) if missed else ""
     why = tuple(peak_lines(report.contents))
-    return Score(figures, missed, report.stars, notes, advice, why, bool(missed) and not report.meets_memory)
+    over_memory = bool(missed) and not report.meets_memory
+    return Score(figures, missed, report.stars, notes, advice, why, over_memory, report.family)
 
 
 def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:

@@ -115,17 +115,10 @@ class Schedules(Track[SchedulePuzzle]):
     def signature(self, slug: str) -> str:
         return f"def {slug}(model)"
 
-    def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int) -> str:
-        if stars >= 3:
-            return "Three stars: no schedule that we know is better."
-        steps, memory = figures["timesteps"], int(figures["peak_memory"])
-        better = next((r for r in puzzle.goal.records if r.dominates(steps, memory)), None)
-        if better is None:
-            return "Both targets met. See the note for the third star."
-        return (
-            "Both targets met. For the third star: a schedule with "
-            f"{better.timesteps:g} timesteps and {better.peak_memory:,} elements is known."
-        )
+    def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        from .standing import standing
+
+        return standing(puzzle, figures, stars, family)
 
     def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Sequence[str]:
         from .comparison import differences
