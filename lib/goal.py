@@ -31,6 +31,7 @@ class Goal:
     """The targets of one puzzle: `time` in whole steps, `memory` in elements, stated to 100,000.
 
     `records` are the best schedules known at this size, of every family; `family` is the one that the puzzle is about.
+    `loads_once`: the puzzle is about not having the weights, so loading more of them than is kept costs the pass.
     """
 
     slug: str
@@ -40,6 +41,7 @@ class Goal:
     records: tuple[Record, ...] = ()
     costs: Costs = CLASSIC
     family: str = ""
+    loads_once: bool = False
 
     def rivals(self, family: str) -> tuple[Record, ...]:
         """The records that a schedule of a family is compared with: of the puzzle's own family those of that family,

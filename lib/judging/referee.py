@@ -14,7 +14,7 @@ from lib.trace import TIMED, Trace
 
 from .family import family_of
 from .memory import profile
-from .notes import Note, notes_on
+from .notes import Note, lasting_of, notes_on
 from .peak import PeakContents, peak_contents
 from .recompute import RankState, Retrace
 
@@ -47,7 +47,8 @@ class Report:
     `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
     a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
-    `family` is what kind of schedule it is (`lib.judging.family`).
+    `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
+    what is loaded counted from the start, and messages until they are read.
     """
 
     error: PuzzleError | None
@@ -63,13 +64,19 @@ class Report:
     waits: tuple[Mapping[int, tuple[int, int]], ...]
     contents: PeakContents
     family: str
+    lasting_peak: int
 
     @property
     def status(self) -> str:
         """'failed', 'over_target' or 'passed'."""
         if self.error is not None:
             return "failed"
-        return "passed" if self.meets_time and self.meets_memory else "over_target"
+        return "passed" if self.meets_time and self.meets_memory and not self.reloads else "over_target"
+
+    @property
+    def reloads(self) -> tuple[Note, ...]:
+        """The notes on reloading that cost the pass, because the goal is about not having the weights."""
+        return tuple(n for n in self.notes if n.is_a_reload) if self.goal is not None and self.goal.loads_once else ()
 
     @property
     def meets_time(self) -> bool:
@@ -119,6 +126,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     profiles = [profile(state.done, size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
     contents = peak_contents(ranks, profiles, trace.costs)
+    lasting = [lasting_of(state, size, prof) for state, size, prof in zip(ranks, sizes, profiles)]
     makespan = max((op.end for ops in events for op in ops), default=0)
     working = [sum(op.end - op.start for op in ops) for ops in events]
     return Report(
@@ -134,10 +142,11 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         ),
         copies=_copies(ranks, trace.size.layers),
         critical_path=_critical_path(ranks),
-        notes=notes_on(retrace, sizes, profiles, contents),
+        notes=notes_on(retrace, lasting, profiles, contents),
         waits=tuple(state.held_up for state in ranks),
         contents=contents,
         family=family_of(ranks),
+        lasting_peak=max(contents.memory, *lasting),
     )
 
 

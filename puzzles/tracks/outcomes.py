@@ -27,6 +27,8 @@ class Score(NamedTuple):
     """True if a target is missed for it; then it is shown without being asked for."""
     family: str = ""
     """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
+    remark: str = ""
+    """At a further size: what is much worse there than it should be. It is noted on a pass, and costs a star."""
 
 
 @dataclass(frozen=True)

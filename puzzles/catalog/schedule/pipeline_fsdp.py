@@ -17,6 +17,7 @@ PUZZLE = SchedulePuzzle(
         memory=1_000_000,
         records=RECORDS[4, 4, 16],
         family=SHARDED_PIPELINE,
+        loads_once=True,
     ),
     # 16 ranks throughout: four stages for each of four batches is what the puzzle is.
     other_sizes=(Size(8, 4, 16), Size(12, 4, 16)),

@@ -57,9 +57,10 @@ class Schedules(Track[SchedulePuzzle]):
 
     def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         goal, steps, memory = puzzle.goal, figures.get("timesteps"), figures.get("peak_memory")
+        lasting = f" ({figures['lasting_peak']:,} if training went on)" if "lasting_peak" in figures else ""
         return [
             Measure("timesteps", steps, goal.time, steps is not None and goal.meets_time(steps)),
-            Measure("elements", memory, goal.memory, memory is not None and goal.meets_memory(int(memory))),
+            Measure(f"elements{lasting}", memory, goal.memory, memory is not None and goal.meets_memory(int(memory))),
         ]
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
@@ -73,7 +74,8 @@ class Schedules(Track[SchedulePuzzle]):
         return LocalRun(row, error, f"rank {model.rank}, t={model.time:g}")
 
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
-        return {name: figures.get(name) for name in FIGURES}
+        lasting = {name: figures[name] for name in ("lasting_peak",) if name in figures}
+        return {**{name: figures.get(name) for name in FIGURES}, **lasting}
 
     # --- Kept runs ---
 
