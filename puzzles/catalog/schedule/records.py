@@ -36,6 +36,15 @@ RECORDS: Mapping[tuple[int, int, int], tuple[Record, ...]] = {
             (39.4, 2_097_152, "pipeline_laps"),
             (51.3, 1_966_080, "pipeline_timetable"),
         ),
+        *_records(
+            SHARDED,
+            (27.4, 2_162_688, "gpipe_sharded_one_input_twice"),
+            (28.4, 2_031_616, "gpipe_sharded_two_inputs_twice"),
+            (29.7, 1_900_544, "gpipe_sharded_three_inputs_twice"),
+            (31.3, 1_769_472, "gpipe_sharded_four_inputs_twice"),
+            (35.5, 1_638_400, "pipeline_sharded_five_inputs_again"),
+            (53.7, 1_507_328, "pipeline_sharded_nothing_kept"),
+        ),
     ),
     (4, 4, 16): (
         *_records(
