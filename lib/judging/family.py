@@ -20,9 +20,10 @@ SHARDED = "sharded data parallelism"
 OWNERS_SEND = "data parallelism with weights sent by their owners"
 PIPELINE = "a pipeline"
 SHARDED_PIPELINE = "a pipeline with sharded weights"
+REPEATED = "a pipeline whose stages repeat the forward of others"
 MIXED = "a mixture"
 
-FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, PIPELINE, SHARDED_PIPELINE, MIXED)
+FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, PIPELINE, SHARDED_PIPELINE, REPEATED, MIXED)
 """What a schedule can be, as a sentence names it: 'this is a pipeline'."""
 
 
@@ -30,17 +31,17 @@ def family_of(ranks: Sequence[RankState]) -> str:
     """The family of a run that is legal: one of FAMILIES.
 
     A pipeline: activations travel, and any two ranks compute either the same layers or different ones, but none all
-    of them. Data parallelism: no activation travels, and every batch is computed on one rank. Each by the weights:
-    gathered or updated in shards, sent in messages, or neither.
+    of them; if that holds for backward alone, its stages repeat the forward of others. Data parallelism: no activation
+    travels, and every batch is computed on one rank. Each by the weights: gathered or updated in shards, sent in
+    messages, or neither.
     """
-    layers = [frozenset(op.layer for op in state.done if _computes(op)) for state in ranks]
-    workers = [stage for stage in layers if stage]
-    if len(workers) < 2:
+    if sum(any(map(_computes, state.done)) for state in ranks) < 2:
         return ONE_RANK
     if any(map(_receives_activations, ranks)):
-        stages = set(workers)
-        if len(stages) < 2 or sum(map(len, stages)) != len(frozenset().union(*stages)):
+        if not _has_stages(ranks, "backward"):
             return MIXED
+        if not _has_stages(ranks, "forward", "backward"):
+            return REPEATED
         return SHARDED_PIPELINE if any(map(_shards, ranks)) or any(map(_sends_weights, ranks)) else PIPELINE
     if not _each_batch_on_one_rank(ranks):
         return MIXED
@@ -51,6 +52,12 @@ def family_of(ranks: Sequence[RankState]) -> str:
 
 def _computes(op: Op) -> bool:
     return op.name in ("forward", "backward")
+
+
+def _has_stages(ranks: Sequence[RankState], *names: str) -> bool:
+    """True if the layers that ranks compute are several sets, any two of them equal or without a common layer."""
+    layers = {frozenset(op.layer for op in state.done if op.name in names) for state in ranks} - {frozenset()}
+    return len(layers) > 1 and sum(map(len, layers)) == len(frozenset().union(*layers))
 
 
 def _values(state: RankState, name: str) -> Iterator[tuple[Op, Value]]:

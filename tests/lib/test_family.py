@@ -17,6 +17,7 @@ from lib.judging.family import (
     ONE_RANK,
     OWNERS_SEND,
     PIPELINE,
+    REPEATED,
     SHARDED,
     SHARDED_PIPELINE,
 )
@@ -138,8 +139,8 @@ SIZES = {classic.slug: classic.size for classic in CLASSICS}
         ("gpipe", pass_an_activation_on, PIPELINE),
         ("gpipe", gather_a_weight, SHARDED_PIPELINE),
         ("gpipe", send_a_weight, SHARDED_PIPELINE),
-        ("gpipe", work_on_another_layer, MIXED),
-        ("pipeline", compute_with_a_message, MIXED),
+        ("gpipe", work_on_another_layer, REPEATED),
+        ("pipeline", compute_with_a_message, REPEATED),
         ("basic", None, ONE_RANK),
     ],
 )
