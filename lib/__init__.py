@@ -4,6 +4,8 @@ from lib import Dist, Model
 """
 
 from lib.judging.ledger import Sample, Share, memory_by_kind
+from lib.judging.peak import PeakContents
+from lib.judging.peak_text import peak_lines
 from lib.judging.referee import Report, referee
 from lib.runtime.dist import Dist
 from lib.runtime.model import Model, trace_of
@@ -37,6 +39,7 @@ __all__ = [
     "Op",
     "OptState",
     "Outcome",
+    "PeakContents",
     "PuzzleError",
     "Record",
     "Report",
@@ -50,6 +53,7 @@ __all__ = [
     "Weight",
     "WeightGrad",
     "memory_by_kind",
+    "peak_lines",
     "referee",
     "run",
     "run_async",

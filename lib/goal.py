@@ -12,11 +12,12 @@ MEMORY_PRECISION = 100_000
 
 
 class Record(NamedTuple):
-    """The best known schedule at some point of the trade: steps, elements, and who found it."""
+    """The best known schedule at some point of the trade: steps, elements, who found it, and its family."""
 
     timesteps: float
     peak_memory: int
     by: str = ""
+    family: str = ""
 
     def dominates(self, timesteps: float, peak_memory: int) -> bool:
         """True if this is at least as good in both, and better in one."""
@@ -30,6 +31,9 @@ class Goal:
 
     They are compared at that precision, as in the original puzzles, so what counts are the limits: a `time` of 33 is
     met below 34 steps, a `memory` of 4,100,000 below 4.2M elements.
+
+    `records` are the best schedules known at this size, of every family; `family` is the one that the puzzle is about.
+    `loads_once`: the puzzle is about not having the weights, so loading more of them than is kept costs the pass.
     """
 
     slug: str
@@ -38,6 +42,20 @@ class Goal:
     memory: int
     records: tuple[Record, ...] = ()
     costs: Costs = CLASSIC
+    family: str = ""
+    loads_once: bool = False
+
+    def rivals(self, family: str) -> tuple[Record, ...]:
+        """The records that a schedule of a family is compared with: of the puzzle's own family those of that family,
+        of any other all, since such a schedule leaves the puzzle's idea to be better than all that is known."""
+        if family != self.family:
+            return self.records
+        return tuple(record for record in self.records if record.family == family)
+
+    @property
+    def open_front(self) -> tuple[Record, ...]:
+        """The records that no other beats, whatever their family: the best trades of time and memory at this size."""
+        return tuple(r for r in self.records if not any(s.dominates(r.timesteps, r.peak_memory) for s in self.records))
 
     @property
     def time_limit(self) -> int:

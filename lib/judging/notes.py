@@ -5,29 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lib.trace import Op
+from lib.costs import steps_text
 from lib.values.algebra import named
 
 from .memory import Profile, lasting_peak
+from .peak import PeakContents
+from .peak_text import unstored_text
 from .recompute import RankState, Retrace
 from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
 
 
 class Note(NamedTuple):
-    """A remark for the player; one that `costs_a_star` keeps a solution at two."""
+    """A remark for the player; one that `costs_a_star` keeps a solution at two. One that `is_a_reload` is on weights
+    that were loaded instead of kept or gathered, which costs the pass where a goal says so."""
 
     text: str
     costs_a_star: bool = False
+    is_a_reload: bool = False
 
 
-def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequence[Profile]) -> tuple[Note, ...]:
-    """All remarks on a run; one on several ranks names them all. `sizes` are of each rank's values, by number."""
-    peak = max(max(prof.memory) for prof in profiles)
+def notes_on(
+    retrace: Retrace, lasting: Sequence[int], profiles: Sequence[Profile], peak: PeakContents
+) -> tuple[Note, ...]:
+    """All remarks on a run; one on several ranks names them all. `lasting` has each rank's lasting peak."""
     by_note: dict[Note, list[int]] = {}
-    for state, size, prof in zip(retrace.ranks, sizes, profiles):
-        for note in _on_rank(state, size, prof, peak):
+    for state, elements, prof in zip(retrace.ranks, lasting, profiles):
+        for note in _on_rank(state, elements, prof, peak.memory):
             by_note.setdefault(note, []).append(state.rank)
-    notes = [Note(f"{named('rank', ranks)} {text}", costs) for (text, costs), ranks in by_note.items()]
+    notes = [note._replace(text=f"{named('rank', ranks)} {note.text}") for note, ranks in by_note.items()]
     if lost := lost_states(retrace.ranks, profiles, retrace.size.layers):
         layers = named("layer", lost)
         text = f"the updated optimizer state of {layers} is not complete at the end, but the next step needs it"
@@ -35,31 +40,39 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
     if retrace.made_up:
         more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
         notes.append(Note(f"this run uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
+    if outside := unstored_text(peak):
+        at = f"rank {peak.rank} at t={steps_text(peak.tick)}"
+        notes.append(Note(f"the peak, on {at}, counts values that are in no dictionary then: {outside}"))
     return tuple(notes)
 
 
-def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -> Iterator[Note]:
+def lasting_of(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
+    """The most elements that a rank would need if training went on; `sizes` are of its values, by number."""
+    if state.read or any(op.name == "load_weights" and op.start > 0 for op in state.done):
+        return lasting_peak(state.done, sizes, prof.lifetimes, state.read)
+    return max(prof.memory)
+
+
+def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int) -> Iterator[Note]:
     acts = [op for op in state.done if op.name not in ("store", "delete")]
     if prof.lifetimes.hidden:
         yield _kept_outside(state, prof.lifetimes.hidden)
     if twice := loaded_twice(acts):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"
-        yield Note(text, costs_a_star=True)
+        yield Note(text, costs_a_star=True, is_a_reload=True)
     if thrown := thrown_away(acts, state, prof):
         text = f"discarded the updated optimizer state of {named('layer', thrown)}, which the next step needs"
         yield Note(text, costs_a_star=True)
     if fewer := not_held_again(acts, state, prof):
         layers = named("layer", fewer)
         text = f"started with more of the weight of {layers} than it holds at the end, so the step cannot be repeated"
+        yield Note(text, costs_a_star=True, is_a_reload=True)
+    if lasting > peak:
+        text = (
+            f"would need {lasting:,} elements if training went on: this counts weights and states from the start, "
+            "even if they are loaded later, and messages until they are received"
+        )
         yield Note(text, costs_a_star=True)
-    if state.read or _loads_late(acts):
-        lasting = lasting_peak(state.done, sizes, prof.lifetimes, state.read)
-        if lasting > peak:
-            text = (
-                f"would need {lasting:,} elements if training went on: this counts weights and states from the start, "
-                "even if they are loaded later, and messages until they are received"
-            )
-            yield Note(text, costs_a_star=True)
 
 
 def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
@@ -67,7 +80,3 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     kept = f"the {state.values[hidden[0]]}{more} (line {line})"
     return Note(f"kept outside the dictionaries, charged until last used: {kept}")
-
-
-def _loads_late(ops: Sequence[Op]) -> bool:
-    return any(op.name == "load_weights" and op.start > 0 for op in ops)

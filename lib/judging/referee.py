@@ -10,10 +10,12 @@ from lib.costs import steps
 from lib.errors import PuzzleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
-from lib.trace import TIMED, Op, Trace
+from lib.trace import TIMED, Trace
 
-from .memory import Profile, profile
-from .notes import Note, notes_on
+from .family import family_of
+from .memory import profile
+from .notes import Note, lasting_of, notes_on
+from .peak import PeakContents, peak_contents
 from .recompute import RankState, Retrace
 
 BYTES_PER_ELEMENT = 4
@@ -44,7 +46,9 @@ class Report:
     `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
     `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
-    a `pass_to`, or the same collective on the rank that came to it last.
+    a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
+    `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
+    what is loaded counted from the start, and messages until they are read.
     """
 
     error: PuzzleError | None
@@ -58,13 +62,21 @@ class Report:
     critical_path: tuple[tuple[int, int], ...]
     notes: tuple[Note, ...]
     waits: tuple[Mapping[int, tuple[int, int]], ...]
+    contents: PeakContents
+    family: str
+    lasting_peak: int
 
     @property
     def status(self) -> str:
         """'failed', 'over_target' or 'passed'."""
         if self.error is not None:
             return "failed"
-        return "passed" if self.meets_time and self.meets_memory else "over_target"
+        return "passed" if self.meets_time and self.meets_memory and not self.reloads else "over_target"
+
+    @property
+    def reloads(self) -> tuple[Note, ...]:
+        """The notes on reloading that cost the pass, because the goal is about not having the weights."""
+        return tuple(n for n in self.notes if n.is_a_reload) if self.goal is not None and self.goal.loads_once else ()
 
     @property
     def meets_time(self) -> bool:
@@ -76,10 +88,11 @@ class Report:
 
     @property
     def stars(self) -> int:
-        """1 correct; 2 meets both targets; 3 beaten by no record, and nothing noted that costs a star."""
+        """1 correct; 2 meets both targets; 3 beaten by no rival of the goal, and nothing noted that costs a star."""
         if self.status != "passed" or self.goal is None:
             return int(self.error is None)
-        beaten = any(r.dominates(self.timesteps, self.peak.memory) for r in self.goal.records)
+        rivals = self.goal.rivals(self.family)
+        beaten = any(rival.dominates(self.timesteps, self.peak.memory) for rival in rivals)
         return 2 if beaten or any(note.costs_a_star for note in self.notes) else 3
 
     def __repr__(self) -> str:
@@ -112,6 +125,8 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     sizes = [[state.values[n].memory(trace.costs) for n in range(len(state.values))] for state in ranks]
     profiles = [profile(state.done, size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
+    contents = peak_contents(ranks, profiles, trace.costs)
+    lasting = [lasting_of(state, size, prof) for state, size, prof in zip(ranks, sizes, profiles)]
     makespan = max((op.end for ops in events for op in ops), default=0)
     working = [sum(op.end - op.start for op in ops) for ops in events]
     return Report(
@@ -119,7 +134,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         goal=goal,
         timesteps=steps(max((op.start for ops in events for op in ops), default=0)),
         makespan=steps(makespan),
-        peak=_peak(events, profiles),
+        peak=Peak(contents.memory, contents.rank, steps(contents.tick)),
         bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,
         ranks=tuple(
             RankReport(_share(busy, makespan), state.messages, state.elements * BYTES_PER_ELEMENT, tuple(prof.memory))
@@ -127,8 +142,11 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         ),
         copies=_copies(ranks, trace.size.layers),
         critical_path=_critical_path(ranks),
-        notes=notes_on(retrace, sizes, profiles),
+        notes=notes_on(retrace, lasting, profiles, contents),
         waits=tuple(state.held_up for state in ranks),
+        contents=contents,
+        family=family_of(ranks),
+        lasting_peak=max(contents.memory, *lasting),
     )
 
 
@@ -152,17 +170,6 @@ def _require_setting(trace: Trace, goal: Goal) -> None:
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
-
-
-def _peak(events: list[list[Op]], profiles: list[Profile]) -> Peak:
-    most = Peak(0, 0, 0.0)
-    for rank, (ops, prof) in enumerate(zip(events, profiles)):
-        memory = max(prof.memory)
-        if memory > most.memory:
-            i = prof.memory.index(memory)
-            end = max((op.end for op in ops), default=0)
-            most = Peak(memory, rank, steps(ops[i].start if i < len(ops) else end))
-    return most
 
 
 def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:

@@ -35,6 +35,7 @@ MIB = 1 << 20
     "[default: all that a file attempts]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+@click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
 @click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
 @click.option("--html", metavar="FILE", help="Write a page with messages and pictures.")
 @click.option("--junit", metavar="FILE", help="Write JUnit XML.")
@@ -119,11 +120,11 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
         graded, {name: options[name] for name in FORMATS}, points, options["partial"], tier, options["traces"]
     )
     if options["as_json"]:
-        click.echo(json.dumps(verdict.as_json(graded), indent=2))
+        click.echo(json.dumps(verdict.as_json(graded, options["why"]), indent=2))
     else:
         from puzzles.reports.terminal import report
 
-        report(terminal(), graded, tier)
+        report(terminal(), graded, tier, options["why"])
         for sentence in wrote:
             click.echo(sentence)
     if alone:

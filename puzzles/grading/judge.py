@@ -50,11 +50,12 @@ class Definition:
 
 
 class Elsewhere(NamedTuple):
-    """Result of the runs at other sizes: a note on a failure that players could not foresee, and the targets that are
-    missed at the first size where any is."""
+    """Result of the runs at other sizes: a note on a failure that players could not foresee, the targets that are
+    missed at the first size where any is, and a note on the first size where the solution is much worse."""
 
     note: str = ""
     missed: tuple[str, ...] = ()
+    remark: str = ""
 
 
 def drive(judging: Judging, run: Callable[[RunRequest], RunOutcome]) -> Verdict:
@@ -123,6 +124,8 @@ def _judge_elsewhere(
         if isinstance(score, Score):
             if not found.missed:
                 found = found._replace(missed=tuple(tried_with(request.size) + words for words in score.missed))
+            if score.remark and not found.remark:
+                found = found._replace(remark=f"with {request.size}, {score.remark}")
         elif not request.hidden:
             return score._replace(sentence=tried_with(request.size) + score.sentence)
         elif not found.note:
@@ -135,17 +138,21 @@ def _judge_elsewhere(
 def _stated(blank: Verdict, definition: Definition, score: Score, elsewhere: Elsewhere, strict: bool) -> Verdict:
     """The verdict on a definition that is correct at the shown size."""
     missed, note = score.missed or elsewhere.missed, "" if score.missed else elsewhere.note
+    remark = "" if score.missed or note else elsewhere.remark
     if note and strict:
         return replace(blank, status="failed", reason="rule", message=note)
-    stars = min(score.stars, 1 if missed else 2 if note else 3)
+    stars = min(score.stars, 1 if missed else 2 if note or remark else 3)
     return replace(
         blank,
         status="over_target" if missed else "passed",
         stars=stars,
         figures=score.figures,
         message=f"correct, but {'; and '.join(missed)}" if missed else "",
-        notes=(*map(definition.placed, score.notes), *([note] if note else [])),
+        notes=(*map(definition.placed, score.notes), *filter(None, (note, remark))),
         advice=score.advice,
+        why=tuple(map(definition.placed, score.why)),
+        why_matters=score.why_matters,
+        family=score.family,
     )
 
 

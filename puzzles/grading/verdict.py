@@ -39,6 +39,12 @@ class Verdict:
     """A sentence on how to meet the missed targets, where the run itself shows one."""
     printed: tuple[str, ...] = ()
     """The first lines of what the player's code printed at the shown size."""
+    why: tuple[str, ...] = ()
+    """Lines that explain a figure: what a schedule's peak consists of. Shown on request."""
+    why_matters: bool = False
+    """True if a target is missed for it; then it is shown without being asked for."""
+    family: str = ""
+    """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
     trace: str = ""
     """The run that was judged at the shown size, as JSON, where it was asked for: a trace, strategies."""
 
@@ -61,11 +67,12 @@ class Verdict:
         """Of a schedule: in elements."""
         return self.figures.get("peak_memory")
 
-    def as_json(self) -> dict[str, Any]:
-        """The fields that the grade command's JSON promises, in its order."""
+    def as_json(self, why: bool = False) -> dict[str, Any]:
+        """The fields that the grade command's JSON promises, in its order; `why` adds the explanation's lines."""
         head = {"puzzle": self.puzzle, "status": self.status, "reason": self.reason, "stars": self.stars}
         figures = TRACKS[self.track].figures_json(self.figures)
-        return {**head, **figures, "target": dict(self.targets), "message": self.message, "notes": list(self.notes)}
+        row = {**head, **figures, "target": dict(self.targets), "message": self.message, "notes": list(self.notes)}
+        return {**row, "why": list(self.why)} if why else row
 
 
 @dataclass(frozen=True)
@@ -87,18 +94,18 @@ class Graded:
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Graded:
         """The opposite of `row`."""
-        tuples = ("notes", "printed")
+        tuples = ("notes", "printed", "why")
         verdicts: list[dict[str, Any]] = [
             {k: tuple(v) if k in tuples else v for k, v in given.items()} for given in row["verdicts"]
         ]
         return cls(row["path"], tuple(Verdict(**given) for given in verdicts))
 
 
-def as_json(files: Iterable[Graded]) -> dict[str, Any]:
+def as_json(files: Iterable[Graded], why: bool = False) -> dict[str, Any]:
     """The whole result as the grade command prints it."""
     return {
         "version": VERSION,
-        "files": [{"path": f.path, "results": [v.as_json() for v in f.verdicts]} for f in files],
+        "files": [{"path": f.path, "results": [v.as_json(why) for v in f.verdicts]} for f in files],
     }
 
 

@@ -27,6 +27,7 @@ def result_page(result: ResultWords, picture: str = "") -> str:
         _message(result, colour),
         _excerpt(result, colour),
         "".join(f'<p style="margin:6px 0;max-width:52em">Note: {_inline(note)}</p>' for note in result.notes),
+        _why(result),
         f'<div style="overflow-x:auto;margin:10px 0">{picture}</div>' if picture else "",
         smile(result),
         f'<p style="margin:8px 0 0;max-width:52em"><b>What next?</b> {_inline(result.next_step)}</p>',
@@ -89,6 +90,12 @@ def _excerpt(result: ResultWords, colour: str) -> str:
             f"{escape(code)}</div>"
         )
     return f'<div style="{CODE};white-space:pre;overflow-x:auto;margin:6px 0">{"".join(rows)}</div>'
+
+
+def _why(result: ResultWords) -> str:
+    """What the peak consists of, where it is shown."""
+    lines = "\n".join(result.shown_why)
+    return f'<pre style="{CODE};overflow-x:auto;margin:6px 0">{escape(lines)}</pre>' if lines else ""
 
 
 def _inline(text: str) -> str:

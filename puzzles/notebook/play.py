@@ -23,8 +23,10 @@ MAX_SECONDS = 10**6
 class PlayTask(asyncio.Task[Result]):
     """A running play; await it for its Result. It shows itself when it ends, awaited or not."""
 
-    def __init__(self, puzzle: Puzzle, definition: Any, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
-        self._call = puzzle, definition, seconds
+    def __init__(
+        self, puzzle: Puzzle, definition: Any, seconds: float, why: bool, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._call = puzzle, definition, seconds, why
         self._begun = False
         super().__init__(self._begin(), loop=loop, name=f"play {puzzle.slug}")
 
@@ -45,13 +47,14 @@ class PlayTask(asyncio.Task[Result]):
             asyncio._set_running_loop(loop)
 
 
-def play(puzzle: Playable, function: Any = None, *, seconds: float | None = None) -> Any:
+def play(puzzle: Playable, function: Any = None, *, seconds: float | None = None, why: bool = False) -> Any:
     """Plays a function or class as a solution of `puzzle` (its slug, or the number of a schedule) and shows the result.
 
     In a notebook: `await play("fsdp", fsdp)`, `play("FSDP", FSDP)`, `play(ffn)`. In a script without a running event
     loop it returns the Result. The code runs in this process without isolation, so play only your own code. `seconds`
     limits how long a rank of a schedule may work without waiting for another (0.8), or how long a class or a layout may
-    run at one size (10). In a file that `puzzles grade` runs, `play` does nothing and returns None.
+    run at one size (10). `why` explains the peak memory of a schedule: what it consists of, and which of that nobody
+    reads again. In a file that `puzzles grade` runs, `play` does nothing and returns None.
     Raises:
         UnknownPuzzleError: there is no such puzzle; the message names the closest match.
         ValueError: `seconds` is not a positive number.
@@ -63,25 +66,25 @@ def play(puzzle: Playable, function: Any = None, *, seconds: float | None = None
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        result = _play_alone(found, definition, limit)
+        result = _play_alone(found, definition, limit, why)
         if result.reason == "interrupted":
             raise KeyboardInterrupt from None
         return result
-    return PlayTask(found, definition, limit, loop)
+    return PlayTask(found, definition, limit, why, loop)
 
 
-async def _play(puzzle: Puzzle, definition: Any, seconds: float) -> Result:
+async def _play(puzzle: Puzzle, definition: Any, seconds: float, why: bool) -> Result:
     verdict = await judge_here(puzzle, definition, seconds)
-    result = Result(puzzle, verdict, file_of(definition))
+    result = Result(puzzle, verdict, file_of(definition), why)
     result.show()
     return result
 
 
-def _play_alone(puzzle: Puzzle, definition: Any, seconds: float) -> Result:
+def _play_alone(puzzle: Puzzle, definition: Any, seconds: float, why: bool) -> Result:
     """Plays on an event loop of its own and cleans up everything left on it."""
     loop = asyncio.new_event_loop()
     try:
-        return loop.run_until_complete(_play(puzzle, definition, seconds))
+        return loop.run_until_complete(_play(puzzle, definition, seconds, why))
     finally:
         left = asyncio.all_tasks(loop)  # not empty if it was interrupted
         for task in left:

@@ -32,6 +32,8 @@ class ResultWords:
     verdict: Verdict
     file: str = ""
     """The file or cell of the definition."""
+    explains: bool = False
+    """True if the player asks for the explanation of the peak."""
 
     @property
     def track(self) -> Track[Any]:
@@ -57,6 +59,16 @@ class ResultWords:
     @property
     def notes(self) -> tuple[str, ...]:
         return self.verdict.notes
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """What the peak of a correct schedule consists of, as lines."""
+        return self.verdict.why
+
+    @property
+    def shown_why(self) -> tuple[str, ...]:
+        """The same where it is asked for, or where the peak is over target."""
+        return self.why if self.explains or self.verdict.why_matters else ()
 
     @property
     def values(self) -> Mapping[str, float]:
@@ -127,6 +139,7 @@ class ResultWords:
         lines += [self.message] if self.message else []
         lines += [f"{'->' if n == self.place.line else '  '} {n:>4} {code}" for n, code in self.place.excerpt()]
         lines += [f"Note: {note}" for note in self.notes]
+        lines += self.shown_why
         return "\n".join(line.rstrip() for line in [*lines, self.next_step])
 
     def as_dict(self) -> dict[str, Any]:

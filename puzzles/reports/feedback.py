@@ -23,7 +23,7 @@ def achieved(verdict: Verdict) -> str:
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
     margin = track.margin(puzzle, verdict.figures)
-    return " ".join(filter(None, [margin, track.record(puzzle, verdict.figures, verdict.stars)]))
+    return " ".join(filter(None, [margin, track.record(puzzle, verdict.figures, verdict.stars, verdict.family)]))
 
 
 def what_next(after: str = "", passed: Iterable[str] = ()) -> str:

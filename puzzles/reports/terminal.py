@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -36,8 +37,8 @@ BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
 """Places where a heading may be broken: 'grad accum', 'Data Parallel'."""
 
 
-def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
-    """A table, then what there is to say about single puzzles, then what to do next."""
+def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = False) -> None:
+    """A table, then what there is to say about single puzzles, then what to do next. `why` explains their peaks."""
     several, is_class = len(files) > 1, any(len(graded.attempted) > 1 for graded in files)
     if len(files) == 1:
         console.print(Text(plain(files[0].path), style="bold"))
@@ -53,6 +54,12 @@ def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
         for verdict in _distinct(graded.verdicts):
             _explain(console, verdict, f"{plain(graded.path)}, " if several else "")
             _show_printed(console, verdict)
+        for verdict in graded.attempted:
+            if verdict.why and (why or (verdict.why_matters and not several)):
+                _show_why(console, verdict, f"{plain(graded.path)}, " if several else "")
+    if why and not any(verdict.why for graded in files for verdict in graded.verdicts):
+        console.print()
+        console.print(Text("--why explains the peak of a correct schedule, and there is none here."))
     if not tier.is_sandbox:
         console.print()
         say(console, f"Run without a sandbox: {tier.why_not}. 'puzzles doctor' explains what that means.", "dim")
@@ -213,6 +220,8 @@ def explanation(verdict: Verdict) -> Iterator[Part]:
     yield Part(lambda console: _show_status(console, verdict), optional=False)
     if verdict.message:
         yield Part(lambda console: _show_message(console, verdict, ""), optional=False)
+    if verdict.why_matters:
+        yield Part(lambda console: _show_why(console, verdict, ""))
     paragraphs = story(verdict) if verdict.status == "passed" else filter(None, [verdict.advice])
     for words in (*(f"Note: {note}" for note in verdict.notes), *paragraphs):
         yield Part(partial(say, text=words))
@@ -242,6 +251,19 @@ def _show_message(console: Console, verdict: Verdict, lead: str) -> None:
     say(console, verdict.message, lead=lead)
     if verdict.source:
         console.print(Text(f"    > {verdict.source}", style="cyan"), soft_wrap=True)
+
+
+def _show_why(console: Console, verdict: Verdict, where: str) -> None:
+    """The explanation of a peak: a heading and its rows."""
+    console.print()
+    console.print(
+        Text(f"{where}{verdict.puzzle}, why the peak is here:", style="bold"), width=min(console.width, MAX_WIDTH)
+    )
+    for line in verdict.why:
+        indent = len(line) - len(line.lstrip())
+        console.print(
+            Padding(Text(line.lstrip()), (0, 0, 0, indent), expand=False), width=min(console.width, MAX_WIDTH)
+        )
 
 
 def _show_printed(console: Console, verdict: Verdict) -> None:

@@ -210,8 +210,9 @@ class Track(ABC, Generic[P]):
     def signature(self, slug: str) -> str:
         """Beginning of a definition: 'def fsdp(model)'."""
 
-    def record(self, puzzle: P, figures: Mapping[str, float], stars: int) -> str:
-        """A sentence on what is best known, and on the third star, after a pass."""
+    def record(self, puzzle: P, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        """A sentence on what is best known, and on the third star, after a pass; `family` is the kind of solution,
+        where a score says it."""
         return "Three stars: nothing better is known." if stars >= 3 else ""
 
     def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:

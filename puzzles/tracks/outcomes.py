@@ -21,6 +21,14 @@ class Score(NamedTuple):
     notes: tuple[str, ...] = ()
     advice: str = ""
     """A sentence on how to meet the missed targets, where the run itself shows one."""
+    why: tuple[str, ...] = ()
+    """Lines that explain a figure: what a schedule's peak consists of. Shown on request."""
+    why_matters: bool = False
+    """True if a target is missed for it; then it is shown without being asked for."""
+    family: str = ""
+    """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
+    remark: str = ""
+    """At a further size: what is much worse there than it should be. It is noted on a pass, and costs a star."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """Puzzle 0, basic: one training step on one device, with activations freed as early as possible."""
 
-from lib import Goal, Record, Size
+from lib import Goal, Size
+from lib.judging.family import ONE_RANK
 from puzzles.catalog.papers import ADAM, BACKPROPAGATION, CHECKPOINTING
 
 from .puzzle import SchedulePuzzle
+from .records import RECORDS
 
 PUZZLE = SchedulePuzzle(
     number=0,
@@ -13,7 +15,8 @@ PUZZLE = SchedulePuzzle(
         Size(layers=2, batches=4, ranks=1),
         time=17,
         memory=2_600_000,
-        records=(Record(16.5, 1_835_008, "solutions/records/basic_batch_by_batch.py"),),
+        records=RECORDS[2, 4, 1],
+        family=ONE_RANK,
     ),
     other_sizes=(Size(3, 2, 1), Size(5, 6, 1)),
     statement="""\

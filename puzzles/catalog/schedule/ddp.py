@@ -1,9 +1,11 @@
 """Puzzle 2, ddp: four ranks each take one batch and all-reduce the gradient of every layer."""
 
-from lib import Goal, Record, Size
+from lib import Goal, Size
+from lib.judging.family import DATA_PARALLEL
 from puzzles.catalog.papers import PYTORCH_DDP, RING_ALL_REDUCE
 
 from .puzzle import SchedulePuzzle
+from .records import RECORDS
 
 PUZZLE = SchedulePuzzle(
     number=2,
@@ -13,7 +15,8 @@ PUZZLE = SchedulePuzzle(
         Size(layers=2, batches=4, ranks=4),
         time=5,
         memory=1_800_000,
-        records=(Record(5.1, 1_441_792, "solutions/records/ddp_update_before_next_backward.py"),),
+        records=RECORDS[2, 4, 4],
+        family=DATA_PARALLEL,
     ),
     other_sizes=(Size(3, 2, 2), Size(5, 6, 6)),
     statement="""\

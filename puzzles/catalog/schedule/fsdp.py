@@ -1,9 +1,11 @@
 """Puzzle 4, fsdp: weights, optimizer states and gradients are all sharded (ZeRO-3)."""
 
-from lib import Goal, Record, Size
+from lib import Goal, Size
+from lib.judging.family import SHARDED
 from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
 
 from .puzzle import SchedulePuzzle
+from .records import RECORDS
 
 PUZZLE = SchedulePuzzle(
     number=4,
@@ -13,10 +15,9 @@ PUZZLE = SchedulePuzzle(
         Size(layers=6, batches=4, ranks=4),
         time=20,
         memory=2_300_000,
-        records=(
-            Record(19.6, 1_769_472, "solutions/records/fsdp_last_layer_stays_whole.py"),
-            Record(20.6, 1_638_400, "solutions/records/fsdp_one_activation_twice.py"),
-        ),
+        records=RECORDS[6, 4, 4],
+        family=SHARDED,
+        loads_once=True,
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\

@@ -1,9 +1,11 @@
 """Puzzle 6, gpipe: pipeline stages fed one microbatch at a time."""
 
-from lib import Goal, Record, Size
+from lib import Goal, Size
+from lib.judging.family import PIPELINE
 from puzzles.catalog.papers import GPIPE, MEGATRON_CLUSTERS
 
 from .puzzle import SchedulePuzzle
+from .records import RECORDS
 
 PUZZLE = SchedulePuzzle(
     number=6,
@@ -13,10 +15,8 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=4, ranks=4),
         time=33,
         memory=4_100_000,
-        records=(
-            Record(29.5, 2_359_296, "solutions/records/gpipe_laps.py"),
-            Record(32.9, 2_228_224, "solutions/records/gpipe_recompute_while_waiting.py"),
-        ),
+        records=RECORDS[8, 4, 4],
+        family=PIPELINE,
     ),
     other_sizes=(Size(6, 6, 3), Size(4, 4, 2)),
     statement="""\

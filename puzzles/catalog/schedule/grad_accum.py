@@ -1,9 +1,11 @@
 """Puzzle 1, grad_accum: the training step of puzzle 0, one microbatch at a time."""
 
-from lib import Goal, Record, Size
+from lib import Goal, Size
+from lib.judging.family import ONE_RANK
 from puzzles.catalog.papers import GPIPE, SCALING_TRANSLATION
 
 from .puzzle import SchedulePuzzle
+from .records import RECORDS
 
 PUZZLE = SchedulePuzzle(
     number=1,
@@ -13,7 +15,8 @@ PUZZLE = SchedulePuzzle(
         Size(layers=2, batches=4, ranks=1),
         time=17,
         memory=2_000_000,
-        records=(Record(16.5, 1_835_008, "solutions/records/grad_accum_input_twice.py"),),
+        records=RECORDS[2, 4, 1],
+        family=ONE_RANK,
     ),
     other_sizes=(Size(3, 6, 1), Size(4, 2, 1)),
     statement="""\

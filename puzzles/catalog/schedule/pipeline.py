@@ -1,9 +1,11 @@
 """Puzzle 5, pipeline: each rank owns consecutive layers and passes all batches on together."""
 
-from lib import Goal, Record, Size
+from lib import Goal, Size
+from lib.judging.family import PIPELINE
 from puzzles.catalog.papers import GPIPE, PIPEDREAM
 
 from .puzzle import SchedulePuzzle
+from .records import RECORDS
 
 PUZZLE = SchedulePuzzle(
     number=5,
@@ -13,10 +15,8 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=4, ranks=4),
         time=66,
         memory=3_300_000,
-        records=(
-            Record(39.4, 2_097_152, "solutions/records/pipeline_laps.py"),
-            Record(51.3, 1_966_080, "solutions/records/pipeline_timetable.py"),
-        ),
+        records=RECORDS[8, 4, 4],
+        family=PIPELINE,
     ),
     other_sizes=(Size(6, 2, 3), Size(4, 6, 2)),
     statement="""\

@@ -1,9 +1,11 @@
 """Puzzle 7, pipeline_fsdp: four parallel pipelines, with every weight in sixteen shards."""
 
-from lib import Goal, Record, Size
+from lib import Goal, Size
+from lib.judging.family import SHARDED_PIPELINE
 from puzzles.catalog.papers import BREADTH_FIRST_PIPELINE, MEGATRON_CLUSTERS, ZERO
 
 from .puzzle import SchedulePuzzle
+from .records import RECORDS
 
 PUZZLE = SchedulePuzzle(
     number=7,
@@ -13,10 +15,9 @@ PUZZLE = SchedulePuzzle(
         Size(layers=4, batches=4, ranks=16),
         time=15,
         memory=1_000_000,
-        records=(
-            Record(13.1, 770_048, "solutions/records/pipeline_fsdp_gather_first.py"),
-            Record(13.7, 655_360, "solutions/records/pipeline_fsdp_gather_twice.py"),
-        ),
+        records=RECORDS[4, 4, 16],
+        family=SHARDED_PIPELINE,
+        loads_once=True,
     ),
     # Always 16 ranks: the puzzle is four stages for each of four batches.
     other_sizes=(Size(8, 4, 16), Size(12, 4, 16)),

@@ -1,9 +1,11 @@
 """Puzzle 3, wsdp: each rank keeps a shard of every weight and gathers the full weight when a layer needs it."""
 
-from lib import Goal, Record, Size
+from lib import Goal, Size
+from lib.judging.family import SHARDED
 from puzzles.catalog.papers import WEIGHT_UPDATE_SHARDING, ZERO
 
 from .puzzle import SchedulePuzzle
+from .records import RECORDS
 
 PUZZLE = SchedulePuzzle(
     number=3,
@@ -13,10 +15,9 @@ PUZZLE = SchedulePuzzle(
         Size(layers=6, batches=4, ranks=4),
         time=20,
         memory=2_800_000,
-        records=(
-            Record(18.1, 2_752_512, "solutions/records/wsdp_gather_once.py"),
-            Record(19.6, 1_769_472, "solutions/records/wsdp_cut_each_gradient.py"),
-        ),
+        records=RECORDS[6, 4, 4],
+        family=SHARDED,
+        loads_once=True,
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\

@@ -80,7 +80,7 @@ class Engine(Track[EnginePuzzle]):
     def signature(self, slug: str) -> str:
         return f"class {slug}(ShardedEngine)"
 
-    def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int) -> str:
+    def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         if stars >= 3:
             return "Three stars: no known class is better."
         from .score import better_record

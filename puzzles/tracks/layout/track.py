@@ -80,7 +80,7 @@ class Layouts(Track["LayoutPuzzle"]):
     def signature(self, slug: str) -> str:
         return f"def {slug}(graph)"
 
-    def record(self, puzzle: LayoutPuzzle, figures: Mapping[str, float], stars: int) -> str:
+    def record(self, puzzle: LayoutPuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         return "Three stars: the exact planner finds no plan with all-reduced sums that moves less under this cap."
 
     def sections(self, puzzle: LayoutPuzzle) -> Sequence[Section]:

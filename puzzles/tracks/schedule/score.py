@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lib import PuzzleError, Report, Size, Trace, referee, trace_from_json
+from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, trace_from_json
 from lib.gc_pause import no_collection
+from lib.judging.family import ONE_RANK
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.reference_figures import REFERENCE_FIGURES, far_behind
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.tracks.outcomes import Row, RunRequest, Score
@@ -68,9 +70,29 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     if report.error is not None:
         return of_refusal(report.error)
     figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
-    notes = tuple(plain(note.text) for note in report.notes)
-    missed = tuple(_missed(report, puzzle)) if size == puzzle.goal.size else ()
-    return Score(figures, missed, report.stars, notes, _advice(report) if missed else "")
+    if report.lasting_peak > report.peak.memory:
+        figures["lasting_peak"] = report.lasting_peak
+    shown = size == puzzle.goal.size
+    notes = tuple(plain(note.text) for note in report.notes if note not in report.reloads)
+    missed = tuple(_missed(report, puzzle)) if shown else ()
+    advice = _advice(report) if missed else ""
+    why = tuple(peak_lines(report.contents))
+    over_memory = bool(missed) and not report.meets_memory
+    remark = "" if shown else _remark(report, puzzle, size)
+    return Score(figures, missed, report.stars, notes, advice, why, over_memory, report.family, remark)
+
+
+def _remark(report: Report, puzzle: SchedulePuzzle, size: Size) -> str:
+    """What is much worse than the reference's run at another size: one rank that does all the work, or the figures."""
+    if report.family == ONE_RANK and size.ranks > 1:
+        return "one rank does all the work; share it out at every size"
+    if far_behind(puzzle.slug, size, report.timesteps, report.peak.memory):
+        timesteps, memory = REFERENCE_FIGURES[puzzle.slug][size]
+        return (
+            f"it takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements; the reference takes "
+            f"{timesteps:g} and {memory:,}, so share the work out at every size"
+        )
+    return ""
 
 
 def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
@@ -82,9 +104,15 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
             f"it needs {peak.memory:,} elements of memory (rank {peak.rank} at t={peak.time:g}) "
             f"and the target is {goal.memory_text}"
         )
+    for note in report.reloads:
+        yield plain(note.text)
 
 
 def _advice(report: Report) -> str:
+    if report.reloads and report.meets_time and report.meets_memory:
+        return (
+            "This puzzle is about not having the weights: get what a rank does not keep from the others, by allgather."
+        )
     if report.meets_memory:
         return "Look for empty stretches in the picture: there a rank waits. What could it do meanwhile?"
     return (

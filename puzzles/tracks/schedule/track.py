@@ -58,9 +58,10 @@ class Schedules(Track[SchedulePuzzle]):
 
     def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         goal, steps, memory = puzzle.goal, figures.get("timesteps"), figures.get("peak_memory")
+        lasting = f" ({figures['lasting_peak']:,} if training went on)" if "lasting_peak" in figures else ""
         return [
             Measure.below_limit("timesteps", steps, goal.time_limit, goal.time_text),
-            Measure.below_limit("elements", memory, goal.memory_limit, goal.memory_text),
+            Measure.below_limit(f"elements{lasting}", memory, goal.memory_limit, goal.memory_text),
         ]
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
@@ -74,7 +75,8 @@ class Schedules(Track[SchedulePuzzle]):
         return LocalRun(row, error, f"rank {model.rank}, t={model.time:g}")
 
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
-        return {name: figures.get(name) for name in FIGURES}
+        lasting = {name: figures[name] for name in ("lasting_peak",) if name in figures}
+        return {**{name: figures.get(name) for name in FIGURES}, **lasting}
 
     # --- Kept runs ---
 
@@ -116,15 +118,10 @@ class Schedules(Track[SchedulePuzzle]):
     def signature(self, slug: str) -> str:
         return f"def {slug}(model)"
 
-    def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int) -> str:
-        if stars >= 3:
-            return "Three stars: no known schedule is better."
-        steps, memory = figures["timesteps"], int(figures["peak_memory"])
-        better = next((r for r in puzzle.goal.records if r.dominates(steps, memory)), None)
-        if better is None:
-            return "See the note for the third star."
-        known = f"{better.timesteps:g} timesteps and {better.peak_memory:,} elements"
-        return f"Best known: {known}. Match that for the third star."
+    def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        from .standing import standing
+
+        return standing(puzzle, figures, stars, family)
 
     def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Sequence[str]:
         from .comparison import comparison

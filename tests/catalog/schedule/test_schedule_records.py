@@ -1,45 +1,94 @@
-"""Every record has a solution file, scores what it claims, and is dominated by no other."""
+"""Every record has a solution file, its figures and its family; no other record of that family beats it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import solutions
-from lib import Record
+from lib import Record, referee, run
+from lib.judging.family import FAMILIES, MIXED
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
+from puzzles.catalog.schedule.records import RECORDS
 from puzzles.grading.grader import grade_file
+from puzzles.notebook.play import play
 
 ROOT = Path(solutions.__file__).parent.parent
-RECORDS = [(puzzle, record) for puzzle in PUZZLES.values() for record in puzzle.goal.records]
+ALL = [record for records in RECORDS.values() for record in records]
 
 
-@pytest.mark.parametrize(("puzzle", "record"), RECORDS, ids=lambda x: Path(x.by).stem if isinstance(x, Record) else "")
-def test_a_record_s_solution_gets_three_stars_with_exactly_its_figures(puzzle: SchedulePuzzle, record: Record) -> None:
+def solved_by(record: Record) -> Iterator[tuple[SchedulePuzzle, Any]]:
+    """The puzzles that a record's file has a function for, with the functions."""
+    module = import_module(f"solutions.records.{Path(record.by).stem}")
+    for slug, puzzle in PUZZLES.items():
+        if hasattr(module, slug):
+            yield puzzle, getattr(module, slug)
+
+
+@pytest.mark.parametrize("record", ALL, ids=lambda record: Path(record.by).stem)
+def test_a_record_has_exactly_its_figures_and_its_family(record: Record) -> None:
+    found = list(solved_by(record))
+    assert found
+    for puzzle, function in found:
+        assert record in puzzle.goal.records
+        outcome = run(function, *puzzle.goal.size)
+        report = referee(outcome.trace, puzzle.goal)
+        assert (report.error, report.timesteps, report.peak.memory) == (None, record.timesteps, record.peak_memory)
+        assert report.family == record.family
+        assert not any(note.costs_a_star for note in report.notes)
+
+
+@pytest.mark.parametrize("record", ALL, ids=lambda record: Path(record.by).stem)
+def test_a_record_that_meets_the_targets_and_is_on_the_front_gets_three_stars(
+    record: Record, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for puzzle, function in solved_by(record):
+        goal = puzzle.goal
+        result = play(puzzle, function)
+        if goal.meets_time(record.timesteps) and goal.meets_memory(record.peak_memory):
+            counts = record.family == goal.family or record in goal.open_front
+            assert (result.status, result.stars) == ("passed", 3 if counts else 2)
+        else:
+            assert result.status == "over_target"
+
+
+def test_in_the_sandbox_a_record_is_graded_as_it_is_played() -> None:
+    puzzle = PUZZLES["fsdp"]
+    record = next(r for r in puzzle.goal.records if "fsdp_one" in r.by)
     (verdict,) = grade_file(str(ROOT / record.by), [puzzle]).verdicts
-    assert (verdict.timesteps, verdict.peak_memory, verdict.stars, verdict.notes) == (
-        record.timesteps,
-        record.peak_memory,
-        3,
-        (),
-    )
+    assert (verdict.timesteps, verdict.peak_memory, verdict.stars) == (record.timesteps, record.peak_memory, 3)
 
 
-def test_every_puzzle_has_a_record_that_beats_its_reference() -> None:
+def test_every_puzzle_has_a_record_of_its_own_family_that_beats_its_reference() -> None:
     for puzzle in PUZZLES.values():
-        (verdict,) = grade_file(str(ROOT / "solutions" / f"{puzzle.slug}.py"), [puzzle]).verdicts
-        assert verdict.status == "passed"
-        assert verdict.stars == 2
-        assert any(r.dominates(verdict.timesteps or 0, verdict.peak_memory or 0) for r in puzzle.goal.records)
+        solution = getattr(import_module(f"solutions.{puzzle.slug}"), puzzle.slug)
+        report = referee(run(solution, *puzzle.goal.size).trace, puzzle.goal)
+        assert (report.status, report.stars, report.family) == ("passed", 2, puzzle.goal.family)
+        rivals = puzzle.goal.rivals(puzzle.goal.family)
+        assert any(r.dominates(report.timesteps, report.peak.memory) for r in rivals)
 
 
-def test_no_record_beats_another() -> None:
-    for puzzle in PUZZLES.values():
-        for record in puzzle.goal.records:
-            assert not any(other.dominates(record.timesteps, record.peak_memory) for other in puzzle.goal.records)
+def test_no_record_beats_another_of_its_family() -> None:
+    for records in RECORDS.values():
+        for record in records:
+            others = (other for other in records if other.family == record.family)
+            assert not any(other.dominates(record.timesteps, record.peak_memory) for other in others)
+
+
+def test_every_family_of_a_record_is_one_with_a_name() -> None:
+    assert {record.family for record in ALL} <= {*FAMILIES} - {MIXED}
 
 
 def test_every_file_of_records_is_in_the_catalog() -> None:
     files = {f"solutions/records/{path.name}" for path in (ROOT / "solutions" / "records").glob("[!_]*.py")}
-    assert files == {record.by for _, record in RECORDS}
+    assert files == {record.by for record in ALL}
+    assert len(ALL) == len(files)
+
+
+def test_the_table_is_by_the_sizes_of_the_puzzles() -> None:
+    assert {*RECORDS} == {puzzle.goal.size for puzzle in PUZZLES.values()}
+    assert all(puzzle.goal.records is RECORDS[puzzle.goal.size] for puzzle in PUZZLES.values())

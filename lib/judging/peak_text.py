@@ -1,0 +1,128 @@
+"""The explanation of a peak in words: a heading, and a row for values that are alike, so that it fits a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lib.costs import steps_text
+from lib.values.algebra import named
+from lib.values.base import Sharded, Value, shards_text
+from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
+
+from .peak import Item, PeakContents
+
+MAX_LINES_NAMED = 4
+
+NOUNS = {
+    Weight: ("weight", "weights"),
+    OptState: ("optimizer state", "optimizer states"),
+    Activation: ("activation", "activations"),
+    ActivationGrad: ("activation gradient", "activation gradients"),
+    WeightGrad: ("weight gradient", "weight gradients"),
+}
+
+
+class Row(NamedTuple):
+    """Values of one kind that are alike in when they are read: their elements together, and words for them."""
+
+    elements: int
+    what: str
+    when: str
+    unread: bool
+    """True if nobody reads them again and the result of the step does not need them."""
+
+
+def peak_lines(peak: PeakContents) -> list[str]:
+    """The explanation as lines of at most about 100 characters: a heading, the rows, and what could be deleted."""
+    if not peak.items:
+        return ["There is no peak: nothing was kept while an operation took place."]
+    rows = peak_rows(peak)
+    lines = [f"The peak, {peak.memory:,} elements, is on rank {peak.rank} {_moment(peak)}:"]
+    width = max(len(f"{row.elements:,}") for row in rows)
+    lines += [f"  {row.elements:>{width},}  {row.what}: {row.when}" for row in rows]
+    unread = sum(row.elements for row in rows if row.unread)
+    if unread:
+        lines.append(f"Nobody reads {unread:,} of these elements again: delete those values before this moment.")
+    else:
+        lines.append("All of it is still needed. To lower the peak, change the order of the work, or what is kept.")
+    return lines
+
+
+def peak_rows(peak: PeakContents) -> list[Row]:
+    """The rows, first what nobody reads again, then the largest; their elements add up to the peak."""
+    groups: dict[tuple[object, ...], list[Item]] = {}
+    for item in peak.items:
+        value = item.value
+        border = value.layer in (-1, value.layers)  # the model's input and output get a row of their own
+        alike = (item.fate, type(value), getattr(value, "step", 0), item.stored, border, _shards(item))
+        groups.setdefault(alike, []).append(item)
+    rows = [_row(items, peak) for items in groups.values()]
+    return sorted(rows, key=lambda row: (not row.unread, -row.elements, row.what))
+
+
+def unstored_text(peak: PeakContents) -> str:
+    """What is charged at the peak without being in a dictionary, in words; empty if all of it is stored."""
+    unstored = [item._replace(stored=True) for item in peak.items if not item.stored]  # so that no row repeats it
+    rows = peak_rows(peak._replace(items=tuple(unstored)))
+    return "; ".join(f"{row.what} ({row.elements:,} elements, {row.when})" for row in rows)
+
+
+def _moment(peak: PeakContents) -> str:
+    time = f"at t={steps_text(peak.tick)}"
+    if peak.event is None:
+        return f"{time}, at the end of the run"
+    line = f" (line {peak.event.line})" if peak.event.line else ""
+    return f"{time}, as {peak.event.call()} starts{line}"
+
+
+def _row(items: Sequence[Item], peak: PeakContents) -> Row:
+    first = items[0]
+    return Row(sum(item.elements for item in items), _what(items), _when(items, peak), first.fate == "never")
+
+
+def _what(items: Sequence[Item]) -> str:
+    """'4 weights of layers 0-3, shard {1} of 4, outside the dictionaries'."""
+    first, values = items[0], [item.value for item in items]
+    count = f"{len(items)} " if len(items) > 1 else ""
+    updated = "updated " if getattr(first.value, "step", 0) else ""
+    parts = [f"{count}{updated}{NOUNS[type(first.value)][len(items) > 1]} {_layers(values)}"]
+    batches = sorted(frozenset[int]().union(*(getattr(value, "batches", ()) for value in values)))
+    parts += [named("batch", batches)] if batches else []
+    parts += [_shards(first)] if _shards(first) else []
+    parts += [] if first.stored else ["outside the dictionaries"]
+    return ", ".join(parts)
+
+
+def _layers(values: Sequence[Value]) -> str:
+    """The layers that the values belong to; the model's input and output are named as such."""
+    layers = sorted({value.layer for value in values})
+    if layers == [-1]:
+        return "of the model's input"
+    if isinstance(values[0], Activation) and layers == [values[0].layers]:
+        return "after the last layer"
+    return f"of {named('layer', layers)}"
+
+
+def _shards(item: Item) -> str:
+    """Its shards in words; empty for a whole value, and for one that has none."""
+    value = item.value
+    return shards_text(value) if isinstance(value, Sharded) and len(value.shards) != value.total else ""
+
+
+def _when(items: Sequence[Item], peak: PeakContents) -> str:
+    match items[0].fate:
+        case "never":
+            return f"never read again{_made(items)}"
+        case "kept":
+            return "kept for the next step"
+        case "now":
+            assert peak.event is not None  # somebody reads it
+            return f"read by this {peak.event.name}"
+    return f"next read at t={steps_text(min(item.read or 0 for item in items))}"
+
+
+def _made(items: Sequence[Item]) -> str:
+    lines = sorted({item.line for item in items if item.line})
+    shown = [f"line {line}" for line in lines[:MAX_LINES_NAMED]] + (["..."] if len(lines) > MAX_LINES_NAMED else [])
+    return f" (made at {'; '.join(shown)})" if lines else ""

@@ -1,0 +1,53 @@
+"""What the reference solutions score at the sizes that are not shown: a schedule that works there should come near."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lib import Size
+
+TOLERANCE = 1.25
+"""A schedule at another size is noted if its timesteps times its memory are more than so many times the reference's.
+The product leaves it free to trade one for the other; of the records none comes near."""
+
+REFERENCE_FIGURES: Mapping[str, Mapping[tuple[int, int, int], tuple[float, int]]] = {
+    "basic": {
+        (3, 2, 1): (13.0, 2_621_440),
+        (5, 6, 1): (62.0, 7_340_032),
+    },
+    "grad_accum": {
+        (3, 6, 1): (37.0, 2_883_584),
+        (4, 2, 1): (17.5, 3_801_088),
+    },
+    "ddp": {
+        (3, 2, 2): (7.9, 2_621_440),
+        (5, 6, 6): (13.5, 4_194_304),
+    },
+    "wsdp": {
+        (3, 2, 2): (9.7, 1_966_080),
+        (4, 8, 8): (13.1, 1_703_936),
+    },
+    "fsdp": {
+        (3, 2, 2): (9.7, 1_966_080),
+        (4, 8, 8): (13.1, 1_572_864),
+    },
+    "pipeline": {
+        (6, 2, 3): (26.1, 2_097_152),
+        (4, 6, 2): (49.3, 4_194_304),
+    },
+    "gpipe": {
+        (6, 6, 3): (38.1, 5_767_168),
+        (4, 4, 2): (22.5, 4_194_304),
+    },
+    "pipeline_fsdp": {
+        (8, 4, 16): (29.1, 1_277_952),
+        (12, 4, 16): (42.7, 1_589_248),
+    },
+}
+"""By puzzle and size: timesteps, and peak memory in elements."""
+
+
+def far_behind(slug: str, size: Size, timesteps: float, peak_memory: int) -> bool:
+    """True if these figures are much worse than the reference's at another size."""
+    known = REFERENCE_FIGURES.get(slug, {}).get(size)
+    return known is not None and timesteps * peak_memory > TOLERANCE * known[0] * known[1]

@@ -1,0 +1,63 @@
+"""Where a schedule that passed stands among the records: those of its own family, and those of any at this size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lib import Record
+from puzzles.catalog.schedule import SchedulePuzzle
+
+
+def standing(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str) -> str:
+    """Sentences on the third star, on the family where it is not the puzzle's own, and on the open front.
+
+    A `family` that is not known is empty, and taken for the puzzle's own.
+    """
+    point = figures["timesteps"], int(figures["peak_memory"])
+    sentences = (
+        _own(puzzle, point, stars) if family in ("", puzzle.goal.family) else _other(puzzle, point, stars, family)
+    )
+    return " ".join(sentences)
+
+
+def _own(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int) -> Iterator[str]:
+    goal = puzzle.goal
+    if stars >= 3:
+        yield f"Three stars: no better schedule of this kind ({goal.family}) is known."
+    else:
+        yield _to_beat(goal.rivals(goal.family), point, f" of this kind ({goal.family})")
+    if any(record.family != goal.family for record in goal.open_front):
+        better = _best(goal.open_front, point)
+        yield (
+            f"Of any kind at this size: {_figures(better)} ({better.family})."
+            if better is not None
+            else "No schedule of any kind known at this size is better."
+        )
+
+
+def _other(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int, family: str) -> Iterator[str]:
+    goal = puzzle.goal
+    yield f"This is {family}, and the puzzle is about {goal.family}. It is compared with all schedules of this size."
+    if stars >= 3:
+        yield "Three stars: none of them is better."
+    else:
+        yield _to_beat(goal.records, point, "")
+
+
+def _to_beat(rivals: Sequence[Record], point: tuple[float, int], which: str) -> str:
+    """What the third star takes; if no record is better, it is a note that keeps it."""
+    better = _best(rivals, point)
+    if better is None:
+        return "See the note for the third star."
+    kind = "" if which else f" ({better.family})"
+    return f"Best known{which}: {_figures(better)}{kind}. Match that for the third star."
+
+
+def _best(records: Sequence[Record], point: tuple[float, int]) -> Record | None:
+    """Of the records that are better in both figures the fastest."""
+    better = [record for record in records if record.dominates(*point)]
+    return min(better, default=None)
+
+
+def _figures(record: Record) -> str:
+    return f"{record.timesteps:g} timesteps and {record.peak_memory:,} elements"

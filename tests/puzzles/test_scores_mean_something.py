@@ -1,0 +1,244 @@
+"""Stars are for the puzzle's idea: no reloading instead of gathering, no rank that does all at the other sizes, and
+records of the puzzle's own kind to be compared with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from lib import Goal, Model, Record, referee, run
+from lib.judging.family import DATA_PARALLEL, PIPELINE, SHARDED
+from puzzles import play
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule.reference_figures import REFERENCE_FIGURES, far_behind
+from puzzles.notebook.result import Result
+from puzzles.tracks import track_of
+from puzzles.tracks.schedule.standing import standing
+
+
+def reference(slug: str) -> Any:
+    return getattr(import_module(f"solutions.{slug}"), slug)
+
+
+def played(slug: str, function: Any) -> Result:
+    result: Result = play(slug, function)
+    return result
+
+
+# --- Loading instead of gathering ---
+
+
+def without_a_gather(again: bool, scatter: bool) -> Any:
+    """Sharded training without a gather: each rank loads whole weights from outside, once or before every use."""
+
+    async def schedule(model: Model) -> None:
+        weights, states, activations, grads, _ = model.storage()
+        wholes: dict[int, Any] = {}
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+
+        def whole(layer: int) -> Any:
+            if again or layer not in wholes:
+                wholes[layer] = model.load_weights(layer)[0]
+            return wholes[layer]
+
+        for layer in range(model.LAYERS):
+            inp = activations[layer] if layer else model.get_activation([model.rank])
+            activations[layer + 1] = model.forward(layer, inp, whole(layer))
+        grads["out"] = model.loss(activations.pop(model.LAYERS))
+        for layer in reversed(range(model.LAYERS)):
+            inp = activations.pop(layer) if layer else model.get_activation([model.rank])
+            grad, grads["out"] = model.backward(layer, inp, grads["out"], whole(layer))
+            wholes.pop(layer)
+            reduce = model.scatterreduce if scatter else model.allreduce
+            part = await reduce(grad, layer)
+            del grad
+            weights[layer], states[layer] = model.update(layer, part, weights[layer], states[layer])
+            model.set_final_weight(layer, weights[layer])
+
+    return schedule
+
+
+@pytest.mark.parametrize("slug", ["wsdp", "fsdp"])
+def test_loading_again_instead_of_gathering_does_not_pass(slug: str) -> None:
+    result = played(slug, without_a_gather(again=True, scatter=slug == "fsdp"))
+    assert result.report.error is None
+    assert (result.report.meets_time, result.report.meets_memory) == (True, True)
+    assert (result.status, result.stars) == ("over_target", 1)
+    assert "ranks 0-3 loaded the same weights of layers 0-5 twice" in result.message
+    assert "get them from other ranks" in result.message
+    assert not any("twice" in note for note in result.notes)
+    assert "allgather" in result.next_step
+
+
+def test_loading_whole_weights_and_keeping_a_part_does_not_pass_either() -> None:
+    """Once is too often as well: the next step would have to load them again."""
+    result = played("wsdp", without_a_gather(again=False, scatter=False))
+    assert (result.report.meets_time, result.stars, result.status) == (True, 1, "over_target")
+    assert "twice" in result.message or "began with more of the weight of layers 0-5" in result.message
+
+
+def test_where_the_puzzle_is_not_about_it_a_reload_costs_a_star() -> None:
+    async def hoarding(model: Model) -> None:
+        await reference("ddp")(model)
+        model.load_weights(0)
+
+    result = played("ddp", hoarding)
+    assert (result.status, result.stars) == ("passed", 2)
+    assert any("loaded the same weights of layer 0 twice" in note for note in result.notes)
+
+
+def test_loading_whole_weights_and_cutting_them_at_once_is_allowed() -> None:
+    async def cutting(model: Model) -> None:
+        load = model.load_weights
+        model.load_weights = lambda layer, *part: tuple(v.shard(*part) for v in load(layer))  # type: ignore[method-assign]
+        await reference("fsdp")(model)
+
+    result = played("fsdp", cutting)
+    assert result.status == "passed"
+
+
+# --- The lasting peak ---
+
+
+def test_what_is_loaded_late_counts_in_the_lasting_peak() -> None:
+    def schedule(model: Model, late: bool) -> None:
+        weights, states, activations, _, _ = model.storage()
+        weights[0], states[0] = model.load_weights(0)
+        if not late:
+            weights[1], states[1] = model.load_weights(1)
+        for spare in range(4):
+            activations["spare", spare] = model.get_activation([0])
+        activations[1] = model.forward(0, activations["spare", 0], weights[0])
+        for spare in range(4):
+            del activations["spare", spare]
+        if late:
+            weights[1], states[1] = model.load_weights(1)
+        model.forward(1, activations[1], weights[1])
+
+    early = referee(run(lambda model: schedule(model, late=False), 2, 1, 1).trace)
+    late = referee(run(lambda model: schedule(model, late=True), 2, 1, 1).trace)
+    weight, activation = 512 * 512, 512 * 256
+    assert (early.peak.memory, early.lasting_peak) == (4 * weight + 4 * activation, early.peak.memory)
+    assert (late.peak.memory, late.lasting_peak) == (4 * weight + activation, early.peak.memory)
+
+
+def test_the_lasting_peak_is_shown_beside_the_one_that_is_compared() -> None:
+    puzzle = PUZZLES["wsdp"]
+    track = track_of("wsdp")
+    figures = {"timesteps": 19.9, "makespan": 20.4, "peak_memory": 1_966_080}
+    assert "2,359,296" not in track.figures_text(puzzle, figures)
+    text = track.figures_text(puzzle, {**figures, "lasting_peak": 2_359_296})
+    assert "1,966,080" in text
+    assert "2,359,296 if training went on" in text
+    assert track.figures_json({**figures, "lasting_peak": 2_359_296})["lasting_peak"] == 2_359_296
+    assert "lasting_peak" not in track.figures_json(figures)
+
+
+# --- Other sizes ---
+
+
+@pytest.mark.parametrize("slug", PUZZLES)
+def test_the_figures_of_the_references_at_other_sizes_are_theirs(slug: str) -> None:
+    puzzle = PUZZLES[slug]
+    assert {*REFERENCE_FIGURES[slug]} == {*puzzle.other_sizes}
+    for size in puzzle.other_sizes:
+        report = referee(run(reference(slug), *size).trace)
+        assert REFERENCE_FIGURES[slug][size] == (report.timesteps, report.peak.memory)
+
+
+def elsewhere(slug: str, other: Any) -> Any:
+    """The reference at the shown size, and another schedule at the other sizes."""
+
+    async def schedule(model: Model) -> None:
+        size = (model.LAYERS, model.BATCHES, model.RANKS)
+        done = (reference(slug) if size == PUZZLES[slug].goal.size else other)(model)
+        if hasattr(done, "__await__"):
+            await done
+
+    return schedule
+
+
+def rank_0_does_all(model: Model) -> None:
+    if model.rank == 0:
+        reference("basic")(model)
+
+
+@pytest.mark.parametrize("slug", ["ddp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp"])
+def test_one_rank_that_does_all_at_another_size_is_noted(slug: str) -> None:
+    result = played(slug, elsewhere(slug, rank_0_does_all))
+    assert (result.status, result.stars) == ("passed", 2)
+    (note,) = [note for note in result.notes if "one rank does all the work" in note]
+    assert str(PUZZLES[slug].other_sizes[0].ranks) in note
+
+
+def test_figures_far_behind_the_references_are_noted() -> None:
+    async def dawdling(model: Model) -> None:
+        for _ in range(20):
+            await model.allreduce(model.fake_grad(0, []), 0)
+        await reference("ddp")(model)
+
+    result = played("ddp", elsewhere("ddp", dawdling))
+    assert (result.status, result.stars) == ("passed", 2)
+    (note,) = [note for note in result.notes if "the reference takes" in note]
+    assert "with 3 layers, 2 batches, 2 ranks, it takes 13.9 timesteps" in note
+    assert "the reference takes 7.9" in note
+
+
+def test_a_schedule_as_good_as_the_reference_is_not_noted() -> None:
+    assert not any("reference" in note or "one rank" in note for note in played("gpipe", reference("gpipe")).notes)
+    size = PUZZLES["gpipe"].other_sizes[0]
+    timesteps, memory = REFERENCE_FIGURES["gpipe"][size]
+    assert not far_behind("gpipe", size, 1.5 * timesteps, memory // 2)
+    assert far_behind("gpipe", size, 1.2 * timesteps, memory * 1.2)
+
+
+# --- The puzzle's own kind ---
+
+GOAL = Goal(
+    "pipeline",
+    PUZZLES["pipeline"].goal.size,
+    66,
+    3_300_000,
+    records=(Record(39.4, 2_097_152, "a", PIPELINE), Record(24.0, 2_000_000, "b", SHARDED)),
+    family=PIPELINE,
+)
+
+
+def test_a_pipeline_is_compared_with_pipelines_and_another_kind_with_all() -> None:
+    assert [record.by for record in GOAL.rivals(PIPELINE)] == ["a"]
+    assert [record.by for record in GOAL.rivals(SHARDED)] == ["a", "b"]
+    assert [record.by for record in GOAL.rivals(DATA_PARALLEL)] == ["a", "b"]
+    assert [record.by for record in GOAL.open_front] == ["b"]
+
+
+def test_a_record_of_another_kind_does_not_take_the_third_star() -> None:
+    trace = run(import_module("solutions.records.pipeline_laps").pipeline, *GOAL.size).trace
+    assert referee(trace, GOAL).stars == 3
+    assert referee(trace, replace(GOAL, records=(Record(39.4, 2_097_151, "c", PIPELINE),))).stars == 2
+    assert referee(trace, replace(GOAL, family=SHARDED)).stars == 2
+
+
+def test_sharded_data_parallelism_may_pass_the_pipeline_and_is_called_what_it_is() -> None:
+    result = played("pipeline", reference("fsdp"))
+    assert (result.status, result.stars, result.report.family) == ("passed", 2, SHARDED)
+    assert "This is sharded data parallelism, and the puzzle is about a pipeline." in result.next_step
+
+
+def test_a_player_reads_the_best_of_the_own_kind_and_the_best_of_any() -> None:
+    puzzle = replace(PUZZLES["pipeline"], goal=GOAL)
+    figures = {"timesteps": 66.9, "peak_memory": 3_145_728}
+    own = standing(puzzle, figures, 2, PIPELINE)
+    assert "39.4 timesteps and 2,097,152 elements" in own
+    assert "24 timesteps and 2,000,000 elements (sharded data parallelism)" in own
+    best = standing(puzzle, {"timesteps": 39.4, "peak_memory": 2_097_152}, 3, PIPELINE)
+    assert best.startswith("Three stars")
+    assert "24 timesteps and 2,000,000 elements (sharded data parallelism)" in best
+    other = standing(puzzle, figures, 2, DATA_PARALLEL)
+    assert "This is data parallelism" in other
+    assert "24 timesteps" in other
+    assert "Three stars" in standing(puzzle, {"timesteps": 20.0, "peak_memory": 1}, 3, SHARDED)
+    assert "note" in standing(puzzle, {"timesteps": 20.0, "peak_memory": 1}, 2, PIPELINE)

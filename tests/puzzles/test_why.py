@@ -1,0 +1,145 @@
+"""Why is my peak here? The same explanation in the terminal, in JSON, in a notebook and in the HTML report."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+
+import nbformat
+import pytest
+from click.testing import CliRunner
+
+from puzzles import play
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.commands.main import main
+from puzzles.notebook.html import result_page
+from tests.support import CLASSICS
+
+ROOT = Path(__file__).parents[2]
+DDP = (ROOT / "solutions" / "ddp.py").read_text(encoding="utf-8")
+
+GREEDY = DDP.replace("del ", "len(model.storage()); # del ")
+"""Deletes nothing, so it is over target in memory."""
+
+STORAGE = "grad_weights = model.storage()\n"
+SLOW = DDP.replace(
+    STORAGE, f"{STORAGE}    for _ in range(4):\n        await model.allreduce(model.fake_grad(0, []), 0)\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def grade(*arguments: str) -> str:
+    result = CliRunner().invoke(main, ["grade", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result.stdout
+
+
+def written(name: str, text: str) -> str:
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def rows(text: str) -> list[int]:
+    """The elements at the beginning of the rows of an explanation."""
+    return [int(figure.replace(",", "")) for figure in re.findall(r"^ +([\d,]+)  ", text, re.MULTILINE)]
+
+
+def peak(text: str) -> int:
+    found = re.search(r"The peak, ([\d,]+) elements", text)
+    assert found is not None
+    return int(found[1].replace(",", ""))
+
+
+def test_a_pass_is_explained_on_request_only() -> None:
+    path = written("ddp.py", DDP)
+    asked = grade(path, "--puzzle", "ddp", "--why")
+    assert sum(rows(asked)) == peak(asked) == 1_835_008
+    assert "never read again (made at line 18)" in asked
+    assert "The peak," not in grade(path, "--puzzle", "ddp")
+
+
+def test_too_much_memory_is_explained_at_once() -> None:
+    shown = grade(written("ddp.py", GREEDY), "--puzzle", "ddp")
+    assert "over target" in shown
+    assert sum(rows(shown)) == peak(shown) > 1_900_000
+    assert "Nobody reads" in shown
+
+
+def test_too_much_time_is_not_a_question_of_memory() -> None:
+    shown = grade(written("ddp.py", SLOW), "--puzzle", "ddp")
+    assert "over target" in shown
+    assert "The peak," not in shown
+
+
+def test_a_class_is_explained_on_request_with_each_file_named() -> None:
+    for name, text in (("a.py", DDP), ("b.py", GREEDY)):
+        written(name, text)
+    asked = grade("a.py", "b.py", "--puzzle", "ddp", "--why")
+    assert re.findall(r"(\w\.py), ddp, why", asked) == ["a.py", "b.py"]
+    assert "The peak," not in grade("a.py", "b.py", "--puzzle", "ddp")
+
+
+def test_json_has_it_when_asked() -> None:
+    path = written("ddp.py", DDP)
+    (asked,) = json.loads(grade(path, "--puzzle", "ddp", "--json", "--why"))["files"][0]["results"]
+    (plain,) = json.loads(grade(path, "--puzzle", "ddp", "--json"))["files"][0]["results"]
+    assert sum(rows("\n".join(asked["why"]))) == asked["peak_memory"]
+    assert asked == {**plain, "why": asked["why"]}
+
+
+@pytest.mark.parametrize("source", ["async def ddp(model):\n    await model.receive()\n", "x = 1\n"])
+def test_where_nothing_is_correct_there_is_nothing_to_explain(source: str) -> None:
+    shown = grade(written("ddp.py", source), "--puzzle", "ddp", "--why")
+    assert "--why explains the peak of a correct schedule, and there is none here" in shown
+
+
+def test_a_class_has_no_schedule_to_explain() -> None:
+    shown = grade(str(ROOT / "solutions" / "engine" / "data_parallel.py"), "--why")
+    assert "there is none here" in shown
+
+
+def test_the_lines_of_a_notebook_are_counted_by_cell() -> None:
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in ("import math", DDP)])
+    nbformat.write(made, "mine.ipynb")
+    asked = " ".join(grade("mine.ipynb", "--puzzle", "ddp", "--why").split())
+    assert "never read again (made at cell 2, line 18)" in asked
+    assert "starts (cell 2, line 25)" in asked
+
+
+def test_the_page_explains_every_schedule_and_opens_what_matters() -> None:
+    grade(written("a.py", DDP), "--puzzle", "ddp", "--html", "a.html")
+    grade(written("b.py", GREEDY), "--puzzle", "ddp", "--html", "b.html")
+    passed, over = (Path(name).read_text(encoding="utf-8") for name in ("a.html", "b.html"))
+    for page, tag in ((passed, "<details>"), (over, "<details open>")):
+        (text,) = re.findall(rf"{tag}<summary>Why is the peak here\?</summary><pre>(.*?)</pre>", page, re.DOTALL)
+        assert sum(rows(text)) == peak(text)
+
+
+def test_play_explains_on_request_in_text_and_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    classic = next(classic for classic in CLASSICS if classic.slug == "ddp")
+    asked = play("ddp", classic.solution, why=True)
+    shown = capsys.readouterr().out
+    assert sum(rows(shown)) == peak(shown) == asked.report.peak.memory
+    assert sum(rows(result_page(asked))) == asked.report.peak.memory
+    plain = play("ddp", classic.solution)
+    assert "The peak," not in capsys.readouterr().out
+    assert "The peak," not in result_page(plain)
+    assert plain.why == asked.why
+
+
+def test_play_explains_too_much_memory_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    result = play("fsdp", import_module("solutions.records.fsdp_one_activation_twice").fsdp)
+    assert not result.shown_why
+    scope: dict[str, object] = {}
+    exec(compile(GREEDY, "greedy.py", "exec"), scope)
+    capsys.readouterr()
+    over = play("ddp", scope["ddp"])
+    assert over.status == "over_target"
+    assert peak(capsys.readouterr().out) == over.report.peak.memory > PUZZLES["ddp"].goal.memory
