@@ -44,9 +44,7 @@ def _below(folder: str) -> Iterator[SourceFile]:
     """Left out: `__init__.py` and other names in underscores, hidden names, virtual environments."""
     unreadable: list[OSError] = []
     for here, folders, names in os.walk(folder, onerror=unreadable.append):
-        folders[:] = [
-            name for name in folders if not name.startswith((".", "__")) and not Path(here, name, "pyvenv.cfg").exists()
-        ]
+        folders[:] = [name for name in folders if not (name.startswith((".", "__")) or _is_environment(here, name))]
         if Path(here).relative_to(folder).parts[MAX_DEPTH - 1 :]:
             yield from (_refused(here, name, f"it lies below more than {MAX_DEPTH} folders") for name in folders)
             folders.clear()
@@ -56,6 +54,10 @@ def _below(folder: str) -> Iterator[SourceFile]:
                 yield SourceFile(os.path.join(here, name), folder)
     for why in unreadable:
         yield SourceFile(str(why.filename), folder, f"this folder cannot be listed: {why.strerror}")
+
+
+def _is_environment(here: str, name: str) -> bool:
+    return os.path.exists(os.path.join(here, name, "pyvenv.cfg"))
 
 
 def _refused(here: str, name: str, why: str) -> SourceFile:
