@@ -104,14 +104,13 @@ class Checkpoint:
         except OSError:
             return
         unreadable = 0
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
                 graded = Graded.of_row(row["graded"])
                 self._known[graded.path] = (str(row["key"]), graded)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                if line is not lines[-1]:
-                    unreadable += 1
+                unreadable += number < len(lines)
         if unreadable:
             which = f"{unreadable} of {len(lines)} lines of {plain(str(self.path))}"
             self.warnings.append(f"{which} cannot be read; their files are graded again")
