@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 from click.testing import CliRunner
@@ -139,8 +140,9 @@ def ordinary_user() -> Iterator[None]:
 
 
 def test_what_may_not_be_read_is_told(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.is_relative_to(Path(gettempdir()).resolve()) and parent != Path(gettempdir()).resolve():
+            parent.chmod(parent.stat().st_mode | 0o755)
     closed, secret = tmp_path / "closed", tmp_path / "secret.py"
     closed.mkdir()
     (closed / "ann.py").write_text(SOLVED)
