@@ -11,7 +11,7 @@ from tokenize import detect_encoding
 from typing import Any
 
 from puzzles.failure import Failure, UnreadableError, of_source
-from puzzles.sandbox.worker.notebook_cells import Cell
+from puzzles.sandbox.worker.notebook_cells import Cell, require_few
 
 from .source_file import MAX_FILE_SIZE, SourceFile
 
@@ -63,7 +63,10 @@ class Submission:
 
     def _decode(self, source: bytes) -> None:
         """Sets the text, in the encoding that its first lines declare; UTF-8 otherwise, as in any Python file."""
-        self.text = source.decode("utf-8-sig", errors="replace")
+        text = source.decode("utf-8-sig", errors="replace")
+        if not self._is_json:
+            require_few(text)
+        self.text = text
         encoding, _ = detect_encoding(BytesIO(source).readline)
         if codecs.lookup(encoding).name not in ENCODINGS:
             raise UnreadableError(f"this file declares the encoding {encoding}; save it as UTF-8, or as Latin-1")

@@ -65,15 +65,16 @@ def read_cells(name: str, text: str) -> list[Cell]:
     if name.endswith(".ipynb"):
         cells = list(_placed(_of_ipynb(text)))
     else:
-        _require_few(text)
+        require_few(text)
         cells = list(_of_script(text)) if is_notebook(name, text) else [Cell(1, text)]
     if len(cells) > MAX_CELLS:
         raise _too_much(len(cells), "cells", MAX_CELLS)
     return cells
 
 
-def _require_few(text: str) -> None:
-    for count, what, most in ((len(text), "characters", MAX_CODE), (text.count("\n") + 1, "lines", MAX_LINES)):
+def require_few(code: str) -> None:
+    """Refuses code of too many characters or lines, with an UnreadableError."""
+    for count, what, most in ((len(code), "characters", MAX_CODE), (code.count("\n") + 1, "lines", MAX_LINES)):
         if count > most:
             raise _too_much(count, what, most)
 
@@ -102,7 +103,7 @@ def _source(cell: Any) -> str:
 
 def _placed(cells: list[tuple[int, str]]) -> Iterator[Cell]:
     """The cells of a notebook, with their lines counted as if they were one file."""
-    _require_few("\n".join(code for _, code in cells))
+    require_few("\n".join(code for _, code in cells))
     first = 1
     for number, code in cells:
         yield Cell(first, code, number)
