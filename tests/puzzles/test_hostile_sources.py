@@ -137,13 +137,26 @@ def without_comments(code: str) -> str:
     return "\n".join(line for line in code.splitlines() if line.strip() and not line.startswith("#"))
 
 
-MAGICS = """\
-%matplotlib inline|!pip install x|?help|help?|help??|x = !ls|x = %time 3|y=%%x|ls|ls -l|cat = 3|rm, x = 1, 2|cd ..|mv|echo
-x = a % b|    % b)|x != y|!=|!(a)|%  foo|cat(3)|rm()|help(x)?|x = 5 # why?|print('?')|def f(): pass # ok?
-%time \\\n  f(x)|!ls \\\nhere|%time f()\nx = 1"""
+MAGICS = (
+    *(
+        "%matplotlib inline",
+        "!pip install x",
+        "?help",
+        "help?",
+        "help??",
+        "x = !ls",
+        "x = %time 3",
+        "y=%%x",
+        "ls",
+        "mv",
+    ),
+    *("ls -l", "cat = 3", "rm, x = 1, 2", "cd ..", "echo", "x = a % b", "    % b)", "x != y", "!=", "!(a)", "%  foo"),
+    *("cat(3)", "rm()", "help(x)?", "x = 5 # why?", "print('?')", "def f(): pass # ok?"),
+    *("%time \\\n  f(x)", "!ls \\\nhere", "%time f()\nx = 1"),
+)
 
 
-@pytest.mark.parametrize("code", MAGICS.replace("\n%", "|%", 1).split("|"))
+@pytest.mark.parametrize("code", MAGICS)
 def test_lines_for_ipython_are_those_of_jupytext(code: str) -> None:
     assert without_magics(code) == "\n".join(comment_magic(code.split("\n")))
 
