@@ -24,7 +24,7 @@ MAX_SEARCHED = 1 << 20
 
 JUPYTEXT_HEADER = re.compile(r"^# ---\n(?:# .*\n|#\n)*?# *jupyter:", re.MULTILINE)
 PERCENT_MARK = re.compile(r"^# %%(?=[ \[\r\n]|$).*\n?", re.MULTILINE)
-LIGHT_MARK = re.compile(r"^# (?:\+(?= |\r?$)|-(?=\r?$)).*\n?", re.MULTILINE)
+LIGHT_MARK = re.compile(r"^# (?:\+(?= |$)|-$).*\n?", re.MULTILINE)
 NO_CODE = re.compile(r"\[(?:markdown|md|raw)\]")
 
 OTHER_LANGUAGE = re.compile(r"\s*%%(?!time|capture|prun)")
@@ -56,7 +56,7 @@ def is_notebook(name: str, text: str) -> bool:
 
 
 def read_cells(name: str, text: str) -> list[Cell]:
-    """Returns the cells of code in a file.
+    """Returns the cells of code in a file, whose lines end as Python counts them.
 
     Raises:
         UnreadableError: there is too much of it.
@@ -98,7 +98,12 @@ def _cells(notebook: Any) -> Iterator[tuple[int, Any]]:
 
 def _source(cell: Any) -> str:
     source = cell["source"] if "source" in cell else cell["input"]
-    return (source if isinstance(source, str) else "".join(source)).replace("\r\n", "\n")
+    return with_plain_newlines(source if isinstance(source, str) else "".join(source))
+
+
+def with_plain_newlines(text: str) -> str:
+    """With the ends of lines as Python counts them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _placed(cells: list[tuple[int, str]]) -> Iterator[Cell]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from puzzles.failure import Failure, UnreadableError, of_source
 
-from .notebook_cells import Cell, is_notebook, read_cells, without_magics
+from .notebook_cells import Cell, is_notebook, read_cells, with_plain_newlines, without_magics
 
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -27,6 +27,7 @@ class SubmissionCode:
         """`slugs` are puzzles that may be asked for."""
         self.name = name
         self.cells: list[Cell] = []
+        text = with_plain_newlines(text)
         self.code: CodeType | None = None
         self.problem: Failure | None = None
         """Reason why nothing of the file can be used."""
