@@ -53,7 +53,7 @@ def _below(folder: str) -> Iterator[SourceFile]:
             if name.endswith((".py", ".ipynb")) and not name.startswith((".", "_")):
                 yield SourceFile(os.path.join(here, name), folder)
     for why in unreadable:
-        yield SourceFile(str(why.filename), folder, f"this folder cannot be listed: {why.strerror}")
+        yield SourceFile(str(why.filename), folder, f"it is a folder that cannot be listed: {why.strerror}")
 
 
 def _is_environment(here: str, name: str) -> bool:

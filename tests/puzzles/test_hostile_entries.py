@@ -102,6 +102,11 @@ def test_a_link_that_is_named_alone_is_followed_and_a_pipe_is_not_opened(a_class
         assert "never opened" in reason(found("socket.py")["socket.py"])
 
 
+def test_verify_opens_no_pipe_either(a_class: Path) -> None:
+    result = CliRunner().invoke(main, ["verify", "class/pipe.py", "--puzzle", "basic"])
+    assert (result.exit_code, "never opened" in " ".join(result.stderr.split())) == (2, True)
+
+
 def test_what_a_shell_makes_of_a_star_is_treated_as_the_folder_is(a_class: Path) -> None:
     several = found(*map(str, sorted(a_class.iterdir())))
     assert {name for name in several if "it is a link" in reason(several[name])} == {*LINKS}
@@ -151,7 +156,7 @@ def test_what_may_not_be_read_is_told(tmp_path: Path, request: pytest.FixtureReq
     secret.chmod(0)
     request.getfixturevalue("ordinary_user")
     entries = {os.path.basename(file.path): file for file in submissions([str(tmp_path)])}
-    assert reason(entries["closed"]) == "this folder cannot be listed: Permission denied"
+    assert reason(entries["closed"]) == "it is a folder that cannot be listed: Permission denied"
     assert "Permission denied" in reason(entries["secret.py"])
 
 
