@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --seconds 60`: every target in turn, until the time is up. Ends with 1 after a finding.
+"""`python -m tests.fuzz --seconds 60`: every target for as long, until the time is up. Ends with 1 after a finding.
 
 A finding is printed with its seed: `python -m tests.fuzz --only trace --seed 1234 --seconds 0` shows it again.
 """
@@ -9,7 +9,6 @@ import sys
 import traceback
 import warnings
 from argparse import ArgumentParser
-from itertools import count
 from random import Random, SystemRandom
 from time import monotonic
 
@@ -27,20 +26,21 @@ def main() -> int:
     parser.add_argument("--only", choices=TARGETS, action="append")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    end = monotonic() + given.seconds
-    tried = dict.fromkeys(given.only or TARGETS, 0)
-    for seed in count(given.seed):
-        for name in tried:
-            begin = monotonic()
-            problem = finding(name, seed)
-            if problem or monotonic() - begin > SLOW:
-                print(problem or f"{name} took {monotonic() - begin:.1f} s")
-                print(f"Found by: python -m tests.fuzz --only {name} --seed {seed} --seconds 0")
-                return 1
-            tried[name] += 1
-        if monotonic() >= end:
-            break
-    print(f"Nothing found from seed {given.seed} on: {', '.join(f'{n} {name}' for name, n in tried.items())}.")
+    begin = last = monotonic()
+    spent = dict.fromkeys(given.only or TARGETS, 0.0)
+    tried = dict.fromkeys(spent, 0)
+    while last < begin + given.seconds or not all(tried.values()):
+        name = min(spent, key=spent.__getitem__)  # as much time for each
+        seed = given.seed + tried[name]
+        problem = finding(name, seed)
+        took, last = monotonic() - last, monotonic()
+        if problem or took > SLOW:
+            print(problem or f"{name} took {took:.1f} s")
+            print(f"Found by: python -m tests.fuzz --only {name} --seed {seed} --seconds 0")
+            return 1
+        spent[name] += took
+        tried[name] += 1
+    print(f"Nothing found from seed {given.seed} on: {', '.join(f'{n:,} {name}' for name, n in tried.items())}.")
     return 0
 
 
