@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from puzzles.failure import plain
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier, UnknownTierError, best
 from puzzles.sandbox.visible_files import INSTALL_ROOT
@@ -135,13 +136,12 @@ def _shown(show: Callable[[], None]) -> str:
     """Shows the results; a sentence if that fails, so that they can still be written and remembered."""
     try:
         show()
-    except (OSError, SystemExit) as why:  # the second is what rich makes of a pipe that nobody reads
+    except (Exception, SystemExit) as why:
         with suppress(OSError, ValueError):  # what is left in the buffer would fail again at the end of the interpreter
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return (
-            f"cannot write the results to the terminal or its file: {getattr(why, 'strerror', '') or 'it was closed'}"
-        )
-    return ""
+        if not isinstance(why, BrokenPipeError | SystemExit):
+            return f"cannot show the results: {plain(getattr(why, 'strerror', '') or f'{type(why).__name__}: {why}')}"
+    return ""  # also where the reader of a pipe has seen enough, of which rich makes a SystemExit
 
 
 MAX_PICTURES = 20

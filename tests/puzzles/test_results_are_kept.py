@@ -127,8 +127,7 @@ def test_an_output_that_nobody_reads_costs_no_report(a_class: Path, more: tuple[
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=environment)
     os.close(write)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
+    assert (done.returncode, done.stderr) == (0, ""), "as with head: the reader has seen enough"
     assert [row["status"] for row in rows("t.csv")] == ["passed"]
 
 
