@@ -112,7 +112,7 @@ def test_an_output_that_is_full_costs_no_report(a_class: Path, more: tuple[str, 
     with open(FULL, "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
     assert done.returncode == 2
-    assert done.stderr == ("Error: cannot write the results to the terminal or its file: No space left on device\n"), (
+    assert done.stderr == ("Error: cannot show the results: No space left on device\n"), (
         "one sentence, and no traceback"
     )
     assert [row["status"] for row in rows("t.csv")] == ["passed"]
