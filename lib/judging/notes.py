@@ -33,7 +33,7 @@ def notes_on(
         for note in _on_rank(state, elements, prof, peak.memory):
             by_note.setdefault(note, []).append(state.rank)
     notes = [note._replace(text=f"{named('rank', ranks)} {note.text}") for note, ranks in by_note.items()]
-    if lost := lost_states(retrace.ranks, profiles, retrace.size.layers):
+    if lost := lost_states(retrace.ranks, profiles):
         layers = named("layer", lost)
         text = f"the updated optimizer state of {layers} is not complete at the end, but the next step needs it"
         notes.append(Note(text, costs_a_star=True))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from puzzles.failure import plain
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier, UnknownTierError, best
 from puzzles.sandbox.visible_files import INSTALL_ROOT
@@ -116,20 +120,40 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
     slugs = tuple(dict.fromkeys(slug for several in wanted for slug in several))
     job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options))
     graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"])
-    wrote = write_reports(
-        graded, {name: options[name] for name in FORMATS}, points, options["partial"], tier, options["traces"]
-    )
+    problems = [_shown(lambda: _show(graded, tier, options))]
+    reports = {name: options[name] for name in FORMATS}
+    wrote, failed = write_reports(graded, reports, points, options["partial"], tier, options["traces"])
+    problems += failed
+    if not options["as_json"]:
+        problems.append(_shown(lambda: click.echo("".join(f"{sentence}\n" for sentence in wrote), nl=False)))
+    if alone:
+        _remember(graded)
+    for problem in filter(None, problems):
+        click.echo(f"Error: {problem}", err=True)
+    ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
+
+
+def _show(graded: list[Graded], tier: Tier, options: Mapping[str, Any]) -> None:
+    from puzzles.grading import verdict
+    from puzzles.reports.terminal import report
+
     if options["as_json"]:
         click.echo(json.dumps(verdict.as_json(graded, options["why"]), indent=2))
     else:
-        from puzzles.reports.terminal import report
-
         report(terminal(), graded, tier, options["why"])
-        for sentence in wrote:
-            click.echo(sentence)
-    if alone:
-        _remember(graded)
-    ctx.exit(0 if verdict.all_passed(graded) else 1)
+    sys.stdout.flush()
+
+
+def _shown(show: Callable[[], None]) -> str:
+    """Shows the results; a sentence if that fails, so that they can still be written and remembered."""
+    try:
+        show()
+    except (Exception, SystemExit) as why:
+        with suppress(OSError, ValueError):  # what is left in the buffer would fail again at the end of the interpreter
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(why, BrokenPipeError | SystemExit):
+            return f"cannot show the results: {plain(getattr(why, 'strerror', '') or f'{type(why).__name__}: {why}')}"
+    return ""  # also where the reader of a pipe has seen enough, of which rich makes a SystemExit
 
 
 MAX_PICTURES = 20
@@ -165,5 +189,5 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
 def _remember(graded: list[Graded]) -> None:
     from puzzles.grading.progress import remember
 
-    if not Path(graded[0].path).resolve().is_relative_to(INSTALL_ROOT / "solutions"):
+    if not Path(os.path.realpath(graded[0].path)).is_relative_to(INSTALL_ROOT / "solutions"):
         remember(graded[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure
+from puzzles.failure import Failure, UnreadableError
 from puzzles.sandbox.client import Client, WorkerLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
@@ -112,6 +112,7 @@ def _survey(session: Session) -> tuple[Failure | None, dict[str, Any]]:
     try:
         survey = session.read()
     except WorkerLostError as why:
-        submission.problem = ValueError(f"Python itself broke on it ({why})")
+        words = f"Python broke on this file, or took too long to read it ({why}); make it shorter or simpler"
+        submission.problem = UnreadableError(words)
         return submission.failure, {}
     return None if survey["problem"] is None else Failure(*survey["problem"]), survey

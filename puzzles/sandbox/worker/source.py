@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import CodeType
 from typing import Any
 
-from puzzles.failure import Failure, of_crash, of_source
+from puzzles.failure import Failure, UnreadableError, of_crash, of_source
 
 from .kept_statements import (
     DEFINITION,
@@ -21,6 +21,7 @@ from .kept_statements import (
     bound_by,
     bound_names,
 )
+from .notebook_cells import Cell, is_notebook, read_cells, with_plain_newlines, without_magics
 from .sketch import Sketch, sketch
 
 KEPT = "of a notebook only imports, definitions and pure assignments are kept, so compute it inside a function"
@@ -29,10 +30,11 @@ KEPT = "of a notebook only imports, definitions and pure assignments are kept, s
 class SubmissionCode:
     """A submission, parsed and compiled."""
 
-    def __init__(self, name: str, cells: Iterable[tuple[int, str]], notebook: bool, slugs: Collection[str]) -> None:
-        """`cells` are (first line, text): one for a script, one for each code cell of a notebook; `slugs` are puzzles
-        that may be asked for."""
+    def __init__(self, name: str, text: str, slugs: Collection[str]) -> None:
+        """`slugs` are puzzles that may be asked for."""
         self.name = name
+        self.cells: list[Cell] = []
+        text = with_plain_newlines(text)
         self.code: CodeType | None = None
         self.problem: Failure | None = None
         """Reason why nothing of the file can be used."""
@@ -47,7 +49,8 @@ class SubmissionCode:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                body = self._notebook(cells, slugs) if notebook else self._script(cells)
+                self.cells = read_cells(name, text)
+                body = self._notebook(slugs) if is_notebook(name, text) else ast.parse(text, name).body
                 body = self._compiling(body, slugs)
                 tree = ast.Module(body, [])
                 self.code = compile(tree, name, "exec", dont_inherit=True)
@@ -55,14 +58,21 @@ class SubmissionCode:
                 self.lines[bound] = max(line, self.lines.get(bound, 0))
             definitions = _definitions(body)
             self.sketches = {slug: sketch(definitions[slug]) for slug in slugs if slug in definitions}
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
+        except (SyntaxError, ValueError, RecursionError, MemoryError, UnreadableError) as why:
             self.problem = of_source(why)
 
     def survey(self) -> dict[str, Any]:
         """The findings, as plain data for the grader."""
         broken = {slug: list(failure) for slug, failure in self.broken.items()}
         problem = None if self.problem is None else list(self.problem)
-        return {"problem": problem, "broken": broken, "lines": self.lines, "sketches": self.sketches}
+        cells = self.cells if self.name.endswith(".ipynb") else []  # of a script, the grader has the lines
+        return {
+            "problem": problem,
+            "broken": broken,
+            "lines": self.lines,
+            "sketches": self.sketches,
+            "cells": cells,
+        }
 
     def failure_of(self, name: str, names: Mapping[str, Any]) -> Failure | None:
         """The failure of the assignment of a name, if it has failed; `names` are those of the module."""
@@ -82,17 +92,12 @@ class SubmissionCode:
             return failure
         return failure._replace(sentence=f"{failure.sentence}; line {line} defines {name}, but {reason}")
 
-    def _script(self, cells: Iterable[tuple[int, str]]) -> list[ast.stmt]:
-        ((_, text),) = cells
-        return ast.parse(text, self.name).body
-
-    def _notebook(self, cells: Iterable[tuple[int, str]], slugs: Collection[str]) -> list[ast.stmt]:
+    def _notebook(self, slugs: Collection[str]) -> list[ast.stmt]:
         """Imports that are used, definitions, and pure assignments. The last definition of a name wins."""
         statements = KeptStatements(slugs)
-        flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        for first, text in cells:
+        for first, text, _ in self.cells:
             try:
-                tree: ast.Module = compile(text, self.name, "exec", flags, dont_inherit=True)
+                tree = self._tree(text)
             except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
                 failure = of_source(why)
                 failure = failure._replace(line=failure.line + first - 1 if failure.line else first)
@@ -137,6 +142,15 @@ class SubmissionCode:
             sentence = f"{function.name} awaits, so it must be async: write 'async def {function.name}'{also}"
             return Failure("syntax", sentence, function.lineno)
         return None
+
+    def _tree(self, text: str) -> ast.Module:
+        """The syntax tree of a cell; of one that is not Python as it is, without IPython's lines."""
+        flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        try:
+            tree: ast.Module = compile(text, self.name, "exec", flags, dont_inherit=True)
+        except SyntaxError:
+            tree = compile(without_magics(text), self.name, "exec", flags, dont_inherit=True)
+        return tree
 
 
 def looks_defined(name: str, lines: Iterable[str]) -> bool:
