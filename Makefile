@@ -1,13 +1,13 @@
-# Everything runs in a virtual environment of its own; nothing is needed first but Python 3.11 and make.
+# Everything runs in a virtual environment of its own; you need only Python 3.11+ and make.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
-# Of the tests: with EXTRAS=test,mpi those of MPI run as well.
+# Extras for the tests; with EXTRAS=test,mpi the MPI tests run too.
 EXTRAS ?= test
 BIN := $(VENV)/bin
 PIP := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
 
-# One file of tests to one process, as their fixtures are shared within a file.
+# One process runs a whole test file, because fixtures are shared within a file.
 PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile
 
 .PHONY: help play test test-all bench check docs docs-site notebooks wheel colab lab browser clean
@@ -25,10 +25,10 @@ play: $(VENV)/.play  ## grade the reference solutions and draw them
 	@echo
 	@echo "The pictures are in pictures/. Your turn: $(BIN)/puzzles start"
 
-test: $(VENV)/.test  ## run the tests, of the exhaustive suites one case of each kind
+test: $(VENV)/.test  ## run the tests, with one case of each kind from the exhaustive suites
 	$(PYTEST) -m "not slow"
 
-test-all: $(VENV)/.test  ## run every test, with many more examples of each property
+test-all: $(VENV)/.test  ## run every test, with many more examples per property
 	$(PYTEST) --hypothesis-profile=full
 
 bench: $(VENV)/.test  ## print the speed of the runtime, as ratios within one run
@@ -40,33 +40,33 @@ check: $(VENV)/.check  ## format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.play  ## draw the pictures of the README and of docs/pictures.md again, and list the papers
+docs: $(VENV)/.play  ## redraw the pictures of the README and docs/pictures.md, and list the papers
 	PYTHONPATH=. $(BIN)/python docs/gallery.py
 	PYTHONPATH=. $(BIN)/python docs/papers.py
 
-docs-site: $(VENV)/.with-docs  ## build the documentation as a site, in build/site; a warning is an error
+docs-site: $(VENV)/.with-docs  ## build the documentation site in build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet -f docs/site/mkdocs.yml
 	@echo "Open build/site/index.html, or serve it: $(BIN)/mkdocs serve -f docs/site/mkdocs.yml"
 
-notebooks: $(VENV)/.test  ## make the notebooks from their sources, for players and, in solved/, for teachers; and the wheel for Colab
+notebooks: $(VENV)/.test  ## build the notebooks, for players and (in solved/) for teachers, and the wheel for Colab
 	$(BIN)/puzzles notebook notebooks --force
 	$(BIN)/puzzles notebook notebooks/solved --solved --force
 	$(PIP) wheel --no-deps --wheel-dir notebooks .
 
-wheel: $(VENV)/.play  ## build the wheel, in dist
+wheel: $(VENV)/.play  ## build the wheel in dist
 	$(PIP) wheel --no-deps --wheel-dir dist .
 
-colab: notebooks  ## run the solved notebooks where nothing but Jupyter is installed, as in Colab: from the wheel
+colab: notebooks  ## run the solved notebooks from the wheel, with only Jupyter installed, as in Colab
 	$(BIN)/python -m tests.support.fresh_jupyter notebooks
 
-lab: $(VENV)/.browser  ## open fresh copies of the notebooks in JupyterLab; copies that are there already are kept
+lab: $(VENV)/.browser  ## open copies of the notebooks in JupyterLab; existing copies are kept
 	@test -e my_notebooks || $(BIN)/puzzles notebook my_notebooks
 	$(BIN)/jupyter lab my_notebooks
 
-browser: $(VENV)/.browser  ## pictures, pages and JupyterLab in a real browser: needs chromium and chromedriver
+browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a real browser; needs chromium and chromedriver
 	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
-clean:  ## remove all that was made: environments, pictures, notebooks, wheels, the site, caches
+clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, the site, caches
 	rm -rf $(VENV) .venv-* pictures build dist notebooks/*.ipynb notebooks/*.whl notebooks/solved \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -79,7 +79,7 @@ $(VENV)/.play: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --editable .
 	@touch $@
 
-# One stamp for each extra, so that a target installs what it needs, also when EXTRAS has changed.
+# One stamp per extra, so that a target installs what it needs, even after EXTRAS has changed.
 $(VENV)/.with-%: $(VENV)/.play
 	$(PIP) install --editable '.[$*]'
 	@touch $@

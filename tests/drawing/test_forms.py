@@ -231,7 +231,7 @@ def test_a_run_is_saved_without_drawing_it_first(tmp_path: Path) -> None:
 def test_what_is_no_run_has_no_page(tmp_path: Path) -> None:
     picture = draw_pareto(PUZZLES["ddp"].goal)
     for ending in (".html", ".json", ".txt"):
-        with pytest.raises(PuzzleError, match=f"only the timeline of one run is written as {ending}; use .svg"):
+        with pytest.raises(PuzzleError, match=f"only the timeline of one run can be written as {ending}; use .svg"):
             save(picture, tmp_path / f"x{ending}")
 
 

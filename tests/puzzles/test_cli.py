@@ -350,10 +350,8 @@ def test_draw_without_a_schedule_draws_nothing(source: str, message: str):
 
 def test_draw_to_somewhere_impossible():
     fsdp = str(SOLUTIONS / "fsdp.py")
-    assert (
-        refusal("draw", fsdp, "fsdp", "-o", "fsdp.png")
-        == "cannot write fsdp.png: the ending '.png' is not known; use .svg, .html, .json or .txt"
-    )
+    refused = refusal("draw", fsdp, "fsdp", "-o", "fsdp.png")
+    assert all(fact in refused for fact in ("fsdp.png", "'.png'", ".svg, .html, .json or .txt"))
     result = puzzles("draw", fsdp, "fsdp", "-o", "no/such/fsdp.svg")
     assert result.exit_code == 2
     assert "cannot write no/such/fsdp.svg: no such file or directory" in result.stderr.lower()

@@ -1,4 +1,4 @@
-"""Gives a test session, and every process that it starts, a home of its own: it never reads or writes a user's files."""
+"""Gives a test session, and every process that it starts, a home of its own, so no user's files are touched."""
 
 from __future__ import annotations
 
