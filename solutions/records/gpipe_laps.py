@@ -1,5 +1,4 @@
-"""A pipeline that each batch passes in laps: layers are dealt out to the ranks in turn, and a timetable orders the
-work.
+"""A pipeline that each batch passes in laps: layers are dealt out in turn, and a timetable orders the work.
 
 A rank waits for its first batch as long as the earlier stages take. With one layer per stage that is half as
 long as with two (interleaved stages, Narayanan et al. 2021, "Efficient large-scale language model training",

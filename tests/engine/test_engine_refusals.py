@@ -108,11 +108,11 @@ def test_launch_refuses_what_it_cannot_start() -> None:
         launch(Script, "4")  # type: ignore[arg-type]
     with pytest.raises(RuleError, match=r"given as a list, such as \[0, 1\]; got 2"):
         launch(Script, 4, None, late_puts=2)  # type: ignore[arg-type]
-    with pytest.raises(RuleError, match="num_devices is 0; a run needs one"):
+    with pytest.raises(RuleError, match="num_devices is 0; a run needs at least one"):
         launch(Script, 0)
     with pytest.raises(RuleError, match="there is no transport 'udp'; there are inprocess, mpi"):
         launch(Script, 2, None, on="udp")
-    refused = pytest.raises(RuleError, match="there are 3 inputs for 2 devices; give a list with one for each")
+    refused = pytest.raises(RuleError, match="there are 3 inputs for 2 devices; give a list with one per device")
     with launch(Script, 2, lambda me, x: x) as run, refused:
         run.forward([1, 2, 3])
 

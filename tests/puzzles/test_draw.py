@@ -120,7 +120,7 @@ def test_pareto_tells_what_failed_and_draws_the_others() -> None:
 
 REFUSALS = [
     (("idle.py", "gpipe"), 1, "gpipe did nothing, so there is nothing to draw"),
-    ((GPIPE, "gpipe", "--text", "--width", "20"), 2, "a picture in text is at least 40 columns wide; got 20"),
+    ((GPIPE, "gpipe", "--text", "--width", "20"), 2, "a text picture is at least 40 columns wide; got 20"),
     ((GPIPE, "gpipe", "--against", FSDP), 2, "fsdp.py has no function gpipe to compare with"),
     (
         (GPIPE, "gpipe", "--against", SOLUTIONS, "-o", "x.json"),

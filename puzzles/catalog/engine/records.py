@@ -1,5 +1,4 @@
-"""Best known figures of puzzles whose targets leave room for improvement: those of the classes in
-`solutions/engine`."""
+"""Best known figures of puzzles whose targets leave room: those of the classes in `solutions/engine`."""
 
 from __future__ import annotations
 
