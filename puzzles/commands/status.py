@@ -29,9 +29,9 @@ def status() -> None:
     for slug, e in begun.items():
         track = track_of(slug)
         puzzle = track.puzzle(slug)
-        best = track.figures_text(puzzle, e.figures) if e.figures else ""
+        best = ", ".join(f"{measure.value_text} {measure.words}" for measure in track.measures(puzzle, e.figures))
         stars = stars_text(console, e.stars) if e.attempts else ""
-        table.add_row(slug, stars, str(e.attempts), f"{e.hints} of {len(puzzle.hints)}", best)
+        table.add_row(slug, stars, str(e.attempts), f"{e.hints} of {len(puzzle.hints)}", best if e.figures else "")
     if begun:
         console.print(table)
     for track in TRACKS.values():

@@ -118,7 +118,10 @@ class Game:
 
     def saved(self) -> None:
         """Grades what changed, and shows the verdict on it: on the current puzzle, if that changed too."""
-        changed = [slug for slug in self._grade_changes() if self._is_attempted(slug)]
+        before = dict(self.verdicts)
+        edited = self._grade_changes()
+        other = [slug for slug, verdict in self.verdicts.items() if slug in edited or verdict != before.get(slug)]
+        changed = [slug for slug in other if self._is_attempted(slug)]
         if changed and self.current not in changed:
             self.current = changed[0]
         self.screen()
@@ -167,8 +170,7 @@ class Game:
 
     def screen(self) -> None:
         """The verdict on the current puzzle; before there is one, its statement."""
-        verdict = self.verdicts.get(self.current)
-        if verdict is None or not (verdict.attempted or verdict.message):
+        if self._verdict() is None:
             return self.statement()
         self._show([*self._explanation(), Part(self._say_offer, optional=False), Part(self._print_picture)])
 
@@ -184,7 +186,7 @@ class Game:
 
     def picture(self) -> None:
         """The current puzzle's run as text."""
-        self._show([Part(self._print_picture, optional=False)])
+        self._show([Part(self._print_picture if self._picture_lines() else self._say_undrawn, optional=False)])
 
     def hint(self) -> None:
         """The next hint of the current puzzle."""
@@ -220,8 +222,7 @@ class Game:
         verdict = self.verdicts.get(self.current)
         drawn = next(iter(pictures(verdict)), "") if verdict is not None else ""
         if not drawn:
-            self.console.print(f"There is nothing to draw of {self.current} yet.")
-            return
+            return self._show([Part(self._say_undrawn, optional=False)])
         target = Path(self.path).with_name(f"{self.current}.svg")
         target.write_text(drawn, encoding="utf-8")
         self.console.print(f"Wrote {plain(str(target))}.")
@@ -244,11 +245,18 @@ class Game:
         console.print()
         say(console, KEYS.replace(" ", GLUE).replace(f"{GLUE}{GLUE}", f"{GLUE} "), "dim")
 
+    def _verdict(self) -> Verdict | None:
+        """The verdict on the current puzzle; if the file cannot be read, any that says so."""
+        verdict = self.verdicts.get(self.current)
+        if verdict is not None and verdict.attempted:
+            return verdict
+        return next((verdict for verdict in self.verdicts.values() if verdict.message and not verdict.attempted), None)
+
     def _explanation(self) -> Iterator[Part]:
         from puzzles.reports.terminal import explanation
 
-        verdict = self.verdicts.get(self.current)
-        if verdict is not None and (verdict.attempted or verdict.message):
+        verdict = self._verdict()
+        if verdict is not None:
             yield from explanation(verdict)
 
     def _say_absent(self, console: Console) -> None:
@@ -267,19 +275,23 @@ class Game:
 
     def _print_picture(self, console: Console) -> None:
         """The picture in text, if the track has one of the run."""
-        verdict = self.verdicts.get(self.current)
-        console.print()
-        lines = self._picture_lines(verdict) if verdict is not None else []
-        for line in lines:
+        for line in ("", *lines) if (lines := self._picture_lines()) else ():
             console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
 
-    def _picture_lines(self, verdict: Verdict) -> Sequence[str]:
-        track = track_of(verdict.puzzle)
-        try:
-            puzzle = track.puzzle(verdict.puzzle)
-            return track.picture_text(puzzle, verdict.trace, self.console.width).splitlines() if verdict.trace else []
-        except Exception:  # no such drawing here, or a run that cannot be drawn: the verdict stays without
+    def _say_undrawn(self, console: Console) -> None:
+        console.print()
+        has_pictures = track_of(self.current).has_pictures
+        why = f"{self.current} has not run yet" if has_pictures else "Puzzles of this track have no pictures"
+        say(console, f"There is nothing to draw. {why}.")
+
+    def _picture_lines(self) -> Sequence[str]:
+        verdict, track = self.verdicts.get(self.current), track_of(self.current)
+        if verdict is None or not verdict.trace:
             return []
+        try:
+            return track.picture_text(track.puzzle(self.current), verdict.trace, self.console.width).splitlines()
+        except Exception as why:  # drawing is not installed, or fails: the verdict is worth showing all the same
+            return [f"This run cannot be drawn: {type(why).__name__}: {why}"]
 
     def _print_row(self, slug: str, console: Console) -> None:
         from puzzles.reports.terminal import stars_text

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,9 @@ class PuzzleProgress:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> PuzzleProgress:
-        """An entry as it was saved."""
-        rest = {name: value for name, value in given.items() if name not in BARE_FIGURES}
+        """An entry as it was saved. What a later version adds is left out."""
+        known = {one.name for one in fields(cls)}
+        rest = {name: value for name, value in given.items() if name in known}
         old = {name: given[name] for name in BARE_FIGURES if given.get(name) is not None}
         entry = cls(**{"figures": old, **rest})
         if not isinstance(entry.figures, dict) or not all(

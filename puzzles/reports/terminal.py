@@ -47,6 +47,8 @@ def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = Fa
     elif is_class:
         console.print(standings(console, files))
     else:
+        shared = _shared_folder(files)
+        console.print(Text(f"{plain(shared)}/" if shared else "", style="bold"))
         for track in TRACKS.values():
             if any(v.track == track.name for graded in files for v in graded.attempted):
                 console.print(_folder_table(console, track, files))
@@ -168,10 +170,10 @@ def _empty_table(track: Track[Any]) -> Table:
 
 
 def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) -> Table:
-    """Attempts at a track in several files; a file is named once, below the folder that they share."""
+    """Attempts at a track in several files; a file is named once, by its path in the folder that they share."""
     table = _empty_table(track)
     shared = _shared_folder(files)
-    table.add_column(Text(f"file in {plain(shared)}/" if shared else "file"), overflow="fold")
+    table.add_column("file", overflow="fold")
     for graded in _in_order(files):
         name = plain(relpath(graded.path, shared) if shared else graded.path)
         for v in graded.attempted:
@@ -289,8 +291,8 @@ def _next(graded: Graded) -> Iterator[str]:
     attempted = graded.attempted
     if not attempted:
         first = graded.verdicts[0].puzzle if graded.verdicts else next(iter(ALL))
-        yield "Nothing attempted yet. A puzzle counts as attempted once its function or class does something."
-        yield f"Read one with 'puzzles show {first}', and get a file to write in with 'puzzles start {first}'."
+        yield "Nothing attempted yet. Write your code between the two marks of a starter, then grade again."
+        yield f"'puzzles show {first}' shows the puzzle, 'puzzles start {first}' writes its starter to a file."
         return
     for verdict in attempted:
         if verdict.status == "passed":

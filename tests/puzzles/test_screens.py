@@ -159,7 +159,8 @@ def test_watch_on_a_terminal(columns: int, rows: int, environment: Mapping[str, 
         assert "Press n for the next one: puzzle 1, Gradient accumulation." in " ".join(passed)
         assert len(passed) < rows
         assert is_at_the_margin(passed)
-        assert ("memory of each rank" in "\n".join(passed)) == (rows > 24), "the picture comes where it has room"
+        has_picture = "memory of each rank" in terminal.text
+        assert has_picture == (rows > 24), f"the picture comes where it has room:\n{terminal.text}"
 
         terminal.press("\x1b[A")  # an arrow is no key of ours
         terminal.press("l")

@@ -277,7 +277,7 @@ def test_reports_and_progress_know_it(fourth: Path) -> None:
     assert 'name="answer"' in texts["junit"]
     assert not Path("traces").exists()
     assert progress.load()["answer"].stars == 3
-    assert "answer ★★★ 1 0 of 2 42 of 42 returned" in puzzles("status")
+    assert "answer ★★★ 1 0 of 2 42 returned" in puzzles("status")
     assert "Forgot your progress in answer." in puzzles("reset", "answer", "--yes")
 
 
@@ -298,7 +298,7 @@ def test_draw_run_verify_and_watch_know_it(fourth: Path) -> None:
     game.screen()
     assert "passed  ★★★  42 of 42 returned" in screen.getvalue()
     game.open()
-    assert "There is nothing to draw of answer yet." in screen.getvalue()
+    assert "There is nothing to draw. Puzzles of this track have no pictures." in screen.getvalue()
 
 
 def play_source(path: Path, source: str, *call: Any) -> Any:

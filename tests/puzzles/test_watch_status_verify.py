@@ -156,7 +156,9 @@ def test_classes_and_layouts_are_watched_like_schedules():
     assert "FSDP ★★★ passed" in watched.press("l")
     assert "ffn ★★★ passed" in watched.press("l")
     watched.game.current = "mesh_2x3"
-    assert watched.press("o") == "There is nothing to draw of mesh_2x3 yet."
+    assert "There is nothing to draw. mesh_2x3 has not run yet." in watched.press("o")
+    watched.game.current = "FSDP"
+    assert all("Puzzles of this track have no pictures." in watched.press(key) for key in "op")
     watched.game.current = "ffn"
     assert watched.press("o") == "Wrote ffn.svg."
     watched.path.write_text(watched.path.read_text() + "\n\nclass Helper:\n    pass\n")
@@ -166,9 +168,20 @@ def test_classes_and_layouts_are_watched_like_schedules():
     assert "In practice: " in page
 
 
+def test_a_file_that_cannot_be_read_says_so_at_any_puzzle() -> None:
+    watched = Watched(solution("basic"))
+    assert watched.game.current == "grad_accum"
+    watched.path.write_text("x = = 1\n")
+    assert "line 1: this is not valid Python" in watched.press("saved")
+    watched.path.unlink()
+    assert "this file cannot be read" in watched.press("saved")
+    watched.path.write_text(solution("basic"))
+    assert "Puzzle 0: Standard training" in watched.press("saved"), "what has a verdict again"
+
+
 def test_the_picture_is_written_and_opened():
     watched = Watched(solution("basic"))
-    assert watched.press("o") == "There is nothing to draw of grad_accum yet."
+    assert "There is nothing to draw. grad_accum has not run yet." in watched.press("o")
     watched.game.current = "basic"
     assert watched.press("o") == "Wrote basic.svg."
     assert Path("basic.svg").read_text().startswith("<")
@@ -205,7 +218,7 @@ def test_status_counts_attempts_stars_and_hints():
     puzzles("grade", "mine.py", "--puzzle", "ddp")
     puzzles("hint", "ddp", "-n", "2")
     rows = {row.split()[0]: row.split()[1:] for row in puzzles("status").stdout.splitlines() if row.strip()}
-    assert rows["basic"][1:9] == ["1", "0", "of", "4", "16.5", "timesteps", "(target", "<"]
+    assert rows["basic"][1:9] == ["1", "0", "of", "4", "16.5", "timesteps,", "2,621,440", "elements"]
     assert rows["ddp"] == ["☆☆☆", "2", "2", "of", "4"]
     assert "Next: puzzle 2, " in puzzles("status").stdout, "which was tried and is not solved"
 
