@@ -91,6 +91,23 @@ def test_attempts_and_records_are_told_apart() -> None:
     assert {"record", "attempt", "mine.py", "target met"} <= set(texts(picture))
 
 
+def test_records_of_another_kind_are_told_apart_and_only_the_best_are_shown() -> None:
+    records = (
+        Record(32.9, 2_490_368, "own", "a pipeline"),
+        Record(24.0, 2_359_296, "best", "sharded data parallelism"),
+        Record(24.0, 2_400_000, "beaten", "sharded data parallelism"),
+    )
+    goal = replace(GOAL, records=records, family="a pipeline")
+    picture = draw_pareto(goal, [Attempt("mine.py", report("gpipe", goal))], "GPipe")
+    assert sorted(tip for tip in tips(picture) if not tip.startswith("meets")) == [
+        "attempt: mine.py, 33.3 timesteps, 4,194,304 elements",
+        "record of another kind: sharded data parallelism, 24 timesteps, 2,359,296 elements",
+        "record: own, 32.9 timesteps, 2,490,368 elements",
+    ]
+    assert {"record", "record of another kind", "attempt"} <= set(texts(picture))
+    assert "record of another kind, sharded data parallelism: 24 timesteps" in picture.description
+
+
 def test_the_target_box_holds_what_meets_the_target() -> None:
     picture = draw_pareto(GOAL, [Attempt("mine.py", report("gpipe"))])
     (box,) = [tip for tip in tips(picture) if tip.startswith("meets both targets")]
