@@ -55,7 +55,7 @@ def _record_name(record: Record, goal: Goal) -> str:
 
 def _name_and_kind(record: Record, goal: Goal) -> tuple[str, str]:
     """The name of a record and whose it is; one of another family is named by its family."""
-    if record.family == goal.family:
+    if record.is_of(goal.family):
         return _record_name(record, goal), "record"
     return record.family, "other"
 
@@ -81,7 +81,7 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
 
     Of another family than the puzzle's, those records are shown that no other beats.
     """
-    shown = [r for r in goal.records if r.family == goal.family or r in goal.open_front]
+    shown = [r for r in goal.records if r.is_of(goal.family) or r in goal.open_front]
     spots = [Spot(r.timesteps, r.peak_memory, *_name_and_kind(r, goal)) for r in shown]
     for name, report in attempts:
         whose = "attempt" if report.error is None else "failed"
