@@ -19,6 +19,10 @@ class Record(NamedTuple):
     by: str = ""
     family: str = ""
 
+    def is_of(self, family: str) -> bool:
+        """True if it is of this family; one whose family is not said counts in all."""
+        return self.family in (family, "")
+
     def dominates(self, timesteps: float, peak_memory: int) -> bool:
         """True if this is at least as good in both, and better in one."""
         mine, theirs = (self.timesteps, self.peak_memory), (timesteps, peak_memory)
@@ -50,7 +54,7 @@ class Goal:
         of any other all, since such a schedule leaves the puzzle's idea to be better than all that is known."""
         if family != self.family:
             return self.records
-        return tuple(record for record in self.records if record.family == family)
+        return tuple(record for record in self.records if record.is_of(family))
 
     @property
     def open_front(self) -> tuple[Record, ...]:

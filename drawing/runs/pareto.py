@@ -1,4 +1,7 @@
-"""Pareto plot: peak memory against timesteps, for a puzzle's target, its records and attempts."""
+"""Pareto plot: peak memory against timesteps, of a puzzle's target, its records and attempts.
+
+Records of the puzzle's own family make one front; those of any family, the open front, make another behind it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from chalk.style import Style
 from chalk.types import Diagram
 
 from drawing.number_text import short_text, tenths_text
@@ -20,6 +24,10 @@ from .timeline import draw_header
 WIDTH, HEIGHT = 720.0, 380.0
 LEFT, BOTTOM, TOP, RIGHT = 66.0, 44.0, 12.0, 24.0
 RADIUS = 6.0
+
+
+NAMES = {"record": "record", "other": "record of another kind", "attempt": "attempt"}
+"""Words of the key and of the tips, by whose a spot is."""
 
 
 class Attempt(NamedTuple):
@@ -36,13 +44,20 @@ class Spot(NamedTuple):
     memory: int
     name: str
     whose: str
-    """'record', 'attempt', or 'failed'."""
+    """'record', 'other' (a record of another family), 'attempt', or 'failed'."""
 
 
 def _record_name(record: Record, goal: Goal) -> str:
     """The name of a record, from its file: 'laps' for '.../gpipe_laps.py'."""
     stem = PurePosixPath(record.by).stem.removeprefix(f"{goal.slug}_")
     return stem.replace("_", " ") or "record"
+
+
+def _name_and_kind(record: Record, goal: Goal) -> tuple[str, str]:
+    """The name of a record and whose it is; one of another family is named by its family."""
+    if record.is_of(goal.family):
+        return _record_name(record, goal), "record"
+    return record.family, "other"
 
 
 @dataclass(frozen=True)
@@ -62,8 +77,12 @@ class Plane:
 
 
 def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", dark: bool = False) -> Picture:
-    """Peak memory against timesteps of a puzzle: the target box, the records, and the attempts."""
-    spots = [Spot(r.timesteps, r.peak_memory, _record_name(r, goal), "record") for r in goal.records]
+    """Peak memory against timesteps of a puzzle: the target box, the records, and the attempts.
+
+    Of another family than the puzzle's, those records are shown that no other beats.
+    """
+    shown = [r for r in goal.records if r.is_of(goal.family) or r in goal.open_front]
+    spots = [Spot(r.timesteps, r.peak_memory, *_name_and_kind(r, goal)) for r in shown]
     for name, report in attempts:
         whose = "attempt" if report.error is None else "failed"
         spots.append(Spot(report.timesteps, report.peak.memory, name, whose))
@@ -82,7 +101,7 @@ def describe_spot(spot: Spot, goal: Goal) -> str:
     if spot.whose == "failed":
         return f"{clip(spot.name, 60)} is not correct"
     met = goal.meets_time(spot.time) and goal.meets_memory(spot.memory)
-    kind = "record " if spot.whose == "record" else ""
+    kind = {"record": "record ", "other": "record of another kind, "}.get(spot.whose, "")
     where = f"{tenths_text(spot.time)} timesteps, {spot.memory:,} elements"
     return f"{kind}{clip(spot.name, 60)}: {where}, {'meets the target' if met else 'misses the target'}"
 
@@ -132,18 +151,19 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 
 def draw_spots(spots: Sequence[Spot], plane: Plane) -> Iterator[Diagram]:
-    """Records as diamonds, attempts as discs with their names; failed attempts are not drawn."""
-    front = sorted({(s.time, s.memory) for s in spots if s.whose == "record"})
-    stairs = [p for i, (t, m) in enumerate(front) for p in ([(t, front[i - 1][1]), (t, m)] if i else [(t, m)])]
-    if len(stairs) > 1:
-        yield lines([[(plane.x(t), plane.y(m)) for t, m in stairs]], look(None, WIRE, 1.2))
+    """Records as diamonds, attempts as discs with their names; what failed has no place here."""
+    if any(spot.whose == "other" for spot in spots):
+        yield from draw_front(spots, ("record", "other"), plane, look(None, SOFT, 1.2, dash=(2.0, 3.0)))
+    yield from draw_front(spots, ("record",), plane, look(None, WIRE, 1.2))
     named: list[tuple[float, float]] = []
     for spot in sorted(spots, key=lambda spot: spot.whose == "attempt"):
         if spot.whose == "failed":
             continue
         x, y = plane.x(spot.time), plane.y(spot.memory)
-        words = f"{spot.whose}: {spot.name}, {tenths_text(spot.time)} timesteps, {spot.memory:,} elements"
+        words = f"{NAMES[spot.whose]}: {spot.name}, {tenths_text(spot.time)} timesteps, {spot.memory:,} elements"
         yield tip(mark_of(spot.whose, x, y), words)
+        if spot.whose == "other":
+            continue  # many, and alike: the key and the tips name them
         text = clip(spot.name, 30)
         at = y - 13
         while any(abs(at - other) < 13 and abs(x - place) < 190 for place, other in named):
@@ -153,7 +173,21 @@ def draw_spots(spots: Sequence[Spot], plane: Plane) -> Iterator[Diagram]:
         yield label(x + (9 if right else -9), at, text, 11, INK, "start" if right else "end", halo=PAPER)
 
 
+def draw_front(spots: Sequence[Spot], whose: Sequence[str], plane: Plane, stroke: Style) -> Iterator[Diagram]:
+    """Stairs through the spots that no other of them beats."""
+    best: list[tuple[float, int]] = []
+    for time, memory in sorted((spot.time, spot.memory) for spot in spots if spot.whose in whose):
+        if not best or memory < best[-1][1]:
+            best.append((time, memory))
+    stairs = [p for i, (t, m) in enumerate(best) for p in ([(t, best[i - 1][1]), (t, m)] if i else [(t, m)])]
+    if len(stairs) > 1:
+        yield lines([[(plane.x(t), plane.y(m)) for t, m in stairs]], stroke)
+
+
 def mark_of(whose: str, x: float, y: float) -> Diagram:
+    if whose == "other":
+        r = RADIUS - 1.5
+        return polygon([(x, y - r), (x + r, y), (x, y + r), (x - r, y)], look(PAPER, SOFT, 1.4))
     if whose == "record":
         return polygon([(x, y - RADIUS), (x + RADIUS, y), (x, y + RADIUS), (x - RADIUS, y)], look(PAPER, WIRE, 2.0))
     return polygon(list(ring(x, y, RADIUS)), look(ALARM, PAPER, 1.0))
@@ -168,7 +202,7 @@ def ring(x: float, y: float, r: float) -> Iterator[Point]:
 def draw_key(spots: Sequence[Spot]) -> Diagram:
     parts: list[Diagram] = []
     x = LEFT
-    for whose, words in (("record", "record"), ("attempt", "attempt")):
+    for whose, words in NAMES.items():
         if any(spot.whose == whose for spot in spots):
             parts += [mark_of(whose, x + RADIUS, 12), label(x + 2 * RADIUS + 6, 12, words, 11, SOFT, "start")]
             x += 2 * RADIUS + 26 + text_width(words, 11)

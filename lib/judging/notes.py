@@ -1,4 +1,4 @@
-"""Notes on correct runs: habits that real training could not afford."""
+"""Notes on correct runs: habits that would not work in real training."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int) -> Iterat
         yield Note(text, costs_a_star=True, is_a_reload=True)
     if lasting > peak:
         text = (
-            f"would need {lasting:,} elements if training went on: this counts weights and states from the start, "
-            "even if they are loaded later, and messages until they are received"
+            f"would need {lasting:,} elements if training went on: the next step begins with all weights and states "
+            "that are loaded later here, and messages take memory until they are read"
         )
         yield Note(text, costs_a_star=True)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from docs import gallery
 from drawing import Attempt, draw_compare, draw_pareto, svg
-from drawing.palette import ALARM, WIRE
+from drawing.palette import ALARM, SOFT, WIRE
 from drawing.runs.compare import difference
 from drawing.runs.pareto import plane_of
 from lib import Goal, Model, Record, Report, Size, referee, run
@@ -78,7 +78,8 @@ def test_runs_of_different_ranks_can_be_compared() -> None:
 
 
 def test_attempts_and_records_are_told_apart() -> None:
-    goal = replace(GOAL, records=(Record(32.9, 2_490_368, "one forward, one backward"), Record(22.0, 2_359_296)))
+    records = (Record(32.9, 2_490_368, "one forward, one backward"), Record(22.0, 2_359_296))
+    goal = replace(GOAL, records=records, family="")
     picture = draw_pareto(goal, [Attempt("mine.py", report("gpipe", goal))], "GPipe")
     assert sorted(tip for tip in tips(picture) if not tip.startswith("meets")) == [
         "attempt: mine.py, 33.3 timesteps, 4,194,304 elements",
@@ -91,12 +92,29 @@ def test_attempts_and_records_are_told_apart() -> None:
     assert {"record", "attempt", "mine.py", "target met"} <= set(texts(picture))
 
 
+def test_records_of_another_kind_are_told_apart_and_only_the_best_are_shown() -> None:
+    records = (
+        Record(32.9, 2_490_368, "own", "a pipeline"),
+        Record(24.0, 2_359_296, "best", "sharded data parallelism"),
+        Record(24.0, 2_400_000, "beaten", "sharded data parallelism"),
+    )
+    goal = replace(GOAL, records=records, family="a pipeline")
+    picture = draw_pareto(goal, [Attempt("mine.py", report("gpipe", goal))], "GPipe")
+    assert sorted(tip for tip in tips(picture) if not tip.startswith("meets")) == [
+        "attempt: mine.py, 33.3 timesteps, 4,194,304 elements",
+        "record of another kind: sharded data parallelism, 24 timesteps, 2,359,296 elements",
+        "record: own, 32.9 timesteps, 2,490,368 elements",
+    ]
+    assert {"record", "record of another kind", "attempt"} <= set(texts(picture))
+    assert "record of another kind, sharded data parallelism: 24 timesteps" in picture.description
+
+
 def test_the_target_box_holds_what_meets_the_target() -> None:
     picture = draw_pareto(GOAL, [Attempt("mine.py", report("gpipe"))])
     (box,) = [tip for tip in tips(picture) if tip.startswith("meets both targets")]
     assert "< 34 timesteps and < 4.2M elements" in box
     border = [node for node in ET.fromstring(svg(picture)).iter(f"{SVG}path") if node.get("stroke-dasharray")]
-    assert [node.get("stroke") for node in border] == [WIRE]
+    assert [node.get("stroke") for node in border] == [WIRE, SOFT]  # the target's box, and the open front
 
 
 def test_what_failed_is_named_and_has_no_place() -> None:

@@ -100,7 +100,8 @@ def test_what_was_written_is_opened(works: bool, monkeypatch: pytest.MonkeyPatch
 def test_pareto_shows_every_attempt_in_a_folder() -> None:
     draw(f"{SOLUTIONS}/records", "gpipe", "--pareto")
     picture = written("gpipe_pareto.svg")
-    assert picture.count("<title>attempt:") == 2
+    solving = [path for path in Path(SOLUTIONS, "records").glob("*.py") if "def gpipe(" in path.read_text()]
+    assert picture.count("<title>attempt:") == len(solving) > 2
     draw(GPIPE, "gpipe", "--pareto", "-o", "one.svg")
     assert "attempt: gpipe.py, 33.3 timesteps" in written("one.svg")
 

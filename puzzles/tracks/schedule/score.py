@@ -104,15 +104,13 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
             f"it needs {peak.memory:,} elements of memory (rank {peak.rank} at t={peak.time:g}) "
             f"and the target is {goal.memory_text}"
         )
-    for note in report.reloads:
-        yield plain(note.text)
+    if report.reloads:
+        yield f"the puzzle is about not having whole weights: {'; '.join(plain(note.text) for note in report.reloads)}"
 
 
 def _advice(report: Report) -> str:
     if report.reloads and report.meets_time and report.meets_memory:
-        return (
-            "This puzzle is about not having the weights: get what a rank does not keep from the others, by allgather."
-        )
+        return "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
     if report.meets_memory:
         return "Look for empty stretches in the picture: there a rank waits. What could it do meanwhile?"
     return (

@@ -26,7 +26,7 @@ def _own(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int) -> Iterat
         yield f"Three stars: no better schedule of this kind ({goal.family}) is known."
     else:
         yield _to_beat(goal.rivals(goal.family), point, f" of this kind ({goal.family})")
-    if any(record.family != goal.family for record in goal.open_front):
+    if any(not record.is_of(goal.family) for record in goal.open_front):
         better = _best(goal.open_front, point)
         yield (
             f"Of any kind at this size: {_figures(better)} ({better.family})."
