@@ -9,14 +9,14 @@ from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure
-from puzzles.sandbox.client import Client, WorkerLostError
+from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, track_of
 from puzzles.tracks.workbench import Runner
 
 from .judge import Definition, drive, judge
-from .sandboxed_run import SandboxRunner
+from .sandboxed_run import SandboxRunner, lost
 from .session import Session
 from .submission import Submission
 from .verdict import Graded, Verdict
@@ -109,7 +109,6 @@ def _survey(session: Session) -> tuple[Failure | None, dict[str, Any]]:
         return submission.failure, {}
     try:
         survey = session.read()
-    except WorkerLostError as why:
-        submission.problem = ValueError(f"Python itself broke on it ({why})")
-        return submission.failure, {}
+    except SandboxLostError as why:
+        return lost(why), {}
     return None if survey["problem"] is None else Failure(*survey["problem"]), survey

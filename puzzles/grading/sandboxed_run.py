@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from puzzles.failure import Failure, plain
-from puzzles.sandbox.client import WorkerLostError
+from puzzles.sandbox.client import SandboxLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.runner import too_slow
 from puzzles.tracks.base import Track
@@ -18,6 +18,9 @@ from .session import Session
 
 REASONS = ("rule", "deadlock", "mismatch", "incomplete", "crash", "syntax", "timeout", "memory")
 """Of failures that runs of any track report; a track may have others, see `Track.reasons`."""
+
+LOST = "lost"
+"""Reason where the sandbox itself ended. No run can report it, and no such verdict is kept for `--resume`."""
 
 MAX_SENTENCE = 2000
 """Characters of a sentence that comes from a run."""
@@ -51,11 +54,15 @@ def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, An
             return RunOutcome(failure=_failure(problem, reasons))
         asked = {**data, "stage": track.stage, "slug": slug, "longest": track.max_result}
         answer = session.run(asked, left)
-    except WorkerLostError as why:
-        words = f"the process that ran this was {why}; leave other processes alone"
-        return RunOutcome(failure=Failure("crash", words))
+    except SandboxLostError as why:
+        return RunOutcome(failure=lost(why))
     outcome = _read(answer, session.limits, reasons)
     return outcome._replace(printed=str(answer["output"]), took=float(answer["took"]))
+
+
+def lost(why: SandboxLostError) -> Failure:
+    """The failure of nobody knows whom."""
+    return Failure(LOST, f"the sandbox was {why} twice, which may be nobody's fault in this file; grade it again")
 
 
 def _read(answer: Mapping[str, Any], limits: Limits, reasons: Sequence[str]) -> RunOutcome:

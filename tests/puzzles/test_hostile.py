@@ -141,7 +141,8 @@ def test_each_run_finds_an_empty_folder_and_a_fresh_process(here: Tier):
 
 
 def test_a_locked_folder_is_emptied_too(here: Tier):
-    lock = "    import os\n    os.makedirs('a/b')\n    os.chmod('a/b', 0)\n    os.chmod('a', 0)\n    return model"
+    lock = "    import os\n    os.mkdir('a')\n    os.mkdir('a/b', 0)\n    try: os.chmod('a', 0)\n"
+    lock += "    except PermissionError: pass\n    return model"  # outside of bubblewrap a run changes no mode
     found = verdict(hostile.SOLVED.replace("    return model", lock), here, SLOW)
     assert (found.status, found.notes) == ("passed", ())
 
