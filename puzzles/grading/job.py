@@ -48,5 +48,12 @@ class Job(NamedTuple):
         return self.grade(path, source, clients[key])
 
 
+def close_kept_client() -> None:
+    """Ends the server that this thread keeps, if any."""
+    for client in vars(_clients).values():
+        client.close()
+    vars(_clients).clear()
+
+
 _clients = threading.local()
 """The client of each thread. Its server ends when the client is forgotten, or its process ends."""

@@ -15,12 +15,10 @@ from puzzles.tracks.base import Track
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
 from .session import Session
+from .verdict import LOST
 
 REASONS = ("rule", "deadlock", "mismatch", "incomplete", "crash", "syntax", "timeout", "memory")
 """Of failures that runs of any track report; a track may have others, see `Track.reasons`."""
-
-LOST = "lost"
-"""Reason where the sandbox itself ended. No run can report it, and no such verdict is kept for `--resume`."""
 
 MAX_SENTENCE = 2000
 """Characters of a sentence that comes from a run."""

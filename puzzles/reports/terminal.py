@@ -14,6 +14,7 @@ from rich.text import Text
 
 from puzzles.failure import plain
 from puzzles.grading.verdict import Graded, Verdict
+from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, Track, groups, outcomes, track_of
 
@@ -51,9 +52,7 @@ def report(console: Console, files: Sequence[Graded], tier: Tier) -> None:
             _show_printed(console, verdict)
     if not tier.is_sandbox:
         console.print()
-        console.print(
-            Text(f"Run without a sandbox: {tier.why_not}. 'puzzles doctor' tells what that means.", style="dim")
-        )
+        console.print(Text(protection(tier).summary(), style="dim"), width=min(console.width, MAX_WIDTH))
     console.print()
     for line in _summary(files) if several or not files else _next(files[0]):
         console.print(Text(line), width=min(console.width, MAX_WIDTH))

@@ -176,8 +176,9 @@ def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp
         f"assert set(os.environ) <= {{'PATH', 'HOME', 'TMPDIR', 'LANG', 'PWD', 'LC_CTYPE'}}, set(os.environ)\n"
         "import socket\n"
         "try: socket.create_connection(('127.0.0.1', 22), 1)\n"
-        "except OSError as why: assert why.errno in (101, 111), why\n"
-        "assert [name for _, name in socket.if_nameindex()] == ['lo']\nsolved(model)"
+        "except OSError as why: assert why.errno in (1, 101, 111), why\n"
+        "devices = open('/proc/net/dev').read().splitlines()[2:]\n"
+        "assert [line.split(':')[0].strip() for line in devices] == ['lo'], devices\nsolved(model)"
     )
     expect(verdict(hostile.basic_with(looks), where, SLOW), (None,))
     assert secret.read_text() == "mine"
