@@ -69,7 +69,7 @@ def protection(tier: Tier) -> Protection:
     """The means of a tier on this machine."""
     if not tier.forks:
         return Protection(tier, 0, False, False)
-        return Protection(tier, landlock.version(), seccomp.is_available(), os.getuid() == 0)
+    return Protection(tier, landlock.version(), seccomp.is_available(), os.getuid() == 0)
 
 
 def _listed(words: list[str]) -> str:
