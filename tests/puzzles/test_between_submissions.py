@@ -53,7 +53,11 @@ def refuses(*calls: str) -> str:
     )
 
 
-EMPTY = solved_after("assert os.listdir() == [], os.listdir()\nassert os.listdir('..') == ['run'], os.listdir('..')")
+EMPTY = solved_after("""
+assert os.listdir() == []
+try: assert os.listdir("..") == ["run"]
+except PermissionError: pass
+""")
 
 # --- Sources ---
 
@@ -102,13 +106,13 @@ MANY = "for number in range({count}): os.mkdir(str(number))"
     "leave",
     [
         "os.mkdir('locked')\nopen('locked/f', 'w').close()\nos.mkdir('locked/inner', 0)\nos.symlink('/', 'link')",
-        "os.mkdir('../beside')",
+        pytest.param("os.mkdir('../beside')", marks=pytest.mark.slow),
         NESTED.format(depth=30),
         pytest.param(NESTED.format(depth=3000), marks=pytest.mark.slow),
-        MANY.format(count=1000),
+        pytest.param(MANY.format(count=1000), marks=pytest.mark.slow),
         MANY.format(count=MAX_LEFTOVERS + 1),
         pytest.param(MANY.format(count=150_000), marks=pytest.mark.slow),
-        "open('big', 'wb').write(b'x' * (1 << 20))",
+        pytest.param("open('big', 'wb').write(b'x' * (1 << 20))", marks=pytest.mark.slow),
     ],
 )
 def test_whatever_a_run_leaves_the_next_finds_an_empty_folder(grade: Grade, leave: str) -> None:
@@ -201,6 +205,7 @@ def test_a_run_cannot_touch_classmates_files_sockets_or_command_lines(
         unix.bind(path := str(tmp_path / "socket"))
         os.chmod(path, 0o777)
         udp.bind(("127.0.0.1", 0))
+        highest = min(max(int(name) for name in os.listdir("/proc") if name.isdigit()) + 100, 1 << 16)
         body = f"""
 def tries(work):
     try: work()
@@ -220,7 +225,7 @@ tries(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"x
 tries(lambda: socket.socketpair()[0].connect({path!r}))
 tries(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", {udp.getsockname()!r}))
 lines = b""
-for entry in os.listdir("/proc") if os.access("/proc", os.R_OK) else range(1, 1 << 15):
+for entry in range(1, {highest}):
     for what in ("cmdline", "environ"):
         try: lines += open(f"/proc/{{entry}}/{{what}}", "rb").read()
         except OSError: pass
