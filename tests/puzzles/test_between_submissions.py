@@ -240,6 +240,28 @@ assert b"a grader of " + b"the tests" not in lines
                 listener.recv(1)
 
 
+@pytest.mark.skipif(not seccomp.can_ask(), reason="this kernel cannot ask a supervisor")
+def test_a_run_has_its_own_count_of_tasks_whatever_others_of_its_user_start(grade: Grade) -> None:
+    ours = __import__("resource").getrlimit(__import__("resource").RLIMIT_NPROC)
+    body = f"""
+import resource
+assert resource.getrlimit(resource.RLIMIT_NPROC) == {ours}  # which would count those of a user
+go = threading.Event()
+threads = [threading.Thread(target=go.wait) for _ in range(4)]
+for thread in threads[:3]: thread.start()
+try: threads[3].start()
+except RuntimeError: pass
+else: raise ValueError("five tasks")
+go.set()
+for thread in threads[:3]: thread.join()
+pid = os.fork()
+if pid == 0: os._exit(0)
+os.waitpid(pid, 0)
+"""
+    (found,) = grade(solved_after(body), processes=4)
+    assert found.passed(), found
+
+
 # --- What still works ---
 
 

@@ -44,12 +44,13 @@ def protect_process() -> None:
 
 def confine(
     limits: Mapping[str, Any], uid: int, parent: int, readable: Sequence[Sequence[str]], sees_others: bool
-) -> bool:
+) -> tuple[bool, int]:
     """Confines this process, a child of `parent`, and all that it will start to its limits; for good. Root becomes
     user `uid`.
 
     `readable` are paths to list and paths to read: nothing else can be read then, and only the present folder can be
-    written to, if the kernel has Landlock. Returns True if it does. `sees_others` as for the system call filter.
+    written to, if the kernel has Landlock. Returns True if it does, and the listener of the system call filter, which
+    has `sees_others`.
     """
     import resource
 
@@ -64,15 +65,15 @@ def confine(
     _cap(resource.RLIMIT_NOFILE, OPEN_FILES)
     _cap(resource.RLIMIT_CPU, int(limits["seconds"] * limits["processes"]) + 5)
     cap_memory(limits["memory"])
-    if LINUX:
-        _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
     prctl(NO_NEW_PRIVILEGES, 1)
+    listener = seccomp.restrict_self(sees_others)
+    if LINUX and listener < 0:
+        _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
     has_landlock = False
     if readable:
         to_list, to_read = readable
         has_landlock = landlock.restrict_self(to_list, to_read, (os.getcwd(), *DEVICES))
-    seccomp.restrict_self(sees_others)
-    return has_landlock
+    return has_landlock, listener
 
 
 def end_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
@@ -145,6 +146,11 @@ def _tasks_of(user: int) -> int:
     """Number of threads of a user: the kernel's limit counts them all."""
     rows = [_status(pid, "Uid", "Threads") for pid in _processes()]
     return max(1, sum(row[1] for row in rows if row and row[0] == user))
+
+
+def tasks_below() -> int:
+    """Number of processes and threads that this process and its descendants have started and not ended."""
+    return sum(threads for pid in _descendants(os.getpid()) for threads in _status(str(pid), "Threads"))
 
 
 def end_all(group: int, sandboxed: bool) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -62,6 +63,9 @@ CHANGES = (
 """Modes, owners and times of files. Landlock lets a run change them on every file of its user, so they are denied
 where a run sees files of others."""
 
+CLONE, FORKS = "clone:56:220", "fork:57: vfork:58:"
+"""These start processes and threads."""
+
 NEW_NAMESPACES = 0x7E020000
 """All of CLONE_NEW*."""
 
@@ -82,7 +86,7 @@ class Check(NamedTuple):
 def checks(pid: int) -> list[Check]:
     """What process `pid` may call with certain arguments only."""
     return [
-        Check("clone:56:220", 0, only=(0,), mask=NEW_NAMESPACES),
+        Check(CLONE, 0, only=(0,), mask=NEW_NAMESPACES),
         Check("socketpair:53:199", 0, only=(1,)),  # AF_UNIX: every event loop has one
         Check("socketpair:53:199", 1, only=(1,), mask=0xF),  # SOCK_STREAM: others can be sent to any address
         Check("kill:62:129", 0, only=(pid, 0)),
@@ -110,16 +114,29 @@ def is_available() -> bool:
     return False
 
 
-def restrict_self(sees_others: bool) -> bool:
-    """Installs the filter in this process, and in all that it will start. Returns False if there is none here.
+def can_ask() -> bool:
+    """True if this kernel lets another process answer a system call, and then go on: since 5.5."""
+    release = [int(digits) for digits in re.findall(r"\d+", platform.release())[:2]]
+    return is_available() and release >= [5, 5]
 
-    Modes and times of files stay as they are with `sees_others`. Needs `no_new_privs`.
+
+def restrict_self(sees_others: bool) -> int:
+    """Installs the filter in this process, and in all that it will start, if there is one here.
+
+    Modes and times of files stay as they are with `sees_others`. Returns a listener, which another process has to
+    answer when this one starts a process or thread; -1 if there is none. Needs `no_new_privs`.
     """
     if not is_available():
-        return False
-    code = program(platform.machine(), os.getpid(), sees_others)
+        return -1
+    listener = _install(program(platform.machine(), os.getpid(), sees_others, ASK), LISTENER) if can_ask() else -1
+    if listener < 0:
+        _install(program(platform.machine(), os.getpid(), sees_others, ALLOW), ALL_THREADS)
+    return listener
+
+
+def _install(code: bytes, flags: int) -> int:
     buffer = ctypes.create_string_buffer(code, len(code))
-    return _seccomp(SET_FILTER, ALL_THREADS, ctypes.byref(Program(len(code) // 8, ctypes.addressof(buffer)))) == 0
+    return _seccomp(SET_FILTER, flags, ctypes.byref(Program(len(code) // 8, ctypes.addressof(buffer))))
 
 
 # --- The program that the kernel runs at each system call ---
@@ -130,9 +147,10 @@ LOAD, AND, EQUAL, AT_LEAST, JUMP, RETURN = 0x20, 0x54, 0x15, 0x35, 0x05, 0x06
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
 """Where these are in `struct seccomp_data`; each argument has 8 bytes, the low half first."""
 
-ALLOW, ERRNO = 0x7FFF0000, 0x00050000
+ALLOW, ASK, ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
 
-SET_FILTER, ASK_ACTION, ALL_THREADS = 1, 2, 1
+SET_FILTER, ASK_ACTION = 1, 2
+ALL_THREADS, LISTENER = 1, 8
 
 
 class Program(ctypes.Structure):
@@ -141,8 +159,8 @@ class Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
 
 
-def program(machine: str, pid: int, sees_others: bool) -> bytes:
-    """The filter for process `pid` on a machine of this kind."""
+def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW) -> bytes:
+    """The filter for process `pid` on a machine of this kind. `new_tasks` answers calls that start processes."""
     column = list(ARCHITECTURES).index(machine)
     denied = " ".join((*DENIED.values(), CHANGES if sees_others else ""))
     code = _load(ARCHITECTURE) + _step(EQUAL, ARCHITECTURES[machine][0], 1, 0) + _refuse(ENOSYS)
@@ -154,7 +172,9 @@ def program(machine: str, pid: int, sees_others: bool) -> bytes:
     for check in checks(pid):
         by_name[check.name] = by_name.get(check.name, b"") + _test(check)
     for name, tests in by_name.items():
-        code += _on_call(name, column, tests + _step(RETURN, ALLOW))
+        code += _on_call(name, column, tests + _step(RETURN, new_tasks if name == CLONE else ALLOW))
+    for name in FORKS.split():
+        code += _on_call(name, column, _step(RETURN, new_tasks))
     return code + _step(RETURN, ALLOW)
 
 

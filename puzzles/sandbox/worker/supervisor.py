@@ -24,6 +24,7 @@ from .interpreter import set_up_interpreter
 from .output import WorkerMonitor
 from .runner import DefinitionRun
 from .source import SubmissionCode
+from .task_limit import TaskLimit
 
 GRACE_SECONDS = 0.3
 """Seconds after the time limit in which a worker may still report the line that it was at."""
@@ -112,19 +113,21 @@ class Supervisor:
         self._make_folder()
         result, result_end = os.pipe()
         output, output_end = os.pipe()
+        tasks = TaskLimit(self.limits["processes"], os_limits.tasks_below)
         begin = monotonic()
         supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_worker(work, supervisor, result_end, output_end)
+            self._be_worker(work, supervisor, result_end, output_end, tasks)
         os.close(result_end)
         os.close(output_end)
         monitor = WorkerMonitor(pid, result, output, self.limits["output"], longest)
-        ended, code = monitor.wait(self.control.fileno(), self.wake, begin + seconds + GRACE_SECONDS)
+        ended, code = monitor.wait(self.control.fileno(), self.wake, tasks, begin + seconds + GRACE_SECONDS)
         took = monotonic() - begin
         os_limits.end_all(pid, self.sandboxed)
         if ended == "hung up":
             os._exit(0)
+        tasks.close()
         os.close(result)
         os.close(output)
         return {
@@ -143,16 +146,18 @@ class Supervisor:
             with suppress(OSError):  # a root without that power does not become another user either
                 os.chown(RUN_FOLDER, self.uid, self.uid)
 
-    def _be_worker(self, work: Work, supervisor: int, result: int, output: int) -> NoReturn:
+    def _be_worker(self, work: Work, supervisor: int, result: int, output: int, tasks: TaskLimit) -> NoReturn:
         """Runs in the forked worker."""
         try:
             signal.set_wakeup_fd(-1)
+            os.chdir(RUN_FOLDER)
+            where = (self.uid, supervisor, self.readable, not self.sandboxed)
+            restricted, listener = os_limits.confine(self.limits, *where)
+            tasks.hand_over(listener)
             out = os.dup2(result, 3)
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.closerange(4, os_limits.OPEN_FILES * 4)
-            os.chdir(RUN_FOLDER)
-            restricted = os_limits.confine(self.limits, self.uid, supervisor, self.readable, not self.sandboxed)
             set_up_interpreter(self.packages)
             if not (restricted or self.sandboxed):
                 os_limits.deny_paths(self.hidden)
