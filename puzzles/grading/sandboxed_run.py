@@ -59,8 +59,8 @@ def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, An
 
 
 def lost(why: SandboxLostError) -> Failure:
-    """The failure of nobody knows whom."""
-    return Failure(LOST, f"the sandbox was {why} twice, which may be nobody's fault in this file; grade it again")
+    """The failure when the sandbox was lost, for which nobody is blamed."""
+    return Failure(LOST, f"the sandbox was {why}, twice, and this file may not be the cause; grade it again")
 
 
 def _read(answer: Mapping[str, Any], limits: Limits, reasons: Sequence[str]) -> RunOutcome:
@@ -110,7 +110,7 @@ def _of_end(ended: str, code: int, limits: Limits) -> Failure:
         case "result":
             return Failure("crash", f"the run sent back more than {code:,} bytes; a solution needs far fewer")
         case "signal" if code == signal.SIGKILL:
-            return Failure("memory", "the process was killed, as it happens when memory runs out; use less of it")
+            return Failure("memory", "the process was killed, probably because memory ran out; use less of it")
         case "signal":
             name = signal.strsignal(code) or "unknown"
             return Failure(

@@ -86,11 +86,11 @@ class Session:
 
 
 def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The survey that a worker sent; or one with a problem, if Python itself broke on the file."""
+    """The survey that a worker sent; or one with a problem, if Python itself crashed on the file."""
     empty: dict[str, Any] = {"problem": None, "broken": {}, "lines": {}, "digests": {}}
     with suppress(ValueError, RecursionError):
         survey = json.loads(answer["result"])
         if (answer["ended"], answer["code"]) == ("exit", 0) and survey.keys() == empty.keys():
             return dict(survey)
     why = "it took too long" if answer["ended"] == "time" else end_words(answer["ended"], answer["code"])
-    return {**empty, "problem": Failure("syntax", f"this is not valid Python: Python itself broke on it ({why})")}
+    return {**empty, "problem": Failure("syntax", f"this is not valid Python: Python itself crashed on it ({why})")}

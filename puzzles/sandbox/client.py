@@ -43,7 +43,7 @@ MARK = "TRAINING_PUZZLES_RUN"
 
 
 class SandboxLostError(Exception):
-    """The server or the supervisor has ended, twice in a row; nobody knows by whom. Workers may end as they like."""
+    """The server or the supervisor has ended twice in a row, for an unknown reason."""
 
 
 class Client(Protocol):

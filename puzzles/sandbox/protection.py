@@ -1,4 +1,4 @@
-"""What stands between a run and the rest of this machine, as facts for `grade` and `doctor`.
+"""What protects this machine from a run, as facts for `grade` and `doctor`.
 
 `docs/security.md` says the same of every tier and system, and how each line is tested.
 """

@@ -13,7 +13,7 @@ import pytest
 
 from puzzles.sandbox.worker import landlock, seccomp
 from puzzles.sandbox.worker.supervisor import MAX_LEFTOVERS
-from tests.support.graders import USERS, Grader, Seen
+from tests.support.graders import ROOT, USERS, Grader, Seen
 from tests.support.hostile import SOLVED
 from tests.support.selection import TIERS
 
@@ -219,6 +219,9 @@ tries(lambda: os.truncate(name, 0))
 tries(lambda: os.setxattr(name, "user.note", b"x"))
 tries(lambda: os.rename(name, name + "2"))
 tries(lambda: open(name).close())
+tries(lambda: open(name + ".new", "w").close())
+tries(lambda: open("/tmp/of-a-run", "w").close())
+tries(lambda: open({str(ROOT / "solutions" / "ddp.py")!r}).close())
 tries(lambda: os.close(os.open(name, os.O_RDONLY | os.O_TRUNC)))
 tries(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"x", {path!r}))
 tries(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"x", {path!r}))
