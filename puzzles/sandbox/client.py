@@ -181,7 +181,8 @@ class SandboxClient:
 
     def _answer(self, messages: Iterable[dict[str, Any]], seconds: float) -> dict[str, Any] | None:
         server = self._server
-        assert server is not None
+        if server is None:
+            return None
         assert server.stdin is not None
         assert server.stdout is not None
         alarm = threading.Timer(seconds, server.kill)
@@ -198,7 +199,7 @@ class SandboxClient:
 
 
 def _quick_folder() -> str | None:
-    """A folder in memory, as in bubblewrap, so that no run makes the disk of all others slow; None if there is none."""
+    """A folder in memory, as in bubblewrap, so that no run slows down the disk for others; None if there is none."""
     return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
 
 

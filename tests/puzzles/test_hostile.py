@@ -18,10 +18,11 @@ from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.client import MARK
+from puzzles.sandbox.client import MARK, SandboxLostError
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.sandbox.worker import seccomp
+from puzzles.tracks import TRACKS
 from tests.support import hostile
 from tests.support.selection import TIERS, in_every_tier
 from tests.support.shared_sandbox_server import LENDER, children
@@ -155,6 +156,17 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier
         with Session(Submission(Path("theirs.py"), source.encode()), QUICK, here) as session:
             grade_puzzle(PUZZLES["basic"], session)
             assert grade_puzzle(PUZZLES["ddp"], session).status == "passed", name
+
+
+@pytest.mark.own_server
+def test_a_server_that_is_killed_leaves_nothing_running(here: Tier):
+    """The client kills a server that does not answer in time, here while a run has a child in a session of its own."""
+    body = "if os.fork() == 0: os.setsid()\nwhile True: time.sleep(60)"
+    with Session(Submission(Path("theirs.py"), hostile.basic_with(body).encode()), SLOW, here) as session:
+        session.read()
+        request = {"slug": "basic", "stage": TRACKS["schedule"].stage, "size": [2, 4, 1], "longest": MIB, "left": 60}
+        with pytest.raises(SandboxLostError, match="SIGKILL"):
+            session._client.ask(request, 0.5)
 
 
 def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp_path: Path):
