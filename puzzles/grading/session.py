@@ -90,7 +90,7 @@ def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
     empty: dict[str, Any] = {"problem": None, "broken": {}, "lines": {}, "digests": {}}
     with suppress(ValueError, RecursionError):
         survey = json.loads(answer["result"])
-        if (answer["ended"], answer["code"]) == ("exit", 0) and survey.keys() == empty.keys():
+        if (answer["ended"], answer["code"]) == ("exit", 0) and survey.keys() >= empty.keys():
             return dict(survey)
     why = "it took too long" if answer["ended"] == "time" else end_words(answer["ended"], answer["code"])
     return {**empty, "problem": Failure("syntax", f"this is not valid Python: Python itself crashed on it ({why})")}
