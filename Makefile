@@ -10,7 +10,7 @@ PIP := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
 # One file of tests to one process, as their fixtures are shared within a file.
 PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help play test test-all bench check docs docs-site notebooks wheel colab lab browser clean
+.PHONY: help play test test-all fuzz bench check docs docs-site notebooks wheel colab lab browser clean
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -30,6 +30,12 @@ test: $(VENV)/.test  ## run the tests, of the exhaustive suites one case of each
 
 test-all: $(VENV)/.test  ## run every test, with many more examples of each property
 	$(PYTEST) --hypothesis-profile=full
+
+# Of fuzzing: seconds in all.
+FUZZ ?= 60
+
+fuzz: $(VENV)/.test  ## read changed traces, submissions, notebooks, annotations and replies of a worker for FUZZ seconds
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ)
 
 bench: $(VENV)/.test  ## print the speed of the runtime, as ratios within one run
 	$(BIN)/python -m tests.bench.runtime

@@ -265,11 +265,12 @@ def complete(size: Size, final: Iterable[Weight]) -> None:
     Raises:
         IncompleteError: naming the first layer that is missing, or the shards of it that are.
     """
-    held: dict[int, dict[int, set[int]]] = {layer: {} for layer in range(size.layers)}
+    held: dict[int, dict[int, set[int]]] = {}
     for weight in final:
-        held[weight.layer].setdefault(weight.total, set()).update(weight.shards)
-    for layer, by_total in held.items():
-        if not by_total:
+        held.setdefault(weight.layer, {}).setdefault(weight.total, set()).update(weight.shards)
+    for layer in range(size.layers):
+        by_total = held.get(layer)
+        if by_total is None:
             raise IncompleteError(
                 f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)"
             )

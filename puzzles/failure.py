@@ -11,6 +11,10 @@ MAX_ERROR_TEXT = 300
 """Characters of an exception's own text that are shown."""
 
 
+class UnreadableError(Exception):
+    """A file is not read; the text is the whole sentence for the player."""
+
+
 class Failure(NamedTuple):
     """The reason in one word why a run does not count, the sentence, and the line (0 when unknown)."""
 
@@ -39,6 +43,8 @@ def of_source(problem: Exception) -> Failure:
         if "'await' outside" in text:
             advice = "; keep what awaits inside functions, for the grader makes the models and runs the ranks"
         return Failure("syntax", plain(f"this is not valid Python: {text}{advice}"), line)
+    if isinstance(problem, UnreadableError):
+        return Failure("syntax", plain(str(problem)))
     if isinstance(problem, OSError):
         return Failure("crash", f"this file cannot be read: {problem.strerror or problem}")
     if isinstance(problem, RecursionError | MemoryError):

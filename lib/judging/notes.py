@@ -28,7 +28,7 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
         for note in _on_rank(state, size, prof, peak):
             by_note.setdefault(note, []).append(state.rank)
     notes = [Note(f"{named('rank', ranks)} {text}", costs) for (text, costs), ranks in by_note.items()]
-    if lost := lost_states(retrace.ranks, profiles, retrace.size.layers):
+    if lost := lost_states(retrace.ranks, profiles):
         layers = named("layer", lost)
         text = f"the updated optimizer state of {layers} is not there in full at the end: the next step needs it"
         notes.append(Note(text, costs_a_star=True))

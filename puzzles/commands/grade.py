@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,18 +111,38 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
     slugs = tuple(dict.fromkeys(slug for several in wanted for slug in several))
     job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options))
     graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"])
-    write_reports(
-        graded, {name: options[name] for name in FORMATS}, points, options["partial"], tier, options["traces"]
-    )
-    if options["as_json"]:
-        click.echo(json.dumps(verdict.as_json(graded), indent=2))
-    else:
-        from puzzles.reports.terminal import report
-
-        report(terminal(), graded, tier)
+    problems = [_shown(lambda: _show(graded, tier, options["as_json"]))]
+    reports = {name: options[name] for name in FORMATS}
+    problems += write_reports(graded, reports, points, options["partial"], tier, options["traces"])
     if alone:
         _remember(graded)
-    ctx.exit(0 if verdict.all_passed(graded) else 1)
+    for problem in filter(None, problems):
+        click.echo(f"Error: {problem}", err=True)
+    ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
+
+
+def _show(graded: list[Graded], tier: Tier, as_json: bool) -> None:
+    from puzzles.grading import verdict
+    from puzzles.reports.terminal import report
+
+    if as_json:
+        click.echo(json.dumps(verdict.as_json(graded), indent=2))
+    else:
+        report(terminal(), graded, tier)
+    sys.stdout.flush()
+
+
+def _shown(show: Callable[[], None]) -> str:
+    """Shows the results; a sentence if that fails, so that they can still be written and remembered."""
+    try:
+        show()
+    except (OSError, SystemExit) as why:  # the second is what rich makes of a pipe that nobody reads
+        with suppress(OSError, ValueError):  # what is left in the buffer would fail again at the end of the interpreter
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return (
+            f"cannot write the results to the terminal or its file: {getattr(why, 'strerror', '') or 'it was closed'}"
+        )
+    return ""
 
 
 MAX_PICTURES = 20
@@ -160,11 +182,11 @@ def _is_own_work(folder: Path) -> bool:
 
     if folder.resolve() != Path.cwd():
         return False
-    return not hasattr(os, "getuid") or all(os.stat(file).st_uid == os.getuid() for file in submissions([str(folder)]))
+    return not hasattr(os, "getuid") or all(os.stat(file.path).st_uid == os.getuid() for file in submissions([str(folder)]))
 
 
 def _remember(graded: list[Graded]) -> None:
     from puzzles.grading.progress import remember
 
-    if not Path(graded[0].path).resolve().is_relative_to(INSTALL_ROOT / "solutions"):
+    if not Path(os.path.realpath(graded[0].path)).is_relative_to(INSTALL_ROOT / "solutions"):
         remember(graded[0])

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puzzles.failure import plain
+from puzzles.failure import UnreadableError, plain
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.worker.notebook_cells import read_cells, without_magics
 from puzzles.tracks import ALL, track_of
 
 from .params import Bytes, Seconds, terminal
@@ -223,9 +224,13 @@ def plain_line(line: str) -> str:
 def fingerprints(submission: Submission) -> dict[str, str]:
     """The source of each puzzle's function or class, and under '' everything else. Comments and lines do not count."""
     found: dict[str, str] = {"": ""}
-    for part in submission.cells:
+    try:
+        cells = read_cells(submission.path.name, submission.text)
+    except (ValueError, UnreadableError):
+        return {"": submission.text}
+    for part in cells:
         try:
-            tree = ast.parse(part.text)
+            tree = ast.parse(without_magics(part.text))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             found[""] += part.text
             continue

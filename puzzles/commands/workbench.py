@@ -58,7 +58,7 @@ class CommandWorkbench:
             raise click.ClickException(f"{path}: {of_source(problem).message}")
 
     def files(self, path: str) -> list[str]:
-        return [file for file in submissions([path]) if Submission.read(Path(file)).looks_defined(self.puzzle.slug)]
+        return [file.path for file in submissions([path]) if Submission.of(file).looks_defined(self.puzzle.slug)]
 
     def grade(self, where: str = "inprocess", runner: Callable[[dict[str, object]], Runner] | None = None) -> bool:
         slug, submission = self.puzzle.slug, Submission.read(Path(self.path))

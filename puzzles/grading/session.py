@@ -13,6 +13,7 @@ from puzzles.sandbox.client import Client, SandboxClient, end_words
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import START_SECONDS, Tier, best
 from puzzles.sandbox.visible_files import SITE_PACKAGES
+from puzzles.sandbox.worker.notebook_cells import Cell
 from puzzles.tracks import TRACKS
 
 from .submission import Submission
@@ -63,7 +64,7 @@ class Session:
             SandboxLostError: the sandbox was lost twice.
         """
         if self.survey is None:
-            seen = self.submission.seems_to_define()
+            seen = self.submission.names
             given = {
                 **self.submission.as_given(),
                 "slugs": [slug for track in TRACKS.values() for slug in track.slugs],
@@ -73,6 +74,7 @@ class Session:
             }
             answer = self._client.open(given, START_SECONDS + self.limits.seconds)
             self.survey = _survey(answer)
+            self.submission.cells = [Cell(*cell) for cell in self.survey["cells"]]
         return self.survey
 
     def run(self, request: dict[str, Any], left: float) -> dict[str, Any]:
@@ -87,10 +89,11 @@ class Session:
 
 def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The survey that a worker sent; or one with a problem, if Python itself crashed on the file."""
-    empty: dict[str, Any] = {"problem": None, "broken": {}, "lines": {}, "digests": {}}
+    empty: dict[str, Any] = {"problem": None, "broken": {}, "lines": {}, "digests": {}, "cells": []}
     with suppress(ValueError, RecursionError):
         survey = json.loads(answer["result"])
-        if (answer["ended"], answer["code"]) == ("exit", 0) and survey.keys() >= empty.keys():
+        if (answer["ended"], answer["code"]) == ("exit", 0) and survey.keys() == empty.keys():
             return dict(survey)
-    why = "it took too long" if answer["ended"] == "time" else end_words(answer["ended"], answer["code"])
-    return {**empty, "problem": Failure("syntax", f"this is not valid Python: Python itself crashed on it ({why})")}
+    why = "too slow" if answer["ended"] == "time" else end_words(answer["ended"], answer["code"])
+    words = f"Python broke on this file, or took too long to read it ({why}); make it shorter or simpler"
+    return {**empty, "problem": Failure("syntax", words)}

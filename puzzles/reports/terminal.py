@@ -80,7 +80,7 @@ def _standings(
     console: Console, files: Sequence[Graded], columns: Mapping[str, tuple[str, ...]], name_width: int, gap: int
 ) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
-    shared = commonpath([dirname(graded.path) for graded in files])
+    shared = _shared_folder(files)
     names = [plain(relpath(graded.path, shared) if shared else graded.path) for graded in files]
     widest = min(max(map(len, names)), name_width)
     table.add_column(Text(f"in {plain(shared)}/" if shared else "submission"), overflow="fold", min_width=widest)
@@ -159,7 +159,7 @@ def _empty_table(track: Track[Any]) -> Table:
 def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) -> Table:
     """Attempts at a track in several files; a file is named once, below the folder that they share."""
     table = _empty_table(track)
-    shared = commonpath([dirname(graded.path) for graded in files]) if files else ""
+    shared = _shared_folder(files)
     table.add_column(Text(f"file in {plain(shared)}/" if shared else "file"), overflow="fold")
     for graded in _in_order(files):
         name = plain(relpath(graded.path, shared) if shared else graded.path)
@@ -170,6 +170,14 @@ def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) 
             table.add_row(v.puzzle, stars_text(console, v.stars), *figures, _status(v), Text(name, style="dim"))
             name = ""
     return table
+
+
+def _shared_folder(files: Sequence[Graded]) -> str:
+    """The folder below which all files lie; empty if there is none that all their paths name."""
+    try:
+        return commonpath([dirname(graded.path) for graded in files])
+    except ValueError:  # relative and absolute paths, other drives, no files
+        return ""
 
 
 def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:

@@ -22,6 +22,7 @@ from puzzles.grading import batch
 from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint
 from puzzles.grading.job import Job
+from puzzles.grading.source_file import SourceFile
 from puzzles.grading.verdict import Graded
 from puzzles.sandbox import tiers
 from puzzles.sandbox.client import Client
@@ -62,6 +63,10 @@ def puzzles(*arguments: str) -> Result:
     return result
 
 
+def files(paths: list[str]) -> list[SourceFile]:
+    return list(map(SourceFile, paths))
+
+
 def job(**more: Any) -> Job:
     return Job(("basic",), Limits(seconds=5), best(), **more)
 
@@ -79,8 +84,8 @@ def test_a_class_has_one_table_with_stars(a_class: Path):
 def test_every_executor_gives_the_same_results(a_class: Path):
     paths = sorted(map(str, a_class.iterdir()))
     one_by_one = [job().grade(path, None) for path in paths]
-    assert grade_all(paths, job()) == one_by_one
-    assert grade_all(paths, job(), jobs=1) == one_by_one
+    assert grade_all(files(paths), job()) == one_by_one
+    assert grade_all(files(paths), job(), jobs=1) == one_by_one
 
 
 def test_dask_and_mpi_are_executors_like_any_other(a_class: Path, monkeypatch: pytest.MonkeyPatch):
@@ -125,7 +130,7 @@ class Breaking(Job):
 
 def test_a_process_that_breaks_costs_no_row_but_its_own(a_class: Path, capsys: pytest.CaptureFixture[str]):
     paths = sorted(map(str, a_class.iterdir()))
-    found = grade_all(paths, Breaking(*job()), jobs=2)
+    found = grade_all(files(paths), Breaking(*job()), jobs=2)
     assert "1 of 5 files" in (said := capsys.readouterr().err)
     assert "--resume" in said
     with Checkpoint.of(paths, Breaking(*job()), True) as checkpoint:
@@ -147,7 +152,7 @@ def test_what_raises_in_the_grader_is_a_row_as_well(a_class: Path):
             return future
 
     paths = sorted(map(str, a_class.iterdir()))
-    found = list(batch._distribute(paths, job(), lambda: Failing(1), 2))
+    found = list(batch._distribute(paths, job(), lambda path: b"", lambda: Failing(1), 2))
     assert {g.verdicts[0].reason for g in found} == {"lost"}
     assert "OSError: no more processes" in found[0].verdicts[0].message
 
@@ -159,7 +164,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     a_class: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     paths = sorted(map(str, a_class.iterdir()))
-    whole = grade_all(paths, job())
+    whole = grade_all(files(paths), job())
     graded: list[str] = []
 
     def distribute(to_do: list[str], job: Job, *_: Any) -> Any:
@@ -171,11 +176,11 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
 
     monkeypatch.setattr(batch, "_distribute", distribute)
     with pytest.raises(KeyboardInterrupt):
-        grade_all(paths, job())
+        grade_all(files(paths), job())
     assert "Interrupted after 3 of 5 files; --resume goes on from there." in capsys.readouterr().err
     Path(graded[0]).write_text("# changed\n")
     before, graded[:] = graded[:], []
-    resumed = grade_all(paths, job(), resume=True)
+    resumed = grade_all(files(paths), job(), resume=True)
     assert graded == [before[0], *(path for path in paths if path not in before)]
     assert resumed[1:] == whole[1:]
     assert resumed[0].verdicts[0].status == "not_attempted"
@@ -184,6 +189,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
 def test_other_conditions_resume_nothing(a_class: Path, home_of_its_own: Path):
     paths = sorted(map(str, a_class.iterdir()))
     with Checkpoint.of(paths, job(), False) as checkpoint:
+        checkpoint.begin(paths[0], b"x")
         checkpoint.add(job().grade(paths[0], None), b"x")
     with Checkpoint.of(paths, job(), True) as checkpoint:
         assert checkpoint.known(paths[0], b"x") is not None
@@ -415,7 +421,7 @@ def test_without_fork_harm_has_its_verdict_too(without_fork: Path, body: str, re
 
 def test_without_fork_a_source_that_breaks_python_is_told(without_fork: Path):
     (without_fork / "dora.py").write_text("def basic(model): return " + "-" * 200_000 + "1")
-    (verdict,) = grade_all(["class/dora.py"], job()._replace(tier=best()))[0].verdicts
+    (verdict,) = grade_all(files(["class/dora.py"]), job()._replace(tier=best()))[0].verdicts
     assert (verdict.status, verdict.reason) == ("failed", "syntax")
 
 

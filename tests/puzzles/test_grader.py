@@ -19,6 +19,7 @@ from puzzles.grading.discover import submissions
 from puzzles.grading.grader import grade_file, grade_puzzle
 from puzzles.grading.sandboxed_run import run_in
 from puzzles.grading.session import Session
+from puzzles.grading.source_file import SourceFile
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict, all_passed
 from puzzles.sandbox import deadline
@@ -523,7 +524,7 @@ def test_a_folder_stands_for_the_python_files_below_it(tmp_path: Path):
     ):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    found = [Path(file).relative_to(tmp_path).as_posix() for file in submissions([str(tmp_path)])]
+    found = [Path(file.path).relative_to(tmp_path).as_posix() for file in submissions([str(tmp_path)])]
     assert found == ["a.py", "b.py", "sub/c.py", "sub/deeper/d.py"]
     twice = submissions([str(tmp_path / "a.py"), str(tmp_path), str(tmp_path / "sub" / ".." / "a.py")])
     assert len(twice) == 4
@@ -531,7 +532,7 @@ def test_a_folder_stands_for_the_python_files_below_it(tmp_path: Path):
 
 def test_a_file_named_by_itself_is_taken_whatever_its_name(tmp_path: Path):
     (tmp_path / "_draft.txt").write_text(solution("basic"))
-    assert submissions([str(tmp_path / "_draft.txt")]) == [str(tmp_path / "_draft.txt")]
+    assert submissions([str(tmp_path / "_draft.txt")]) == [SourceFile(str(tmp_path / "_draft.txt"))]
 
 
 # --- What becomes of the server ---

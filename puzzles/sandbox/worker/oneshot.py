@@ -26,7 +26,7 @@ def main() -> None:
     os.dup2(2, 1)
     if given is None:
         return
-    code = SubmissionCode(given["name"], given["cells"], given["notebook"], given["slugs"])
+    code = SubmissionCode(given["name"], given["text"], given["slugs"])
     request = given["request"]
     if request is None:
         os.write(out, json.dumps(code.survey()).encode())

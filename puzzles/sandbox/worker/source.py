@@ -10,7 +10,9 @@ from hashlib import sha256
 from types import CodeType
 from typing import Any
 
-from puzzles.failure import Failure, of_source
+from puzzles.failure import Failure, UnreadableError, of_source
+
+from .notebook_cells import Cell, is_notebook, read_cells, with_plain_newlines, without_magics
 
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -21,10 +23,11 @@ GAME_PACKAGES = ("lib", "lib.engine", "lib.layout")
 class SubmissionCode:
     """A submission, parsed and compiled."""
 
-    def __init__(self, name: str, cells: Iterable[tuple[int, str]], notebook: bool, slugs: Iterable[str]) -> None:
-        """`cells` are (first line, text): one for a script, one for each code cell of a notebook; `slugs` are puzzles
-        that may be asked for."""
+    def __init__(self, name: str, text: str, slugs: Iterable[str]) -> None:
+        """`slugs` are puzzles that may be asked for."""
         self.name = name
+        self.cells: list[Cell] = []
+        text = with_plain_newlines(text)
         self.code: CodeType | None = None
         self.problem: Failure | None = None
         """Reason why nothing of the file can be used."""
@@ -37,33 +40,30 @@ class SubmissionCode:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                body = self._notebook(cells, slugs) if notebook else self._script(cells)
+                self.cells = read_cells(name, text)
+                body = self._notebook(slugs) if is_notebook(name, text) else ast.parse(text, name).body
                 tree = ast.Module(body, [])
                 self.code = compile(tree, name, "exec", dont_inherit=True)
             for bound, line in _bound_by(body):
                 self.lines[bound] = max(line, self.lines.get(bound, 0))
             definitions = {n.name: n for n in body if isinstance(n, DEFINITION)}
             self.digests = {slug: digest(definitions[slug]) for slug in slugs if slug in definitions}
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
+        except (SyntaxError, ValueError, RecursionError, MemoryError, UnreadableError) as why:
             self.problem = of_source(why)
 
     def survey(self) -> dict[str, Any]:
         """The findings, as plain data for the grader."""
         broken = {slug: list(failure) for slug, failure in self.broken.items()}
         problem = None if self.problem is None else list(self.problem)
-        return {"problem": problem, "broken": broken, "lines": self.lines, "digests": self.digests}
+        cells = self.cells if self.name.endswith(".ipynb") else []  # of a script, the grader has the lines
+        return {"problem": problem, "broken": broken, "lines": self.lines, "digests": self.digests, "cells": cells}
 
-    def _script(self, cells: Iterable[tuple[int, str]]) -> list[ast.stmt]:
-        ((_, text),) = cells
-        return ast.parse(text, self.name).body
-
-    def _notebook(self, cells: Iterable[tuple[int, str]], slugs: Iterable[str]) -> list[ast.stmt]:
+    def _notebook(self, slugs: Iterable[str]) -> list[ast.stmt]:
         """Imports that are used, definitions, and plain constants. The last definition of a name wins."""
         kept: list[ast.stmt] = []
-        flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        for first, text in cells:
+        for first, text, _ in self.cells:
             try:
-                tree: ast.Module = compile(text, self.name, "exec", flags, dont_inherit=True)
+                tree = self._tree(text)
             except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
                 failure = of_source(why)
                 failure = failure._replace(line=failure.line + first - 1 if failure.line else first)
@@ -73,6 +73,15 @@ class SubmissionCode:
             for node in tree.body:
                 self.broken.pop(getattr(node, "name", ""), None)  # defined again, and well
         return _without_idle_imports(kept)
+
+    def _tree(self, text: str) -> ast.Module:
+        """The syntax tree of a cell; of one that is not Python as it is, without IPython's lines."""
+        flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        try:
+            tree: ast.Module = compile(text, self.name, "exec", flags, dont_inherit=True)
+        except SyntaxError:
+            tree = compile(without_magics(text), self.name, "exec", flags, dont_inherit=True)
+        return tree
 
 
 def looks_defined(name: str, lines: Iterable[str]) -> bool:

@@ -91,7 +91,7 @@ class Supervisor:
 
         def work(out: int) -> None:
             given = json.loads(source)
-            code = SubmissionCode(given["name"], given["cells"], given["notebook"], given["slugs"])
+            code = SubmissionCode(given["name"], given["text"], given["slugs"])
             survey = json.dumps(code.survey()).encode() + b"\n"
             _write(out, survey + CompiledCode(code.name, code.lines, code.code).dump())
 

@@ -18,7 +18,7 @@ from puzzles.tracks.workbench import Runner
 
 def runner_on_mpi(submission: Mapping[str, Any], slug: str) -> Runner:
     """Starts mpiexec for each run, with as many processes as the trial has devices. `submission` is what the sandbox
-    would get of it: name, parts, notebook."""
+    would get of it: name and text."""
     from lib.engine.transports.mpi.spawn import by_mpiexec
 
     def run(request: RunRequest) -> RunOutcome:
