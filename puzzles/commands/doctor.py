@@ -10,13 +10,13 @@ from importlib.util import find_spec
 
 import click
 
+from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier, best
-from puzzles.sandbox.worker import landlock
 
 
 @click.command()
 def doctor() -> None:
-    """Tell how submissions are shut in on this machine, and what is missing."""
+    """Show how submissions are sandboxed on this machine, and what is missing."""
     for heading, finding in findings():
         click.echo(f"{heading:<12} {finding}")
 
@@ -27,44 +27,48 @@ def findings() -> Iterator[tuple[str, str]]:
 
     yield "system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {cores()} cores"
     tier = best()
-    if tier.is_sandbox:
-        yield "sandbox", "bubblewrap works: no network, no other processes, a read-only system, a folder of its own"
-    else:
-        yield "sandbox", f"none: {tier.why_not}"
-        if landlock.version():
-            yield "", "but the kernel's Landlock keeps runs from files that are not theirs, and from writing elsewhere;"
-        else:
-            yield "", "submissions run as processes of their own, which can read and change what their user can;"
-        yield "", "a folder of other people's code is graded only with --trust"
+    here = protection(tier)
+    yield "bubblewrap", "works" if tier.is_sandbox else f"not used: {tier.why_not}"
+    yield "Landlock", f"version {here.landlock} of the kernel's interface" if here.landlock else "not on this system"
+    yield "seccomp", "a filter denies system calls that no solution needs" if here.seccomp else "not on this system"
     yield "user", _user()
+    yield from _rows("a run cannot", here.walls())
+    yield from _rows("a run can", here.gaps() or ["do nothing else that is known; see docs/security.md"])
     yield "limits", _limits(tier)
     yield "leftovers", _leftovers(tier)
+    if not here.guards_files:
+        yield "folders", "other people's code is graded only with --trust; your own in the current folder without"
     for extra, package in (("dask", "distributed"), ("mpi", "mpi4py")):
         have = "installed" if find_spec(package) else f"not installed; pip install 'training-puzzles[{extra}]'"
         yield f"--{extra}", have
+
+
+def _rows(heading: str, lines: list[str]) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(lines):
+        yield "" if number else heading, line
 
 
 def _user() -> str:
     if not hasattr(os, "getuid"):
         return "runs are under your own user"
     if os.getuid() == 0:
-        return "you are root; each run is under a user that owns nothing"
+        return "you are root; runs are under a user that owns nothing"
     return f"runs are under your own user, number {os.getuid()}"
 
 
 def _limits(tier: Tier) -> str:
     if not tier.forks:
-        return "time, output; memory, files and processes are not limited on this system"
+        return "time and output; not memory, files or processes on this system"
     if sys.platform == "linux":
         return "time, memory, output, files, processes"
-    return "time, output, files; memory and processes are not limited on this system"
+    return "time, output and files; not memory or processes on this system"
 
 
 def _leftovers(tier: Tier) -> str:
     if not tier.forks:
-        return "are ended as far as they are still children of their run"
+        return "a run's processes are ended as long as they are children of the run"
     if tier.is_sandbox:
-        return "end together with the sandbox"
+        return "a run's processes and files disappear with the sandbox"
     if sys.platform == "linux":
-        return "are found and ended, also when they left their process group"
-    return "are ended if they stay in their process group"
+        return "a run's processes are found and ended, also outside its process group; its folder is removed"
+    return "a run's processes are ended if they stay in its process group; its folder is removed"

@@ -14,6 +14,7 @@ import click
 
 from puzzles.failure import plain
 from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier, UnknownTierError, best
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
@@ -91,9 +92,9 @@ MIB = 1 << 20
     type=click.Choice(["auto", "bubblewrap", "process"]),
     default="auto",
     show_default=True,
-    help="How strictly to sandbox a submission; see 'puzzles doctor'.",
+    help="How to sandbox a submission; see 'puzzles doctor'.",
 )
-@click.option("--trust", is_flag=True, help="Run a folder of other people's code without a sandbox.")
+@click.option("--trust", is_flag=True, help="Grade other people's code even if nothing protects your files from it.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Files graded at once  [default: one for each core]")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
 @click.option("--dask", metavar="ADDRESS", help="Grade on a dask cluster.")
@@ -175,15 +176,26 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
     try:
         tier = best(wanted)
     except UnknownTierError as why:
-        raise click.UsageError(f"{why}; 'puzzles doctor' explains why") from None
-    solutions = INSTALL_ROOT / "solutions"
-    folders = [path for path in map(Path, paths) if path.is_dir() and not path.resolve().is_relative_to(solutions)]
-    if folders and not tier.is_sandbox and not trust:
-        raise click.UsageError(
-            f"without a sandbox ({tier.why_not}), code in {folders[0]} can read and change what you can. If you trust "
-            "all of it, say --trust; otherwise install bubblewrap and see 'puzzles doctor'"
-        )
+        raise click.UsageError(f"{why}; see 'puzzles doctor'") from None
+    if trust or protection(tier).guards_files:
+        return tier
+    for folder in filter(Path.is_dir, map(Path, paths)):
+        if not (folder.resolve().is_relative_to(INSTALL_ROOT / "solutions") or _is_own_work(folder)):
+            raise click.UsageError(
+                f"nothing protects your files here from the code in {folder} ({tier.why_not}): it can read and change "
+                "what you can. If you trust all of it, say --trust; 'puzzles doctor' shows what would protect you"
+            )
     return tier
+
+
+def _is_own_work(folder: Path) -> bool:
+    """True for the current folder, if all submissions in it belong to the user."""
+    from puzzles.grading.discover import submissions
+
+    if folder.resolve() != Path.cwd():
+        return False
+    files = submissions([str(folder)])
+    return not hasattr(os, "getuid") or all(os.lstat(file.path).st_uid == os.getuid() for file in files)
 
 
 def _remember(graded: list[Graded]) -> None:

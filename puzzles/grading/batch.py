@@ -7,20 +7,23 @@ import os
 import pickle
 import signal
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from functools import partial
+from multiprocessing.connection import wait as wait_for
+from multiprocessing.util import Finalize
 
 import click
 
 from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Checkpoint
-from .job import Job
+from .job import Job, close_kept_client
 from .source_file import SourceFile
-from .verdict import Graded, Verdict
+from .verdict import LOST, Graded, Verdict
 
 QUEUED_PER_PROCESS = 3
 """Files handed out for each process: one at work, others so that it never has to wait."""
@@ -64,14 +67,22 @@ def grade_all(
             start = partial(_executor, processes, dask, mpi)
             for graded in _with_progress_bar(_distribute(to_do, job, read, start, processes, grade), len(to_do)):
                 done[graded.path] = graded
-                checkpoint.add(graded, content(found[graded.path]))
+                if not graded.is_lost:
+                    checkpoint.add(graded, content(found[graded.path]))
         except KeyboardInterrupt:
             click.echo(f"Interrupted after {len(done)} of {len(found)} files; --resume goes on from there.", err=True)
             raise
         finally:
             for warning in checkpoint.warnings:
                 click.echo(f"Warning: {warning}", err=True)
-        checkpoint.finish()
+        lost = sum(graded.is_lost for graded in done.values())
+        if lost:
+            click.echo(
+                f"The sandbox was lost while {lost} of {len(found)} files were graded; grade them again with --resume.",
+                err=True,
+            )
+        else:
+            checkpoint.finish()
     return [done[path] for path in found]
 
 
@@ -117,7 +128,21 @@ def _missing(option: str, package: str, extra: str) -> str:
 def pool(processes: int) -> Executor:
     """Executor with local processes. They are forked where that is safe: on Linux, before this process has threads."""
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    return ProcessPoolExecutor(processes, context, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    return ProcessPoolExecutor(processes, context, initializer=_begin_process)
+
+
+def _begin_process() -> None:
+    """Lets a process of a pool end with its parent, however that ends, and its sandboxes with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Finalize(None, close_kept_client, exitpriority=0)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait_for([sentinel])
+    os._exit(1)  # on which its servers, whose pipes close, end their runs and themselves
 
 
 class Window:
@@ -196,12 +221,12 @@ def _in_own_process(path: str, job: Job, read: Read) -> Graded:
 def failed_row(path: str, job: Job, why: str) -> Graded:
     """The row of a file on which the grader itself failed."""
     message = f"the grader itself failed on this file ({why[:300]}); the other rows are not touched by it"
-    return Graded(path, tuple(_crash(slug, message) for slug in job.slugs or default_slugs()))
+    return Graded(path, tuple(_lost(slug, message) for slug in job.slugs or default_slugs()))
 
 
-def _crash(slug: str, message: str) -> Verdict:
+def _lost(slug: str, message: str) -> Verdict:
     track = track_of(slug)
-    return Verdict(slug, track.name, "failed", track.targets(track.puzzle(slug)), "crash", message=message)
+    return Verdict(slug, track.name, "failed", track.targets(track.puzzle(slug)), LOST, message=message)
 
 
 def _with_progress_bar(results: Generator[Graded, None, None], count: int) -> Iterator[Graded]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure, UnreadableError
-from puzzles.sandbox.client import Client, WorkerLostError
+from puzzles.failure import Failure
+from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.sandbox.worker.sketch import Sketch
@@ -17,7 +17,7 @@ from puzzles.tracks import ALL, TRACKS, track_of
 from puzzles.tracks.workbench import Runner
 
 from .judge import Definition, drive, judge
-from .sandboxed_run import SandboxRunner
+from .sandboxed_run import SandboxRunner, lost
 from .session import Session
 from .submission import Submission
 from .verdict import Graded, Verdict
@@ -111,8 +111,6 @@ def _survey(session: Session) -> tuple[Failure | None, dict[str, Any]]:
         return submission.failure, {}
     try:
         survey = session.read()
-    except WorkerLostError as why:
-        words = f"Python broke on this file, or took too long to read it ({why}); make it shorter or simpler"
-        submission.problem = UnreadableError(words)
-        return submission.failure, {}
+    except SandboxLostError as why:
+        return lost(why), {}
     return None if survey["problem"] is None else Failure(*survey["problem"]), survey

@@ -54,5 +54,12 @@ def _submission(path: str, source: bytes | OSError | None) -> Submission:
     return Submission(Path(path), source) if isinstance(source, bytes) else Submission.unreadable(path, source)
 
 
+def close_kept_client() -> None:
+    """Ends the server that this thread keeps, if any."""
+    for client in vars(_clients).values():
+        client.close()
+    vars(_clients).clear()
+
+
 _clients = threading.local()
 """The client of each thread. Its server ends when the client is forgotten, or its process ends."""

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from puzzles.failure import Failure, plain
-from puzzles.sandbox.client import WorkerLostError
+from puzzles.sandbox.client import SandboxLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.runner import too_slow
 from puzzles.tracks.base import Track
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
 from .session import Session
+from .verdict import LOST
 
 REASONS = ("rule", "deadlock", "mismatch", "incomplete", "crash", "syntax", "timeout", "memory")
 """Of failures that runs of any track report; a track may have others, see `Track.reasons`."""
@@ -51,11 +52,15 @@ def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, An
             return RunOutcome(failure=_failure(problem, reasons))
         asked = {**data, "stage": track.stage, "slug": slug, "longest": track.max_result}
         answer = session.run(asked, left)
-    except WorkerLostError as why:
-        words = f"the process that ran this was {why}; leave other processes alone"
-        return RunOutcome(failure=Failure("crash", words))
+    except SandboxLostError as why:
+        return RunOutcome(failure=lost(why))
     outcome = _read(answer, session.limits, reasons)
     return outcome._replace(printed=str(answer["output"]), took=float(answer["took"]))
+
+
+def lost(why: SandboxLostError) -> Failure:
+    """The failure when the sandbox was lost, for which nobody is blamed."""
+    return Failure(LOST, f"the sandbox was {why}, twice, and this file may not be the cause; grade it again")
 
 
 def _read(answer: Mapping[str, Any], limits: Limits, reasons: Sequence[str]) -> RunOutcome:
@@ -105,7 +110,7 @@ def _of_end(ended: str, code: int, limits: Limits) -> Failure:
         case "result":
             return Failure("crash", f"the run sent back more than {code:,} bytes; a solution needs far fewer")
         case "signal" if code == signal.SIGKILL:
-            return Failure("memory", "the process was killed, as it happens when memory runs out; use less of it")
+            return Failure("memory", "the process was killed, probably because memory ran out; use less of it")
         case "signal":
             name = (signal.strsignal(code) if code in signal.valid_signals() else "") or "unknown"
             return Failure(

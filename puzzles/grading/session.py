@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from puzzles.sandbox.client import Client, SandboxClient, WorkerLostError
+from puzzles.failure import Failure
+from puzzles.sandbox.client import Client, SandboxClient, end_words
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import START_SECONDS, Tier, best
 from puzzles.sandbox.visible_files import SITE_PACKAGES
@@ -43,53 +47,53 @@ class Session:
         self.survey: dict[str, Any] | None = None
         self._client = client or client_for(self.tier, limits)
         self._lent = client is not None
-        self._is_open = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        if self._is_open and self._lent:
+        if self._lent:
             self._client.done()
-        elif not self._lent:
+        else:
             self._client.close()
-        self._is_open = False
 
     def read(self) -> dict[str, Any]:
         """Returns the survey of the submission's definitions, made in the sandbox.
 
         Raises:
-            WorkerLostError: Python itself broke on the file, or took too long.
+            SandboxLostError: the sandbox was lost twice.
         """
         if self.survey is None:
-            self._open()
-        assert self.survey is not None
+            seen = self.submission.names
+            given = {
+                **self.submission.as_given(),
+                "slugs": [slug for track in TRACKS.values() for slug in track.slugs],
+                "stages": [track.stage for track in TRACKS.values() if seen.intersection(track.slugs)],
+                "limits": self.limits._asdict(),
+                "packages": SITE_PACKAGES,
+            }
+            answer = self._client.open(given, START_SECONDS + self.limits.seconds)
+            self.survey = _survey(answer)
+            self.submission.cells = [Cell(*cell) for cell in self.survey["cells"]]
         return self.survey
 
     def run(self, request: dict[str, Any], left: float) -> dict[str, Any]:
         """Runs one definition, with `left` seconds: how that ended, and what it sent and printed.
 
         Raises:
-            WorkerLostError: the server or the supervisor did not survive it.
+            SandboxLostError: the sandbox was lost twice.
         """
         self.read()
-        if not self._is_open:
-            self._open()
-        try:
-            return self._client.ask({**request, "left": left}, left + START_SECONDS)
-        except WorkerLostError:
-            self._is_open = False
-            raise
+        return self._client.ask({**request, "left": left}, left + START_SECONDS)
 
-    def _open(self) -> None:
-        seen = self.submission.names
-        given = {
-            **self.submission.as_given(),
-            "slugs": [slug for track in TRACKS.values() for slug in track.slugs],
-            "stages": [track.stage for track in TRACKS.values() if seen.intersection(track.slugs)],
-            "limits": self.limits._asdict(),
-            "packages": SITE_PACKAGES,
-        }
-        self.survey = self._client.open(given, START_SECONDS + self.limits.seconds)
-        self.submission.cells = [Cell(*cell) for cell in self.survey["cells"]]
-        self._is_open = True
+
+def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The survey that a worker sent; or one with a problem, if Python itself crashed on the file."""
+    empty: dict[str, Any] = {"problem": None, "broken": {}, "lines": {}, "sketches": {}, "cells": []}
+    with suppress(ValueError, RecursionError):
+        survey = json.loads(answer["result"])
+        if (answer["ended"], answer["code"]) == ("exit", 0) and survey.keys() == empty.keys():
+            return dict(survey)
+    why = "too slow" if answer["ended"] == "time" else end_words(answer["ended"], answer["code"])
+    words = f"Python broke on this file, or took too long to read it ({why}); make it shorter or simpler"
+    return {**empty, "problem": Failure("syntax", words)}

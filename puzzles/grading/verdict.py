@@ -11,6 +11,9 @@ from puzzles.tracks import ALL, TRACKS
 VERSION = 1
 """Of the JSON form; it grows when a field changes its meaning or goes away."""
 
+LOST = "lost"
+"""Reason of a failure of the grader itself or of its sandbox. It is nobody's, and not kept for `--resume`."""
+
 
 STATUSES = ("passed", "over_target", "failed", "not_attempted")
 
@@ -89,6 +92,11 @@ class Graded:
     @property
     def attempted(self) -> tuple[Verdict, ...]:
         return tuple(verdict for verdict in self.verdicts if verdict.attempted)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the grader failed, and not the player."""
+        return any(verdict.reason == LOST for verdict in self.verdicts)
 
     def row(self) -> dict[str, Any]:
         """All of it as plain data, for the checkpoint."""

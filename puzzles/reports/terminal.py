@@ -16,6 +16,7 @@ from rich.text import Text
 
 from puzzles.failure import plain
 from puzzles.grading.verdict import Graded, Verdict
+from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, Track, groups, outcomes, track_of
 from puzzles.tracks.outcomes import counted
@@ -64,7 +65,7 @@ def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = Fa
         console.print(Text("--why explains the peak of a correct schedule, and there is none here."))
     if not tier.is_sandbox:
         console.print()
-        say(console, f"Run without a sandbox: {tier.why_not}. 'puzzles doctor' explains what that means.", "dim")
+        say(console, protection(tier).summary(), "dim")
     console.print()
     for line in _summary(files) if several or not files else _next(files[0]):
         say(console, line)

@@ -6,8 +6,10 @@ Prior art: Flatpak starts applications with bubblewrap in the same way.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from .limits import Limits
@@ -20,8 +22,10 @@ from .visible_files import (
     covered_folders,
 )
 
-RUN_FOLDER = "/run-of-a-submission"
-"""The only folder in the sandbox that a run can write to."""
+SERVER_FOLDER = "/submission"
+"""The server's folder in the sandbox, of a size that is limited. Runs write to a folder in it, and nowhere else."""
+
+PROBE_SECONDS = 10.0
 
 KEPT_CAPABILITIES = ("SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER")
 """Capabilities that the server keeps when root grades: with them it gives each run a user that owns nothing."""
@@ -41,10 +45,23 @@ def _namespaces(environment: Mapping[str, str]) -> list[str]:
         for capability in KEPT_CAPABILITIES:
             words += ["--cap-add", f"CAP_{capability}"]
     else:
-        words += ["--unshare-all"]
+        words += ["--unshare-all", *_without_nested_users()]
     for name, value in environment.items():
         words += ["--setenv", name, value]
     return words
+
+
+@cache
+def _without_nested_users() -> list[str]:
+    """Options that deny further user namespaces, since bubblewrap 0.8 and where the system lets it. Where it does not,
+    the system call filter denies them."""
+    options = ["--unshare-user", "--disable-userns"]
+    probe = ["bwrap", "--unshare-all", *options, "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    try:
+        done = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return options if done.returncode == 0 else []
 
 
 def _mounts(limits: Limits) -> list[str]:
@@ -60,5 +77,5 @@ def _mounts(limits: Limits) -> list[str]:
     words += ["--ro-bind", str(IMPORT_PACKAGE / "__init__.py"), str(IMPORT_PACKAGE / "__init__.py")]
     for hidden in covered_folders():
         words += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
-    words += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.files), "--tmpfs", RUN_FOLDER]
-    return [*words, "--chdir", RUN_FOLDER, "--remount-ro", "/dev", "--remount-ro", "/"]
+    words += ["--proc", "/proc", "--dev", "/dev", "--size", str(limits.files), "--tmpfs", SERVER_FOLDER]
+    return [*words, "--chdir", SERVER_FOLDER, "--remount-ro", "/dev", "--remount-ro", "/"]

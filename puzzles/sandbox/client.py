@@ -1,7 +1,7 @@
 """Client of a sandbox server: starts it on the first request, sends requests with deadlines, replaces it when lost.
 
-One server handles many submissions, one after the other, because starting Python costs more than most runs. The
-trade-off: a server that is killed takes at most the submission it was working on with it.
+One server handles many submissions, one after the other, because starting Python costs more than most runs. A server
+that is lost is not the player's failure: the request is repeated once, in a fresh one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
-from . import protocol
+from . import leftovers, protocol
 from .limits import Limits
+from .protocol import RUN_FOLDER
 from .tiers import START_SECONDS, Tier, command, environment
 from .visible_files import read_rules
 
@@ -29,19 +30,27 @@ WORKER_UIDS = range(61_184, 65_520)
 """User ids that belong to nobody: systemd gives them to services without a user of their own. Each server has its
 own, because the system counts processes by user."""
 
+CONDITIONS = ("stages", "packages", "limits")
+"""What the server has to know of a submission. All else goes past it, to the supervisor."""
+
+SHARED_MEMORY = "/dev/shm"
+
+SANDBOXED = {"readable": [[], ["/"]], "hidden": []}
+"""The rules in bubblewrap, which shows nothing that may not be read. A run can write to its folder only."""
+
 MARK = "TRAINING_PUZZLES_RUN"
 """Environment variable by which the processes of a killed server are found."""
 
 
-class WorkerLostError(Exception):
-    """The server, or the worker that it runs, has ended or did not answer in time."""
+class SandboxLostError(Exception):
+    """The server or the supervisor has ended twice in a row, for an unknown reason."""
 
 
 class Client(Protocol):
     """Interface of both clients: opens one submission at a time and asks about it."""
 
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Opens a submission and returns the survey of its definitions."""
+        """Opens a submission and lets a worker read it: how that ended, with the survey of its definitions."""
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Runs one definition of the open submission and returns how that ended."""
@@ -51,6 +60,10 @@ class Client(Protocol):
 
     def close(self) -> int:
         """Ends all processes and returns the exit code of the server."""
+
+
+class _LostError(Exception):
+    """The server or the supervisor has ended, or did not answer in time."""
 
 
 class SandboxClient:
@@ -63,67 +76,110 @@ class SandboxClient:
         self.uid = WORKER_UIDS[number % len(WORKER_UIDS)]
         self._mark = f"{os.getpid()}-{number:x}"
         self._server: subprocess.Popen[bytes] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = ""
+        self._given: dict[str, Any] = {}
+        self._seconds = 0.0
+        self._is_open = False
         self._finalizer: weakref.finalize[[subprocess.Popen[bytes]], Any] | None = None
 
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Opens a submission and returns the survey of its definitions.
+        """Opens a submission and lets a worker read it: how that ended, with the survey of its definitions.
 
         Raises:
-            WorkerLostError: Python itself broke on the file, or took too long.
+            SandboxLostError: the sandbox was lost twice.
         """
-        if self._server is None:
-            self._start()
-        rules = {"readable": [], "hidden": []} if self.tier.is_sandbox else read_rules()
-        return self.ask({**given, "uid": self.uid, "sandboxed": self.tier.is_sandbox, **rules}, seconds)
+        self._given, self._seconds = given, seconds
+        return self._twice(self._open)
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Answers a request about the open submission.
+        """Runs one definition of the open submission and returns how that ended.
 
         Raises:
-            WorkerLostError: no answer came within `seconds`; the submission has to be opened again.
+            SandboxLostError: the sandbox was lost twice, or did not answer within `seconds`.
         """
-        answer = self._exchange(request, seconds)
-        if answer is None:
-            raise WorkerLostError(end_words(self.close()))
-        if "left" in answer:  # the supervisor of this submission has ended; the server can take the next
-            raise WorkerLostError(end_words(int(answer["left"])))
-        return answer
+
+        def run() -> dict[str, Any]:
+            if not self._is_open:
+                self._open()
+            return self._exchange([request], seconds)
+
+        return self._twice(run)
 
     def done(self) -> None:
         """Closes the submission; the server keeps nothing of it."""
-        if self._server is not None and (self._exchange({"done": True}, START_SECONDS) or {}).get("left") != 0:
-            self.close()
+        if self._is_open:
+            with suppress(_LostError):
+                self._exchange([{"done": True}], START_SECONDS, left=0)
+        self._given, self._is_open = {}, False
+
+    def _twice(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The answer; from a fresh server if the first one is lost."""
+        try:
+            return work()
+        except _LostError:
+            pass
+        try:
+            return work()
+        except _LostError as why:
+            raise SandboxLostError(str(why)) from None
+
+    def _open(self) -> dict[str, Any]:
+        if self._server is None:
+            self._start()
+        where = SANDBOXED if self.tier.is_sandbox else read_rules()
+        conditions = {name: self._given[name] for name in CONDITIONS}
+        source = {name: value for name, value in self._given.items() if name not in CONDITIONS}
+        conditions |= {"uid": self.uid, "sandboxed": self.tier.is_sandbox, **where}
+        answer = self._exchange([conditions, source], self._seconds)
+        self._is_open = self._server is not None
+        return answer
 
     def close(self) -> int:
         """Ends the server with all that it still runs, removes its folder and returns its exit code."""
-        server, self._server = self._server, None
+        server, self._server, self._is_open = self._server, None, False
         if self._finalizer is not None:
             self._finalizer.detach()
         code = 0 if server is None else _end(server)
         if code != 0 and not self.tier.is_sandbox:
             _end_marked(f"{MARK}={self._mark}")
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        if self._folder:
+            leftovers.remove(self._folder)
+            self._folder = ""
         return code
 
     def _start(self) -> None:
         if not self.tier.is_sandbox:
-            self._folder = tempfile.TemporaryDirectory(prefix="puzzles-", ignore_cleanup_errors=True)
-        folder = self._folder.name if self._folder else "/"
+            self._folder = tempfile.mkdtemp(prefix=f"puzzles-{os.getpid()}-", dir=_quick_folder())
+            if os.getuid() == 0:
+                os.chmod(self._folder, 0o711)  # or the run's user could not pass through
         self._server = subprocess.Popen(
             command(self.tier, self.limits),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=folder,
-            env={**environment(folder), MARK: self._mark},
+            cwd=self._folder or "/",
+            env={**environment(os.path.join(self._folder, RUN_FOLDER)), MARK: self._mark},
             start_new_session=True,
         )
         self._finalizer = weakref.finalize(self, _end, self._server)
 
-    def _exchange(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+    def _exchange(self, messages: Iterable[dict[str, Any]], seconds: float, left: int | None = None) -> dict[str, Any]:
+        """The answer to some messages. With `left`, that is the exit code with which a supervisor has to end now.
+
+        Raises:
+            _LostError: there is none, and the server has been ended.
+        """
+        answer = self._answer(messages, seconds)
+        if answer is None:
+            raise _LostError(_words(self.close()))
+        if answer.get("left", left) != left:  # the supervisor is lost, and the server ends with it
+            self.close()
+            raise _LostError(_words(int(answer["left"])))
+        if not answer.get("usable", True):
+            self.close()
+        return answer
+
+    def _answer(self, messages: Iterable[dict[str, Any]], seconds: float) -> dict[str, Any] | None:
         server = self._server
         if server is None:
             return None
@@ -133,12 +189,18 @@ class SandboxClient:
         alarm.daemon = True
         alarm.start()
         try:
-            protocol.send(server.stdin, request)
+            for message in messages:
+                protocol.send(server.stdin, message)
             return protocol.receive(server.stdout, MAX_ANSWER)
         except (OSError, ValueError, RecursionError):
             return None
         finally:
             alarm.cancel()
+
+
+def _quick_folder() -> str | None:
+    """A folder in memory, as in bubblewrap, so that no run slows down the disk for others; None if there is none."""
+    return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
 
 
 def _end(server: subprocess.Popen[bytes]) -> int:
@@ -161,14 +223,19 @@ def _wait(wait: Callable[..., int], seconds: float) -> int | None:
         return None
 
 
-def end_words(code: int) -> str:
-    """Describes the exit code of a process, as `subprocess` reports it."""
-    if code < 0:
-        try:
-            return f"ended by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"ended by signal {-code}"
-    return f"ended with code {code}"
+def end_words(ended: str, code: int) -> str:
+    """Describes the end of a process: "exit" with a code, or "signal" with a number."""
+    if ended == "exit":
+        return f"ended with code {code}"
+    try:
+        return f"ended by {signal.Signals(code).name}"
+    except ValueError:
+        return f"ended by signal {code}"
+
+
+def _words(code: int) -> str:
+    """The same for an exit code as `subprocess` reports it."""
+    return end_words("signal", -code) if code < 0 else end_words("exit", code)
 
 
 def _end_marked(mark: str) -> None:

@@ -7,14 +7,12 @@ import subprocess
 import tempfile
 import threading
 from contextlib import suppress
-from io import BytesIO
 from time import monotonic
 from typing import IO, Any
 
 from puzzles.sandbox.worker.output import MAX_SHOWN_OUTPUT
 
 from . import protocol
-from .client import WorkerLostError, end_words
 from .limits import Limits
 from .tiers import ONESHOT_PROGRAM, START_SECONDS, Tier, command, environment
 from .visible_files import hidden_paths
@@ -32,22 +30,15 @@ class OneshotClient:
         self._given: dict[str, Any] = {}
 
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Opens a submission and returns the survey of its definitions.
-
-        Raises:
-            WorkerLostError: Python itself broke on the file, or took too long.
-        """
+        """Opens a submission and lets a process read it: how that ended, with the survey of its definitions."""
         self._given = {**given, "hidden": hidden_paths()}
-        answer = self._run(None, seconds, MAX_SURVEY)
-        with suppress(ValueError, RecursionError):
-            survey = protocol.receive(BytesIO(answer["raw"]))
-            if survey is not None and answer["ended"] == "exit":
-                return survey
-        raise WorkerLostError(end_words(answer["code"]) if answer["ended"] == "exit" else "too slow")
+        return self._text(self._run(None, seconds, MAX_SURVEY))
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Runs one definition: how that ended, and what it sent and printed."""
-        answer = self._run(request, min(seconds, request["left"] + START_SECONDS / 10), request["longest"])
+        return self._text(self._run(request, min(seconds, request["left"] + START_SECONDS / 10), request["longest"]))
+
+    def _text(self, answer: dict[str, Any]) -> dict[str, Any]:
         return {**answer, "result": answer.pop("raw").decode(errors="replace")}
 
     def done(self) -> None:

@@ -28,8 +28,8 @@ class TimeLimitError(BaseException):
 class Timer:
     """A budget of seconds, from now on, for one or more pieces of work.
 
-    The alarm is POSIX and of the main thread; elsewhere work runs without a limit. Work that catches
-    everything, for ever, can only be ended together with its process.
+    The alarm needs POSIX and the main thread; elsewhere work runs without a limit. Work that keeps catching
+    everything can only be ended together with its process.
     """
 
     def __init__(

@@ -7,6 +7,9 @@ from typing import IO, Any
 
 LENGTH_DIGITS = 8
 
+RUN_FOLDER = "run"
+"""The only folder that a run can write to, in the server's folder."""
+
 
 def send(stream: IO[bytes], message: dict[str, Any]) -> None:
     """Writes one message."""
@@ -21,6 +24,17 @@ def receive(stream: IO[bytes], longest: int = 1 << 30) -> dict[str, Any] | None:
     Raises:
         ValueError: this is no message, or one longer than `longest` bytes.
     """
+    text = receive_bytes(stream, longest)
+    if text is None:
+        return None
+    message = json.loads(text)
+    if not isinstance(message, dict):
+        raise ValueError("a message is an object")
+    return message
+
+
+def receive_bytes(stream: IO[bytes], longest: int = 1 << 30) -> bytes | None:
+    """Reads the next message, and does not parse it; otherwise as `receive`."""
     head = _read_exactly(stream, LENGTH_DIGITS)
     if len(head) < LENGTH_DIGITS:
         return None
@@ -28,12 +42,7 @@ def receive(stream: IO[bytes], longest: int = 1 << 30) -> dict[str, Any] | None:
     if not 0 <= length <= longest:
         raise ValueError("a message is too long")
     text = _read_exactly(stream, length)
-    if len(text) < length:
-        return None
-    message = json.loads(text)
-    if not isinstance(message, dict):
-        raise ValueError("a message is an object")
-    return message
+    return text if len(text) == length else None
 
 
 def _read_exactly(stream: IO[bytes], length: int) -> bytes:

@@ -13,8 +13,9 @@ import sys
 from functools import cache
 from typing import NamedTuple
 
-from .bubblewrap import RUN_FOLDER, bubblewrap_command
+from .bubblewrap import SERVER_FOLDER, bubblewrap_command
 from .limits import Limits
+from .protocol import RUN_FOLDER
 from .visible_files import IMPORT_PACKAGE, INSTALL_ROOT
 
 START_SECONDS = 10.0
@@ -79,7 +80,9 @@ def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[s
     path = f"sys.path.insert(0, {str(INSTALL_ROOT)!r}); sys.path.append({str(IMPORT_PACKAGE.parent)!r})"
     start = f"import sys; {path}; {program}"
     python = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", start]
-    return [*bubblewrap_command(limits, environment(RUN_FOLDER)), *python] if tier.is_sandbox else python
+    if not tier.is_sandbox:
+        return python
+    return [*bubblewrap_command(limits, environment(f"{SERVER_FOLDER}/{RUN_FOLDER}")), *python]
 
 
 def environment(folder: str) -> dict[str, str]:

@@ -32,6 +32,9 @@ HIDDEN_NAMES = ("solutions", "tests", "notebooks", ".git", "puzzles/catalog/engi
 SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/nix/store")
 """Folders and files of the machine that programs need, besides Python's own."""
 
+DEVICES_AND_FACTS = ("/dev/urandom", "/dev/random", "/proc/self", "/proc/meminfo", "/proc/cpuinfo")
+"""A worker's own folder in /proc, opened by itself: those of others show their command lines."""
+
 SITE_PACKAGES = sysconfig.get_path("purelib")
 
 
@@ -73,7 +76,7 @@ def allowed_paths() -> tuple[list[str], list[str]]:
     """
     hidden = {*hidden_folders(), *(folder.resolve() for folder in hidden_folders())}
     listed: dict[str, None] = {str(INSTALL_ROOT): None, SITE_PACKAGES: None}
-    read: dict[str, None] = dict.fromkeys(("/dev/urandom", "/dev/random", "/proc"))
+    read: dict[str, None] = dict.fromkeys(DEVICES_AND_FACTS)
     for root in visible_roots():
         for path, is_whole in _around(root, hidden):
             (read if is_whole else listed)[str(path)] = None

@@ -27,6 +27,7 @@ from puzzles.grading.verdict import Graded
 from puzzles.sandbox import tiers
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.protection import Protection
 from puzzles.sandbox.tiers import Tier, best
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
@@ -127,9 +128,14 @@ class Breaking(Job):
         return super().grade(path, source, client)
 
 
-def test_a_process_that_breaks_costs_no_row_but_its_own(a_class: Path):
+def test_a_process_that_breaks_costs_no_row_but_its_own(a_class: Path, capsys: pytest.CaptureFixture[str]):
     paths = sorted(map(str, a_class.iterdir()))
     found = grade_all(files(paths), Breaking(*job()), jobs=2)
+    assert "1 of 5 files" in (said := capsys.readouterr().err)
+    assert "--resume" in said
+    with Checkpoint.of(paths, Breaking(*job()), True) as checkpoint:
+        kept = [path for path in paths if checkpoint.known(path, Path(path).read_bytes()) is not None]
+    assert kept == [path for path in paths if not path.endswith("dora.py")]
     assert [g.path for g in found] == paths
     by_name = {Path(g.path).name: g.verdicts[0] for g in found}
     assert by_name["dora.py"].message.startswith(
@@ -147,7 +153,7 @@ def test_what_raises_in_the_grader_is_a_row_as_well(a_class: Path):
 
     paths = sorted(map(str, a_class.iterdir()))
     found = list(batch._distribute(paths, job(), lambda path: b"", lambda: Failing(1), 2))
-    assert {g.verdicts[0].reason for g in found} == {"crash"}
+    assert {g.verdicts[0].reason for g in found} == {"lost"}
     assert "OSError: no more processes" in found[0].verdicts[0].message
 
 
@@ -294,17 +300,50 @@ def test_a_page_without_drawing_has_no_pictures_and_all_the_rest(a_class: Path, 
 # --- Trust ---
 
 
-def test_without_a_sandbox_a_folder_of_others_asks_for_trust(a_class: Path):
+@pytest.fixture
+def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a system where nothing protects files, with an ordinary user."""
+    bare = lambda tier: Protection(tier, landlock=0, seccomp=False, other_user=False)  # noqa: E731
+    for module in ("puzzles.commands.grade", "puzzles.commands.doctor", "puzzles.reports.terminal"):
+        monkeypatch.setattr(f"{module}.protection", bare)
+
+
+@pytest.mark.usefixtures("unprotected")
+def test_where_nothing_protects_files_a_folder_of_others_asks_for_trust(a_class: Path):
     refused = puzzles("grade", "class", "--tier", "process")
     assert refused.exit_code == 2
-    assert "code in class can read and change what you can. If you trust all of it, say --trust" in " ".join(
-        refused.stderr.split()
-    )
+    words = " ".join(refused.stderr.split())
+    assert all(part in words for part in ("code in class", "can read and change what you can", "--trust", "doctor"))
     trusted = puzzles("grade", "class", "--tier", "process", "--trust")
-    assert "Run without a sandbox: it was asked for." in " ".join(trusted.stdout.split())
-    alone = puzzles("grade", "class/anna.py", "--tier", "process")
-    assert alone.exit_code == 0
+    assert trusted.exit_code == 1
+    assert "read and change what you can" in " ".join(trusted.stdout.split())
+    assert puzzles("grade", "class/anna.py", "--tier", "process").exit_code == 0
     assert puzzles("grade", str(SOLUTIONS), "--tier", "process", "--puzzle", "basic").exit_code == 0
+
+
+@pytest.mark.usefixtures("unprotected")
+def test_nobody_is_asked_to_trust_what_they_own_and_work_on(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir("class")
+    ask = ("--tier", "process", "--puzzle", "basic")
+    assert puzzles("grade", ".", *ask).exit_code == 1
+    assert puzzles("grade", "..", *ask).exit_code == 2, "not the current folder"
+    monkeypatch.setattr(os, "getuid", lambda: os.stat("anna.py").st_uid + 1)
+    assert puzzles("grade", ".", *ask).exit_code == 2, "somebody else's files"
+
+
+@pytest.mark.parametrize("means", [{"landlock": 1}, {"other_user": True}])
+def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
+    a_class: Path, means: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    here = lambda tier: Protection(tier, **{"landlock": 0, "seccomp": False, "other_user": False} | means)  # noqa: E731
+    monkeypatch.setattr("puzzles.commands.grade.protection", here)
+    monkeypatch.setattr("puzzles.reports.terminal.protection", here)
+    graded = puzzles("grade", "class", "--tier", "process")
+    assert graded.exit_code == 1
+    words = " ".join(graded.stdout.split())
+    assert "A run can still" in words
+    assert "network" in words
+    assert {"landlock": "Landlock", "other_user": "another user"}[next(iter(means))] in words
 
 
 def test_a_sandbox_that_is_wanted_and_missing_is_told(a_class: Path, monkeypatch: pytest.MonkeyPatch):
@@ -318,21 +357,22 @@ def test_a_sandbox_that_is_wanted_and_missing_is_told(a_class: Path, monkeypatch
         assert "bubblewrap does not work here: there is no command bwrap; install the package bubblewrap" in " ".join(
             result.stderr.split()
         )
-        told = puzzles("doctor").stdout
-        assert "none: there is no command bwrap" in told
-        assert "--trust" in told
+        assert "not used: there is no command bwrap" in puzzles("doctor").stdout
     finally:
         best.cache_clear()
 
 
-def test_doctor_tells_what_a_sandbox_does(monkeypatch: pytest.MonkeyPatch):
+def test_doctor_shows_what_a_sandbox_does(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("puzzles.commands.doctor.best", lambda: Tier("bubblewrap"))
-    assert "no network, no other processes" in puzzles("doctor").stdout
+    shown = puzzles("doctor").stdout
+    assert all(word in shown for word in ("a run cannot", "network", "other processes", "own folder"))
+    monkeypatch.setattr("puzzles.commands.doctor.best", lambda: Tier("process", "it was asked for"))
+    assert "which files and processes exist" in puzzles("doctor").stdout
 
 
 def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("puzzles.commands.doctor.sys", types.SimpleNamespace(platform="darwin"))
-    assert "memory and processes are not limited" in puzzles("doctor").stdout
+    assert "not memory or processes" in puzzles("doctor").stdout
 
 
 # --- Systems that cannot fork ---
@@ -387,12 +427,12 @@ def test_without_fork_a_source_that_breaks_python_is_told(without_fork: Path):
 
 def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("puzzles.commands.doctor.best", best)
-    monkeypatch.setattr("puzzles.commands.doctor.landlock", types.SimpleNamespace(version=lambda: 0))
     monkeypatch.delattr("puzzles.commands.doctor.os.getuid")
-    told = puzzles("doctor").stdout
-    assert "none: it is for Linux, and this is win32" in told
-    assert "memory, files and processes are not limited on this system" in told
-    assert "nothing can be graded" not in told
+    shown = puzzles("doctor").stdout
+    assert "not used: it is for Linux, and this is win32" in shown
+    assert "not memory, files or processes" in shown
+    assert "read and change what you can" in shown
+    assert "--trust" in shown
 
 
 # --- Strict ---

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -544,33 +546,57 @@ def test_a_file_named_by_itself_is_taken_whatever_its_name(tmp_path: Path):
 BASIC = {"size": [2, 4, 1]}
 
 
-def test_a_server_that_is_lost_costs_one_run():
-    with Session(submit(solution("basic"))) as session:
-        session.read()
-        assert session._client._server is not None
-        session._client._server.kill()
-        session._client._server.wait()
-        lost = run_in(session, TRACKS["schedule"], "basic", BASIC, 10)
-        assert lost.failure is not None
-        assert lost.failure.sentence == "the process that ran this was ended by SIGKILL; leave other processes alone"
-        assert run_in(session, TRACKS["schedule"], "basic", BASIC, 10).failure is None
+def children_of(process: int) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def kill_server(client: SandboxClient) -> None:
+    assert client._server is not None
+    client._server.kill()
+    client._server.wait()
+
+
+def kill_supervisor(client: SandboxClient) -> None:
+    assert client._server is not None
+    (supervisor,) = children_of(client._server.pid)
+    os.kill(supervisor, signal.SIGKILL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
-def test_a_supervisor_that_is_lost_costs_one_run_and_the_server_goes_on():
+@pytest.mark.parametrize("kill", [kill_server, kill_supervisor])
+def test_a_server_that_is_lost_costs_nobody_anything(kill: Callable[[SandboxClient], None]):
     client = SandboxClient(Tier("process"), Limits())
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
+        kill(client)
+        assert run_in(session, TRACKS["schedule"], "basic", BASIC, 10).failure is None
         assert client._server is not None
         server = client._server.pid
-        (supervisor,) = Path(f"/proc/{server}/task/{server}/children").read_text().split()
-        os.kill(int(supervisor), signal.SIGKILL)
-        lost = run_in(session, TRACKS["schedule"], "basic", BASIC, 10)
-        assert lost.failure is not None
-        assert "was ended by SIGKILL" in lost.failure.sentence
-        assert run_in(session, TRACKS["schedule"], "basic", BASIC, 10).failure is None
-        assert client._server.pid == server
     with Session(submit(solution("ddp")), client=client) as session:
         assert run_in(session, TRACKS["schedule"], "ddp", {"size": [2, 4, 4]}, 10).failure is None
         assert client._server.pid == server, "one server takes submission after submission"
+    assert client.close() == 0
+
+
+def test_one_that_is_lost_again_and_again_is_nobodys_crash(monkeypatch: pytest.MonkeyPatch):
+    client = SandboxClient(Tier("process"), Limits())
+    with Session(submit(solution("basic")), client=client) as session:
+        session.read()
+        answer, tries = client._answer, 0
+
+        def after_a_kill(messages: list[dict[str, Any]], seconds: float) -> dict[str, Any] | None:
+            nonlocal tries
+            if "slug" in messages[0]:
+                tries += 1
+                kill_server(client)
+            return answer(messages, seconds)
+
+        monkeypatch.setattr(client, "_answer", after_a_kill)
+        lost = run_in(session, TRACKS["schedule"], "basic", BASIC, 10).failure
+        assert lost is not None
+        assert (tries, lost.reason) == (2, "lost")
+        assert "SIGKILL" in lost.sentence
+        assert "grade it again" in lost.sentence
+        monkeypatch.undo()
+        assert run_in(session, TRACKS["schedule"], "basic", BASIC, 10).failure is None
     assert client.close() == 0

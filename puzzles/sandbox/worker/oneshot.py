@@ -6,14 +6,15 @@ hook protects the hidden files here: the grader limits time and output, and ends
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
 from puzzles.sandbox import protocol
 
 from . import os_limits
+from .interpreter import set_up_interpreter
 from .runner import DefinitionRun
-from .server import set_up_interpreter
 from .source import SubmissionCode
 
 
@@ -27,11 +28,11 @@ def main() -> None:
     code = SubmissionCode(given["name"], given["text"], given["slugs"])
     request = given["request"]
     if request is None:
-        protocol.send(os.fdopen(out, "wb"), code.survey())
+        os.write(out, json.dumps(code.survey()).encode())
         return
     set_up_interpreter(given["packages"])
     os_limits.deny_paths(given["hidden"])
-    run = DefinitionRun(code, request, given["limits"]["seconds"], out)
+    run = DefinitionRun(code.compiled, request, given["limits"]["seconds"], out)
     os.write(out, b"\n")  # from here on, the client counts seconds
     run.run()
     for stream in (sys.stdout, sys.stderr):

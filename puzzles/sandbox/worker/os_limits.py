@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import landlock
+from . import landlock, seccomp
 
 LINUX = sys.platform == "linux"
 PDEATHSIG, DUMPABLE, KEEPCAPS, NO_NEW_PRIVILEGES, SUBREAPER = 1, 4, 8, 38, 36
@@ -43,25 +42,15 @@ def protect_process() -> None:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
-def fresh_folder(folder: str) -> None:
-    """Empties the folder that a run may write to, and makes it writable for any user."""
-    os.chmod(folder, 0o777)
-    for here, folders, _ in os.walk(folder):
-        for name in folders:  # opened before the walk goes on into it
-            if not os.path.islink(path := os.path.join(here, name)):
-                os.chmod(path, 0o700)
-    for entry in os.scandir(folder):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        else:
-            os.unlink(entry.path)
-
-
-def confine(limits: Mapping[str, Any], uid: int, readable: Sequence[Sequence[str]] = ()) -> bool:
-    """Confines this process, and all that it will start, to its limits; for good. Root becomes user `uid`.
+def confine(
+    limits: Mapping[str, Any], uid: int, parent: int, readable: Sequence[Sequence[str]], sees_others: bool
+) -> tuple[bool, int]:
+    """Confines this process, a child of `parent`, and all that it will start to its limits; for good. Root becomes
+    user `uid`.
 
     `readable` are paths to list and paths to read: nothing else can be read then, and only the present folder can be
-    written to, if the kernel has Landlock. Returns True if it does.
+    written to, if the kernel has Landlock. Returns True if it does, and the listener of the system call filter, which
+    has `sees_others`.
     """
     import resource
 
@@ -70,19 +59,28 @@ def confine(limits: Mapping[str, Any], uid: int, readable: Sequence[Sequence[str
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     if os.getuid() == 0:
         _become(uid)
-    prctl(PDEATHSIG, signal.SIGKILL)  # after a change of user, which would undo it
+    end_with_parent(parent)  # after a change of user, which would undo it
     _cap(resource.RLIMIT_CORE, 0)
     _cap(resource.RLIMIT_FSIZE, limits["files"])
     _cap(resource.RLIMIT_NOFILE, OPEN_FILES)
     _cap(resource.RLIMIT_CPU, int(limits["seconds"] * limits["processes"]) + 5)
     cap_memory(limits["memory"])
-    if LINUX:
-        _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
     prctl(NO_NEW_PRIVILEGES, 1)
-    if not readable:
-        return False
-    to_list, to_read = readable
-    return landlock.restrict_self(to_list, to_read, (os.getcwd(), *DEVICES))
+    listener = seccomp.restrict_self(sees_others)
+    if LINUX and listener < 0:
+        _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
+    has_landlock = False
+    if readable:
+        to_list, to_read = readable
+        has_landlock = landlock.restrict_self(to_list, to_read, (os.getcwd(), *DEVICES))
+    return has_landlock, listener
+
+
+def end_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
+    """Sends this process a signal when its parent ends; at once, if it has."""
+    prctl(PDEATHSIG, by)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), by)
 
 
 def deny_paths(folders: Sequence[str]) -> None:
@@ -150,6 +148,11 @@ def _tasks_of(user: int) -> int:
     return max(1, sum(row[1] for row in rows if row and row[0] == user))
 
 
+def tasks_below() -> int:
+    """Number of processes and threads that this process and its descendants have started and not ended."""
+    return sum(threads for pid in _descendants(os.getpid()) for threads in _status(str(pid), "Threads"))
+
+
 def end_all(group: int, sandboxed: bool) -> None:
     """Kills what is left of a run, also outside its process group, and waits for it. In a sandbox, nothing else runs
     but this process and the first."""
@@ -158,7 +161,7 @@ def end_all(group: int, sandboxed: bool) -> None:
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)  # everything but ourselves and the first process, in one stroke
         else:
-            for pid in [-group, *_descendants(os.getpid())]:
+            for pid in [*([-group] if group else []), *_descendants(os.getpid())]:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
         try:

@@ -6,6 +6,8 @@ import os
 import selectors
 from time import monotonic
 
+from .task_limit import TaskLimit
+
 MAX_SHOWN_OUTPUT = 4096
 """Bytes of a run's output that are kept to be shown."""
 
@@ -23,16 +25,18 @@ class WorkerMonitor:
         self.sent = 0
         self.kept = {result: bytearray(), output: bytearray()}
 
-    def wait(self, control: int, wake: int, deadline: float) -> tuple[str, int]:
+    def wait(self, control: int, wake: int, tasks: TaskLimit, deadline: float) -> tuple[str, int]:
         """Reads until the worker has ended ("exit" or "signal", with a number) or has to be ended ("time"; "output" or
         "result", with the limit; "hung up" if the grader has gone, which makes `control` readable).
 
-        `wake` becomes readable when a process has ended. `deadline` is a time of `time.monotonic`.
+        `wake` becomes readable when a process has ended. Questions about `tasks` are answered. `deadline` is a time of
+        `time.monotonic`.
         """
         with selectors.DefaultSelector() as selector:
             for fd in (self.result, self.output):
                 os.set_blocking(fd, False)
-            for fd in (self.result, self.output, control, wake):
+            handing_over, listener = tasks.begin(), -1
+            for fd in (self.result, self.output, control, wake, handing_over):
                 selector.register(fd, selectors.EVENT_READ)
             while (left := deadline - monotonic()) > 0:
                 ready = {key.fd for key, _ in selector.select(left)}
@@ -43,6 +47,12 @@ class WorkerMonitor:
                     status = self._status()
                     if status is not None:
                         return self._read_rest() or status
+                if handing_over in ready:
+                    selector.unregister(handing_over)
+                    if (listener := tasks.accept()) >= 0:
+                        selector.register(listener, selectors.EVENT_READ)
+                if listener in ready:
+                    tasks.answer()
                 for fd in (self.result, self.output):
                     if fd in ready and not self._read(fd):
                         selector.unregister(fd)

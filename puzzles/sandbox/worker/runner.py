@@ -18,7 +18,7 @@ from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.deadline import TimeLimitError, Timer
 from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult, UnplayableError
 
-from .source import SubmissionCode
+from .compiled import CompiledCode
 
 MODULE_NAME = "submission"
 """Name of the file's module while it runs; not `__main__`, so that a script's own `if __name__` stays inactive."""
@@ -41,7 +41,7 @@ def _no_play(*_: Any, **__: Any) -> None:
 class DefinitionRun:
     """One run. Its result goes to the file descriptor `out`, one row of JSON; the last row counts."""
 
-    def __init__(self, code: SubmissionCode, request: Mapping[str, Any], seconds: float, out: int) -> None:
+    def __init__(self, code: CompiledCode, request: Mapping[str, Any], seconds: float, out: int) -> None:
         self.code = code
         self.slug = request["slug"]
         self.stage = stage_of(request["stage"])

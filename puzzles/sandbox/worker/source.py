@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-import re
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from types import CodeType
 from typing import Any
 
-from puzzles.failure import Failure, UnreadableError, of_crash, of_source
+from puzzles.failure import Failure, UnreadableError, of_source
 
+from .compiled import CompiledCode
 from .kept_statements import (
     DEFINITION,
-    FAILED,
     GAME_PACKAGES,
     KeptStatements,
     LeftOut,
@@ -74,23 +73,10 @@ class SubmissionCode:
             "cells": cells,
         }
 
-    def failure_of(self, name: str, names: Mapping[str, Any]) -> Failure | None:
-        """The failure of the assignment of a name, if it has failed; `names` are those of the module."""
-        failed = names.get(FAILED, {}).get(name)
-        return None if failed is None or name in names else of_crash(failed, self.name, "", self.lines[name])
-
-    def explained(self, failure: Failure, names: Mapping[str, Any]) -> Failure:
-        """A failure, with the reason if it is for a name that was left out, or whose assignment has failed."""
-        missing = re.search(r"NameError: name '(\w+)' is not defined", failure.sentence)
-        name = missing[1] if missing else ""
-        failed = self.failure_of(name, names)
-        if failed is not None:
-            line, reason = failed.line, f"that fails: {failed.sentence}"
-        elif name in self.left_out:
-            line, reason = self.left_out[name]
-        else:
-            return failure
-        return failure._replace(sentence=f"{failure.sentence}; line {line} defines {name}, but {reason}")
+    @property
+    def compiled(self) -> CompiledCode:
+        """All that running it takes."""
+        return CompiledCode(self.name, self.lines, self.left_out, self.code)
 
     def _notebook(self, slugs: Collection[str]) -> list[ast.stmt]:
         """Imports that are used, definitions, and pure assignments. The last definition of a name wins."""

@@ -49,7 +49,7 @@ def _row(source: SubmissionCode, slug: str, data: Mapping[str, Any]) -> Mapping[
         exec(source.code, names)
         if slug in names:
             return run_class(slug, names[slug], data, "mpi")
-        failed = source.failure_of(slug, names)
+        failed = source.compiled.failure_of(slug, names)
         return {"defined": False} if failed is None else {"failure": list(failed)}
     except UnplayableError as why:
         failure = Failure("crash", str(why), line)
@@ -57,4 +57,4 @@ def _row(source: SubmissionCode, slug: str, data: Mapping[str, Any]) -> Mapping[
         failure = of_refusal(why, line_in(why.__traceback__, source.name) or line)
     except (Exception, SystemExit) as why:
         failure = of_crash(why, source.name, "; ".join(getattr(why, "__notes__", [])), line)
-    return {"failure": list(source.explained(failure, names))}
+    return {"failure": list(source.compiled.explained(failure, names))}

@@ -1,0 +1,177 @@
+"""The supervisor of one submission: starts a worker for each run in a fresh folder, limits it and ends what is left.
+
+It never parses what a player wrote, nor what a worker sends. The first worker reads the submission and compiles it;
+the supervisor keeps the compiled bytes for the workers that run it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import IO, Any, NoReturn
+
+from puzzles.sandbox import leftovers, protocol
+from puzzles.sandbox.protocol import RUN_FOLDER
+
+from . import os_limits
+from .compiled import CompiledCode
+from .interpreter import set_up_interpreter
+from .output import WorkerMonitor
+from .runner import DefinitionRun
+from .source import SubmissionCode
+from .task_limit import TaskLimit
+
+GRACE_SECONDS = 0.3
+"""Seconds after the time limit in which a worker may still report the line that it was at."""
+
+READING_SECONDS = 10.0
+"""Seconds in which a submission has to be read and compiled."""
+
+MAX_COMPILED = 64 << 20
+"""Bytes of a compiled submission, with its survey."""
+
+MAX_LEFTOVERS = 10_000
+"""Files and folders that are removed after a run. A server in whose folder there are more is replaced."""
+
+LOST = 70
+"""Exit code of a supervisor or worker that failed itself."""
+
+Work = Callable[[int], None]
+"""What a worker does; it sends its result to this file descriptor."""
+
+
+def supervise(conditions: dict[str, Any], control: IO[bytes], answers: IO[bytes], server: int) -> NoReturn:
+    """Runs in the forked supervisor: answers until the submission is done, or the grader or the server has gone."""
+    try:
+        os_limits.protect_process()
+        signal.signal(signal.SIGHUP, _end_without_server)
+        os_limits.end_with_parent(server, signal.SIGHUP)
+        supervisor = Supervisor(conditions, control)
+        source = protocol.receive_bytes(control)
+        if source is not None:
+            protocol.send(answers, supervisor.read(source))
+        while (request := protocol.receive(control)) and not request.get("done"):
+            protocol.send(answers, supervisor.run(request))
+        os._exit(0)
+    finally:
+        os._exit(LOST)
+
+
+def _end_without_server(*_: Any) -> NoReturn:
+    """Ends what a run has started, which no server does then."""
+    os_limits.end_all(0, sandboxed=False)
+    os._exit(LOST)
+
+
+class Supervisor:
+    """Runs the definitions of one submission on request, one after the other, each in a new worker."""
+
+    def __init__(self, conditions: dict[str, Any], control: IO[bytes]) -> None:
+        self.limits = conditions["limits"]
+        self.uid = conditions["uid"]
+        self.sandboxed = conditions["sandboxed"]
+        self.packages = conditions["packages"]
+        self.readable = conditions["readable"]
+        self.hidden = conditions["hidden"]
+        self.control = control
+        self.compiled = b""
+        self.wake, wake = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(self.wake, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake)
+
+    def read(self, source: bytes) -> dict[str, Any]:
+        """Lets a worker read and compile the submission. The result is the survey of its definitions."""
+
+        def work(out: int) -> None:
+            given = json.loads(source)
+            code = SubmissionCode(given["name"], given["text"], given["slugs"])
+            survey = json.dumps(code.survey()).encode() + b"\n"
+            _write(out, survey + code.compiled.dump())
+
+        answer = self._in_worker(work, READING_SECONDS, MAX_COMPILED)
+        survey, _, self.compiled = answer["result"].partition(b"\n")
+        return {**answer, "result": survey.decode(errors="replace")}
+
+    def run(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Lets a worker run a definition."""
+
+        def work(out: int) -> None:
+            DefinitionRun(CompiledCode.load(self.compiled), request, self.limits["seconds"], out).run()
+
+        answer = self._in_worker(work, request["left"], request["longest"])
+        return {**answer, "result": answer["result"].decode(errors="replace")}
+
+    def _in_worker(self, work: Work, seconds: float, longest: int) -> dict[str, Any]:
+        """One run, from an empty folder until the last of its processes is gone and the folder is empty again."""
+        self._make_folder()
+        result, result_end = os.pipe()
+        output, output_end = os.pipe()
+        tasks = TaskLimit(self.limits["processes"], os_limits.tasks_below)
+        begin = monotonic()
+        supervisor = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._be_worker(work, supervisor, result_end, output_end, tasks)
+        os.close(result_end)
+        os.close(output_end)
+        monitor = WorkerMonitor(pid, result, output, self.limits["output"], longest)
+        ended, code = monitor.wait(self.control.fileno(), self.wake, tasks, begin + seconds + GRACE_SECONDS)
+        took = monotonic() - begin
+        os_limits.end_all(pid, self.sandboxed)
+        if ended == "hung up":
+            os._exit(0)
+        tasks.close()
+        os.close(result)
+        os.close(output)
+        return {
+            "ended": ended,
+            "code": code,
+            "took": took,
+            "printed": monitor.printed,
+            "output": monitor.kept[output].decode(errors="replace"),
+            "result": bytes(monitor.kept[result]),
+            "usable": leftovers.empty(os.getcwd(), MAX_LEFTOVERS),
+        }
+
+    def _make_folder(self) -> None:
+        os.mkdir(RUN_FOLDER, 0o700)
+        if os.getuid() == 0:
+            with suppress(OSError):  # a root without that power does not become another user either
+                os.chown(RUN_FOLDER, self.uid, self.uid)
+
+    def _be_worker(self, work: Work, supervisor: int, result: int, output: int, tasks: TaskLimit) -> NoReturn:
+        """Runs in the forked worker."""
+        try:
+            signal.set_wakeup_fd(-1)
+            os.chdir(RUN_FOLDER)
+            where = (self.uid, supervisor, self.readable, not self.sandboxed)
+            restricted, listener = os_limits.confine(self.limits, *where)
+            tasks.hand_over(listener)
+            out = os.dup2(result, 3)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.closerange(4, os_limits.OPEN_FILES * 4)
+            set_up_interpreter(self.packages)
+            if not (restricted or self.sandboxed):
+                os_limits.deny_paths(self.hidden)
+            work(out)
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+        except BaseException as why:
+            with suppress(BaseException):
+                print(f"the run ended with {type(why).__name__}: {why}", file=sys.stderr, flush=True)
+            os._exit(LOST)
+        finally:
+            os._exit(0)
+
+
+def _write(out: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(out, data) :]
