@@ -1,72 +1,77 @@
-# Everything runs in a virtual environment of its own; nothing is needed first but Python 3.11 and make.
+# Everything runs in a virtual environment of its own. You need only Python 3.11+ and make.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
-# Of the tests: with EXTRAS=test,mpi those of MPI run as well.
+# For the tests; EXTRAS=test,mpi runs those of MPI too.
 EXTRAS ?= test
 BIN := $(VENV)/bin
 PIP := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
 
-# One file of tests to one process, as their fixtures are shared within a file.
+# One process runs a whole file of tests, because the tests of a file share fixtures.
 PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help play test test-all bench check docs docs-site notebooks wheel colab lab browser clean
+.PHONY: help play test test-all fuzz bench check docs docs-site notebooks wheel colab lab browser clean
 .NOTPARALLEL:
 
 help:  ## list the targets
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-play: $(VENV)/.play  ## grade the reference solutions and draw them
-	$(BIN)/puzzles grade solutions
+play: $(VENV)/.play  ## set everything up, show a solved puzzle, and say what to type next
 	@mkdir -p pictures
-	@for slug in basic grad_accum ddp wsdp fsdp pipeline gpipe pipeline_fsdp; do \
-		$(BIN)/puzzles draw solutions/$$slug.py $$slug -o pictures/$$slug.svg || exit 1; \
-	done
-	@echo
-	@echo "The pictures are in pictures/. Your turn: $(BIN)/puzzles start"
+	@$(BIN)/puzzles draw solutions/gpipe.py gpipe --text -o pictures/gpipe.svg
+	@printf '%s\n' '' 'This is a solved puzzle, a pipeline on four ranks; the file is its picture.' 'Your turn:' \
+		'  $(BIN)/puzzles start basic          write the first puzzle to my_basic.py' \
+		'  $(BIN)/puzzles watch my_basic.py    grade it on every save; h gives a hint' \
+		'  $(BIN)/puzzles list                 list all puzzles'
 
-test: $(VENV)/.test  ## run the tests, of the exhaustive suites one case of each kind
+test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
 	$(PYTEST) -m "not slow"
 
-test-all: $(VENV)/.test  ## run every test, with many more examples of each property
+test-all: $(VENV)/.test  ## run every test, with many more examples
 	$(PYTEST) --hypothesis-profile=full
 
-bench: $(VENV)/.test  ## print the speed of the runtime, as ratios within one run
+# Of fuzzing: seconds in all.
+FUZZ ?= 60
+
+fuzz: $(VENV)/.test  ## read changed traces, submissions, notebooks, annotations and replies of a worker for FUZZ seconds
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ)
+
+bench: $(VENV)/.test  ## print the speed of the runtime and of layouts, as ratios within one run
 	$(BIN)/python -m tests.bench.runtime
 	$(BIN)/python -m tests.bench.layout
 
-check: $(VENV)/.check  ## format, lint and types
+check: $(VENV)/.check  ## check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.play  ## draw the pictures of the README and of docs/pictures.md again, and list the papers
+docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, and list the papers
 	PYTHONPATH=. $(BIN)/python docs/gallery.py
 	PYTHONPATH=. $(BIN)/python docs/papers.py
 
-docs-site: $(VENV)/.with-docs  ## build the documentation as a site, in build/site; a warning is an error
+docs-site: $(VENV)/.with-docs  ## build the documentation site in build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet -f docs/site/mkdocs.yml
 	@echo "Open build/site/index.html, or serve it: $(BIN)/mkdocs serve -f docs/site/mkdocs.yml"
 
-notebooks: $(VENV)/.test  ## make the notebooks from their sources, for players and, in solved/, for teachers; and the wheel for Colab
+notebooks: $(VENV)/.test  ## build the notebooks, solved ones for teachers too, and the wheel for Colab
 	$(BIN)/puzzles notebook notebooks --force
 	$(BIN)/puzzles notebook notebooks/solved --solved --force
 	$(PIP) wheel --no-deps --wheel-dir notebooks .
 
-wheel: $(VENV)/.play  ## build the wheel, in dist
+wheel: $(VENV)/.play  ## build the wheel in dist
 	$(PIP) wheel --no-deps --wheel-dir dist .
 
-colab: notebooks  ## run the solved notebooks where nothing but Jupyter is installed, as in Colab: from the wheel
+colab: notebooks  ## run the solved notebooks from the wheel, with only Jupyter installed, as in Colab
 	$(BIN)/python -m tests.support.fresh_jupyter notebooks
 
-lab: $(VENV)/.browser  ## open fresh copies of the notebooks in JupyterLab; copies that are there already are kept
+lab: $(VENV)/.browser  ## open the notebooks in my_notebooks with JupyterLab; existing ones are kept
 	@test -e my_notebooks || $(BIN)/puzzles notebook my_notebooks
 	$(BIN)/jupyter lab my_notebooks
 
-browser: $(VENV)/.browser  ## pictures, pages and JupyterLab in a real browser: needs chromium and chromedriver
+browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; needs chromium and chromedriver
 	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
-clean:  ## remove all that was made: environments, pictures, notebooks, wheels, the site, caches
+clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches
 	rm -rf $(VENV) .venv-* pictures build dist notebooks/*.ipynb notebooks/*.whl notebooks/solved \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -79,7 +84,7 @@ $(VENV)/.play: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --editable .
 	@touch $@
 
-# One stamp for each extra, so that a target installs what it needs, also when EXTRAS has changed.
+# One stamp per extra, so that a target installs what it needs even after EXTRAS changes.
 $(VENV)/.with-%: $(VENV)/.play
 	$(PIP) install --editable '.[$*]'
 	@touch $@

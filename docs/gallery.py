@@ -1,4 +1,4 @@
-"""Pictures of README and docs/pictures.md: `make docs` draws them again, a test checks that they are current."""
+"""The pictures of README and docs/pictures.md: `make docs` draws them again, a test checks that they are current."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def solved(slug: str, module: str = "") -> Outcome:
 
 
 def idle_rank(model: Model) -> None:
-    """Rank 1 has nothing to do, rank 2 one thing."""
+    """Rank 1 has nothing to do, rank 2 has one event."""
     weight, _ = model.load_weights(0)
     for _ in range((3, 0, 1)[model.rank]):
         model.forward(0, model.get_activation([0]), weight)
 
 
 def hidden_memory(model: Model) -> None:
-    """Values that are not stored are charged all the same, and hatched."""
+    """Values that are not stored still count as memory, and are hatched."""
     weights = [model.load_weights(layer) for layer in range(model.LAYERS)]
     activations = [model.get_activation([0, 1])]
     for layer, (weight, _) in enumerate(weights):
@@ -56,7 +56,7 @@ def hidden_memory(model: Model) -> None:
 
 
 async def without_memory(model: Model) -> None:
-    """Messages without values take no memory; this text must come out as text."""
+    """Messages without values take no memory; this text must be escaped."""
     if model.rank == 0:
         await model.pass_to(1, "<script>alert('pizza')</script>")
         await model.pass_to(2, '"extra" & cheese')
@@ -95,7 +95,7 @@ ODD: dict[str, tuple[Callable[[Model], Any], tuple[int, int, int], str]] = {
     "many_layers": (gathered, (130, 1, 2), "130 layers"),
     "many_ranks": (gathered, (2, 4, 64), "64 ranks"),
 }
-"""By name: a schedule, layers, batches and ranks, and a title."""
+"""By name: a schedule; its layers, batches and ranks; and a title."""
 
 
 # --- The gallery ---

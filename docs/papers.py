@@ -13,9 +13,9 @@ from puzzles.catalog.schedule.puzzle import CREDIT as SCHEDULE_CREDIT
 
 FILE = Path(__file__).parent / "papers.md"
 HEAD = f"""\
-# What the puzzles learnt from
+# What the puzzles are based on
 
-Each puzzle names its sources: `puzzles show NAME --about`. Here they are together, with the puzzles that name them.
+Each puzzle cites its sources: see `puzzles show NAME --about`. This page lists them all, with the puzzles citing them.
 
 - {SCHEDULE_CREDIT}: the eight schedules.
 - {ENGINE_CREDIT}

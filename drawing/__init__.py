@@ -1,9 +1,9 @@
-"""Pictures of training: runs as timelines, values in their network, all made with chalk; runs as text and pages.
+"""Pictures of training, made with chalk: runs as timelines, values in their network; also runs as text and web pages.
 
 from drawing import draw, draw_group
 """
 
-from drawing.export.files import ENDINGS, require_ending, save
+from drawing.export.files import ENDINGS, is_picture, require_ending, save
 from drawing.runs.compare import draw_compare
 from drawing.runs.pareto import Attempt, draw_pareto
 from drawing.runs.predicted_vs_measured import draw_replay
@@ -26,6 +26,7 @@ __all__ = [
     "draw_pareto",
     "draw_replay",
     "draw_value",
+    "is_picture",
     "require_ending",
     "save",
     "svg",

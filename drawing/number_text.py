@@ -1,4 +1,4 @@
-"""Numbers as short text: times to a tenth of a step, large counts with the letters k, M and G."""
+"""Numbers as short text: times to a tenth of a step, large counts with the suffixes k, M and G."""
 
 from __future__ import annotations
 

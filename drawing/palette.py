@@ -1,4 +1,4 @@
-"""Colours that survive colour blindness: layers walk along one ramp, from dark violet to yellow."""
+"""Colors for color-blind readers too: layers follow one ramp, from dark violet to yellow."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ RGB = tuple[int, int, int]
 PAPER = "#ffffff"
 INK = "#1f2933"
 SOFT = "#5a6675"
-"""Text that is read second."""
+"""Secondary text."""
 GRID = "#e2e6eb"
 IDLE = "#eff1f4"
 IDLE_HATCH = "#cfd5dd"
 WIRE = "#44546a"
-"""Whatever involves other ranks."""
+"""Anything that involves other ranks."""
 EMPTY = "#f5f7f9"
 EDGE = "#b9c2cd"
 MEMORY = "#25405c"
 """The line on top of all memory."""
 KINDS = {"weights": "#4a7aa7", "opt_states": "#a9c8e2", "activations": "#f3d08f", "gradients": "#cf7a5f"}
-"""Memory by kind: blue and orange, dark and light, so that neighbours differ to everyone."""
+"""Memory by kind: blue and orange, dark and light, so that everyone can tell neighbors apart."""
 CRITICAL = "#c026d3"
 TARGET = "#8a1f4b"
 TARGET_AREA = "#e9f3ee"
 ALARM = "#c2410c"
-"""The peak, and what went wrong."""
+"""The peak, and errors."""
 
-# Anchors of viridis (Smith and van der Walt 2015): even in lightness, also to the colour blind.
+# Anchors of viridis (Smith and van der Walt 2015): perceptually uniform lightness, also for color-blind readers.
 RAMP: tuple[RGB, ...] = (
     (68, 1, 84), (65, 68, 135), (42, 120, 142), (34, 168, 132), (122, 209, 81), (253, 231, 37)
 )  # fmt: skip
@@ -36,7 +36,7 @@ RAMP_START, RAMP_END = 0.13, 0.94
 
 
 DARK_PAPER, DARK_INK = 0.07, 0.96
-"""Lightness to the eye of paper and ink on a dark page."""
+"""Perceived lightness of paper and ink on a dark page."""
 
 
 def _hex(rgb: RGB) -> str:
@@ -56,7 +56,7 @@ def mix(colour: str, other: str, share: float) -> str:
 
 @lru_cache(maxsize=4096)
 def layer_colour(layer: int, layers: int) -> str:
-    """The full colour of a layer: early ones dark, late ones light."""
+    """The full color of a layer: early ones dark, late ones light."""
     where = RAMP_START + (RAMP_END - RAMP_START) * (layer / (layers - 1) if layers > 1 else 0.4)
     at = min(max(where, 0.0), 1.0) * (len(RAMP) - 1)
     i = min(int(at), len(RAMP) - 2)
@@ -81,23 +81,23 @@ def luminance(colour: str) -> float:
 
 
 def lightness(y: float) -> float:
-    """Lightness to the eye of a luminance, both from 0 to 1 (CIE 1976 L*)."""
+    """Perceived lightness of a luminance, both from 0 to 1 (CIE 1976 L*)."""
     return 1.16 * y ** (1 / 3) - 0.16 if y > 0.008856 else 9.033 * y
 
 
 @lru_cache(maxsize=4096)
 def text_on(colour: str) -> str:
-    """Ink or paper, whichever reads better on `colour`."""
+    """Ink or paper, whichever is more readable on `colour`."""
     return INK if luminance(colour) > 0.22 else PAPER
 
 
 @lru_cache(maxsize=4096)
 def dark_variant(colour: str) -> str:
-    """The same hue on a dark page: light becomes dark and dark light to the eye, and can still be read."""
+    """The same hue for a dark page: perceived light and dark are swapped, and text stays readable."""
     away_from_white = 1 - lightness(luminance(colour))
     wanted = DARK_PAPER + (DARK_INK - DARK_PAPER) * away_from_white**0.8
     if away_from_white > 0.82:
-        wanted = DARK_INK  # ink, which also has to be read on colours of middle lightness
+        wanted = DARK_INK  # ink, which also has to be readable on colors of medium lightness
     hue, _, saturation = rgb_to_hls(*(channel / 255 for channel in _rgb(colour)))
     low, high = 0.0, 1.0
     found = colour

@@ -1,7 +1,7 @@
 """Drawing primitives: flat chalk diagrams at their final coordinates.
 
-Chalk renders quickly when nothing has to ask for an envelope, so a `panel` carries its own: the box from (0, 0) to
-its width and height, y downwards. The price: parts of a panel are not composed by chalk, but placed by hand.
+Chalk renders quickly if nothing has to ask for an envelope, so a `panel` carries its own: the box from (0, 0) to its
+width and height, y downwards. In return, parts of a panel are placed by hand instead of being composed by chalk.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from colour import Color
 Point = tuple[float, float]
 HERE = Affine.identity()
 EM, BOLD_EM = 0.52, 0.62
-"""Average width of a letter in its font size, for sans-serif: what there is room for is decided with it."""
+"""Average width of a letter relative to its font size, for sans-serif; used to decide what fits."""
 
 
 @dataclass
 class Label(Text):
-    """Text that starts, centres or ends at its place.
+    """Text that starts, centers or ends at its place.
 
-    Chalk's own text always centres. So a label is placed where its middle is likely to be, `shift` to the
-    right of where it starts (or left of where it ends): our SVG takes the shift back.
+    Chalk's own text is always centered. So a label is placed where its middle is likely to be, `shift` to the right of
+    where it starts (or left of where it ends); our SVG writer undoes the shift.
     """
 
     anchor: str = "middle"
     shift: float = 0.0
     bold: bool = False
     halo: str = ""
-    """Colour of a rim around the letters, for text on top of lines."""
+    """Color of an outline around the letters, for text on top of lines."""
 
     def get_bounding_box(self) -> BoundingBox:
-        """A box of no width: chalk's renderer moves text left by half of it."""
+        """A box of zero width, because chalk's renderer moves text left by half the width."""
         return BoundingBox([P2(0, 0), P2(0, 1e-4)])
 
 
@@ -59,7 +59,7 @@ def look(
     dash: tuple[float, ...] = (),
     opacity: float | None = None,
 ) -> Style:
-    """The style of a mark. No stroke colour: no stroke."""
+    """The style of a mark. Without a stroke color there is no stroke."""
     return Style(
         line_width_=(WidthType.LOCAL, width if stroke else 0.0),
         line_color_=_colour(stroke or fill or "#000000"),
@@ -88,12 +88,12 @@ def polygon(points: Sequence[Point], style: Style) -> Diagram:
 
 
 def polygons(outlines: Iterable[Sequence[Point]], style: Style) -> Diagram:
-    """Many closed outlines of one look, as a single path."""
+    """Many closed outlines with one style, as a single path."""
     return _path(outlines, style, closed=True)
 
 
 def lines(strokes: Iterable[Sequence[Point]], style: Style) -> Diagram:
-    """Many open lines of one look, as a single path."""
+    """Many open lines with one style, as a single path."""
     return _path(strokes, style, closed=False)
 
 
@@ -167,7 +167,7 @@ def panel(width: float, height: float, parts: Iterable[Diagram]) -> Diagram:
 
 
 def stack(panels: Sequence[Diagram]) -> Diagram:
-    """One under the other, left edges aligned."""
+    """One below the other, left edges aligned."""
     page, *rest = panels
     for part in rest:
         page = page / part

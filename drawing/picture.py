@@ -1,4 +1,4 @@
-"""A finished picture: a chalk diagram with a size in pixels, and words for those who cannot see it."""
+"""A finished picture: a chalk diagram with a size in pixels, and a text description for screen readers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .svg_writer import compact_svg
 
 MARGIN = 12.0
 CHALK_HEIGHT = 200
-"""Chalk's default height: with it a picture is shown in its own size."""
+"""Chalk's default height; with it, a picture is shown at its own size."""
 MAX_ENLARGEMENT = 2.0
-"""A small picture is enlarged by this at most, however high the notebook wants it."""
+"""Maximum enlargement of a small picture, however tall the notebook requests it."""
 
 
 class Picture(Compose):
-    """A diagram on its own paper, `width` by `height` pixels from (0, 0), with `title` and `description`."""
+    """A diagram on its own background, `width` by `height` pixels from (0, 0), with `title` and `description`."""
 
     def __init__(self, content: Diagram, title: str, description: str, dark: bool = False) -> None:
         envelope = content.get_envelope()
@@ -48,12 +48,17 @@ class Picture(Compose):
         return compact_svg(self, self.width, self.height, scale, self.title, self.description, self.dark)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """The picture, and a text for those who do not see it and for notebooks turned into text."""
+        """The picture, and a text for screen readers and for notebooks converted to text."""
         return {"image/svg+xml": self._repr_svg_(), "text/plain": self.in_text()}
+
+    def _repr_html_(self) -> Any:
+        """Nothing: chalk would have a notebook store the same SVG once more, as HTML."""
+        return None
 
 
 def shown_height(height: float) -> float:
-    """The height that `chalk.set_svg_height` asked for, if it was called; otherwise the picture's own."""
+    """The height that `chalk.set_svg_height` asked for, if it was called; otherwise the picture's own. What that would
+    make illegible is shown larger."""
     wanted: float = chalk.core.SVG_HEIGHT
     return height if wanted == CHALK_HEIGHT else min(wanted, MAX_ENLARGEMENT * height)
 

@@ -1,7 +1,7 @@
 """SVG writer for flat chalk diagrams: whole elements instead of chalk's nested groups, names as tooltips.
 
-Coordinates are rounded to tenths of a pixel, and lines drawn from rounded point to rounded point, so that
-rounding never adds up.
+Coordinates are rounded to tenths of a pixel, and lines are drawn from rounded point to rounded point, so rounding
+errors do not add up.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ Offset = tuple[float, float]
 
 FONT = "'Helvetica Neue',Helvetica,Arial,'Liberation Sans',sans-serif"
 BASELINE = 0.35
-"""Distance of the baseline below the middle of a line of text, in its font size."""
+"""Distance of the baseline below the middle of a line of text, relative to its font size."""
+LEGIBLE = 8.0
+"""Pixels of the smallest letters that people can read on a screen; a picture is not shown with smaller ones, unless
+it was drawn with them."""
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def clean(text: str) -> str:
-    """Any text as XML content: marks escaped, characters that XML cannot hold replaced."""
+    """Any text as XML content: special characters escaped, characters that XML cannot hold replaced."""
     return escape(NOT_IN_XML.sub("\ufffd", text), {'"': "&quot;"})
 
 
@@ -49,23 +52,31 @@ def compact_svg(
     description: str,
     on_dark: bool = False,
 ) -> str:
-    """A whole SVG document of the box from (0, 0) to (width, height), shown at `scale`."""
+    """A whole SVG document of the box from (0, 0) to (width, height), shown at `scale` if its text stays legible."""
+    content = diagram.accept(SvgWriter(dark_variant if on_dark else str), (0.0, 0.0))
+    scale = max(scale, smallest_scale(content))
     size = f'width="{round(width * scale)}" height="{round(height * scale)}"'
-    # Pictures as wide as a notebook shrink with it; longer ones stay legible and scroll.
+    # Pictures up to notebook width shrink with it; wider ones stay legible and scroll.
     fit = ' style="max-width:100%;height:auto"' if width <= 1400 else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}"{fit} role="img" '
         f'aria-label="{clean(title)}" font-family="{FONT}" text-anchor="middle">'
         f"<title>{clean(title)}</title><desc>{clean(description)}</desc>\n"
-        f"{diagram.accept(SvgWriter(dark_variant if on_dark else str), (0.0, 0.0))}</svg>\n"
+        f"{content}</svg>\n"
     )
 
 
+def smallest_scale(content: str) -> float:
+    """The scale, at most 1, at which the smallest letters of some SVG are as high as LEGIBLE."""
+    sizes = map(float, re.findall(r'font-size="([\d.]+)"', content))
+    return min(1.0, LEGIBLE / min(sizes, default=LEGIBLE))
+
+
 class SvgWriter(DiagramVisitor[Any, Any]):
-    """Visits what `pen` makes: paths of straight lines, labels, names and translations."""
+    """Visits what `pen` creates: paths of straight lines, labels, names and translations."""
 
     def __init__(self, tone: Callable[[str], str] = str) -> None:
-        """`tone` turns each colour into the one that is written."""
+        """`tone` maps each color to the one that is written."""
         self.tone = tone
         self._looks: dict[int, str] = {}
         self._tip = ""
@@ -77,7 +88,7 @@ class SvgWriter(DiagramVisitor[Any, Any]):
         return ""
 
     def visit_apply_style(self, diagram: ApplyStyle, at: Offset) -> str:
-        raise TypeError("give a mark its look when it is made; pictures are flat")
+        raise TypeError("give a mark its style when it is created; pictures are flat")
 
     def visit_apply_transform(self, diagram: ApplyTransform, at: Offset) -> str:
         _, _, dx, _, _, dy = diagram.transform[:6]
@@ -121,7 +132,7 @@ class SvgWriter(DiagramVisitor[Any, Any]):
 
 
 def hex_of(colour: Any, tone: Callable[[str], str]) -> str:
-    """A colour as short as it goes: '#fff' for white."""
+    """A color in its shortest form: '#fff' for white."""
     if colour is None:
         return "none"
     text = tone(str(colour.hex_l))
@@ -129,7 +140,7 @@ def hex_of(colour: Any, tone: Callable[[str], str]) -> str:
 
 
 def look_attributes(style: Style, closed: bool, tone: Callable[[str], str] = str) -> str:
-    """A style as attributes, each with a blank before it."""
+    """A style as attributes, each preceded by a space."""
     parts = [f'fill="{hex_of(style.fill_color_ if closed else None, tone)}"']
     if style.fill_opacity_ is not None:
         parts.append(f'fill-opacity="{style.fill_opacity_:g}"')
@@ -161,7 +172,7 @@ def path_data(shape: Path, dx: float, dy: float) -> str:
             elif new_x == last_x:
                 out.append("v" + number(new_y - last_y))
             else:
-                down = number(new_y - last_y)  # a minus is separation enough
+                down = number(new_y - last_y)  # a minus sign already separates the numbers
                 out.append(f"l{number(new_x - last_x)}{'' if down[0] == '-' else ' '}{down}")
             last_x, last_y = new_x, new_y
         if located.trail.closed:

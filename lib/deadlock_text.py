@@ -20,7 +20,7 @@ class WaitingRank(NamedTuple):
 
 FIXES = {
     "collective": "a collective completes only when every rank calls it, in the same order",
-    "post": "a mailbox holds one unread message, so let the other side receive before sending to it again",
+    "post": "a mailbox holds one unread message; let the other rank receive before you send to it again",
     "receive": "each receive needs a pass_to to that rank",
 }
 """By kind of waiting: the fix that a message ends with."""
@@ -48,8 +48,8 @@ def deadlock_text(waits: Sequence[WaitingRank], absent: Mapping[int, str]) -> st
 
 def _for(kind: str, of: tuple[int, ...]) -> str:
     if kind == "post":
-        return f"until {named('rank', of)} reads the message before it"
-    return f"for {named('rank', of)}" if of else "for a message from anyone"
+        return f"until {named('rank', of)} receives the message before it"
+    return f"for {named('rank', of)}" if of else "for a message from any rank"
 
 
 def _in_number(state: str, count: int) -> str:

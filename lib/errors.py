@@ -6,7 +6,7 @@ from typing import Self
 
 
 class PuzzleError(AssertionError):
-    """A refusal. `problem` says what is wrong and what to do; `place` says which rank, when, in which call.
+    """A refusal. `problem` says what is wrong and what to do; `place` names the rank, the time and the call.
 
     An AssertionError, as in the original puzzles, so `except AssertionError` in old notebooks keeps working.
     """
@@ -48,7 +48,7 @@ class RuleError(PuzzleError):
 
 
 class DeadlockError(PuzzleError):
-    """Ranks wait, and nobody can move any more."""
+    """Ranks wait for each other, and none can go on."""
 
     reason = "deadlock"
 
@@ -66,4 +66,4 @@ class IncompleteError(PuzzleError):
 
 
 class TraceError(PuzzleError):
-    """A trace that cannot be read, or that does not say what happened."""
+    """A trace that cannot be read, or that contradicts itself."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor
 from typing import NamedTuple
 
 from .costs import CLASSIC, Costs
@@ -34,6 +33,9 @@ class Record(NamedTuple):
 class Goal:
     """The targets of one puzzle: `time` in whole steps, `memory` in elements, stated to 100,000.
 
+    They are compared at that precision, as in the original puzzles, so what counts are the limits: a `time` of 33 is
+    met below 34 steps, a `memory` of 4,100,000 below 4.2M elements.
+
     `records` are the best schedules known at this size, of every family; `family` is the one that the puzzle is about.
     `loads_once`: the puzzle is about not having the weights, so loading more of them than is kept costs the pass.
     """
@@ -59,10 +61,28 @@ class Goal:
         """The records that no other beats, whatever their family: the best trades of time and memory at this size."""
         return tuple(r for r in self.records if not any(s.dominates(r.timesteps, r.peak_memory) for s in self.records))
 
+    @property
+    def time_limit(self) -> int:
+        """The least number of steps that is too many."""
+        return self.time + 1
+
+    @property
+    def memory_limit(self) -> int:
+        """The least number of elements that is too many."""
+        return (self.memory // MEMORY_PRECISION + 1) * MEMORY_PRECISION
+
+    @property
+    def time_text(self) -> str:
+        """The limit as people read it: '< 34'."""
+        return f"< {self.time_limit}"
+
+    @property
+    def memory_text(self) -> str:
+        """The limit as people read it: '< 4.2M'."""
+        return f"< {self.memory_limit / 1_000_000:g}M"
+
     def meets_time(self, timesteps: float) -> bool:
-        """Compared in whole steps, as the target is stated: 33.3 meets 33."""
-        return floor(timesteps) <= self.time
+        return timesteps < self.time_limit
 
     def meets_memory(self, elements: int) -> bool:
-        """Compared in hundreds of thousands: 4,194,304 meets 4,100,000."""
-        return elements // MEMORY_PRECISION <= self.memory // MEMORY_PRECISION
+        return elements < self.memory_limit

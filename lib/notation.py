@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, NoReturn
 
 from lib.values.base import Value
@@ -17,6 +17,13 @@ from .trace import FORMS, Op, Trace
 
 FORMAT = "training-puzzles trace"
 VERSION = 1
+
+MAX_COUNT = 10_000
+"""Most layers, batches, ranks and shards of a trace: what a head or a value names must not cost more to judge than the
+trace is long."""
+
+MAX_NUMBER = 10**12
+"""The largest tick, line or number of a value."""
 
 COLUMNS = ("layer", "batches", "uses", "makes", "line")
 """The columns of a row besides `op`, `at` and the operation's own arguments; left out where empty."""
@@ -87,7 +94,7 @@ def trace_from_text(text: str) -> Trace:
                     ranks[-1].append({"op": name, "at": [_ticks(start), _ticks(end or start)], **row})
                 case _:
                     raise ValueError("expected 'rank N' or an operation")
-        except (ValueError, RecursionError, InvalidOperation) as why:
+        except (ValueError, RecursionError, ArithmeticError) as why:
             raise TraceError(f"line {number} of the trace cannot be read ({why}): {line.strip()[:80]}") from None
     try:
         pairs = [word.partition("=") for word in f"costs={size}".split()]
@@ -116,8 +123,8 @@ def _value_row(value: Value) -> list[Any]:
 def _trace(head: Mapping[str, Any], ranks: Any) -> Trace:
     counts = {name: head.get(name) for name in Size._fields}
     for name, count in counts.items():
-        if type(count) is not int or count < 1:
-            raise TraceError(f"{name} of a trace must be a whole number from 1; got {count!r}")
+        if type(count) is not int or not 1 <= count <= MAX_COUNT:
+            raise TraceError(f"{name} of a trace must be a whole number from 1 to {MAX_COUNT:,}; got {count!r:.60}")
     costs = head.get("costs")
     if not isinstance(costs, str) or costs not in COSTS:
         raise TraceError(f"this trace has unknown costs {costs!r}; known: {', '.join(COSTS)}")
@@ -142,10 +149,10 @@ def _op(row: Any, where: str) -> Op:
         raise TraceError(f"{where}: {name} has no {', '.join(sorted(map(str, unknown)))}")
     at = _numbers(row.get("at"), "at", where)
     if len(at) != 2:
-        raise TraceError(f"{where}: 'at' must be the start and the end in ticks; got {row.get('at')!r}")
+        raise TraceError(f"{where}: 'at' must be the start and the end in ticks; got {at!r:.60}")
     layer, line = row.get("layer"), row.get("line", 0)
     for column, number in (("layer", layer or 0), ("line", line)):
-        if type(number) is not int or number < 0:
+        if not _is_number(number):
             raise TraceError(f"{where}: {column} must be a whole number from 0; got {number!r:.60}")
     batches = _numbers(row.get("batches", []), "batches", where)
     if len(set(batches)) < len(batches):
@@ -167,9 +174,13 @@ def _op(row: Any, where: str) -> Op:
 
 
 def _numbers(given: Any, column: str, where: str) -> tuple[int, ...]:
-    if not isinstance(given, list) or not all(type(number) is int and number >= 0 for number in given):
+    if not isinstance(given, list) or not all(map(_is_number, given)):
         raise TraceError(f"{where}: {column} must be a list of whole numbers from 0; got {given!r:.60}")
     return tuple(given)
+
+
+def _is_number(given: Any) -> bool:
+    return type(given) is int and 0 <= given <= MAX_NUMBER
 
 
 def _argument(name: str, given: Any, where: str) -> Any:
@@ -180,7 +191,7 @@ def _argument(name: str, given: Any, where: str) -> Any:
     if name == "where":
         if isinstance(given, str):
             return given
-    elif type(given) is int and given >= 0:
+    elif _is_number(given) and (name != "total" or given <= MAX_COUNT):
         return given
     raise TraceError(f"{where}: {name} cannot be {given!r:.60}")
 
@@ -188,6 +199,9 @@ def _argument(name: str, given: Any, where: str) -> Any:
 def _value(given: Any, where: str) -> Value:
     match given:
         case [str(kind), *label] if kind in KINDS:
+            for field in label:
+                if (len(field) if isinstance(field, list) else field if type(field) is int else 0) > MAX_COUNT:
+                    raise TraceError(f"{where}: a value has at most {MAX_COUNT:,} of anything; got {field!r:.60}")
             try:
                 return KINDS[kind](*label)
             except (PuzzleError, TypeError) as why:
@@ -199,7 +213,7 @@ def _key(given: Any) -> Any:
     if isinstance(given, list):
         return tuple(map(_key, given))
     if isinstance(given, dict):
-        raise TraceError("a key is a number, a text or a tuple of them; got an object")
+        raise TraceError("a key must be a number, a string or a tuple of these; got an object")
     return given
 
 
@@ -210,8 +224,8 @@ def _word(content: Any) -> str:
 
 def _ticks(steps: str) -> int:
     ticks = Decimal(steps) * TICKS_PER_STEP
-    if ticks != int(ticks):
-        raise ValueError(f"{steps} is not in tenths of a step")
+    if not 0 <= ticks <= MAX_NUMBER or ticks != int(ticks):  # in this order: the whole number of 1e999999 is long
+        raise ValueError(f"{steps} is not a time in tenths of a step")
     return int(ticks)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from lib.values.algebra import missing_text, set_text
+from lib.values.algebra import missing_text
 from lib.values.base import (
     Sharded,
     Value,
@@ -29,6 +29,7 @@ from lib.values.base import (
     join_shards,
     make,
     object_text,
+    refuse_kinds,
     require_kind,
     shard,
     shards_text,
@@ -61,6 +62,8 @@ def load_weights(size: Size, layer: int, part: int, total: int) -> tuple[Weight,
     """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step."""
     layer = algebra.number(layer, size.layers, "layer")
     total = algebra.whole_number(total, "total", least=1)
+    if total == 1 and type(part) is int and part > 0:
+        raise RuleError(f"shard {part} does not exist, because total is 1; give the number of shards too: total=...")
     shards = frozenset((algebra.number(part, total, "shard"),))
     return (
         make(Weight, layer, size.layers, 0, shards, total),
@@ -72,12 +75,12 @@ def get_activation(size: Size, batches: object) -> Activation:
     """The model's input for some microbatches."""
     chosen = algebra.numbers(batches, size.batches, "batch")
     if not chosen:
-        raise RuleError("no batch is named; name at least one, such as [0]")
+        raise RuleError("no batches were given; give at least one, such as [0]")
     return make(Activation, 0, size.layers, chosen, size.batches)
 
 
 def fake_grad(size: Size, layer: int, batches: object) -> WeightGrad:
-    """A made-up gradient. Of no batches it is an honest zero; of some it is a lie, good for exploring only."""
+    """A made-up gradient. Without batches it is a zero; with batches it is a fake, for exploring only."""
     layer = algebra.number(layer, size.layers, "layer")
     chosen = algebra.numbers(batches, size.batches, "batch")
     return make(WeightGrad, layer, size.layers, chosen, size.batches, frozenset((0,)), 1)
@@ -85,8 +88,8 @@ def fake_grad(size: Size, layer: int, batches: object) -> WeightGrad:
 
 def forward(size: Size, layer: int, inp: Value, weight: Value) -> Activation:
     """The next layer's input, relu(inp @ weight)."""
-    inp = require_kind(inp, Activation, "inp")
-    weight = require_kind(weight, Weight, "weight")
+    if type(inp) is not Activation or type(weight) is not Weight:
+        refuse_kinds("forward(layer, inp, weight)", (inp, Activation), (weight, Weight))
     _usable(size, layer, weight)
     _input_of(layer, inp)
     _same_model(size, inp, weight)
@@ -97,25 +100,25 @@ def loss(size: Size, inp: Value) -> ActivationGrad:
     """The gradient of the loss at the last layer's output."""
     inp = require_kind(inp, Activation, "inp")
     if inp.layer != inp.layers:
-        raise RuleError(f"the loss is taken of the last layer's output; this is the {inp}, so go forward first")
+        raise RuleError(f"loss needs the output of the last layer, and this is the {inp}; call forward first")
     _same_model(size, inp)
     return make(ActivationGrad, inp.layers - 1, inp.layers, inp.batches, inp.total_batches)
 
 
 def backward(size: Size, layer: int, inp: Value, grad: Value, weight: Value) -> tuple[WeightGrad, ActivationGrad]:
     """The layer's weight gradient, and the activation gradient for the layer before it."""
-    inp = require_kind(inp, Activation, "inp")
-    grad = require_kind(grad, ActivationGrad, "grad")
-    weight = require_kind(weight, Weight, "weight")
+    if type(inp) is not Activation or type(grad) is not ActivationGrad or type(weight) is not Weight:
+        call = "backward(layer, inp, grad, weight)"
+        refuse_kinds(call, (inp, Activation), (grad, ActivationGrad), (weight, Weight))
     _usable(size, layer, weight)
     _input_of(layer, inp)
     if grad.layer != layer:
-        maker = "loss" if layer == size.layers - 1 else f"backward({layer + 1})"
-        raise RuleError(f"this is the {grad}; backward({layer}) needs the gradient that {maker} yields")
+        maker = "loss" if layer == size.layers - 1 else f"backward({layer + 1}, ...)"
+        raise RuleError(f"this is the {grad}; pass the gradient that {maker} returned")
     if inp.batches is not grad.batches and inp.batches != grad.batches:
         raise RuleError(
-            f"the activation has batches {set_text(inp.batches)} and its gradient {set_text(grad.batches)}; "
-            "pass the two of the same batches"
+            f"the activation covers {batches_text(inp)}, but its gradient covers {batches_text(grad)}; "
+            "pass two values with the same batches"
         )
     _same_model(size, inp, grad, weight)
     return (
@@ -126,34 +129,34 @@ def backward(size: Size, layer: int, inp: Value, grad: Value, weight: Value) -> 
 
 def update(size: Size, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
     """The weight and its optimizer state one step later, of the shards that the weight holds."""
-    grad = require_kind(weight_grad, WeightGrad, "weight_grad")
-    weight = require_kind(weight, Weight, "weight")
-    opt_state = require_kind(opt_state, OptState, "opt_state")
+    if type(weight_grad) is not WeightGrad or type(weight) is not Weight or type(opt_state) is not OptState:
+        call = "update(layer, weight_grad, weight, opt_state)"
+        refuse_kinds(call, (weight_grad, WeightGrad), (weight, Weight), (opt_state, OptState))
+    grad = weight_grad
     for value in (grad, weight, opt_state):
         if value.layer != layer:
-            raise RuleError(f"this is the {value}; update({layer}) needs the one of layer {layer}")
+            raise RuleError(f"this is the {value}; update({layer}, ...) needs the one of layer {layer}")
     if weight.step != 0:
-        raise RuleError("the weight is updated already (step 1) and the gradient is from before; update it once")
+        raise RuleError("this weight was already updated (step 1); update each weight once")
     if opt_state.step != weight.step:
         raise RuleError(
-            f"the optimizer state is at step {opt_state.step} and the weight at step {weight.step}; "
+            f"the optimizer state is at step {opt_state.step}, but the weight is at step {weight.step}; "
             "pass the optimizer state that belongs to this weight"
         )
     if len(grad.batches) < grad.total_batches:
-        missing = missing_text(grad.batches, grad.total_batches)
         raise RuleError(
-            f"the gradient has {batches_text(grad)}; an update needs every batch: "
-            f"add batches {missing} with '+' or a reduction first"
+            f"this gradient covers only {batches_text(grad)}; "
+            f"sum in {missing_text('batch', grad.batches, grad.total_batches)} with '+' or an all-reduce first"
         )
     if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
         raise RuleError(
-            f"the gradient is {shards_text(grad)} and the weight {shards_text(weight)}; "
-            "an update needs a gradient that covers the weight: reduce or shard it to match"
+            f"the gradient is {shards_text(grad)}, but the weight is {shards_text(weight)}; "
+            "update a weight with a gradient that covers all of its shards"
         )
     if not algebra.covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
         raise RuleError(
-            f"the optimizer state is {shards_text(opt_state)} and the weight {shards_text(weight)}; "
-            "update only the shard of the weight whose optimizer state is here, not the gathered weight"
+            f"the optimizer state is {shards_text(opt_state)}, but the weight is {shards_text(weight)}; "
+            "update the shard of the weight that this state belongs to, not the gathered weight"
         )
     _same_model(size, grad, weight, opt_state)
     return (
@@ -166,9 +169,9 @@ def set_final_weight(size: Size, layer: int, weight: Value) -> tuple[()]:
     """Declares a weight to be the result of the step for its layer."""
     weight = require_kind(weight, Weight, "weight")
     if weight.layer != layer:
-        raise RuleError(f"this is the {weight}; layer {layer} needs its own")
+        raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
     if weight.step != 1:
-        raise RuleError(f"this is the {weight}: it was never updated; pass the weight that update returned")
+        raise RuleError(f"this is the {weight}, which was never updated; pass the weight that update returned")
     _same_model(size, weight)
     return ()
 
@@ -176,25 +179,25 @@ def set_final_weight(size: Size, layer: int, weight: Value) -> tuple[()]:
 def _usable(size: Size, layer: int, weight: Weight) -> None:
     algebra.number(layer, size.layers, "layer")
     if weight.layer != layer:
-        raise RuleError(f"this is the {weight}; layer {layer} needs its own weight")
+        raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
     if len(weight.shards) < weight.total:
-        raise RuleError(f"the weight holds {shards_text(weight)}; allgather it first")
+        raise RuleError(f"this weight is only {shards_text(weight)}; allgather it first")
     if weight.step != 0:
-        raise RuleError("the weight is updated already (step 1); forward and backward use it as it was before")
+        raise RuleError("this weight was already updated (step 1); use the weight from before the update")
 
 
 def _input_of(layer: int, inp: Activation) -> None:
     if inp.layer != layer:
-        raise RuleError(f"this is the {inp}; layer {layer} needs its own input activation")
+        raise RuleError(f"this is the {inp}; pass the input activation of layer {layer}")
 
 
 def _same_model(size: Size, *values: Value) -> None:
     for value in values:
         if value.layers != size.layers:
-            raise RuleError(f"the {value} is of a model with {value.layers} layers; this one has {size.layers}")
+            raise RuleError(f"the {value} belongs to a model with {value.layers} layers; this one has {size.layers}")
         batches = getattr(value, "total_batches", size.batches)
         if batches != size.batches:
-            raise RuleError(f"the {value} is of a step with {batches} batches; this one has {size.batches}")
+            raise RuleError(f"the {value} belongs to a step with {batches} batches; this one has {size.batches}")
 
 
 # --- What ranks do together: pure functions from every rank's value to every rank's result -------------
@@ -214,7 +217,7 @@ def scatterreduce(values: Sequence[Value]) -> list[Value]:
     """The sum, of which rank r keeps shard r of as many as there are ranks (reduce-scatter)."""
     total, ranks = _reduced(values), len(values)
     if not len(total.shards) == total.total:
-        raise RuleError(f"it splits a whole gradient, and this is {shards_text(total)}; use allreduce for shards")
+        raise RuleError(f"it splits a whole gradient, and this one is {shards_text(total)}; use allreduce for shards")
     return [with_shards(total, frozenset((r,)), ranks) for r in range(ranks)]
 
 
@@ -233,20 +236,20 @@ def partner(size: Size, rank: int, to: int) -> int:
     """The rank that a message may go to: one that exists, and another."""
     to = algebra.number(to, size.ranks, "rank")
     if to == rank:
-        raise RuleError("a rank cannot send to itself; keep the value in a dictionary")
+        raise RuleError("a rank cannot send to itself; store the value in a dictionary")
     return to
 
 
 def contribute(size: Size, name: str, layer: int, value: Value) -> None:
     """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
     if name != "allgather":
-        require_kind(value, WeightGrad, "what is reduced")
+        require_kind(value, WeightGrad, "the value to reduce")
     elif not isinstance(value, Sharded):
         raise RuleError(
             f"only weights, optimizer states and weight gradients have shards to gather; got {object_text(value)}"
         )
     if value.layer != layer:
-        raise RuleError(f"this is the {value}, not of layer {layer}; name its own layer")
+        raise RuleError(f"this is the {value}, not of layer {layer}; pass the value's own layer")
 
 
 def agree(calls: Sequence[tuple[str, int]], described: Callable[[int], str]) -> None:
@@ -265,19 +268,20 @@ def complete(size: Size, final: Iterable[Weight]) -> None:
     Raises:
         IncompleteError: naming the first layer that is missing, or the shards of it that are.
     """
-    held: dict[int, dict[int, set[int]]] = {layer: {} for layer in range(size.layers)}
+    held: dict[int, dict[int, set[int]]] = {}
     for weight in final:
-        held[weight.layer].setdefault(weight.total, set()).update(weight.shards)
-    for layer, by_total in held.items():
-        if not by_total:
+        held.setdefault(weight.layer, {}).setdefault(weight.total, set()).update(weight.shards)
+    for layer in range(size.layers):
+        by_total = held.get(layer)
+        if by_total is None:
             raise IncompleteError(
                 f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)"
             )
         if not any(len(shards) == total for total, shards in by_total.items()):
             total, shards = max(by_total.items(), key=lambda item: len(item[1]) / item[0])
             raise IncompleteError(
-                f"the final weight of layer {layer} lacks shards {missing_text(shards, total)} of {total}; "
-                "every shard must be updated and set as final by some rank"
+                f"the final weight of layer {layer} lacks {missing_text('shard', shards, total)} of {total}; "
+                "some rank must update each shard and set it as final"
             )
 
 
@@ -289,7 +293,7 @@ def _reduced(values: Sequence[Value]) -> WeightGrad:
         if len(whole) < 2:
             raise
         raise RuleError(
-            f"ranks {set_text(whole)} each bring every batch, so this gradient is reduced already; reduce it once"
+            f"{algebra.named('rank', whole)} each bring every batch: this gradient was already reduced; reduce it once"
         ) from why
 
 

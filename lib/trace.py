@@ -87,7 +87,7 @@ class Op(NamedTuple):
 
 def call_text(name: str, layer: object = None) -> str:
     name = "'+'" if name == "add" else f"{name}()"
-    return name if layer is None else f"{name[:-1]}layer={layer})"
+    return name if layer is None else f"{name[:-1]}layer={layer if hasattr(layer, '__index__') else '...'})"
 
 
 def place_text(rank: int, clock: int, call: str) -> str:

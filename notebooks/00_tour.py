@@ -10,9 +10,8 @@
 # # Tour: one training step, by hand
 #
 # The puzzles ask you to schedule the training of a model on several devices: who computes what, when, and what to
-# send to whom. This tour shows you every piece that you will have in your hands. Run the cells from top to bottom
-# with Shift+Enter, then change something and run it again. You cannot break anything: what is not allowed is refused,
-# and a refusal says why.
+# send to whom. This tour shows every piece that you will use. Run the cells from top to bottom with Shift+Enter, then
+# change something and run it again. You cannot break anything: an invalid call is refused, and the message says why.
 
 # %% [markdown]
 # {setup}
@@ -27,28 +26,28 @@ from puzzles import play
 # %% [markdown]
 # ## What a device holds
 #
-# A `Model` is one device, which we call a *rank*, with a model that is to be trained for one step. Ours has two
-# layers, and the step is made of four microbatches, or *batches* for short.
+# A `Model` represents one device, which we call a *rank*, and a model to train for one step. Ours has two layers, and
+# the step is made of four microbatches, or *batches* for short.
 #
-# No numbers are multiplied here. Every value is a label: it knows what it is, of which layer, for which batches, and
-# how much memory it takes. That is all a schedule needs, and it makes a run take milliseconds.
+# No numbers are multiplied here. Every value is a label. It records what it is, its layer and batches, and how much
+# memory it takes. A schedule needs nothing else, and a run takes milliseconds.
 
 # %%
 model = Model(layers=2, batches=4)
 weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
 # %% [markdown]
-# Those five dictionaries are the memory of the device.
+# These five dictionaries are the memory of the device.
 #
 # | dictionary | holds |
 # |---|---|
-# | `weights` | what is trained |
-# | `opt_states` | what the optimizer remembers for each weight, such as its momentum |
-# | `activations` | what goes into a layer, on the way forward |
-# | `grad_activations` | the gradient of what comes out of a layer, on the way back |
+# | `weights` | the weights, which are trained |
+# | `opt_states` | the optimizer state of each weight, such as its momentum |
+# | `activations` | the input of each layer, in the forward pass |
+# | `grad_activations` | the gradient of each layer's output, in the backward pass |
 # | `grad_weights` | the gradients that the update needs |
 #
-# Load each layer's weight, with its optimizer state. The last line of the cell shows one of them.
+# Load each layer's weight and optimizer state. The last line of the cell shows one of them.
 
 # %%
 for layer in range(model.LAYERS):
@@ -56,23 +55,23 @@ for layer in range(model.LAYERS):
 weights[0]
 
 # %% [markdown]
-# The picture is the network: a column for each layer, and between the columns the places where activations flow. The
-# weight fills its column because it is whole. Its size stands below: a layer is a square matrix of 512 x 512, so its
-# weight has 262,144 elements. Its optimizer state has as many, and so will its gradient.
+# The picture shows the network: a column for each layer, and slots between the columns for the activations. The
+# weight fills its column because it is whole. Its size is shown below it: a layer is a square matrix of 512 x 512, so
+# its weight has 262,144 elements. Its optimizer state has the same size, and so will its gradient.
 #
-# The input of the model, for batches 2 and 3 only:
+# Now the input of the model, for batches 2 and 3 only:
 
 # %%
 activations[0] = model.get_activation([2, 3])
 activations[0]
 
 # %% [markdown]
-# Half of the place is filled, because two of the four batches are there. One batch of activations takes 131,072
+# Half of the slot is filled, because two of the four batches are there. One batch of activations takes 131,072
 # elements.
 #
 # ## Forward, loss, backward
 #
-# `forward` takes an activation through a layer. Keep the result under the number of the layer that reads it next: the
+# `forward` takes an activation through a layer. Store the result under the number of the layer that reads it next: the
 # output of layer 0 is `activations[1]`.
 
 # %%
@@ -81,9 +80,9 @@ for layer in range(model.LAYERS):
 draw_group(activations)
 
 # %% [markdown]
-# At the end `loss` turns an activation into a gradient. `backward` takes the gradient back through a layer. For that
-# it needs what went into the layer on the way forward, which is why you have kept it. It returns two values: the
-# gradient of the layer's weight, and the gradient for the layer before.
+# At the end, `loss` turns an activation into a gradient. `backward` takes the gradient back through a layer. It also
+# needs the layer's input from the forward pass, which is why you kept it. It returns two values: the gradient of the
+# layer's weight, and the gradient for the previous layer.
 
 # %%
 grad_activations[2] = model.loss(activations[2])
@@ -96,8 +95,8 @@ draw_group(grad_activations)
 # %% [markdown]
 # ## What `del` frees
 #
-# A value takes memory for as long as it stands in a dictionary. Now that backward is done, nobody will read the
-# activations and their gradients again, so let them go:
+# A value takes memory as long as it is in a dictionary. After backward, the activations and their gradients will not
+# be read again, so delete them:
 
 # %%
 before = model.memory()
@@ -107,21 +106,21 @@ print(f"{before:,} elements before, {model.memory():,} after")
 model.status()
 
 # %% [markdown]
-# `del activations[0]` forgets a single one. Keeping a value in a local variable instead does not hide it: the referee
+# `del activations[0]` deletes a single one. Keeping a value in a local variable instead does not hide it: the referee
 # sees when it is used, and counts it until then.
 #
-# ## What a gradient knows
+# ## What a gradient covers
 #
-# A weight gradient remembers which batches it has seen. These two have seen batches 2 and 3,
-# which the little squares below show:
+# A weight gradient records the batches that it covers. These two have seen batches 2 and 3, as the little squares
+# below show:
 
 # %%
 draw_group(grad_weights)
 
 # %% [markdown]
-# ## A refusal, and how to read it
+# ## Reading an error message
 #
-# The update wants the gradient of the whole step. Ours has seen only half of the batches, so it is refused:
+# The update needs the gradient of the whole step. Ours covers only half of the batches, so it is refused:
 
 # %%
 try:
@@ -130,11 +129,11 @@ except AssertionError as refusal:
     print(refusal)
 
 # %% [markdown]
-# Read it from left to right: which rank, at what time on its clock, in which call; then what is wrong with what you
-# gave it; and after the semicolon the next move. Nothing has happened: neither the clock nor the memory has changed.
+# Read it from left to right. First comes the rank, the time on its clock, and the call. Then comes what is wrong with
+# the arguments, and after that what to do next. The call had no effect: neither the clock nor the memory has changed.
 #
-# While exploring we may pretend. `fake_grad` makes up a gradient of the missing batches, and `+` adds the two. (In a
-# puzzle the referee refuses a made-up gradient, unless it is one of no batches, which is a zero.)
+# While exploring, you can fake the rest. `fake_grad` creates a gradient of the missing batches, and `+` adds the two.
+# (In a puzzle, the referee refuses a fake gradient, unless it covers no batches, which means zero.)
 
 # %%
 for layer in range(model.LAYERS):
@@ -142,8 +141,8 @@ for layer in range(model.LAYERS):
 grad_weights[0]
 
 # %% [markdown]
-# Now the gradient is complete, and so the update goes through. It returns a new weight and a new state; store both.
-# `set_final_weight` says that this is the result for its layer.
+# Now the gradient is complete, so the update succeeds. It returns a new weight and a new state; store both.
+# `set_final_weight` marks a weight as the result for its layer.
 
 # %%
 for layer in range(model.LAYERS):
@@ -154,13 +153,13 @@ report = Model.check([model])
 # %% [markdown]
 # ## How to read the timeline
 #
-# `draw` shows a run as a picture. Each rank has a lane, and time runs to the right. A box is an operation, as long as
-# it takes, in the colour of its layer: **F0** is the forward of layer 0, pale and pointing to the right, with its
-# batches below; **B0** is its backward, stronger and pointing to the left; **U0** is its update, and the flag **L**
-# the loss, which takes no time. Where a lane is hatched, the rank is idle; the *bubble* is the share of such time.
+# `draw` shows a run as a picture. Each rank has a lane, and time runs to the right. A box is an operation. Its width is
+# the duration, its color the layer. **F0** is the forward of layer 0, pale and pointing to the right, with its batches
+# below. **B0** is its backward, darker and pointing to the left. **U0** is its update. The flag **L** is the loss,
+# which takes no time. Where a lane is hatched, the rank is idle; the *bubble* is the share of idle time.
 #
-# Below the lanes runs the memory of each rank, by what fills it, and a red mark shows the peak. Point at a box to read
-# all about it. The line at the top has the figures that you will be judged by.
+# Below the lanes is the memory of each rank by kind, and a red mark shows the peak. Hover over a box for details. The
+# line at the top shows the figures that count for your score.
 
 # %%
 draw([model])
@@ -177,15 +176,15 @@ draw([model])
 # | everything else | nothing |
 #
 # *Timesteps* is when the last operation starts, on any rank. *Peak memory* is the most that any rank holds when one
-# of its operations starts, or at the end. Every puzzle sets a target for each, and has three stars: one for a correct
-# schedule, two if it meets both targets, three if no schedule that we know beats it.
+# of its operations starts, or at the end. Every puzzle sets a target for each. You get one star for a correct
+# schedule, two if it meets both targets, and three if no schedule that we know beats it.
 
 # %% [markdown]
 # ## Several ranks
 #
-# From here on there are four ranks. Each has its own `Model`, and they share a `Dist`, through which they meet. You
-# write one function; it runs once for each rank, all at the same time, and `model.rank` tells which one it is. A call
-# that involves other ranks is awaited. Python's own `asyncio.gather` runs them:
+# From here on there are four ranks. Each has its own `Model`, and they share a `Dist`, through which they communicate.
+# You write one function. It runs once on each rank, all at the same time, and `model.rank` is the number of the rank. A
+# call that involves other ranks has to be awaited. Python's own `asyncio.gather` runs them:
 
 
 # %%
@@ -195,10 +194,10 @@ async def together(function, ranks=4):
 
 
 # %% [markdown]
-# ### All-reduce: everybody gets the sum
+# ### All-reduce: every rank gets the sum
 #
-# Each rank brings the gradient of one batch. Afterwards each has the gradient of all of them. In the picture a box is
-# a gradient, filled as far as it is there, and the dots beside it are the batches that it has seen.
+# Each rank contributes the gradient of one batch. Afterwards, each has the gradient of all batches. In the picture, a
+# box is a gradient, its filled part is what the rank holds, and the dots beside it are the batches that it covers.
 
 # %% [markdown]
 # {collective: allreduce}
@@ -215,10 +214,10 @@ sums = await together(reduce_all)
 draw_group({"rank 1, before": grads[1], "rank 1, after": sums[1]})
 
 # %% [markdown]
-# ### All-gather: everybody gets all the shards
+# ### All-gather: every rank gets all the shards
 #
 # A weight can be cut into *shards*, equal parts that live on different ranks. `load_weights(layer, shard, total)`
-# loads one. An all-gather brings them together.
+# loads one. An all-gather joins them.
 
 # %% [markdown]
 # {collective: allgather}
@@ -234,10 +233,10 @@ pairs = await together(gather_all)
 draw_group({"rank 1, before": pairs[1][0], "rank 1, after": pairs[1][1]})
 
 # %% [markdown]
-# ### Reduce-scatter: everybody gets a shard of the sum
+# ### Reduce-scatter: every rank gets a shard of the sum
 #
-# Here `scatterreduce` for short. The gradients are summed over the ranks as in an all-reduce, but each rank gets only
-# the shard of its own number.
+# It is called `scatterreduce` here. The gradients are summed over the ranks as in an all-reduce, but each rank gets
+# only the shard with its own number.
 
 # %% [markdown]
 # {collective: scatterreduce}
@@ -252,7 +251,7 @@ scattered = await together(scatter_all)
 draw_group({"rank 1, before": grads[1], "rank 1, after": scattered[1]})
 
 # %% [markdown]
-# Gather those shards, and you have what the all-reduce gave. So an all-reduce is a reduce-scatter followed by an
+# If you gather those shards, you have the result of the all-reduce. So an all-reduce is a reduce-scatter followed by an
 # all-gather, which will matter in puzzle 4. The next cell shows that the values are equal, and what each rank sends:
 # with four ranks, the bytes of the two halves add up to those of the whole.
 
@@ -281,10 +280,10 @@ for function in (reduce_all, scatter_all, gather_all, in_two_halves):
 # %% [markdown]
 # ### Point to point
 #
-# `pass_to(rank, value)` sends, and `receive()` takes what was sent. The sender goes on at once, but a mailbox holds
-# one unread message: a second one waits until the first is read. You can send any object. In the picture
-# **S** is a send, **R** a receive, and an arrow joins the two. (`judged=False`, because nothing is trained here, and
-# `draw` would complain of that in red.)
+# `pass_to(rank, value)` sends a value, and `receive()` returns what was sent. The sender continues right away, but a
+# mailbox holds only one unread message: a second send waits until the first message is read. You can send any object.
+# In the picture, **S** is a send, **R** a receive, and an arrow connects them. (`judged=False` is needed because
+# nothing is trained here; otherwise `draw` would report that in red.)
 
 
 # %%
@@ -302,10 +301,10 @@ conversation = await together(talk, ranks=2)
 draw(conversation, judged=False)
 
 # %% [markdown]
-# ### When nobody can move
+# ### Deadlocks
 #
-# A rank that waits for something that never comes would wait for ever. You are told instead, with who waits where
-# and for whom:
+# A rank could wait forever for a message or a collective that never comes. Instead, you get an error that says which
+# rank waits where, and for whom:
 
 
 # %%
@@ -322,10 +321,10 @@ except AssertionError as refusal:
 
 
 # %% [markdown]
-# ## A whole step on two ranks, the classic way
+# ## A whole step on two ranks, with the classic interface
 #
-# This is how a schedule looks from end to end. It is correct, and it is the most wasteful one there is: both ranks do
-# all the work. `draw` and `Model.check` work on the models that `gather` returns.
+# This is a schedule from start to end. It is correct, but as wasteful as possible: both ranks do all the work. `draw`
+# and `Model.check` work on the models that `gather` returns.
 
 
 # %%
@@ -351,10 +350,10 @@ Model.check(out)
 draw(out)
 
 # %% [markdown]
-# ## `play` does all of that in one call
+# ## `play` does all of this in one call
 #
-# In the puzzles one cell runs every rank, judges, draws and shows how you did. Here is a first try at puzzle 0 which
-# goes wrong. You see the message, your line, and how far it went:
+# In the puzzles, one cell runs every rank, judges and draws the run, and shows how you did. Here is a first try at
+# puzzle 0 that fails. You see the message, your line of code, and how far the run got:
 
 
 # %%
@@ -369,4 +368,4 @@ def first_try(model):
 await play("basic", first_try)
 
 # %% [markdown]
-# That is everything you need. Open **01_puzzles**, and have fun.
+# That's everything you need. Open **01_puzzles**, and have fun.

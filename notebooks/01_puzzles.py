@@ -10,16 +10,16 @@
 # # Training Puzzles
 #
 # How do you train a model that is too slow for one device, or too large? Eight puzzles lead from a single device to a
-# pipeline of sharded stages. Each is one function to complete, between two marks. Run its cell, then the cell with
-# `play` below it: that runs every rank, judges the schedule, draws it, and says what to do next. A run takes
+# pipeline of sharded stages. In each, you complete one function between two marks. Run its cell, then the cell with
+# `play` below it. That runs every rank, judges and draws the schedule, and says what to do next. A run takes
 # milliseconds, so try things.
 #
-# - One star: the result is right. Two: it meets both targets. Three: no schedule that we know beats it.
-# - Targets are compared as they are stated, in whole steps and in hundreds of thousands of elements: 66.9 meets 66.
-# - What stands in the five dictionaries is memory, and so is what you keep elsewhere and use later.
+# - One star: the result is correct. Two: it meets both targets. Three: no schedule that we know beats it.
+# - Targets are limits: `< 67` timesteps is met by 66.9, and not by 67.
+# - Everything in the five dictionaries is memory, and so is a value that you keep elsewhere and use later.
 # - New here? **00_tour** shows all the pieces, with pictures.
 #
-# To play in a file instead, see `puzzles start`; to do it all yourself with `asyncio.gather`, `draw` and
+# To play in a file instead, see `puzzles start`. To run everything yourself with `asyncio.gather`, `draw` and
 # `Model.check`, see the end of the tour.
 
 # %% [markdown]
@@ -38,9 +38,9 @@ from puzzles import play
 # %% [markdown]
 # ### When does it make sense?
 #
-# Whenever everything fits, for nothing has to be sent and no rank ever waits. Look at what it takes to fit, though. At
-# the peak of the reference solution three fifths of the memory are activations and their gradients, and this model has
-# just two layers and four batches. With sixteen batches the same schedule needs 2.8 times the memory.
+# Whenever everything fits: nothing has to be sent, and no rank ever waits. But look at how much has to fit. At the peak
+# of the reference solution, three fifths of the memory are activations and their gradients, and this model has just two
+# layers and four batches. With sixteen batches the same schedule needs 2.8 times the memory.
 
 # %% [markdown]
 # {puzzle: grad_accum}
@@ -48,9 +48,9 @@ from puzzles import play
 # %% [markdown]
 # ### When does it make sense?
 #
-# When a single batch fits and all of them together do not. The peak is a quarter lower than before, in the same 16.5
-# steps, and it does not move any more: with sixteen batches it is still 1,966,080 elements. On a real device the price
-# is that small batches use the hardware less well; our clock, which charges each batch the same, does not show it.
+# When a single batch fits, but not all of them together. The peak is a quarter lower than before, in the same 16.5
+# steps, and it no longer grows: with sixteen batches it is still 1,966,080 elements. On a real device the price is that
+# small batches use the hardware less efficiently. Our clock charges each batch the same, so it does not show this.
 
 # %% [markdown]
 # # Many devices, one model on each
@@ -61,13 +61,13 @@ from puzzles import play
 # %% [markdown]
 # ### When does it make sense?
 #
-# When the model, with its optimizer state and gradients, fits on every device, which is the most common case. Four
-# devices finish in 5.1 steps what took one device 16.5, so 3.2 times as fast; the updates and the all-reduces are what
-# is missing to four. Each rank sends 3,145,728 bytes, 1.5 times the size of the gradient, and that hardly grows with
-# the number of ranks. What does not shrink is the memory for the model: four ranks keep four copies of every weight.
+# When the model, with its optimizer state and gradients, fits on every device. This is the most common case. Four
+# devices finish in 5.1 steps what took one device 16.5, so 3.2 times as fast. The updates and the all-reduces keep it
+# from being four times as fast. Each rank sends 3,145,728 bytes, 1.5 times the size of the gradient, and that hardly
+# grows with the number of ranks. The memory for the model does not shrink: four ranks keep four copies of every weight.
 
 # %% [markdown]
-# # Nobody keeps a whole weight
+# # Sharded weights
 
 # %% [markdown]
 # {puzzle: wsdp}
@@ -76,8 +76,8 @@ from puzzles import play
 # ### When does it make sense?
 #
 # Data parallel training of this model of six layers, as you wrote it for `ddp`, would need 4,980,736 elements on every
-# rank; this needs 2,752,512. The price is on the network: each rank sends twice the bytes. As a stopping place it is
-# rare, because the step to the next puzzle costs nothing and saves more.
+# rank; this needs 2,752,512. The price is communication: each rank sends twice the bytes. Real systems rarely stop
+# here, because the step to the next puzzle costs nothing and saves more.
 
 # %% [markdown]
 # {puzzle: fsdp}
@@ -85,14 +85,14 @@ from puzzles import play
 # %% [markdown]
 # ### When does it make sense?
 #
-# When the model does not fit on one device and the network is fast. Compared with `ddp` on the same six layers the
+# When the model does not fit on one device and the network is fast. Compared with `ddp` on the same six layers, the
 # peak falls from 4,980,736 to 2,359,296 elements, and each rank sends 1.5 times the bytes: the weights are gathered
-# twice and the gradients scattered once. ZeRO's paper counts the same factor. Each rank still has the activations of
-# its own batch for all layers; those are not sharded, and often they come to be what fills the device. Then
-# recomputing them helps, or the next idea.
+# twice and the gradients scattered once. ZeRO's paper derives the same factor. Each rank still stores the activations
+# of its own batch for all layers. They are not sharded, and often they are what fills the device. Then recomputing them
+# helps, or the idea of the next puzzle.
 
 # %% [markdown]
-# # The weights stay, the activations travel
+# # The weights stay, the activations move
 
 # %% [markdown]
 # {puzzle: pipeline}
@@ -101,7 +101,7 @@ from puzzles import play
 # ### When does it make sense?
 #
 # Almost never in this form: 74% of the time is idle. But see how little is sent. A rank in the middle sends 4,194,304
-# bytes, an activation one way and a gradient the other, whatever the size of the weights; `fsdp` on this model and
+# bytes, an activation one way and a gradient the other, no matter how large the weights are. `fsdp` on this model and
 # these ranks would send 18,874,368. That is why pipelines run between machines, where the links are slow.
 
 # %% [markdown]
@@ -111,9 +111,9 @@ from puzzles import play
 # ### When does it make sense?
 #
 # When a model spans machines, and there are many more microbatches than stages. With four microbatches 43% of the time
-# is idle; with sixteen it is 18%, and with thirty-two 12%. Memory grows with them, because all of them are under way
-# at the turn: the order one forward, one backward (1F1B) is the cure. Can you find a schedule here that needs less
-# memory in less time? One is known, and `play` tells you its figures.
+# is idle; with sixteen it is 18%, and with thirty-two 12%. Memory grows with the number of microbatches, because all of
+# them are in flight when backward begins. One forward, one backward (1F1B) fixes that. Can you find a schedule here
+# that needs less memory in less time? One is known, and `play` shows its figures.
 
 # %% [markdown]
 # # All together
@@ -124,22 +124,22 @@ from puzzles import play
 # %% [markdown]
 # ### When does it make sense?
 #
-# It fits where nothing else does: 966,656 elements on a rank, less than half of what `fsdp` needed, though the model
-# has four layers and not six. But 49% of the time is idle, and the weights travel to ranks that have no use for them:
-# each rank sends twelve to thirteen million bytes in one step. Real systems give each kind of parallelism its own
-# group of ranks. Shards are gathered within a group that shares fast links, and a pipeline runs between the groups.
+# When nothing else fits: 966,656 elements on a rank, less than half of what `fsdp` needed (though the model has four
+# layers and not six). But 49% of the time is idle, and the weights are sent to ranks that have no use for them: each
+# rank sends twelve to thirteen million bytes in one step. Real systems give each kind of parallelism its own group of
+# ranks. Shards are gathered within a group that shares fast links, and a pipeline runs between the groups.
 
 # %% [markdown]
-# # Which one, then?
+# # Which one should I use?
 #
-# There is no best one. It depends on the model and the batch, on the memory of a device, on the links, and on how much
-# complication you are willing to own. A rule of thumb:
+# There is no single best choice. It depends on the model and the batch, on the memory of a device, on the links, and on
+# how much complexity you are willing to maintain. A rule of thumb:
 #
-# 1. It fits on one device: train there, and accumulate gradients if the batch does not fit.
-# 2. It fits, and you want it faster: data parallel.
+# 1. It fits on one device: train there. Accumulate gradients if the batch does not fit.
+# 2. It fits, and you want it faster: data parallelism.
 # 3. It does not fit, and the links are fast: shard it, as in FSDP.
 # 4. It does not fit, and the links between machines are slow: a pipeline between the machines, shards within them.
 #
-# Left to explore: orders of a pipeline that gather each weight once for many microbatches
+# There is more to explore: pipeline schedules that gather each weight once for many microbatches
 # ([Breadth-First Pipeline Parallelism](https://arxiv.org/abs/2211.05953)), tensors that are cut within a layer
-# ([Megatron-LM](https://arxiv.org/abs/1909.08053)), and communication that hides behind computation.
+# ([Megatron-LM](https://arxiv.org/abs/1909.08053)), and communication that overlaps with computation.

@@ -3,6 +3,7 @@
 from puzzles import play
 """
 
+from os.path import dirname, join, realpath
 from typing import Any
 
 __all__ = ["play"]
@@ -11,7 +12,34 @@ __all__ = ["play"]
 def __getattr__(name: str) -> Any:
     """`play` is loaded when it is asked for, so that importing one module of the package loads only that."""
     if name == "play":
+        _require_our_lib()
         from puzzles.notebook.play import play
 
         return play
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class OtherLibError(ImportError):
+    """Another `lib` comes before the game's, such as that of the original puzzles in the current folder."""
+
+    def _render_traceback_(self) -> list[str]:
+        """The text that IPython shows: this sentence, without the machinery."""
+        return [f"ImportError: {self}"]
+
+
+def _require_our_lib() -> None:
+    """Refuses to go on with another module called `lib`.
+
+    Raises:
+        OtherLibError: saying where it is, and what to do.
+    """
+    from importlib.util import find_spec  # here, as above
+
+    found = find_spec("lib")
+    place = (found and found.origin) or "another module"
+    if dirname(realpath(place)) != join(dirname(dirname(realpath(__file__))), "lib"):
+        raise OtherLibError(
+            f"{place} hides the game's own lib; restart Python and write 'import training_puzzles' first, or work in "
+            "another folder",
+            name="lib",
+        )

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from difflib import get_close_matches
 from types import TracebackType
 from typing import NamedTuple
 
-from lib import PuzzleError
+from lib import PuzzleError, Value
+
+GAME_PACKAGES = ("lib", "drawing", "puzzles")
 
 MAX_ERROR_TEXT = 300
 """Characters of an exception's own text that are shown."""
+
+
+class UnreadableError(Exception):
+    """A file is not read; the text is the whole sentence for the player."""
 
 
 class Failure(NamedTuple):
@@ -39,6 +48,8 @@ def of_source(problem: Exception) -> Failure:
         if "'await' outside" in text:
             advice = "; keep what awaits inside functions, for the grader makes the models and runs the ranks"
         return Failure("syntax", plain(f"this is not valid Python: {text}{advice}"), line)
+    if isinstance(problem, UnreadableError):
+        return Failure("syntax", plain(str(problem)))
     if isinstance(problem, OSError):
         return Failure("crash", f"this file cannot be read: {problem.strerror or problem}")
     if isinstance(problem, RecursionError | MemoryError):
@@ -59,18 +70,36 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
         line = line_in(leaving.__traceback__, path) or line
         return Failure("crash", f"{where}this called exit; let the function return instead", line)
     if isinstance(error, RecursionError):
-        return Failure("crash", f"{where}RecursionError: a function calls itself without end", line)
+        return Failure("crash", f"{where}RecursionError: a function calls itself endlessly", line)
     try:
         text = str(error)
     except Exception:
         text = "(its text cannot be shown)"
     name = type(error).__name__
+    if isinstance(error, ImportError):
+        text = _import_text(error, text)
+    elif isinstance(error, KeyError) and error.args and isinstance(error.args[0], Value):
+        text = f"the {error.args[0]}"
     text = plain(f"{name}: {text}" if text else name)
     if isinstance(error, ModuleNotFoundError):
         text += "; the file is run alone: put what it needs into it"
     if isinstance(error, BlockingIOError) or "can't start new thread" in text:
         text += "; a run may have few processes and threads at once, and needs none: see --process-limit"
     return Failure("crash", where + (text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 3] + "..."), line)
+
+
+def _import_text(error: ImportError, text: str) -> str:
+    """The text of a failed import, without paths of this machine; for a package of the game, with the name meant."""
+    wanted = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", text)
+    if wanted is None:
+        return text
+    name, package = wanted.groups()
+    has = getattr(sys.modules.get(package), "__all__", ()) if package.partition(".")[0] in GAME_PACKAGES else ()
+    if not has:
+        return wanted[0]
+    near = get_close_matches(name, has, n=1, cutoff=0.6)
+    advice = f"did you mean '{near[0]}'?" if near else f"dir({package}) lists what there is"
+    return f"there is no '{name}' in {package}; {advice}"
 
 
 def line_in(traceback: TracebackType | None, path: str) -> int:

@@ -1,1 +1,1 @@
-"""Reference solutions: one file per puzzle, and the records beside them."""
+"""Reference solutions, one file per puzzle, and the records."""

@@ -1,4 +1,4 @@
-"""Distributed data parallel: every rank holds the model, takes one batch, and the gradients are summed."""
+"""Distributed data parallel: every rank holds the model and takes one batch, and the gradients are summed."""
 
 from lib import Model
 
@@ -20,7 +20,7 @@ async def ddp(model: Model) -> Model:
         )
         del activations[layer], grad_activations[layer + 1]
 
-    # The one meeting: afterwards every rank has the gradient of all batches, and makes the same update.
+    # The only collective. After it, every rank has the gradient of all batches and makes the same update.
     for layer in range(model.LAYERS):
         grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)
         weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])

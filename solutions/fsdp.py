@@ -17,7 +17,7 @@ async def fsdp(model: Model) -> Model:
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
 
-    # A whole gradient exists only between its backward and its reduce-scatter.
+    # A full gradient exists only between its backward and its reduce-scatter.
     for layer in reversed(range(model.LAYERS)):
         weights["whole"] = await model.allgather(weights[layer], layer)
         grad_weights[layer], grad_activations[layer] = model.backward(

@@ -20,7 +20,7 @@ def grad_accum(model: Model) -> Model:
             grad, grad_activations[layer] = model.backward(
                 layer, activations[layer], grad_activations[layer + 1], weights[layer]
             )
-            # The sum is no larger than its parts: one gradient per layer is all that stays.
+            # The sum is no larger than its parts: only one gradient per layer is kept.
             grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
             del activations[layer], grad_activations[layer + 1]
         del grad_activations[0]

@@ -19,7 +19,7 @@ async def pipeline(model: Model) -> Model:
     for layer in stage:
         activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
 
-    # Behind the stage's last layer: the loss turns the wave round, or the next rank does.
+    # After the stage's last layer, either the loss starts backward here, or the next rank continues.
     if last:
         grad_activations[stage[-1] + 1] = model.loss(activations[stage[-1] + 1])
     else:

@@ -30,7 +30,7 @@ async def pipeline_fsdp(model: Model) -> Model:
             else:
                 await model.pass_to(model.rank + 1, activations[layer + 1])
 
-    # Those without a gradient for the layer bring a zero to its reduce-scatter.
+    # Ranks without a gradient for the layer contribute zero to its reduce-scatter.
     for layer in reversed(range(model.LAYERS)):
         if layer == mine[-1] and not last:
             grad_activations[layer + 1] = await model.receive()

@@ -1,4 +1,4 @@
-"""Weight-sharded data parallel: each rank keeps a shard of every weight and gathers the whole when it needs it."""
+"""Weight-sharded data parallel: each rank keeps a shard of every weight and gathers the full one when needed."""
 
 from lib import Model
 
@@ -10,7 +10,7 @@ async def wsdp(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
     activations[0] = model.get_activation([model.rank])
 
-    # One whole weight at a time: gathered, used, forgotten.
+    # One full weight at a time: gathered, used, deleted.
     for layer in range(model.LAYERS):
         weights["whole"] = await model.allgather(weights[layer], layer)
         activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])
@@ -25,7 +25,7 @@ async def wsdp(model: Model) -> Model:
         del activations[layer], grad_activations[layer + 1], weights["whole"]
     del grad_activations[0]
 
-    # The gradients are still whole on every rank: that is the memory which the next puzzle saves.
+    # The gradients are still whole on every rank; the next puzzle saves that memory.
     for layer in range(model.LAYERS):
         grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)
         weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])

@@ -1,8 +1,8 @@
 """Builds pages of the site from the README, the catalog and docs/*.md, so that nothing is written twice.
 
-A line `{readme: Title}` is that section of the README, `{readme:}` what comes before its first section; `{file: NAME}`
-a file of the repository; `{puzzles: TRACK}` the table of a track's puzzles. Links that lead out of the site lead to the
-repository.
+The line `{readme: Title}` includes that section of the README, and `{readme:}` what comes before its first section.
+`{file: NAME}` includes a file of the repository, `{puzzles: TRACK}` the table of a track's puzzles. Links to files
+outside the site are changed to point into the repository.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ PAGE_OF = {
     "README.md#on-real-tensors": "engine.md",
     "README.md#where-tensors-live": "layout.md",
 }
-"""Pages of the site that have another place in the repository."""
+"""Pages of the site whose source is elsewhere in the repository."""
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the pages and pictures that stand in docs/ itself."""
+    """Adds the pages and pictures that are in docs/ itself."""
     for path in (*DOCS.glob("*.md"), *DOCS.glob("pictures/*")):
         name = path.relative_to(DOCS).as_posix()
         files.append(File(name, str(DOCS), config.site_dir, config.use_directory_urls))
@@ -46,7 +46,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fills in the markers of a page, and turns its links."""
+    """Fills in the markers of a page, and adjusts its links."""
     here = page.file.src_uri
     if (DOCS / here).is_file():
         return turned(markdown, f"docs/{here}", here)
@@ -85,7 +85,7 @@ FILLED = {"readme": readme, "file": file, "puzzles": puzzles}
 
 
 def turned(text: str, origin: str, here: str) -> str:
-    """The text of a file in the repository with its links turned for the page that it becomes group of."""
+    """The text of a file in the repository, with its links adjusted to the page that includes it."""
 
     def turn(link: re.Match[str]) -> str:
         path = normpath(str(Path(origin).parent / link[1])) if link[1] else origin
@@ -95,7 +95,7 @@ def turned(text: str, origin: str, here: str) -> str:
 
 
 def target(path: str, anchor: str, here: str) -> str:
-    """The target of a link to a file of the repository: a page or picture of the site, else the repository."""
+    """The target of a link to a repository file: a page or picture of the site if there is one, else the repository."""
     page = PAGE_OF.get(path + anchor) or PAGE_OF.get(path)
     if page is None and path == f"docs/{here}":
         return anchor

@@ -1,4 +1,4 @@
-"""Pictures as files: the format follows the file's ending."""
+"""Pictures as files: the file ending selects the format."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from lib import Goal, PuzzleError
 
 from .html import web_page
 from .perfetto import viewer_json
+from .raster import converted, require_converter
 
 OF_A_RUN: Mapping[str, Callable[[Scene, str], str]] = {".html": web_page, ".json": viewer_json, ".txt": text_of}
-"""Formats that only a run has: from its scene and title, the text of the file."""
+"""Formats that only a run has: each turns a scene and a title into the text of the file."""
 
-ENDINGS = (".svg", *OF_A_RUN)
+OF_A_PICTURE = (".svg", ".png", ".pdf")
+ENDINGS = (*OF_A_PICTURE, *OF_A_RUN)
 
 
 def save(
@@ -34,10 +36,11 @@ def save(
 ) -> None:
     """Writes a diagram, or SVG text, to `path`; a run, or the timeline of one, in any of the formats.
 
-    `title`, `goal` and `critical` are for a run, as in `draw`.
+    `title`, `goal` and `critical` apply to a run, as in `draw`.
 
     Raises:
-        PuzzleError: the ending is not known or does not suit the picture, or the file cannot be written.
+        PuzzleError: the ending is not known or does not suit the picture, nothing here makes PNG or PDF, or the file
+            cannot be written.
     """
     path = Path(path)
     ending = path.suffix.lower()
@@ -46,9 +49,10 @@ def save(
         text = form_of(picture, ending)
     else:
         scene = scene_of(trace_from(cast(RunLike, picture)), goal)  # chalk's diagrams are all BaseDiagrams
-        text = svg(draw_scene(scene, title, critical)) if ending == ".svg" else in_form(scene, title, ending)
+        text = in_form(scene, title, ending) if ending in OF_A_RUN else svg(draw_scene(scene, title, critical))
+    data = text.encode() if ending in (".svg", *OF_A_RUN) else converted(text, ending)
     try:
-        path.write_text(text, encoding="utf-8", newline="\n")
+        path.write_bytes(data)
     except (OSError, ValueError) as why:
         reason = getattr(why, "strerror", None) or str(why) or "unknown error"
         raise PuzzleError(f"cannot write {path}: {reason.lower()}") from None
@@ -66,18 +70,30 @@ def in_form(scene: Scene, title: str, ending: str) -> str:
     return OF_A_RUN[ending](scene, title or name_of(scene))
 
 
+def is_picture(path: str | Path) -> bool:
+    """True for the name of a picture, false for the other formats of a run."""
+    return Path(path).suffix.lower() in OF_A_PICTURE
+
+
 def require_ending(path: str | Path, of_a_run: bool = True) -> None:
-    """Refuses a name whose ending is no format, or not one for this kind of picture.
+    """Refuses a name whose ending is no format, not one for this kind of picture, or one that nothing here can make.
 
     Raises:
-        PuzzleError: naming the endings that are.
+        PuzzleError: naming the endings that are, or what to install.
     """
     ending = Path(path).suffix
     if ending.lower() not in ENDINGS:
         what = f"the ending '{ending}'" if ending else "a name without an ending"
-        raise PuzzleError(f"cannot write {path}: {what} is not known; use {known(ENDINGS)}")
+        raise PuzzleError(f"cannot write {path}: {what} is unknown; use {known(ENDINGS)}")
     if ending.lower() in OF_A_RUN and not of_a_run:
-        raise PuzzleError(f"cannot write {path}: only the timeline of one run is written as {ending}; use .svg")
+        raise PuzzleError(
+            f"cannot write {path}: only the timeline of one run can be written as {ending}; use {known(OF_A_PICTURE)}"
+        )
+    if ending.lower() in (".png", ".pdf"):
+        try:
+            require_converter()
+        except PuzzleError as why:
+            raise PuzzleError(f"cannot write {path}: {why}") from None
 
 
 def known(endings: tuple[str, ...]) -> str:

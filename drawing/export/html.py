@@ -37,7 +37,7 @@ COLOURS = (
 
 
 def web_page(scene: Scene, title: str) -> str:
-    """The whole page; it loads nothing from anywhere."""
+    """The whole page; it loads nothing from the network."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -58,18 +58,18 @@ def web_page(scene: Scene, title: str) -> str:
 
 
 def both(colour: str) -> tuple[str, str]:
-    """A colour on light pages and on dark ones."""
+    """A color on light pages and on dark ones."""
     return colour, palette.dark_variant(colour)
 
 
 def legend_items(scene: Scene) -> list[tuple[str, str]]:
-    """Letters and names of what occurs."""
+    """Letters and names of the operations that occur."""
     glyphs = map(glyph_of, in_legend_order(mark.op.name for mark in scene.marks))
     return [(glyph.mark, glyph.name) for glyph in glyphs]
 
 
 def run_data(scene: Scene) -> dict[str, Any]:
-    """The data of the page's script: events by column, and everything around them. Times in steps."""
+    """The data for the page's script: events by column, and everything around them. Times are in steps."""
     marks = list(scene.marks)
     looks: dict[tuple[str, int, int | None], int] = {}
     numbers = [looks.setdefault(look_of(mark), len(looks)) for mark in marks]
@@ -105,14 +105,14 @@ def look_of(mark: Mark) -> tuple[str, int, int | None]:
 def label_of(mark: Mark) -> list[str]:
     """The text of a mark, longest first: letters and layer, and the microbatches."""
     if mark.partner is not None:
-        return [""]  # its wedge says it
+        return [""]  # the wedge is enough
     if mark.op.name in LETTERS or mark.op.layer is None:
         return [glyph_of(mark.op.name).mark]
     return [*filter(None, [f"{glyph_of(mark.op.name).mark}{mark.op.layer}", batches_text(mark.op.batches)])]
 
 
 def look_data(name: str, toward: int, layer: int | None, layers: int) -> dict[str, Any]:
-    """Outline and colours of one kind of mark; one that takes no time is centred at x = 0."""
+    """Outline and colors of one kind of mark; a mark that takes no time is centered at x = 0."""
     glyph = glyph_of(name)
     width = 0.0 if name == "loss" else UNIT
     fill, stroke, line = glyph.paint(layer, layers)
@@ -130,11 +130,11 @@ def rounded(outline: Callable[[Frame], Sequence[tuple[float, float]]], frame: Fr
 
 
 def memory_data(scene: Scene) -> dict[str, Any]:
-    """Per rank, levels as [from, to, stored and hidden of each kind in turn], equal neighbours as one."""
+    """Per rank, levels as [from, to, stored and hidden of each kind in turn]; equal neighbors are merged."""
     goal = scene.goal
     return {
         "most": highest(scene),
-        "target": goal.memory if goal is not None else 0,
+        "target": goal.memory_limit if goal is not None else 0,
         "peak": list(scene.report.peak),
         "names": [KIND_NAMES[kind] for kind in palette.KINDS],
         "fills": [both(colour) for colour in palette.KINDS.values()],

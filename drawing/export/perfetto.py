@@ -1,4 +1,4 @@
-"""A run as the JSON that trace viewers open: a thread for each rank, flow arrows for communication.
+"""A run as JSON for trace viewers: one thread per rank, flow arrows for communication.
 
 The format is that of Chrome's tracing tool, which Perfetto reads too ("Trace Event Format", Google 2016). One step
 is shown as one millisecond.
@@ -15,13 +15,13 @@ from drawing.runs.glyphs import batches_text, glyph_of
 from drawing.runs.scene import Lane, Link, Mark, Scene, Tie
 
 MICROSECONDS = 1000
-"""In a step."""
+"""Microseconds per step."""
 RANKS, MEMORY = 1, 2
 """Viewers group threads and counters by process; these are the two."""
 
 
 def viewer_json(scene: Scene, title: str = "") -> str:
-    """The trace, one event to a line, so that files can be compared."""
+    """The trace, one event per line, so that files can be compared."""
     head = {"title": title, "summary": summary(scene.report), "verdict": error_text(scene.report), "step": "1 ms"}
     events = ",\n".join(json.dumps(event, separators=(",", ":")) for event in all_events(scene))
     return f'{{"displayTimeUnit":"ms","otherData":{json.dumps(head)},"traceEvents":[\n{events}\n]}}\n'
@@ -48,7 +48,7 @@ def named(what: str, name: str, process: int, rank: int = 0) -> dict[str, Any]:
 
 
 def place(rank: int) -> dict[str, int]:
-    """Process and thread; viewers keep thread 0 for themselves."""
+    """Process and thread; viewers reserve thread 0 for themselves."""
     return {"pid": RANKS, "tid": rank + 1}
 
 
@@ -79,7 +79,7 @@ def operation(mark: Mark) -> dict[str, Any]:
 
 
 def waits(lane: Lane, scene: Scene) -> Iterator[dict[str, Any]]:
-    """Idle time that ends: with what the rank waited for."""
+    """Idle time, with what the rank waited for."""
     for gap in lane.gaps:
         if gap.before is not None:
             length = at(gap.end) - at(gap.start)
@@ -97,7 +97,7 @@ def waits(lane: Lane, scene: Scene) -> Iterator[dict[str, Any]]:
 
 
 def counters(lane: Lane) -> Iterator[dict[str, Any]]:
-    """Memory by kind, from when it holds."""
+    """Memory by kind, from when each level starts."""
     for span in lane.memory:
         elements = {kind: sum(share) for kind, share in span.kinds._asdict().items()}
         yield {"ph": "C", "name": f"rank {lane.rank}", "pid": MEMORY, "ts": at(span.start), "args": elements}

@@ -14,7 +14,7 @@ ACROSS, DOWN, HEAD, LANE = 34.0, 44.0, 48.0, 26.0
 
 
 def draw_plan(plan: GraphPlan, title: str = "Where tensors live", dark: bool = False) -> Picture:
-    """Operators from top to bottom by their distance from the sources; in red what moves bytes, and how many."""
+    """Operators from top to bottom by their distance from the sources; what moves bytes is red, with the number."""
     rows = _rows(plan)
     texts = {name: _lines(plan, name) for name in plan.operators}
     places: dict[str, tuple[float, float, float]] = {}

@@ -16,14 +16,14 @@ MAX_DEVICES = 64
 
 
 def draw_redistribution(plan: Redistribution, title: str = "Redistribution") -> Picture:
-    """Rows send, columns receive; the darker, the more bytes. The rims show how much each device sends and receives.
+    """Rows send, columns receive; darker means more bytes. The margins show how much each device sends and receives.
 
     Raises:
         LayoutError: there are more than MAX_DEVICES devices.
     """
     devices = plan.source.devices
     if devices > MAX_DEVICES:
-        raise LayoutError(f"a picture of a redistribution shows up to {MAX_DEVICES} devices; this one has {devices}")
+        raise LayoutError(f"a picture of a redistribution shows at most {MAX_DEVICES} devices; this one has {devices}")
     cell = CELL if devices <= 16 else 480.0 / devices
     width = LEFT + devices * cell + 90.0
     height = HEAD + devices * cell + FOOT

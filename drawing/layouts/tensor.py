@@ -1,4 +1,4 @@
-"""Picture of a layout: a tensor's pieces with the devices that hold them, and the matrix in the pieces' colours."""
+"""Picture of a layout: a tensor's pieces with the devices that hold them, and the matrix in the pieces' colors."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ MAX_PIECES = 4096
 
 
 def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
-    """A tensor of any number of dimensions: the first two that are split are drawn, others stay in the words.
+    """A tensor of any number of dimensions: the first two that are split are drawn, the others are only in the text.
 
-    Copies share a colour; pieces that are only summands are hatched.
+    Copies share a color; pieces that are only summands are hatched.
 
     Raises:
         LayoutError: there are more than MAX_PIECES pieces.
     """
     if prod(layout.splits) > MAX_PIECES:
-        raise LayoutError(f"a picture shows up to {MAX_PIECES:,} pieces; this layout has {prod(layout.splits):,}")
+        raise LayoutError(f"a picture shows at most {MAX_PIECES:,} pieces; this layout has {prod(layout.splits):,}")
     parts = [*_tensor(layout), *_matrix(layout, SIDE + GAP)]
     columns = layout.matrix.shape[-1] if layout.matrix.shape else 1
     rows = layout.devices // columns
@@ -39,7 +39,7 @@ def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
 
 
 def shown_dims(layout: TensorLayout) -> tuple[int, int]:
-    """The dimensions that go down and across; -1 for one that there is not."""
+    """The dimensions that go down and across; -1 if there is none."""
     split = [dim for dim, n in enumerate(layout.splits) if n > 1]
     rest = [dim for dim in range(len(layout.shape)) if dim not in split]
     chosen = sorted((split + rest)[:2])
@@ -81,7 +81,7 @@ def _tensor(layout: TensorLayout) -> list[Diagram]:
         if high > 12 and room > 1:
             found.append(label(x + wide / 2, y + high / 2, clip(names, room), 11, INK))
     below = HEAD + SIDE + 14
-    found.append(label(SIDE / 2, below, "the tensor, and who holds each piece", 10, SOFT))
+    found.append(label(SIDE / 2, below, "the tensor, and the devices that hold each piece", 10, SOFT))
     return found
 
 

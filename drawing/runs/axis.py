@@ -1,4 +1,4 @@
-"""Scale and axis: pixels of a step, of a lane and of a strip of memory; round times along the axis."""
+"""Scale and axis: pixels per step, per lane and per strip of memory; round times along the axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEFT, RIGHT = 62.0, 54.0
 NOTEBOOK_WIDTH = 976.0
 """Width that fits a notebook, without the margin."""
 MIN_STEP_WIDTH = 12.0
-"""A long run widens the picture rather than make a step narrower than this."""
+"""A long run widens the picture instead of making a step narrower than this."""
 MAX_WIDTH = 8000.0
 MAX_STEP_WIDTH = 200.0
 """A short run does not fill the width with one operation."""
@@ -23,7 +23,7 @@ AXIS_HEIGHT = 20.0
 
 @dataclass(frozen=True)
 class Scale:
-    """From steps and ranks to pixels."""
+    """Converts steps and ranks to pixels."""
 
     end: float
     ranks: int
@@ -43,7 +43,7 @@ class Scale:
 
     @property
     def pitch(self) -> float:
-        """From one lane to the next."""
+        """Distance from one lane to the next."""
         for ranks, pitch in ((1, 60.0), (4, 43.0), (8, 38.0), (16, 28.0), (32, 18.0), (64, 14.0)):
             if self.ranks <= ranks:
                 return pitch
@@ -60,7 +60,7 @@ class Scale:
 
     @property
     def label_every(self) -> int:
-        """Every so many lanes get a label: more than 1 where they are too close for all."""
+        """Only every n-th lane gets a label if they are too close for all."""
         return max(1, -(-9 // int(self.pitch)))
 
     @property
@@ -83,7 +83,7 @@ def grid_times(scale: Scale) -> list[float]:
 
 
 def draw_axis(scale: Scale, y: float) -> list[Diagram]:
-    """The numbers on the axis, their line at height `y`."""
+    """The numbers on the axis, with their line at height `y`."""
     numbers = [label(scale.x(t), y - 8, tenths_text(t), 10, SOFT) for t in grid_times(scale)]
     return [*numbers, label(LEFT - 8, y - 8, scale.unit, 10, SOFT, "end")]
 

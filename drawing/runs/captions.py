@@ -15,7 +15,7 @@ MAX_RANKS = 8
 
 
 def describe(mark: Mark) -> str:
-    """A mark in words: what, where, when, and how much memory the rank had then."""
+    """A mark in words: what, where, when, and how much memory the rank used then."""
     memory = "" if mark.memory is None else f", {mark.memory:,} elements"
     return f"rank {mark.rank}: {doing(mark)}, t={tenths_text(mark.start)} to {tenths_text(mark.end)}{memory}"
 
@@ -34,7 +34,7 @@ def doing(mark: Mark) -> str:
 
 
 def waited_for(gap: Gap, scene: Scene) -> Mark | None:
-    """The event that ended a wait: the send of the message, or the collective on the rank that came last."""
+    """The event that ended a wait: the send of the message, or the collective on the rank that arrived last."""
     if gap.before is None:
         return None
     cause = scene.report.waits[gap.before.rank].get(gap.before.place)
@@ -42,25 +42,25 @@ def waited_for(gap: Gap, scene: Scene) -> Mark | None:
 
 
 def describe_gap(gap: Gap, lane: Lane, scene: Scene) -> str:
-    """Idle time, and its reason: 'rank 1 idle, t=0 to 2.2: waits for rank 0 to send, after its forward layer 1 b0'."""
+    """Idle time and its reason: 'rank 1 idle, t=0 to 2.2: waits for rank 0 to send, after its forward layer 1 b0'."""
     return f"rank {lane.rank} idle, t={tenths_text(gap.start)} to {tenths_text(gap.end)}: {reason(gap, scene)}"
 
 
 def reason(gap: Gap, scene: Scene) -> str:
     """The cause of a gap: the event that ended it, and what its rank did before that."""
     if gap.before is None:
-        return "has no more to do" if scene.report.error is None else "nothing more was done"
+        return "has nothing left to do" if scene.report.error is None else "nothing more happened"
     cause = waited_for(gap, scene)
     if cause is None:
         return "the referee did not get this far"
-    what = " to send" if cause.op.name == "pass_to" else f", last to come to this {doing(cause)}"
+    what = " to send" if cause.op.name == "pass_to" else f", the last to join this {doing(cause)}"
     before = scene.previous(cause)
     after = f", after its {doing(before)}" if before is not None else ""
     return f"waits for rank {cause.rank}{what}{after}"
 
 
 def short_reason(gap: Gap, scene: Scene) -> str:
-    """The same in as few words as fit into the gap."""
+    """The same, short enough to fit into the gap."""
     if gap.before is None:
         return "done" if scene.report.error is None else "nothing more"
     cause = waited_for(gap, scene)
@@ -83,10 +83,10 @@ def name_of(scene: Scene) -> str:
 
 
 def summary(report: Report) -> str:
-    """The four numbers that people compare, with what was asked for."""
+    """The four main figures, with their targets."""
     goal = report.goal
-    time = f" (target {goal.time})" if goal is not None else ""
-    memory = f"target {goal.memory:,}; " if goal is not None else ""
+    time = f" (target {goal.time_text})" if goal is not None else ""
+    memory = f"target {goal.memory_text}; " if goal is not None else ""
     return (
         f"timesteps {tenths_text(report.timesteps)}{time} · makespan {tenths_text(report.makespan)} · "
         f"bubble {tenths_text(100 * report.bubble)}% · "
@@ -95,14 +95,14 @@ def summary(report: Report) -> str:
 
 
 def error_text(report: Report) -> str:
-    """The error that the referee finds, as a sentence; empty if there is none."""
+    """The referee's error, as a sentence; empty if there is none."""
     if report.error is None:
         return ""
     return f"{'Not finished' if isinstance(report.error, IncompleteError) else 'Not correct'}: {report.error}"
 
 
 def describe_run(scene: Scene) -> str:
-    """A run for those who do not see it: its numbers, what is wrong, and what each rank does."""
+    """A run for screen readers: its figures, what is wrong, and what each rank does."""
     lanes = [describe_lane(lane, scene) for lane in scene.lanes[:MAX_RANKS]]
     more = len(scene.lanes) - len(lanes)
     rest = [f"And {more} more {'rank' if more == 1 else 'ranks'}."] if more else []
@@ -120,7 +120,7 @@ def describe_lane(lane: Lane, scene: Scene) -> str:
 
 
 def long_waits(lane: Lane, scene: Scene) -> Iterator[str]:
-    """The longest gap, if it takes a tenth of the run."""
+    """The longest gap, if it takes at least a tenth of the run."""
     gap = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None)
     if gap is not None and gap.before is not None and gap.end - gap.start >= scene.end / 10:
         yield f"; idle from t={tenths_text(gap.start)} to {tenths_text(gap.end)}, {short_reason(gap, scene)}"

@@ -1,4 +1,4 @@
-"""Two runs on one time axis, with the difference named."""
+"""Two runs on one time axis, with the difference in words."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def draw_compare(
     goal: Goal | None = None,
     dark: bool = False,
 ) -> Picture:
-    """One run above another, both on the same scales of time and memory; the title names the difference.
+    """One run above another, both on the same scales of time and memory; the title states the difference.
 
     Raises:
-        RuleError: the models are not those of one run.
+        RuleError: the models do not belong to one run.
     """
     scenes = [scene_of(trace_from(run), goal) for run in (mine, reference)]
     end = max(scene.end for scene in scenes)

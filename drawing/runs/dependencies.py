@@ -11,10 +11,10 @@ Needs = Sequence[Sequence[int]]
 
 
 def needs(scene: Scene) -> Needs:
-    """The events whose results each event uses, at once or through operations that take no time.
+    """The events whose results each event uses, directly or through operations that take no time.
 
-    A receive needs its send. A member of a collective has only its own needs here: what its group brings, it
-    needs through the group.
+    A receive needs its send. Here, a member of a collective has only its own needs; it needs the others' contributions
+    through the group.
     """
     found: list[tuple[int, ...]] = [()] * sum(len(lane.marks) for lane in scene.lanes)
     for lane, ops in zip(scene.lanes, scene.trace.ranks, strict=True):

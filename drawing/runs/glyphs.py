@@ -1,8 +1,8 @@
-"""Glyphs of the operations: shapes that differ without colour and without letters, at any width.
+"""Glyphs of the operations: shapes that can be told apart without color and without letters, at any width.
 
-Forward points right, backward left; a gather opens, a reduce-scatter closes, an all-reduce does both;
-a send is a wedge whose tip is where the message leaves, a receive one whose tip is where it arrives;
-the loss is a tag where the wave turns round.
+Forward points right, backward left. A gather opens, a reduce-scatter closes, an all-reduce does both.
+A send is a wedge whose tip is where the message leaves, a receive one whose tip is where it arrives.
+The loss is a tag at the point where forward turns into backward.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Frame(NamedTuple):
 
 
 class Glyph(NamedTuple):
-    """One kind of operation: its mark, its name in the legend, its outline, and its colours."""
+    """One kind of operation: its letter, its name in the legend, its outline, and its colors."""
 
     mark: str
     name: str
     outline: Callable[[Frame], Sequence[Point]]
     paint: Callable[[int | None, int], tuple[str, str, float]]
-    """From layer and layers: fill, stroke, stroke width."""
+    """Maps layer and number of layers to fill, stroke and stroke width."""
 
 
 # --- Outlines: the corners of a shape within its frame ---
@@ -68,7 +68,7 @@ def update_outline(f: Frame) -> list[Point]:
 
 
 def loss_outline(f: Frame) -> list[Point]:
-    """A tag on a pin: it takes no time, so it is on the border of its neighbours."""
+    """A tag on a pin: it takes no time, so it is on the border between its neighbors."""
     (x, _), w = f.middle, max(f.width, min(11.0, f.height * 0.42)) / 2
     top, bottom = loss_tag(f)
     tip, pin = min(bottom + w * 0.7, f.y1), 0.8
@@ -114,10 +114,10 @@ def box_outline(f: Frame) -> list[Point]:
 
 
 HOLLOW = 2.0
-"""Width of the border of a hollow shape; of a narrow one, only the border is drawn."""
+"""Border width of a hollow shape; if the shape is narrow, only the border is drawn."""
 
 
-# --- Paints: from layer and layers, fill, stroke and stroke width ---
+# --- Paints: map layer and number of layers to fill, stroke and stroke width ---
 
 
 def tinted(layer: int | None, layers: int) -> tuple[str, str, float]:
@@ -155,28 +155,28 @@ GLYPHS: dict[str, Glyph] = {
 
 
 def glyph_of(name: str) -> Glyph:
-    """The glyph of an operation; one that is not known here is a box with its initials."""
+    """The glyph of an operation; an unknown one is a box with its initials."""
     return GLYPHS.get(name) or Glyph(name[:2].upper(), name, box_outline, wire)
 
 
 def in_legend_order(operations: Iterable[str]) -> list[str]:
-    """Names of operations, each once: those with a glyph as in GLYPHS, then all others by name."""
+    """Names of operations, each once: first those with a glyph, in the order of GLYPHS, then all others by name."""
     found = set(operations)
     return [name for name in GLYPHS if name in found] + sorted(found - set(GLYPHS))
 
 
 def draw_mark(mark: Mark, frame: Frame, layers: int) -> list[Diagram]:
-    """One operation: its shape, and as much of its text as there is room for."""
+    """One operation: its shape, and as much of its text as fits."""
     glyph = glyph_of(mark.op.name)
     fill, stroke, width = glyph.paint(mark.op.layer, layers)
-    if frame.width <= 3:  # too narrow for a border; of what is hollow, the border is all
+    if frame.width <= 3:  # too narrow for a border; a hollow shape is drawn as its border only
         fill, width = (stroke if width >= HOLLOW else fill), 0.0
     shape = polygon(glyph.outline(frame), look(fill, stroke, width))
     return [shape, *draw_text(mark, glyph, frame, text_on(fill))]
 
 
 def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str) -> list[Diagram]:
-    """The first wording that fits in letters large enough to read."""
+    """The first wording that fits in legible letters."""
     for lines in wordings(mark, glyph, frame):
         height = frame.height / (len(lines) + 0.35)
         room = frame.width - min(PADDING.get(mark.op.name, 4.5), frame.width / 2)
@@ -192,14 +192,14 @@ def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str) -> list[Diagr
 
 
 PADDING = {"forward": 8.0, "backward": 8.0, "update": 5.0, "loss": -11.0, "pass_to": 2.0, "receive": 2.0}
-"""Pixels of a frame's width that the shape takes from the text."""
+"""Pixels of a frame's width that the shape uses, so that the text cannot."""
 
 Line = tuple[str, float]
 """Text and its largest size; the first line of several is bold."""
 
 
 def wordings(mark: Mark, glyph: Glyph, frame: Frame) -> Iterator[list[Line]]:
-    """Texts for a mark, the longest first."""
+    """Texts for a mark, longest first."""
     letters, name = glyph.mark, mark.op.name
     if name in ("forward", "backward", "update"):
         layer, batches = str(mark.op.layer), batches_text(mark.op.batches)

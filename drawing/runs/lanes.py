@@ -1,4 +1,4 @@
-"""The upper half of a timeline: a lane for each rank, links for messages, ties for collectives."""
+"""The upper half of a timeline: a lane per rank, links for messages, ties for collectives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_SIZE = 9.5
 
 
 def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
-    """All ranks under a common time axis, with the critical path if it is asked for."""
+    """All ranks on a common time axis, with the critical path if requested."""
     height = AXIS_HEIGHT + len(scene.lanes) * scale.pitch
     back = [
         *draw_axis(scale, AXIS_HEIGHT),
@@ -39,12 +39,12 @@ def top_of(rank: int, scale: Scale) -> float:
 
 
 def draw_lane(lane: Lane, scene: Scene, scale: Scale) -> Iterator[Diagram]:
-    """One rank: its label, where it waits, what it does, and how busy that makes it."""
+    """One rank: its label, where it waits, what it does, and how busy it is."""
     y0 = top_of(lane.rank, scale)
     y1 = y0 + scale.lane
     yield from draw_rank_label(scale, lane.rank, (y0 + y1) / 2)
     yield from draw_gaps(lane, scene, scale, y0, y1)
-    # What takes no time is drawn last, on top of its neighbours.
+    # What takes no time is drawn last, on top of its neighbors.
     for mark in sorted(lane.marks, key=lambda mark: mark.end == mark.start):
         shape, *text = draw_mark(mark, frame_of(mark, scale, y0, y1), scene.layers)
         yield tip(shape, describe(mark))
@@ -61,12 +61,12 @@ def frame_of(mark: Mark, scale: Scale, y0: float, y1: float) -> Frame:
 
 
 def draw_gaps(lane: Lane, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
-    """Idle time: pale and hatched, so that it is seen as something, with what the rank waited for."""
+    """Idle time, pale and hatched so that it is visible, with what the rank waited for."""
     gaps = [gap for gap in lane.gaps if scale.x(gap.end) - scale.x(gap.start) >= 0.1]
     strokes = [stroke for gap in gaps for stroke in hatch(scale.x(gap.start), y0, scale.x(gap.end), y1, gap=9.0)]
     yield lines(strokes, look(None, IDLE_HATCH, 0.9))
     for gap in gaps:
-        # On top of its hatching, so that the tooltip shows wherever one points.
+        # On top of its hatching, so that the tooltip shows everywhere.
         pane = box(scale.x(gap.start), y0, scale.x(gap.end), y1, look(IDLE, opacity=0.5))
         yield tip(pane, describe_gap(gap, lane, scene))
         words = short_reason(gap, scene)
@@ -76,7 +76,7 @@ def draw_gaps(lane: Lane, scene: Scene, scale: Scale, y0: float, y1: float) -> I
 
 
 def draw_ties(ties: tuple[Tie, ...], scale: Scale) -> list[Diagram]:
-    """Each collective: one upright through all its lanes."""
+    """Each collective: one vertical line through all its lanes."""
     uprights = []
     for tie in ties:
         x = scale.x((tie.start + tie.end) / 2)
@@ -85,7 +85,7 @@ def draw_ties(ties: tuple[Tie, ...], scale: Scale) -> list[Diagram]:
 
 
 def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
-    """Each message: from the tip of its send to the notch of its receive; dashed if nobody read it."""
+    """Each message: from the tip of its send to the notch of its receive; dashed if it was never read."""
     received = [link_line(link, scale) for link in links if link.received is not None]
     lost = [link_line(link, scale) for link in links if link.received is None]
     heads = [arrowhead(*line) for line in received]
@@ -97,7 +97,7 @@ def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
 
 
 def link_line(link: Link, scale: Scale) -> tuple[Point, Point]:
-    """Both ends of a message; straight up or down if nobody read it."""
+    """Both ends of a message; straight up or down if it was never read."""
     x0 = scale.x(link.sent)
     x1 = scale.x(link.received) if link.received is not None else x0
     y0, y1 = top_of(link.source, scale), top_of(link.target, scale)
@@ -107,7 +107,7 @@ def link_line(link: Link, scale: Scale) -> tuple[Point, Point]:
 
 
 def arrowhead(start: Point, end: Point) -> list[Point]:
-    """A small head at the end of a line, along it."""
+    """A small head at the end of a line, in its direction."""
     (x0, y0), (x1, y1) = start, end
     length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5 or 1.0
     ux, uy = (x1 - x0) / length * 5, (y1 - y0) / length * 5

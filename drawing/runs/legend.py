@@ -1,4 +1,4 @@
-"""The legend: an entry for each kind of mark that occurs, and the layers' colours in order."""
+"""The legend: an entry for each kind of mark that occurs, and the layers' colors in order."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAX_LAYERS = 12
 
 
 class LegendEntry(NamedTuple):
-    """One sample with its text; `parts` lie in the box from (0, 0) to (`width`, ROW)."""
+    """One sample with its text; `parts` are in the box from (0, 0) to (`width`, ROW)."""
 
     width: float
     parts: Sequence[Diagram]
 
 
 def draw_legend(scenes: Sequence[Scene], width: float, critical: bool = False) -> Diagram:
-    """Entries from left to right, in as many rows as they need."""
+    """Entries from left to right, in as many rows as needed."""
     placed: list[Diagram] = []
     x, y = 0.0, 8.0
     for entry in entries(scenes, critical):
@@ -58,7 +58,7 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
 
 
 def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
-    """The kinds of memory, and what is not stored."""
+    """The kinds of memory, and memory that is not stored."""
     parts: list[Diagram] = []
     x = 0.0
     for kind, colour in KINDS.items():
@@ -77,7 +77,7 @@ def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
 
 
 def operation_entry(mark: Mark, layers: int) -> LegendEntry:
-    """The operation as it is drawn above, with its name."""
+    """The operation as it is drawn in the lanes, with its name."""
     width = SAMPLE_WIDTHS.get(mark.op.name, 20.0)
     words = glyph_of(mark.op.name).name
     if mark.op.name == "forward":
@@ -98,7 +98,7 @@ def idle_entry() -> LegendEntry:
 
 
 def layers_entry(layers: Sequence[int], total: int) -> LegendEntry:
-    """A swatch for each layer, light as in forward and full as in backward; of many, some."""
+    """A swatch per layer, light as in forward and full as in backward; a selection if there are many."""
     shown = layers if len(layers) <= MAX_LAYERS else thin_out(layers)
     parts = [label(0, ROW / 2, "layer", SIZE, SOFT, "start")]
     x = text_width("layer", SIZE) + 8
@@ -113,6 +113,6 @@ def layers_entry(layers: Sequence[int], total: int) -> LegendEntry:
 
 
 def thin_out(layers: Sequence[int]) -> list[int]:
-    """First, last, and evenly between."""
+    """The first, the last, and some evenly spaced in between."""
     last = len(layers) - 1
     return [layers[round(i * last / (MAX_LAYERS - 1))] for i in range(MAX_LAYERS)]

@@ -18,7 +18,7 @@ from .scene import Lane, MemorySpan, Scene
 
 HEAD = 38.0
 FILLED = 0.78
-"""Share of a rank's strip that the highest memory takes; the rest keeps the ranks apart."""
+"""Share of a rank's strip that the highest memory takes; the rest separates the ranks."""
 KIND_NAMES = {
     "weights": "weights",
     "opt_states": "optimizer states",
@@ -53,9 +53,9 @@ def draw_memory(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
 
 
 def highest(scene: Scene) -> int:
-    """The top of the scale: the most that is needed, and the target if that is not far above."""
-    target = scene.goal.memory if scene.goal is not None else 0
-    return max(scene.most, target if target <= 3 * scene.most else 0)
+    """The top of the scale: the most that is needed, and the limit if that is not far above."""
+    limit = scene.goal.memory_limit if scene.goal is not None else 0
+    return max(scene.most, limit if limit <= 3 * scene.most else 0)
 
 
 def floor_of(rank: int, scale: Scale) -> float:
@@ -100,7 +100,7 @@ def draw_hidden(
     if not shown:
         return
     frames = [(scale.x(s.start), floor - s.high * unit, scale.x(s.end), floor - s.low * unit) for s in shown]
-    # Small strips get fewer strokes: they are many.
+    # Small strips get fewer strokes, because there are many of them.
     gap = min(max(3.5, sum(x1 - x0 for x0, _, x1, _ in frames) / (3 * scale.memory_pitch)), 16.0)
     strokes = [stroke for frame in frames for stroke in hatch(*frame, gap)]
     most = max(level.high - level.low for level in shown)
@@ -109,7 +109,7 @@ def draw_hidden(
 
 
 def merged(spans: Sequence[MemorySpan], lows: Sequence[int], highs: Sequence[int]) -> Iterator[Level]:
-    """Levels as steps, equal neighbours as one."""
+    """Levels as steps; equal neighbors are merged."""
     levels = zip(spans, lows, highs, strict=True)
     for (low, high), group in groupby(levels, key=lambda level: level[1:]):
         members = [span for span, *_ in group]
@@ -118,7 +118,7 @@ def merged(spans: Sequence[MemorySpan], lows: Sequence[int], highs: Sequence[int
 
 
 def areas(levels: Sequence[Level], unit: float, scale: Scale, floor: float) -> Iterator[list[Point]]:
-    """Outlines of neighbouring levels with a height: along the top, and back along the bottom."""
+    """Outlines of adjacent levels with a height: along the top, and back along the bottom."""
     for solid, group in groupby(levels, key=lambda level: level.high > level.low):
         if solid:
             run = list(group)
@@ -133,7 +133,7 @@ def outline(levels: Sequence[Level], unit: float, scale: Scale, floor: float) ->
 
 
 def corners_only(points: Sequence[Point]) -> list[Point]:
-    """Without points that lie on a level line between their neighbours."""
+    """Drops points on a horizontal line between their neighbors."""
     kept: list[Point] = []
     for point in points:
         if len(kept) > 1 and kept[-1][1] == kept[-2][1] == point[1]:
@@ -143,15 +143,15 @@ def corners_only(points: Sequence[Point]) -> list[Point]:
 
 
 def draw_target(goal: Goal, scene: Scene, most: int, scale: Scale) -> list[Diagram]:
-    """A dashed line at the target, in the strip of each rank."""
-    if not 0 < goal.memory <= most:
+    """A dashed line at the limit below which memory has to stay, in the strip of each rank."""
+    if goal.memory_limit > most:
         return []
-    ys = [floor_of(lane.rank, scale) - height_of(goal.memory, most, scale) for lane in scene.lanes]
-    words = f"target: {goal.memory:,} elements"
+    ys = [floor_of(lane.rank, scale) - height_of(goal.memory_limit, most, scale) for lane in scene.lanes]
+    words = f"target: {goal.memory_text} elements"
     stroke = lines([[(LEFT, y), (scale.right, y)] for y in ys], look(None, TARGET, 1.0, dash=(5.0, 3.0)))
     return [
         tip(stroke, words),
-        label(scale.right - 4, HEAD - 24, f"dashed: target {goal.memory:,}", 11, TARGET, "end"),
+        label(scale.right - 4, HEAD - 24, f"dashed: target {goal.memory_text}", 11, TARGET, "end"),
     ]
 
 

@@ -31,14 +31,14 @@ NAMES = {"record": "record", "other": "record of another kind", "attempt": "atte
 
 
 class Attempt(NamedTuple):
-    """A schedule that was judged, and what to call it."""
+    """A schedule that was judged, and its name."""
 
     name: str
     report: Report
 
 
 class Spot(NamedTuple):
-    """A place on the plane: steps, elements, its words, and whose it is."""
+    """A point in the plane: steps, elements, its name, and its kind."""
 
     time: float
     memory: int
@@ -48,7 +48,7 @@ class Spot(NamedTuple):
 
 
 def _record_name(record: Record, goal: Goal) -> str:
-    """The name of a record, after the file that it is kept in: 'laps' for '.../gpipe_laps.py'."""
+    """The name of a record, from its file: 'laps' for '.../gpipe_laps.py'."""
     stem = PurePosixPath(record.by).stem.removeprefix(f"{goal.slug}_")
     return stem.replace("_", " ") or "record"
 
@@ -62,7 +62,7 @@ def _name_and_kind(record: Record, goal: Goal) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Plane:
-    """From steps and elements to pixels, with some room around everything that is shown."""
+    """Converts steps and elements to pixels, with some margin around everything that is shown."""
 
     times: tuple[float, float]
     memories: tuple[float, float]
@@ -88,7 +88,7 @@ def draw_pareto(goal: Goal, attempts: Sequence[Attempt] = (), title: str = "", d
         spots.append(Spot(report.timesteps, report.peak.memory, name, whose))
     plane = plane_of(goal, [spot for spot in spots if spot.whose != "failed"])
     name = clip(title or goal.slug, 80)
-    asked = f"target: {goal.time} timesteps, {goal.memory:,} elements"
+    asked = f"target: {goal.time_text} timesteps, {goal.memory_text} elements"
     words = [describe_spot(spot, goal) for spot in spots]
     plot = panel(WIDTH, HEIGHT, [*draw_axes(plane), *draw_box(goal, plane), *draw_spots(spots, plane)])
     failed = [describe_spot(spot, goal) for spot in spots if spot.whose == "failed"]
@@ -107,24 +107,24 @@ def describe_spot(spot: Spot, goal: Goal) -> str:
 
 
 def plane_of(goal: Goal, spots: Sequence[Spot]) -> Plane:
-    """The plane on which the target and all spots have room."""
+    """The plane in which the target and all spots fit."""
 
     def around(values: Sequence[float]) -> tuple[float, float]:
         low, high = min(values), max(values)
         room = max((high - low) * 0.25, high * 0.08, 0.5)
         return max(0.0, low - room), high + room
 
-    times = [float(goal.time), *(spot.time for spot in spots)]
-    memories = [float(goal.memory), *(float(spot.memory) for spot in spots)]
+    times = [float(goal.time_limit), *(spot.time for spot in spots)]
+    memories = [float(goal.memory_limit), *(float(spot.memory) for spot in spots)]
     return Plane(around(times), around(memories))
 
 
 def draw_box(goal: Goal, plane: Plane) -> Iterator[Diagram]:
-    """Everything that meets both targets, at the precision in which they are stated."""
-    x, y = plane.x(goal.time + 0.999), plane.y(goal.memory + 99_999)
+    """Everything that meets both targets: what is below both limits."""
+    x, y = plane.x(goal.time_limit), plane.y(goal.memory_limit)
     x, y = min(x, WIDTH - RIGHT), max(y, TOP)
     left, floor = LEFT, HEIGHT - BOTTOM
-    words = f"meets both targets: up to {goal.time} timesteps and {goal.memory:,} elements, in whole steps and 100,000s"
+    words = f"meets both targets: {goal.time_text} timesteps and {goal.memory_text} elements"
     yield tip(box(left, y, x, floor, look(TARGET_AREA, opacity=0.8)), words)
     yield lines([[(left, y), (x, y), (x, floor)]], look(None, WIRE, 1.2, dash=(5.0, 3.0)))
     yield label(left + 8, floor - 11, "target met", 11, WIRE, "start", halo=TARGET_AREA)
@@ -194,7 +194,7 @@ def mark_of(whose: str, x: float, y: float) -> Diagram:
 
 
 def ring(x: float, y: float, r: float) -> Iterator[Point]:
-    """A disc with twelve corners: as round as anyone sees at this size."""
+    """A disc with twelve corners: round enough at this size."""
     sines = (0.0, 0.5, 0.866, 1.0, 0.866, 0.5, 0.0, -0.5, -0.866, -1.0, -0.866, -0.5)
     return ((x + r * sines[(i + 3) % 12], y + r * sines[i]) for i in range(12))
 

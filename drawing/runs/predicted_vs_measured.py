@@ -1,4 +1,4 @@
-"""Predicted above measured: the lanes of one run in steps and in real time, both in the same width."""
+"""Predicted above measured: the lanes of one run in steps and in real time, at the same width."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .scene import Lane, Link, Mark, Scene, Tie, idle_between, scene_of
 from .timeline import draw_header
 
 Times = Sequence[Sequence[tuple[float, float]]]
-"""For each rank, the start and the end of each of its events, in seconds."""
+"""For each rank, the start and end of each of its events, in seconds."""
 
 
 @dataclass(frozen=True)
 class SameWidthScale(Scale):
-    """A scale as wide as another, whatever its unit."""
+    """A scale as wide as another one, whatever its unit."""
 
     wide: float = 0.0
 
@@ -64,13 +64,13 @@ def length(scene: Scene, unit: str) -> str:
 
 
 def in_short(words: str, scene: Scene) -> str:
-    """'Measured: 134 ms, 8.1% idle; busy: rank 0 97%, rank 1 95%.' for those who do not see the picture."""
+    """'Measured: 134 ms, 8.1% idle; busy: rank 0 97%, rank 1 95%.', for screen readers."""
     busy = (f"rank {rank} {100 * report.busy:.0f}%" for rank, report in enumerate(scene.report.ranks))
     return f"{words}; busy: {', '.join(busy)}."
 
 
 def measured(scene: Scene, times: Times) -> Scene:
-    """The same scene at other times: who waits, and for whom, follows from these."""
+    """The same scene with measured times, from which it derives who waits, and for whom."""
     end = max((stop for rank in times for _, stop in rank), default=0.0) or 1.0
     lanes = []
     for lane, rank in zip(scene.lanes, times, strict=True):
@@ -101,7 +101,7 @@ def tie_of(name: str, members: Sequence[Mark]) -> Tie:
 
 
 def waits_of(lanes: Sequence[Lane], links: Sequence[Link], ties: Sequence[Tie]) -> list[dict[int, tuple[int, int]]]:
-    """By rank and event, the event that it could have waited for: a message's send, or whoever came last."""
+    """By rank and event, the event that it may have waited for: a message's send, or the last rank to arrive."""
     waits: list[dict[int, tuple[int, int]]] = [{} for _ in lanes]
     free = {
         (mark.rank, mark.place): before.end if before else 0.0

@@ -1,6 +1,6 @@
 """The scene of a trace: operations, idle gaps, messages, collectives and memory, with times in steps.
 
-Nothing is judged here: memory, waits and the critical path come from the referee's report, ticks of a step from lib.
+Nothing is judged here: memory, waits and the critical path come from the referee's report, ticks per step from lib.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MESSAGES = ("pass_to", "receive")
 
 
 class Mark(NamedTuple):
-    """One operation where it happened: number `place` of its rank's operations, number `number` of all events.
+    """One operation and where it happened: number `place` of its rank's operations, number `number` of all events.
 
-    Times in steps. `memory` is the rank's when it starts, in elements, if the referee got that far.
+    Times are in steps. `memory` is the rank's memory at its start, in elements, if the referee got that far.
     """
 
     rank: int
@@ -53,7 +53,7 @@ class Mark(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A message; `receive` is None if nobody read it."""
+    """A message; `receive` is None if it was never read."""
 
     send: Mark
     target: int
@@ -98,7 +98,7 @@ class Gap(NamedTuple):
 
 
 class MemorySpan(NamedTuple):
-    """Memory from one moment to another: by kind, and in all."""
+    """Memory from one moment to another: by kind, and in total."""
 
     start: float
     end: float
@@ -125,7 +125,7 @@ class Scene:
     links: tuple[Link, ...]
     ties: tuple[Tie, ...]
     end: float
-    """Of the last operation, in steps."""
+    """End of the last operation, in steps."""
 
     @property
     def layers(self) -> int:
@@ -145,7 +145,7 @@ class Scene:
 
     @cached_property
     def at(self) -> dict[tuple[int, int], Mark]:
-        """Marks by rank and place, as the referee names events."""
+        """Marks by rank and place, which is how the referee names events."""
         return {(mark.rank, mark.place): mark for mark in self.marks}
 
     @property
@@ -154,26 +154,26 @@ class Scene:
         return [self.at[place] for place in self.report.critical_path]
 
     def previous(self, mark: Mark) -> Mark | None:
-        """The operation of its rank before it."""
+        """The previous operation of its rank."""
         marks = self.lanes[mark.rank].marks
         place = mark.number - marks[0].number
         return marks[place - 1] if place else None
 
     @property
     def most(self) -> int:
-        """The most memory that any rank needs."""
+        """The highest memory of any rank."""
         return max((span.memory for lane in self.lanes for span in lane.memory), default=0)
 
 
 RunLike = Trace | Outcome | Model | Sequence[Model]
-"""A run as callers have it: its trace, its outcome, one model, or all of them."""
+"""A run in any form: its trace, its outcome, one model, or all of them."""
 
 
 def trace_from(run: RunLike) -> Trace:
     """The trace of a run.
 
     Raises:
-        PuzzleError: this is no run, or one of no ranks.
+        PuzzleError: this is not a run, or it has no ranks.
     """
     if isinstance(run, Outcome):
         return run.trace
@@ -222,7 +222,7 @@ def idle_between(marks: Sequence[Mark], end: float) -> Iterator[Gap]:
 
 
 def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[int], end: float) -> Iterator[MemorySpan]:
-    """Memory holds from the end of the last operation to the end of this one: it is what this one finds."""
+    """A memory level lasts from the end of the previous operation to the end of this one, which finds it."""
     ends = [*(mark.end for mark in marks[: len(memory) - 1])]
     if len(memory) == len(marks) + 1:
         ends.append(end)

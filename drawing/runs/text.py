@@ -1,4 +1,4 @@
-"""A run as text, for terminals and failing tests: a line for each rank, time from left to right."""
+"""A run as text, for terminals and failing tests: one line per rank, time from left to right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .scene import Lane, Mark, RunLike, Scene, scene_of, trace_from
 
 TEXT_WIDTH, MIN_WIDTH = 100, 40
 LETTERS = {"allgather": "<", "scatterreduce": ">", "allreduce": "x", "pass_to": "s", "receive": "r", "loss": "L"}
-"""Operations too short for their own letters; the others have the letter of their glyph."""
+"""Letters of operations that are too short for their own; all others use the letter of their glyph."""
 IDLE = "."
 TENTHS = "_123456789"
 """Tenths of the highest memory."""
@@ -31,12 +31,12 @@ def text(run: RunLike, title: str = "", width: int = TEXT_WIDTH, goal: Goal | No
 
 
 def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
-    """A scene as text: title, numbers, a line for each rank, its memory below, a legend."""
+    """A scene as text: title, figures, one line per rank, its memory below, a legend."""
     if width < MIN_WIDTH:
-        raise PuzzleError(f"a picture in text is at least {MIN_WIDTH} columns wide; got {width}")
+        raise PuzzleError(f"a text picture is at least {MIN_WIDTH} columns wide; got {width}")
     head = max(len(f"rank {len(scene.lanes) - 1}"), len("memory")) + 1
     columns = width - head
-    # A long run is no finer than its shortest operation, a short one is stretched to whole columns a step.
+    # A long run is no finer than its shortest operation; a short one is stretched to whole columns per step.
     step = max(1, int(columns / scene.end)) if 0 < scene.end <= columns else columns / max(scene.end, 1.0)
     shown = scene.lanes[:MAX_RANKS]
     most = scene.most
@@ -65,7 +65,7 @@ def axis(end: float, step: float, columns: int) -> str:
 
 
 def lane_text(lane: Lane, end: float, step: float) -> str:
-    """The operations of a rank. Where several share a column, the one that takes most of it shows."""
+    """The operations of a rank. If several share a column, the longest one in it is shown."""
     cells = [IDLE] * max(1, round(end * step))
     taken = [0.0] * len(cells)
     for mark in lane.marks:
@@ -78,7 +78,7 @@ def lane_text(lane: Lane, end: float, step: float) -> str:
             share = min(last, i + 1) - max(first, i)
             if share > taken[i]:
                 cells[i], taken[i] = letters[i - start] if i - start < len(letters) else "-", share
-    for mark in lane.marks:  # what takes no time shows only where there is room for it
+    for mark in lane.marks:  # what takes no time is shown only where there is room
         place = min(int(mark.start * step), len(cells) - 1)
         if mark.end == mark.start and cells[place] in (IDLE, "-"):
             cells[place] = wording(mark, 1)
@@ -86,7 +86,7 @@ def lane_text(lane: Lane, end: float, step: float) -> str:
 
 
 def wording(mark: Mark, room: int) -> str:
-    """As much of 'F0b1' as there is room for, and no half numbers."""
+    """As much of 'F0b1' as fits, without cutting a number."""
     letter = LETTERS.get(mark.op.name) or glyph_of(mark.op.name).mark[:1]
     layer = "" if mark.op.layer is None or mark.op.name in LETTERS else str(mark.op.layer)
     for words in (letter + layer + batches_text(mark.op.batches), letter + layer):

@@ -23,7 +23,7 @@ from .text import text_of
 
 
 class Timeline(Picture):
-    """The picture of a run; it keeps the `scene`, so that it can be written in every form that a run has."""
+    """The picture of a run; it keeps the `scene`, so that it can be written in every format that a run has."""
 
     def __init__(self, content: Diagram, title: str, scene: Scene, dark: bool = False) -> None:
         super().__init__(content, title, describe_run(scene), dark)
@@ -43,11 +43,11 @@ def draw(
 ) -> Timeline:
     """The timeline of a run, finished or not; prints its timesteps and its peak memory.
 
-    `critical` marks the critical path. With a `goal` the run is judged by the rules of a puzzle, and the picture
-    shows the targets. `dark` is for dark slides. `judged=False` leaves out what the referee finds wrong.
+    `critical` marks the critical path. With a `goal`, the run is judged by the rules of a puzzle, and the picture
+    shows the targets. `dark` is for dark slides. `judged=False` leaves out the referee's errors.
 
     Raises:
-        RuleError: the models are not those of one run.
+        RuleError: the models do not belong to one run.
     """
     scene = scene_of(trace_from(models_or_trace), goal)
     report = scene.report
@@ -72,7 +72,7 @@ def draw_scene(
 
 
 def draw_header(name: str, notes: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:
-    """Title, numbers, and what is wrong if something is."""
+    """Title, figures, and errors if there are any."""
     rows = [
         (name, 16.0, INK, True),
         *((line, 13.0, INK, False) for line in notes),

@@ -1,4 +1,4 @@
-"""Pictures of values with captions: a single one, a dictionary with its keys, all that a model holds."""
+"""Pictures of values with captions: a single one, a dictionary with its keys, everything that a model holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def draw_value(value: Value) -> Picture:
     """One value in its network, and in words.
 
     Raises:
-        PuzzleError: it is no value of the game.
+        PuzzleError: it is not a value of the game.
     """
     if not isinstance(value, Value):
         raise PuzzleError(f"draw_value shows a Weight, an Activation and so on; got {safe(repr, value)}")
@@ -42,23 +42,23 @@ def draw_group(mapping: Mapping[Any, Any]) -> Picture:
     """Each value of a dictionary with its key.
 
     Raises:
-        PuzzleError: it is no dictionary.
+        PuzzleError: it is not a dictionary.
     """
     return Picture(group(mapping), group_title(mapping), describe_group(mapping))
 
 
 def draw_network(model: Model) -> Picture:
-    """All that a model holds, dictionary by dictionary, and its final weights."""
+    """Everything that a model holds, dictionary by dictionary, and its final weights."""
     storages: list[Mapping[Any, Any]] = [*model.storage()]
     head = f"rank {model.rank}, t={tenths_text(model.time)}: {model.memory():,} elements stored"
     sections = [titled(head, 15.0), *(group(storage) for storage in storages)]
     if model.final_weights:
-        sections.append(group(model.final_weights, "final weights"))
+        sections.append(group(model.final_weights))
     return Picture(stack(sections), head, " ".join(describe_group(storage) for storage in storages))
 
 
-def group(mapping: Mapping[Any, Any], name: str = "") -> Diagram:
-    """A heading and a row for each key; of very many, the first ones."""
+def group(mapping: Mapping[Any, Any]) -> Diagram:
+    """A heading and a row for each key; if there are very many, only the first ones."""
     if not isinstance(mapping, Mapping):
         got = safe(repr, mapping)
         raise PuzzleError(f"draw_group shows a dictionary of values, such as activations; got {got}")
@@ -73,7 +73,7 @@ def group(mapping: Mapping[Any, Any], name: str = "") -> Diagram:
     rows = [value_row(*parts, key_width, strip_width, width) for parts in zip(keys, pictures, words, strict=True)]
     more = len(mapping) - len(shown)
     rest = [titled(f"and {more:,} more", TEXT_SIZE)] if more else []
-    return stack([titled(group_title(mapping, name), 14.0), *rows, *rest])
+    return stack([titled(group_title(mapping), 14.0), *rows, *rest])
 
 
 def value_row(key: str, strip: Diagram | None, words: str, at: float, wide: float, width: float) -> Diagram:
@@ -97,9 +97,9 @@ def titled(text: str, size: float) -> Diagram:
     return panel(width, size * 1.9, [label(0, size * 0.8, text, size, INK, "start", bold=True)])
 
 
-def group_title(mapping: Mapping[Any, Any], name: str = "") -> str:
+def group_title(mapping: Mapping[Any, Any]) -> str:
     """The dictionary's name, and how much it holds; a value under two keys counts once."""
-    name = name or safe(str, getattr(mapping, "name", "values"), MAX_KEY_LENGTH)
+    name = safe(str, getattr(mapping, "name", "values"), MAX_KEY_LENGTH)
     if not mapping:
         return f"{name}: empty"
     sizes = {id(value): value.memory() for value in mapping.values() if isinstance(value, Value)}
@@ -108,19 +108,19 @@ def group_title(mapping: Mapping[Any, Any], name: str = "") -> str:
 
 
 def caption(value: Any) -> str:
-    """A value as it calls itself, with its size; anything else as Python shows it."""
+    """A value's own description with its size; for anything else, its Python representation."""
     return f"{value} ({value.memory():,} elements)" if isinstance(value, Value) else safe(repr, value)
 
 
 def describe_group(mapping: Mapping[Any, Any]) -> str:
-    """Keys and captions, for those who do not see the picture."""
+    """Keys and captions, for screen readers."""
     shown: Iterable[tuple[Any, Any]] = islice(mapping.items(), MAX_ROWS)
     found = [f"{safe(repr, key, MAX_KEY_LENGTH)}: {caption(value)}" for key, value in shown]
     return "; ".join(found) or "nothing is stored"
 
 
 def safe(show: Any, thing: Any, limit: int = MAX_TEXT_LENGTH) -> str:
-    """Text of anything a player may store, short, and whatever its own code does."""
+    """A short text for anything that a player may store, whatever its own code does."""
     try:
         return clip(show(thing), limit)
     except Exception:

@@ -1,8 +1,8 @@
-"""Picture of a value in its network: layers as columns, and between them slots for what flows from one to the next.
+"""Picture of a value in its network: layers as columns, and slots between them for what flows from one to the next.
 
-A value shaped like a weight is in its layer's column, an activation in the slot before the layer that
-takes it, and the gradient of an activation at the output of the layer whose backward consumes it.
-Weights and activations are plain, their gradients hatched, optimizer states dotted.
+A value shaped like a weight is in its layer's column, an activation in the slot before the layer that reads it, and the
+gradient of an activation at the output of the layer whose backward consumes it. Weights and activations are plain,
+their gradients hatched, optimizer states dotted.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ COLUMN, SLOT = 22.0, 14.0
 MAX_WIDTH = 420.0
 MIN_BAND = 2.0
 MAX_RULED_PARTS = 16
-"""Up to so many parts, each gets its line."""
+"""Up to this many parts, each has its own line."""
 
 
 class Held(NamedTuple):
     """The drawing of one value: `place` counts slots and columns from the left, slot 0 first, so layer l is
-    column 2l + 1 and its output slot 2l + 2. `parts` of `total` are shards from the top, or batches."""
+    column 2l + 1 and its output is slot 2l + 2. `parts` of `total` are shards from the top, or batches."""
 
     mark: str
     place: int
@@ -37,13 +37,13 @@ class Held(NamedTuple):
     total: int
     pattern: str
     batches: tuple[Collection[int], int] | None = None
-    """For a weight gradient: the batches it sums, of how many."""
+    """For a weight gradient: the batches that it sums, and the total."""
     feeds: int = 0
     """-1 if the layer on the left consumes it, 1 if the one on the right, 0 if it belongs to its layer."""
 
 
 def held(value: Value) -> Held:
-    """The place of a value, and its marks."""
+    """The place of a value, and its parts."""
     column = 2 * value.layer + 1
     match value:
         case Weight(step=step):
@@ -64,14 +64,14 @@ def held(value: Value) -> Held:
 
 @dataclass(frozen=True)
 class Columns:
-    """The positions of slots and columns, in pixels. Of many, only the marked one has its full width."""
+    """The positions of slots and columns, in pixels. If there are many, only the marked one has its full width."""
 
     layers: int
     place: int
 
     @property
     def shrink(self) -> float:
-        """By how much all places are narrower than full, if all have the same."""
+        """How much narrower than full all places are, if all have the same width."""
         return min(1.0, MAX_WIDTH / (self.layers * (COLUMN + SLOT) + SLOT))
 
     @property
@@ -80,7 +80,7 @@ class Columns:
 
     @property
     def unit(self) -> float:
-        """Width of an unmarked place, where there are too many for full width."""
+        """Width of an unmarked place, if there are too many for full width."""
         return (MAX_WIDTH - COLUMN - 2 * SLOT) / (2 * self.layers + 1)
 
     def left(self, place: int) -> float:
@@ -104,7 +104,7 @@ class Columns:
 
 
 def draw_strip(value: Value) -> Diagram:
-    """The network in outline, with what the value holds."""
+    """The outline of the network, with what the value holds."""
     what = held(value)
     columns = Columns(value.layers, what.place)
     parts = [
@@ -116,7 +116,7 @@ def draw_strip(value: Value) -> Diagram:
 
 
 def draw_outline(columns: Columns) -> list[Diagram]:
-    """All layers, pale; a line through the middle for what flows."""
+    """All layers, pale, and a line through the middle for what flows."""
     middle = HEAD + HEIGHT / 2
     flow = lines([[(0, middle), (columns.width, middle)]], look(None, EDGE))
     if columns.unit < 0.5 and not columns.uniform:
@@ -128,7 +128,7 @@ def draw_outline(columns: Columns) -> list[Diagram]:
 
 
 def draw_numbers(columns: Columns) -> Iterator[Diagram]:
-    """The layers' numbers: all if there is room, otherwise first, last, and the one that matters."""
+    """The layers' numbers: all if there is room, otherwise the first, the last, and the relevant one."""
     marked = min(max((columns.place - 1) // 2, 0), columns.layers - 1)
     shown = range(columns.layers) if columns.uniform else sorted({0, marked, columns.layers - 1})
     last = -1e9
@@ -167,7 +167,7 @@ def draw_held(what: Held, value: Value, columns: Columns) -> Iterator[Diagram]:
 
 
 def band(top: float, start: float, end: float) -> tuple[float, float]:
-    """From and to, for shares of the height; thin ones are widened to be seen."""
+    """Start and end, for shares of the height; thin bands are widened to stay visible."""
     y0, y1 = top + HEIGHT * start, top + HEIGHT * end
     if y1 - y0 >= MIN_BAND:
         return y0, y1
@@ -182,7 +182,7 @@ def draw_feed(x: float, y: float, way: int) -> Diagram:
 
 
 def draw_batches(batches: Collection[int], total: int, x: float, y: float) -> list[Diagram]:
-    """A row of cells, the summed batches filled."""
+    """A row of cells, one per batch; the summed batches are filled."""
     width = min(6.0 * total, 60.0)
     left, cell = max(0.0, x - width / 2), width / total
     filled = [corners(left + cell * i, y - 3, left + cell * j, y + 3) for i, j in runs_of(batches)]

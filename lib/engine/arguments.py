@@ -1,6 +1,6 @@
 """Validates what players pass to the engine: device numbers, groups, and arrays that can be sent.
 
-The meters count bytes of array elements, so nothing may travel beside them: no Python objects, field names, dtype
+The meters count bytes of array elements, so nothing else may be sent with them: no Python objects, field names, dtype
 metadata, or numbers disguised as the shape of an empty array.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from lib.errors import RuleError
 
 MAX_EMPTY_BYTES = 1 << 16
-"""The product of an empty array's nonzero axes and its element size may not exceed this."""
+"""The maximum product of an empty array's nonzero axes and its element size."""
 
 
 def require_sendable(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -29,9 +29,11 @@ def require_sendable(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     if dtype.hasobject:
         raise RuleError(f"arrays of Python objects cannot be sent; got dtype {dtype}, so convert it with astype first")
     if dtype.names:
-        raise RuleError(f"an array with named fields ({', '.join(dtype.names)}) cannot travel; bring each by itself")
+        raise RuleError(
+            f"an array with named fields ({', '.join(dtype.names)}) cannot be sent; send each field separately"
+        )
     if dtype.metadata:
-        raise RuleError("a dtype with metadata cannot travel; convert the array with astype to one without")
+        raise RuleError("a dtype with metadata cannot be sent; convert the array with astype to one without")
     if 0 in shape and prod(n for n in shape if n) * dtype.itemsize > MAX_EMPTY_BYTES:
         raise RuleError(
             f"an array of {dtype} {shape} is empty, so only its shape would be sent, which no meter counts; "
@@ -48,7 +50,7 @@ def whole_number(given: Any, what: str) -> int:
     try:
         return index(given)
     except TypeError:
-        raise RuleError(f"{what} is a whole number; got {short(given)}") from None
+        raise RuleError(f"{what} must be a whole number; got {short(given)}") from None
 
 
 def device_numbers(given: Any) -> tuple[int, ...]:
@@ -60,14 +62,14 @@ def device_numbers(given: Any) -> tuple[int, ...]:
     try:
         return tuple([index(member) for member in given])
     except TypeError:
-        raise RuleError(f"devices are named in a list, as in [0, 1]; got {short(given)}") from None
+        raise RuleError(f"devices are given as a list, such as [0, 1]; got {short(given)}") from None
 
 
 def checked_group(group: Sequence[int] | None, device: int, size: int) -> tuple[int, ...]:
     """A group of devices as a tuple, in the given order; None is all of them.
 
     Raises:
-        RuleError: a device does not exist or comes twice, or the calling `device` is not a member.
+        RuleError: a device does not exist or appears twice, or the calling `device` is not a member.
     """
     if group is None:
         return tuple(range(size))

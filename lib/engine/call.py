@@ -47,8 +47,8 @@ def collective_call(
     device: int,
     size: int,
 ) -> CollectiveCall:
-    """Describes the call that `device` of `size` makes with an array in a group of `members` (None: all), after
-    all checks that one device can make alone. Cached, because a model repeats the same few calls.
+    """Describes the call that `device` of `size` makes with an array in a group of `members` (None: all), after all
+    checks that one device can make on its own. Cached, because a model repeats the same few calls.
 
     Raises:
         RuleError: no such operation, axis or device, an axis that cannot be cut evenly, or a dtype that cannot be sent.
@@ -71,7 +71,7 @@ def _require_reducible(op: str, dtype: np.dtype[Any]) -> None:
 
 
 def _checked_axis(name: str, shape: tuple[int, ...], axis: int, parts: int) -> int:
-    """The axis counted from the front, which all but all_gather cut into equal parts."""
+    """The axis counted from the front, which every collective except all_gather cuts into equal parts."""
     ndim = len(shape) or (1 if name == "all_gather" else 0)
     if not ndim:
         raise RuleError("a scalar has no axis to cut; reshape it, or use all_reduce")
@@ -101,7 +101,7 @@ def results_of(call: CollectiveCall, arrays: Sequence[Array]) -> Sequence[Any]:
 
 
 def result_of(call: CollectiveCall, arrays: Sequence[Array], index: int) -> Array | None:
-    """The result of the member at `index` alone, which equals `results_of(call, arrays)[index]`."""
+    """The result of the member at `index` alone, equal to `results_of(call, arrays)[index]`."""
     match call.name:
         case "all_reduce":
             return collectives.reduce_arrays(arrays, call.op)
@@ -118,7 +118,7 @@ def require_same_call(calls: Sequence[CollectiveCall], devices: Sequence[int]) -
     """Compares the calls that `devices` make.
 
     Raises:
-        MismatchError: naming the first two devices that differ, and what each called.
+        MismatchError: names the first two devices that differ, and what each called.
     """
     for device, call in zip(devices[1:], calls[1:]):
         if call != calls[0]:

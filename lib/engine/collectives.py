@@ -1,7 +1,7 @@
 """Defines each collective once, as a pure function from the arrays of all devices to the results of all devices.
 
 Every transport is tested against these functions. `n` is the number of devices in the group, S the bytes of the
-array that one device brings. The arrays have one shape and dtype and are not changed; every result is a new array,
+array that one device contributes. The arrays have one shape and dtype and are not changed; every result is a new array,
 which its device may write to.
 
 Bytes sent by one device are those of a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms
@@ -32,14 +32,14 @@ _UFUNCS = {"sum": np.add, "avg": np.add, "max": np.maximum, "min": np.minimum, "
 
 
 def all_reduce(arrays: Sequence[Array], op: str = "sum") -> list[Array]:
-    """Gives everyone the reduction of all: the same shape. Sends 2(n-1)/n S bytes."""
+    """Gives every device the reduction of all arrays, with the same shape. Sends 2(n-1)/n S bytes."""
     total = reduce_arrays(arrays, op)
     return [total, *(total.copy() for _ in arrays[1:])]
 
 
 def reduce_arrays(arrays: Sequence[Array], op: str, out: Array | None = None) -> Array:
-    """Reduces the arrays into `out`, of the right shape and dtype, or into a new array. Keeps the dtype, but the
-    average of whole numbers is float64."""
+    """Reduces the arrays into `out`, of the right shape and dtype, or into a new array. Keeps the dtype, except that
+    the average of whole numbers is float64."""
     if op == "avg":
         return np.asarray(np.divide(reduce_arrays(arrays, "sum"), _scalar(len(arrays), arrays[0].dtype), out=out))
     function = _UFUNCS[op]
@@ -59,7 +59,7 @@ def _scalar(n: int, dtype: np.dtype[Any]) -> Any:
 
 
 def all_gather(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
-    """Gives everyone all arrays joined along `axis`, n times as long there; scalars become a vector of n.
+    """Gives every device all arrays joined along `axis`, n times as long there; scalars become a vector of n.
     Sends (n-1) S bytes."""
     whole = joined(arrays, axis)
     return [whole, *(whole.copy() for _ in arrays[1:])]
@@ -78,19 +78,19 @@ def reduce_scatter(arrays: Sequence[Array], op: str = "sum", axis: int = 0) -> l
 
 
 def all_to_all(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
-    """Exchanges parts: each device cuts its array into n equal parts along `axis` and gives the i-th to the i-th
-    device, which joins the parts it gets in the order of the devices: the same shape. Sends (n-1)/n S bytes."""
+    """Exchanges parts: each device cuts its array into n equal parts along `axis` and sends the i-th to the i-th
+    device, which joins the parts it gets in device order: the same shape. Sends (n-1)/n S bytes."""
     pieces = [np.split(array, len(arrays), axis) for array in arrays]
     return [concatenate([parts[i] for parts in pieces], axis) for i in range(len(arrays))]
 
 
 def payload_bytes(array: Array) -> int:
-    """Bytes of an array that is sent by itself; of an empty one those of its shape, 8 for each dimension."""
+    """Bytes of an array that is sent on its own; for an empty array those of its shape, 8 for each dimension."""
     return array.nbytes or 8 * array.ndim
 
 
 def bytes_sent(name: str, nbytes: int, n: int) -> int:
-    """Bytes that one of `n` devices sends when it brings `nbytes` to the operation `name`."""
+    """Bytes that one of `n` devices sends when it contributes `nbytes` to the operation `name`."""
     match name:
         case "all_reduce":
             return 2 * (n - 1) * nbytes // n

@@ -1,6 +1,6 @@
 """ShardedEngine, the base class of a distributed model: one device's blocking calls on plain numpy arrays.
 
-The interface is that of a process in MPI or torch.distributed, but blocking calls of one thread suffice: the
+The interface is that of a process in MPI or torch.distributed. Blocking calls in one thread are enough, because the
 in-process transport switches greenlets where a device waits.
 """
 
@@ -29,10 +29,10 @@ Group = Sequence[int] | None
 
 
 class Future:
-    """The completion of a `send_async`: after `wait()` the source may be written to again."""
+    """The completion of a `send_async`: after `wait()`, the source may be overwritten."""
 
     def done(self) -> bool:
-        return True  # both transports copy the source at once
+        return True  # both transports copy the source immediately
 
     def wait(self) -> None:
         return None
@@ -47,16 +47,16 @@ class SupportsWrite(Protocol):
 
 
 class ShardedEngine(ABC):
-    """One device. Subclasses write `load_checkpoint`, `forward` and `backward`, and are run by `launch`.
+    """One device. Subclasses implement `load_checkpoint`, `forward` and `backward`, and are run by `launch`.
 
-    A subclass need not call `super().__init__()`: the device is known before its `__init__` runs. Made without
-    `launch`, it is the only device. In what follows n is the number of devices in the group, and S the bytes of
-    the array that one device brings. Arrays may have any dtype of numbers and any memory order; every result is
-    a new array that the device may write to. `group` lists devices that make the call together, in the order in
-    which results are joined; None is all of them.
+    A subclass need not call `super().__init__()`: the device is known before its `__init__` runs. If it is created
+    without `launch`, it is the only device. In the following, n is the number of devices in the group, and S the bytes
+    of the array that one device contributes. Arrays may have any numeric dtype and any memory order. Every result is a
+    new array that the device may write to. `group` lists the devices that make the call together, in the order in
+    which results are joined; None means all.
 
-    Raises (every call): MismatchError, if the group's calls differ; DeadlockError, if nobody can move; RuleError, if an
-    argument is impossible.
+    Raises (every call): MismatchError, if the group's calls differ; DeadlockError, if no device can continue;
+    RuleError, if an argument is invalid.
     """
 
     _port: Port
@@ -68,18 +68,18 @@ class ShardedEngine(ABC):
 
     @property
     def device_id(self) -> CallableInt:
-        """This device's number, from 0 on; answers when called as well."""
+        """This device's number, starting at 0; may also be called."""
         return self._port.device
 
     @property
     def num_devices(self) -> CallableInt:
-        """The number of devices, the world size; answers when called as well."""
+        """The number of devices, the world size; may also be called."""
         return self._port.size
 
     # --- Point to point -------------------------------------------------------------------------------
 
     def send(self, dest_id: int, arr: ArrayLike) -> None:
-        """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes; of an empty array
+        """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes; for an empty array
         its shape, 8 for each dimension."""
         array = asarray(arr)
         port = self._port
@@ -93,7 +93,7 @@ class ShardedEngine(ABC):
         port.send(dest_id, array)
 
     def receive(self, src_id: int) -> Array:
-        """Waits for the next array that device `src_id` sends to this one: its shape and dtype. Sends nothing."""
+        """Waits for the next array that device `src_id` sends to this one, with its shape and dtype. Sends nothing."""
         port = self._port
         try:
             src_id = checked_partner(src_id, port.device, port.size)
@@ -107,19 +107,19 @@ class ShardedEngine(ABC):
         return array
 
     def symmetric(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
-        """A buffer of zeros that other devices can put into, of the same shape and dtype on all devices: all
-        allocate theirs in the same order. Sends nothing."""
+        """A buffer of zeros that other devices can put into, with the same shape and dtype on all devices. All devices
+        allocate their buffers in the same order. Sends nothing."""
         return self._symmetric().allocate(shape, dtype)
 
     def send_async(self, src: ArrayLike, dst: Array, target_device_id: int) -> Future:
-        """Puts `src` into the symmetric buffer of another device, at the place that `dst`, a view of this device's
-        own buffer, has in it. The target sees it after the next `barrier()`; what it finds there before that may be
-        old or new. Sends S bytes."""
+        """Puts `src` into the symmetric buffer of another device, at the same position that `dst`, a view of this
+        device's own buffer, has in it. The target sees it after the next `barrier()`; before that it may read the old
+        or the new content. Sends S bytes."""
         self._symmetric().put(asarray(src), asarray(dst), target_device_id)
         return Future()
 
     def barrier(self) -> None:
-        """Waits until all devices are here, and all puts have arrived. Sends nothing."""
+        """Waits until all devices have called it and all puts have arrived. Sends nothing."""
         port = self._port
         call = CollectiveCall("barrier", "", 0, (), "", tuple(range(port.size)))
         if port.meter is not None:
@@ -129,23 +129,23 @@ class ShardedEngine(ABC):
     # --- Collectives ----------------------------------------------------------------------------------
 
     def all_gather(self, arr: ArrayLike, axis: int = 0, group: Group = None) -> Array:
-        """Joins all devices' arrays along `axis` in the order of the devices: n times as long there. Scalars
-        give a vector of n. Sends (n-1) S bytes."""
+        """Joins all devices' arrays along `axis` in device order: n times as long there. Scalars give a vector of n.
+        Sends (n-1) S bytes."""
         return self._collective("all_gather", arr, "", axis, group)
 
     def all_reduce(self, arr: ArrayLike, op: str = "sum", group: Group = None) -> Array:
-        """Reduces all devices' arrays element by element (sum, avg, max, min, prod): the same shape; the same dtype,
-        but the average of whole numbers is float64. Sends 2(n-1)/n S bytes."""
+        """Reduces all devices' arrays element by element (sum, avg, max, min, prod). Keeps the shape and the dtype,
+        except that the average of whole numbers is float64. Sends 2(n-1)/n S bytes."""
         return self._collective("all_reduce", arr, op, 0, group)
 
     def reduce_scatter(self, arr: ArrayLike, op: str = "sum", axis: int = 0, group: Group = None) -> Array:
-        """Reduces all devices' arrays and returns this device's part, one of n equal ones along `axis`.
+        """Reduces all devices' arrays and returns this device's part, one of n equal parts along `axis`.
         Sends (n-1)/n S bytes."""
         return self._collective("reduce_scatter", arr, op, axis, group)
 
     def all_to_all(self, arr: ArrayLike, axis: int = 0, group: Group = None) -> Array:
-        """Cuts the array into n equal parts along `axis`, gives the i-th to the i-th device, and joins what
-        arrives along `axis`: the same shape. Sends (n-1)/n S bytes."""
+        """Cuts the array into n equal parts along `axis`, sends the i-th to the i-th device, and joins what arrives
+        along `axis`: the same shape. Sends (n-1)/n S bytes."""
         return self._collective("all_to_all", arr, "", axis, group)
 
     def _collective(self, name: str, arr: ArrayLike, op: str, axis: int, group: Group) -> Array:
@@ -176,14 +176,15 @@ class ShardedEngine(ABC):
 
     @cached_property
     def disk(self) -> MemoryTier:
-        """A disk of this device, with the same calls; arrays are files, mapped into memory."""
+        """A disk of this device, with the same calls; arrays are memory-mapped files."""
         return MemoryTier(self._port, "disk", FileStore())
 
     # --- What a model implements ----------------------------------------------------------------------
 
     @abstractmethod
     def load_checkpoint(self, params: dict[str, ArrayLike]) -> None:
-        """Copies this device's part out of the whole model's parameters, which are read-only and only lent."""
+        """Copies this device's part out of the whole model's parameters, which are read-only and valid only during the
+        call."""
 
     @abstractmethod
     def forward(self, x: Any) -> Any:
@@ -191,11 +192,11 @@ class ShardedEngine(ABC):
 
     @abstractmethod
     def backward(self, grads: Any) -> Any:
-        """The parameters' gradients, by name, for the gradient of the output."""
+        """The parameters' gradients, by name, given the gradient of the output."""
 
     def inference_loop(self, input_stream: Iterable[Any], output_stream: SupportsWrite) -> None:
-        """Reads inputs until the stream ends, and writes the output of each. None, which forward returns on a device
-        that is not the last of a pipeline, is no output."""
+        """Reads inputs until the stream ends, and writes the output of each. None, which forward returns on all devices
+        except the last of a pipeline, does not count as an output."""
         for x in iter(input_stream):
             output_stream.write(self.forward(x))
 

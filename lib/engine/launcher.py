@@ -22,8 +22,8 @@ WORLD_SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "
 
 
 class Run:
-    """A model that is running on its devices. Inputs are a list with one for each device, or one for all; results
-    are lists in the order of the devices, and copies."""
+    """A model that is running on its devices. An input is a list with one item per device, or one item for all. Results
+    are lists in device order, and copies."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -47,27 +47,27 @@ class Run:
         return self._executor.readings()
 
     def load_checkpoint(self, params: Mapping[str, Any]) -> None:
-        """Lends every device the whole model's parameters to copy its part from: not charged unless kept."""
+        """Lends every device the whole model's parameters, to copy its part; they are charged only if kept."""
         self._call("load_checkpoint", [params] * self.num_devices, lent=True)
 
     def forward(self, x: Any) -> list[Any]:
-        """Every device's output, for an input of each or one for all."""
+        """Every device's output, for one input per device or one for all."""
         return self._call("forward", self._each(x))
 
     def backward(self, grads: Any) -> list[Any]:
-        """Every device's result of backward, for an output gradient of each or one for all."""
+        """Every device's result of backward, for one output gradient per device or one for all."""
         return self._call("backward", self._each(grads))
 
     def call(self, method: str, *argument: Any) -> list[Any]:
         """Every device's result of another method of the class. Its argument is as for `forward`, or none."""
         if len(argument) > 1:
-            raise RuleError(f"{method} is called with one argument at most; put several into a dictionary")
+            raise RuleError(f"{method} takes at most one argument; put several into a dictionary")
         return self._call(method, self._each(argument[0]) if argument else [NO_ARGUMENT] * self.num_devices)
 
     def inference_loop(self, stream: Iterable[Any]) -> Iterator[Any]:
-        """Yields the outputs for a stream of inputs, in its order, as they come: the stream may be endless. If one
-        device writes an output, yields that; if several do, a list with one for each device. On MPI every process
-        reads the stream and gets all outputs."""
+        """Yields the outputs for a stream of inputs, in order and as they arrive; the stream may be endless. If one
+        device writes an output, yields that; if several do, a list with one per device. On MPI every process reads the
+        stream and gets all outputs."""
         self._unless_ended()
         self._stream = outputs = self._executor.stream(stream)
         try:
@@ -86,7 +86,7 @@ class Run:
             return [x] * self.num_devices
         if len(x) != self.num_devices:
             raise RuleError(
-                f"there are {len(x)} inputs for {self.num_devices} devices; give a list with one for each, "
+                f"there are {len(x)} inputs for {self.num_devices} devices; give a list with one per device, "
                 "or one array for all"
             )
         return list(x)
@@ -132,25 +132,25 @@ def launch(
 ) -> Run:
     """Creates `cls(*args, **kwargs)` on each of `num_devices` devices; the run calls it.
 
-    `on` is "inprocess", or "mpi" in a program that mpiexec started; None chooses MPI there, else in process.
-    Metering costs some microseconds for each call of numpy; `metered=False` leaves it out. `patience` is how long
-    a device waits on MPI, in seconds, before it asks the others whether this is a deadlock; in process one is seen
-    at once. `byte_time` says how many flops of the clock a byte from or to a slower memory takes, as in
-    {"host": 8, "disk": 64}; without it none.
+    `on` is "inprocess", or "mpi" in a program that mpiexec started; None chooses MPI there, otherwise in-process.
+    Metering costs a few microseconds per numpy call; `metered=False` turns it off. `patience` is how long a device
+    waits on MPI, in seconds, before it asks the others whether there is a deadlock; in process, a deadlock is detected
+    immediately. `byte_time` is the time, in flops of the clock, to transfer a byte from or to a slower memory, as in
+    {"host": 8, "disk": 64}; the default is 0.
 
-    `late_puts` is a schedule for tests: puts of these devices arrive at the barrier, as all do otherwise, and puts of
-    all others arrive at once. A program that reads its buffers only after the barrier cannot see a difference.
-    Schedules are for runs in process; on MPI all puts arrive at the barrier.
+    `late_puts` is a schedule for tests: puts of these devices arrive at the barrier, which is also the default, and
+    puts of all others arrive immediately. A program that reads its buffers only after the barrier sees no difference.
+    Schedules are for in-process runs; on MPI, all puts arrive at the barrier.
 
     Raises:
-        PuzzleError: MismatchError, DeadlockError and others, from the call that they happen in.
-        Exception: raised by a device, with a note that says which.
+        PuzzleError: MismatchError, DeadlockError and others, raised by the call in which they happen.
+        Exception: raised by a device, with a note that says which one.
     """
     if not (isinstance(cls, type) and issubclass(cls, ShardedEngine)):
         raise RuleError(f"launch runs a subclass of ShardedEngine; got {cls!r}")
     num_devices = whole_number(num_devices, "num_devices")
     if num_devices < 1:
-        raise RuleError(f"num_devices is {num_devices}; a run needs one device at least")
+        raise RuleError(f"num_devices is {num_devices}; a run needs at least one device")
     late_puts = _checked_late_puts(late_puts, num_devices)
     byte_time = _checked_byte_time(byte_time)
     if on is None:
@@ -183,5 +183,5 @@ def _checked_byte_time(byte_time: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def started_by_mpiexec() -> bool:
-    """True if this program is one of several processes of mpiexec; found out without loading an MPI."""
+    """True if this program is one of several processes started by mpiexec; does not load MPI."""
     return any(os.environ.get(name, "1") not in ("", "0", "1") for name in WORLD_SIZE_VARIABLES)

@@ -1,9 +1,9 @@
 """A device's slower memories, host and disk: arrays by name, which come back only when they are fetched.
 
 Time is the meter's clock, in flops. Each memory has a link, which carries one array at a time in the order of the
-calls; a byte takes `byte_time` flops on it (see `launch`; 0 if not given). `put` and `fetch` wait for the end of their
-transfer. A transfer of `fetch_async` goes on while the device computes;
-`wait()` sets the clock to its end, or leaves it if that has passed. So the clock is the same on every transport.
+calls; a byte takes `byte_time` flops on it (see `launch`; 0 by default). `put` and `fetch` wait for the end of their
+transfer. A transfer started by `fetch_async` continues while the device computes; `wait()` advances the clock to its
+end, unless that has already passed. So the clock is the same on every transport.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .collectives import Array
 
 
 class Fetch:
-    """An array in transfer to the device, whose memory it takes from the moment of the call."""
+    """An array in transfer to the device, whose memory it occupies from the moment of the call."""
 
     def __init__(self, array: Array, end: int, meter: Meter, place: str) -> None:
         self._array: Array | None = array
@@ -38,11 +38,11 @@ class Fetch:
         return self._meter.clock >= self._end
 
     def wait(self) -> Array:
-        """Waits until it has arrived and returns the array, once: no reference is kept here, so that the caller
-        decides when its memory is free again."""
+        """Waits until it has arrived and returns the array, once. No reference is kept here, so the caller decides when
+        its memory is freed."""
         array, self._array = self._array, None
         if array is None:
-            raise RuleError("it was waited for already; keep the array that wait() returned", self._place)
+            raise RuleError("wait() was already called; keep the array that it returned", self._place)
         self._meter.clock = max(self._meter.clock, self._end)
         return array
 
@@ -50,26 +50,26 @@ class Fetch:
 
 
 class MemoryTier:
-    """One slower memory of one device. Arrays have any shape and any dtype of numbers; S is the bytes of one.
+    """One slower memory of one device. Arrays have any shape and any numeric dtype; S is the bytes of one.
 
-    Raises (every call): RuleError, for a name that is not there or an array that cannot be stored.
+    Raises (every call): RuleError, for a name that does not exist or an array that cannot be stored.
     """
 
     def __init__(self, port: Port, kind: str, store: MutableMapping[str, Array]) -> None:
         self.port = port
         self.kind = kind
         self._store = store
-        self._meter = port.meter or Meter()  # of which nobody reads the figures
+        self._meter = port.meter or Meter()  # a meter that is never read
         self._figures: dict[str, int] = getattr(self._meter, kind)
         self._link_free_at = 0
-        """On the clock: the end of the last transfer so far."""
+        """The clock at the end of the last transfer so far."""
 
     def put(self, name: str, arr: ArrayLike) -> None:
         """Writes a copy of an array, replacing one of the same name; waits. Writes S bytes."""
         array = asarray(arr)
         if array.dtype.hasobject:
             raise RuleError(
-                "arrays of Python objects cannot be kept; convert them to numbers with astype first",
+                "arrays of Python objects cannot be stored; convert them to numbers with astype first",
                 self._place(f"put({name!r})"),
             )
         if name in self._store:
@@ -142,7 +142,7 @@ class FileStore(MutableMapping[str, Array]):
     def __setitem__(self, name: str, array: Array) -> None:
         self.pop(name, None)
         self._written += 1
-        path = self._folder / f"{self._written}.npy"  # a player's name may be no valid file name
+        path = self._folder / f"{self._written}.npy"  # a player's name may not be a valid file name
         save(path, array, allow_pickle=False)
         self._paths[name] = path
 

@@ -1,7 +1,6 @@
-"""Symmetric buffers for one-sided puts: allocated in the same order on every device, so that a place in one is the
-same place in all.
+"""Symmetric buffers for one-sided puts: allocated in the same order on every device, so that positions correspond.
 
-This is the memory model of OpenSHMEM: a put needs no partner that receives it, and is complete after a barrier.
+This is the memory model of OpenSHMEM: a put needs no matching receive, and is complete after a barrier.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .collectives import Array
 
 
 class SymmetricBuffers:
-    """The buffers of one device, and its puts into those of others since the last barrier."""
+    """The buffers of one device, and its puts into other devices' buffers since the last barrier."""
 
     def __init__(self, port: Port) -> None:
         self.port = port
@@ -30,20 +29,20 @@ class SymmetricBuffers:
         port.apply_put = self.write
 
     def allocate(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """A buffer of zeros. All devices meet, so that a difference in shape or dtype is refused here and not where
-        a put would go astray."""
+        """A buffer of zeros. All devices synchronize, so that a difference in shape or dtype is refused here, before a
+        put can go to the wrong place."""
         buffer, port = zeros(shape, dtype), self.port
         try:
             require_sendable(buffer.shape, buffer.dtype)
         except RuleError as why:
             raise why.at(call_place(port, "symmetric")) from None
-        self.buffers.append(buffer)  # before the meeting: whoever leaves it first may put into this one
+        self.buffers.append(buffer)  # before synchronizing: the first device to continue may put into this one
         everyone = tuple(range(port.size))
         port.collective(CollectiveCall("symmetric", "", 0, buffer.shape, buffer.dtype.str, everyone), buffer)
         return buffer if port.meter is None else as_metered(buffer, port.meter)
 
     def put(self, src: Array, dst: Array, target: int) -> None:
-        """Sends `src` to the place on device `target` that `dst` has here."""
+        """Sends `src` to the position on device `target` that corresponds to `dst`."""
         port = self.port
         try:
             target = checked_partner(target, port.device, port.size)
@@ -51,7 +50,7 @@ class SymmetricBuffers:
             if dst.shape != src.shape or dst.dtype != src.dtype:
                 raise RuleError(
                     f"it puts {src.dtype} {src.shape} into {dst.dtype} {dst.shape}; "
-                    "let both have the same shape and dtype"
+                    "both must have the same shape and dtype"
                 )
         except RuleError as why:
             raise why.at(call_place(port, "send_async", target)) from None
@@ -62,7 +61,7 @@ class SymmetricBuffers:
             self.puts.append((target, put))
 
     def _find(self, dst: Array) -> tuple[int, int]:
-        """The number of the buffer that `dst` is a view of, and the byte at which it begins there."""
+        """The number of the buffer that `dst` is a view of, and the byte at which it starts there."""
         address = _address(dst)
         for number, buffer in enumerate(self.buffers):
             offset = address - _address(buffer)
@@ -71,7 +70,7 @@ class SymmetricBuffers:
         raise RuleError("dst is not a view of a symmetric buffer; get one from self.symmetric(shape, dtype)")
 
     def fence(self, call: CollectiveCall) -> None:
-        """Meets all devices; afterwards all puts have arrived."""
+        """Synchronizes all devices; afterwards all puts have arrived."""
         puts, self.puts = self.puts, []
         for put in self.port.fence(call, puts):
             self.write(put)

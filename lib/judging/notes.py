@@ -1,4 +1,4 @@
-"""Warnings on correct runs: habits that would not work in real training."""
+"""Notes on correct runs: habits that would not work in real training."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def notes_on(
         for note in _on_rank(state, elements, prof, peak.memory):
             by_note.setdefault(note, []).append(state.rank)
     notes = [note._replace(text=f"{named('rank', ranks)} {note.text}") for note, ranks in by_note.items()]
-    if lost := lost_states(retrace.ranks, profiles, retrace.size.layers):
+    if lost := lost_states(retrace.ranks, profiles):
         layers = named("layer", lost)
-        text = f"the updated optimizer state of {layers} is not there in full at the end: the next step needs it"
+        text = f"the updated optimizer state of {layers} is not complete at the end, but the next step needs it"
         notes.append(Note(text, costs_a_star=True))
     if retrace.made_up:
         more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
-        notes.append(Note(f"this uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
+        notes.append(Note(f"this run uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
     if outside := unstored_text(peak):
         at = f"rank {peak.rank} at t={steps_text(peak.tick)}"
         notes.append(Note(f"the peak, on {at}, counts values that are in no dictionary then: {outside}"))
@@ -58,14 +58,14 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int) -> Iterat
     if prof.lifetimes.hidden:
         yield _kept_outside(state, prof.lifetimes.hidden)
     if twice := loaded_twice(acts):
-        text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from other ranks"
+        text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"
         yield Note(text, costs_a_star=True, is_a_reload=True)
     if thrown := thrown_away(acts, state, prof):
-        text = f"threw away the updated optimizer state of {named('layer', thrown)}, which the next step would need"
+        text = f"discarded the updated optimizer state of {named('layer', thrown)}, which the next step needs"
         yield Note(text, costs_a_star=True)
     if fewer := not_held_again(acts, state, prof):
         layers = named("layer", fewer)
-        text = f"began with more of the weight of {layers} than at the end, so the step could not be repeated"
+        text = f"started with more of the weight of {layers} than it holds at the end, so the step cannot be repeated"
         yield Note(text, costs_a_star=True, is_a_reload=True)
     if lasting > peak:
         text = (

@@ -13,7 +13,7 @@ from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.meetings import agree, settle
 from lib.trace import FORMS, NO_BATCHES, TIMED, Op, Trace, place_text
 from lib.trace_walk import Cursor, Walk
-from lib.values.algebra import set_text
+from lib.values.algebra import named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Weight
 
@@ -169,7 +169,7 @@ class Retrace(Walk[RankState]):
                 _refuse_given(rank, op)
             rank.stored[args] = number
         elif used != () or rank.stored.pop(args, None) is None:
-            raise RuleError("nothing is stored there")
+            raise RuleError("nothing is stored under this key")
 
     def _compute(self, rank: RankState, op: Op, used: list[Value]) -> None:
         """Executes an operation on the rank's own values."""
@@ -181,17 +181,17 @@ class Retrace(Walk[RankState]):
             items = len(batches)
         _confirm(rank, op, made, rank.clock, self.costs.duration(name, items), batches)
         if name == "fake_grad" and batches:
-            self._note_made_up_gradient(set_text(batches))
+            self._note_made_up_gradient(named("batch", sorted(batches)))
         elif name == "set_final_weight":
             rank.final.append(used[0])  # type: ignore[arg-type]  # the rule has checked that it is a weight
 
     def _note_made_up_gradient(self, batches: str) -> None:
         if self.strict:
             raise RuleError(
-                f"nobody computed the gradient of batches {batches}; go forward and backward with "
-                "them (a puzzle allows fake_grad only without batches, as a zero)"
+                f"the gradient of {batches} was never computed; run forward and backward on these batches "
+                "(a puzzle allows fake_grad only without batches, as a zero)"
             )
-        self.made_up.append(f"a gradient from fake_grad, of batches {batches} that nobody computed")
+        self.made_up.append(f"a gradient from fake_grad, of {batches} that were never computed")
 
     def _take_over(self, rank: RankState, op: Op) -> None:
         """Accepts a value that no operation of the run made."""
@@ -241,7 +241,7 @@ class Retrace(Walk[RankState]):
             for source, sent_at in self.mailboxes.unread(rank.rank):
                 op = self.ranks[source].ops[sent_at]
                 raise RuleError(
-                    f"this message was never received; let rank {rank.rank} receive it, or do not send it",
+                    f"this message was never received; receive it on rank {rank.rank}, or do not send it",
                     place_text(source, op.start, op.call()),
                     op.line,
                 )
@@ -282,7 +282,7 @@ def _refuse_given(rank: RankState, op: Op) -> None:
     for number in rank.given.intersection(op.used):
         raise RuleError(
             f"the {rank.values[number]} was made by hand or by a model of another Dist; "
-            "in a puzzle, get it from this model's own operations"
+            "in a puzzle, make every value with this model's own operations"
         )
 
 

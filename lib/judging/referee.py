@@ -142,7 +142,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         ),
         copies=_copies(ranks, trace.size.layers),
         critical_path=_critical_path(ranks),
-        notes=notes_on(retrace, lasting, profiles, contents),
+        notes=notes_on(retrace, lasting, profiles, contents) if any(state.at for state in ranks) else (),
         waits=tuple(state.held_up for state in ranks),
         contents=contents,
         family=family_of(ranks),

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
 from lib.trace import Op
-from lib.values.algebra import covers
 from lib.values.base import Sharded
 from lib.values.kinds import OptState, Weight
 
@@ -44,15 +44,15 @@ def thrown_away(ops: Sequence[Op], state: RankState, prof: Profile) -> list[int]
     return sorted({state.values[number].layer for number in states if number not in prof.lifetimes.left})
 
 
-def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], layers: int) -> list[int]:
+def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile]) -> list[int]:
     """Layers that were updated, but whose optimizer state all ranks together do not hold whole at the end."""
-    held: dict[int, list[Sharded]] = {layer: [] for layer in range(layers)}
+    held: dict[int, list[Sharded]] = {}
     for state, prof in zip(ranks, profiles):
         for value in map(state.values.__getitem__, prof.lifetimes.left):
             if type(value) is OptState and value.step == 1:
-                held[value.layer].append(value)
-    updated = {state.ops[i].layer for state in ranks for i in state.events if state.ops[i].name == "update"}
-    return [layer for layer, states in held.items() if layer in updated and not _contain(states, (0,), 1)]
+                held.setdefault(value.layer, []).append(value)
+    updated = {op.layer or 0 for state in ranks for i in state.events if (op := state.ops[i]).name == "update"}
+    return [layer for layer in sorted(updated) if not _contain(held.get(layer, ()), ((0, 1),))]
 
 
 def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile) -> list[int]:
@@ -73,24 +73,34 @@ def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile) -> list[i
     for value in [*map(values.__getitem__, prof.lifetimes.left), *state.final]:
         if type(value) is Weight and value.step == 1:
             held.setdefault(value.layer, []).append(value)
-    missing = set()
+    began: dict[int, list[Sharded]] = {}
     for weight in map(values.__getitem__, needed):
         assert type(weight) is Weight
-        if not _contain(held.get(weight.layer, []), weight.shards, weight.total):
-            missing.add(weight.layer)
-    return sorted(missing)
+        began.setdefault(weight.layer, []).append(weight)
+    return sorted(layer for layer, weights in began.items() if not _contain(held.get(layer, ()), _shards(weights)))
 
 
-def _contain(held: Sequence[Sharded], shards: Iterable[int], total: int) -> bool:
-    """True if the shards of all values in `held` together cover `shards` of `total`."""
-    if any(covers(value.shards, value.total, shards, total) for value in held):
-        return True
-    spans = sorted((Fraction(i, v.total), Fraction(i + 1, v.total)) for v in held for i in v.shards)
-    for shard in shards:
-        reached, end = Fraction(shard, total), Fraction(shard + 1, total)
-        for start, stop in spans:
-            if start <= reached < stop:
-                reached = stop
-        if reached < end:
+def _shards(values: Iterable[Sharded]) -> set[tuple[int, int]]:
+    """The (shard, total) of all values, each once: no more than the trace has loaded and cut, however often joined."""
+    by_total: dict[int, set[int]] = {}
+    for value in values:
+        by_total.setdefault(value.total, set()).update(value.shards)
+    return {(shard, total) for total, shards in by_total.items() for shard in shards}
+
+
+def _contain(held: Iterable[Sharded], wanted: Iterable[tuple[int, int]]) -> bool:
+    """True if all values in `held` together cover every (shard, total) that is wanted."""
+    spans = sorted((Fraction(i, n), Fraction(i + 1, n)) for i, n in _shards(held))
+    starts: list[Fraction] = []
+    ends: list[Fraction] = []
+    for start, end in spans:
+        if ends and start <= ends[-1]:
+            ends[-1] = max(ends[-1], end)
+        else:
+            starts.append(start)
+            ends.append(end)
+    for i, n in wanted:
+        at = bisect_right(starts, Fraction(i, n)) - 1
+        if at < 0 or ends[at] < Fraction(i + 1, n):
             return False
     return True

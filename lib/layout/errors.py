@@ -1,4 +1,4 @@
-"""The error of the layout track: one sentence with the numbers in it."""
+"""The error of the layout track: one sentence that includes the numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from lib.errors import PuzzleError
 
 
 class LayoutError(PuzzleError):
-    """A layout, a strategy, a graph or a cap that cannot be."""
+    """A layout, strategy, graph or cap that is not possible."""
 
     reason = "layout"

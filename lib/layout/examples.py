@@ -16,7 +16,7 @@ def one_matmul(devices: int = 8, rows: int = 64, inner: int = 64, columns: int =
 
 
 def feed_forward(devices: int = 8, batch: int = 64, width: int = 64, hidden: int = 64) -> Graph:
-    """The network of the documentation of Sharding Propagation: Dense, ReLU, Dense."""
+    """The example of the Sharding Propagation documentation: Dense, ReLU, Dense."""
     graph = Graph(devices)
     graph.input("x", (batch, width))
     for i, (rows, columns) in enumerate(((width, hidden), (hidden, width)), start=1):
@@ -59,7 +59,7 @@ def embedding_and_head(devices: int = 8, batch: int = 8, length: int = 16, words
 
 
 def boundary(devices: int = 8, batch: int = 256, width: int = 32, hidden: int = 1024) -> Graph:
-    """Two blocks, each two matmuls with their residual: a narrow one on many pixels, and after a mean a wide one."""
+    """Two blocks, each two matmuls with their residual: a narrow one on many pixels, then a mean and a wide one."""
     graph = Graph(devices)
     graph.input("pixels", (batch, 16, width))
     for name, inner in (("front", 4 * width), ("tail", hidden)):

@@ -1,7 +1,7 @@
 """Instructions for devices: a plan lowered to what each device moves, computes and reduces, in order.
 
-All devices follow the same list, each with its own pieces (SPMD). A plan makes it, the executor on the engine reads
-it, and neither has to know the other.
+All devices follow the same list, each with its own pieces (SPMD). A plan creates it and the executor on the engine
+reads it, so neither has to know the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lib.layout.redistribution.steps import Step
 
 
 class Instruction(NamedTuple):
-    """One operator: bring each input to the layout that it wants, compute the piece, reduce it."""
+    """One operator: bring each input to the layout that it needs, compute the piece, reduce it."""
 
     output: str
     inputs: tuple[str, ...]
@@ -24,7 +24,7 @@ class Instruction(NamedTuple):
     """For each input, the steps that bring it to its layout in `wanted`."""
     wanted: tuple[TensorLayout, ...]
     compute: Callable[[int, list[Array]], Array]
-    """From a device's number and its pieces of the inputs: its piece of the output, not yet reduced."""
+    """Maps a device's number and its pieces of the inputs to its piece of the output, not yet reduced."""
     reduction: tuple[Step, ...]
 
 
@@ -38,7 +38,7 @@ class DeviceProgram:
     instructions: tuple[Instruction, ...]
 
     def prepare(self) -> None:
-        """Computes the tables that devices look up: within a run the first to look would be charged for them."""
+        """Computes the tables that devices look up. Otherwise the first device to look would be charged for them."""
         for layout in (*self.inputs.values(), *self.parameters.values()):
             parts(layout)
         for instruction in self.instructions:

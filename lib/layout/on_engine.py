@@ -1,7 +1,7 @@
-"""Execution on the engine: every device holds its own pieces, and gets all others by engine calls.
+"""Execution on the engine: every device holds only its own pieces, and gets all others by engine calls.
 
-A reduce-scatter, all-reduce, all-gather or all-to-all is the engine's collective of that name, in groups; a permute
-and a general exchange are messages; a slice is no call. The meters count what the plan predicts.
+A reduce-scatter, all-reduce, all-gather or all-to-all uses the engine's collective of that name, in groups. A permute
+or general exchange uses messages; a slice needs no call. The meters count what the plan predicts.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .instructions import DeviceProgram
 
 @dataclass(frozen=True, eq=False)
 class Executed:
-    """The result of a run on the engine: every tensor's pieces, and the meters' readings, device by device."""
+    """The result of a run on the engine: every tensor's pieces, and the meters' readings, by device."""
 
     layouts: Mapping[str, TensorLayout]
     pieces: Mapping[str, Pieces]
     meters: tuple[Reading, ...]
 
     def value(self, tensor: str) -> Array:
-        """One tensor, put together.
+        """One tensor, joined from its pieces.
 
         Raises:
             LayoutError: copies of a piece differ.
@@ -44,12 +44,12 @@ class Executed:
 
     @property
     def bytes(self) -> int:
-        """Bytes moved in all."""
+        """Bytes moved in total."""
         return sum(self.sent)
 
 
 class PlannedDevice(ShardedEngine):
-    """One device of a plan. Its pieces of parameters come from the checkpoint, those of inputs with the call."""
+    """One device of a plan. Its pieces of parameters come from the checkpoint, those of inputs from the call."""
 
     def __init__(self, program: DeviceProgram) -> None:
         self.program = program
@@ -61,7 +61,7 @@ class PlannedDevice(ShardedEngine):
             self.pieces[name] = whole[self.program.parameters[name].box(self.device_id)].copy()
 
     def forward(self, x: Mapping[str, Array]) -> dict[str, Array]:
-        """From this device's pieces of the inputs: its pieces of every tensor."""
+        """Maps this device's pieces of the inputs to its pieces of every tensor."""
         self.pieces.update(x)
         for each in self.program.instructions:
             inputs = [take_steps(self, steps, self.pieces[name]) for name, steps in zip(each.inputs, each.moves)]
@@ -70,7 +70,7 @@ class PlannedDevice(ShardedEngine):
 
     def backward(self, grads: Any) -> Any:
         """Refused: a plan has no gradients."""
-        raise LayoutError("a plan runs forward only; what a gradient needs has to be in its graph")
+        raise LayoutError("a plan only runs forward; to compute a gradient, put it into the graph")
 
 
 class MovingDevice(ShardedEngine):
@@ -83,7 +83,7 @@ class MovingDevice(ShardedEngine):
         """Nothing: the piece to move comes with the call."""
 
     def forward(self, x: Array) -> Array:
-        """From this device's piece under the source layout: its piece under the target layout."""
+        """Maps this device's piece under the source layout to its piece under the target layout."""
         return take_steps(self, self.steps, x)
 
     def backward(self, grads: Any) -> Any:
@@ -93,7 +93,7 @@ class MovingDevice(ShardedEngine):
 def execute(
     program: DeviceProgram, layouts: Mapping[str, TensorLayout], values: Mapping[str, Array], on: str | None = None
 ) -> Executed:
-    """Runs a program. `values` are whole arrays of all sources; `layouts` are those of every tensor at the end."""
+    """Runs a program. `values` are full arrays of all sources; `layouts` are those of every tensor at the end."""
     devices = range(program.devices)
     whole = {name: np.asarray(values[name]) for name in (*program.inputs, *program.parameters)}
     inputs = [{name: whole[name][layout.box(d)] for name, layout in program.inputs.items()} for d in devices]
@@ -113,7 +113,7 @@ def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, o
 
 
 def take_steps(device: ShardedEngine, steps: Sequence[Step], piece: Array) -> Array:
-    """A device's piece after steps that all devices take together."""
+    """A device's piece after steps that all devices execute together."""
     for step in steps:
         piece = _BY_NAME[step.name](device, step, piece)
     return piece
@@ -141,7 +141,7 @@ def _all_to_all(device: ShardedEngine, step: Step, piece: Array) -> Array:
 
 
 def _assembled(device: ShardedEngine, step: Step, group: tuple[int, ...], arrived: Array) -> Array:
-    """The new piece, from what each member of the group gave to it."""
+    """The new piece, assembled from what each member of the group sent."""
     mine = step.target.box(device.device_id)
     result = np.empty(step.target.local_shape, dtype=arrived.dtype)
     for member, part in zip(group, arrived):
@@ -175,7 +175,7 @@ _BY_NAME = {
 
 
 def _common(a: tuple[slice, ...], b: tuple[slice, ...], origin: tuple[slice, ...]) -> tuple[slice, ...]:
-    """The overlap of two boxes of a tensor, in coordinates of a piece that begins at `origin`."""
+    """The overlap of two boxes of a tensor, in coordinates of a piece that starts at `origin`."""
     return tuple(slice(max(x.start, y.start) - o.start, min(x.stop, y.stop) - o.start) for x, y, o in zip(a, b, origin))
 
 

@@ -1,8 +1,8 @@
-"""SPMD: a function of numpy with a few annotations, traced, completed to a plan, and run by every device.
+"""SPMD: a numpy function with a few annotations, traced, completed to a plan, and run by every device.
 
 The annotations are completed to a plan (`completion`), and the plan is lowered to engine calls (`on_engine`), as
 GSPMD does within a compiler (Xu et al. 2021, "GSPMD: General and Scalable Parallelization for ML Computation
-Graphs"). The planning itself is no device's work: it is not metered.
+Graphs"). The planning itself is not part of any device's work and is not metered.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .on_engine import take_steps
 
 
 class Spmd:
-    """A program on one device of many. `inputs` and `parameters`: the shapes of the function's arguments, by name.
+    """A program on one device of many. `inputs` and `parameters` are the shapes of the function's arguments, by name.
 
     Without a `device_mesh` the devices are in a row. `plan` has the layouts of all operators.
 
     Raises:
-        LayoutError: the mesh has another number of devices, the program does something that cannot be planned, or
+        LayoutError: the mesh has a different number of devices, the program does something that cannot be planned, or
             nothing in it is annotated.
     """
 
@@ -49,17 +49,17 @@ class Spmd:
             self.plan = completion.plan
             self.plan.device_program.prepare()
         self.conflicts = [c for c in completion.conflicts if c.place not in self.program.copies]
-        """Claims of annotations that do not go together."""
+        """Claims of annotations that contradict each other."""
         self.parameters: dict[str, Array] = {}
 
     def load_checkpoint(self, params: Mapping[str, Any]) -> None:
-        """Copies this device's pieces of the parameters, whole arrays by name."""
+        """Copies this device's pieces of the parameters, given full arrays by name."""
         for name, role in self.program.graph.sources.items():
             if role == "parameter":
                 self.parameters[name] = params[name][self.plan.homes[name].box(self.device.device_id)].copy()
 
     def forward(self, inputs: Mapping[str, Array]) -> Array:
-        """From this device's pieces of the inputs, by name: its piece of the result."""
+        """Maps this device's pieces of the inputs, by name, to its piece of the result."""
         pieces = self._sources(inputs)
         instructions = self.plan.device_program.instructions
         left = [tensor for each in instructions for tensor in each.inputs] + [self.program.output]
@@ -67,14 +67,14 @@ class Spmd:
             arrays = [take_steps(self.device, steps, pieces[x]) for x, steps in zip(each.inputs, each.moves)]
             del left[: len(each.inputs)]
             for tensor in {*each.inputs}.difference(left):
-                del pieces[tensor]  # nobody needs it any more
+                del pieces[tensor]  # no longer needed
             made = each.compute(self.device.device_id, arrays)
             del arrays
             pieces[each.output] = take_steps(self.device, each.reduction, made)
         return pieces[self.program.output]
 
     def _sources(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """This device's pieces of parameters and inputs, each as large as its layout says."""
+        """This device's pieces of parameters and inputs, each with the size given by its layout."""
         pieces = {**self.parameters, **inputs}
         for name, role in self.program.graph.sources.items():
             wanted = self.plan.homes[name].local_shape
@@ -84,13 +84,13 @@ class Spmd:
                 )
             if pieces[name].shape != wanted:
                 raise LayoutError(
-                    f"as the program is annotated, a device has a piece of shape {wanted} of {role} '{name}'; "
-                    f"it was given {pieces[name].shape}"
+                    f"by the program's annotations, a device has a piece of shape {wanted} of {role} '{name}'; "
+                    f"got {pieces[name].shape}"
                 )
         return pieces
 
     def explain(self) -> str:
-        """The plan in words, with bytes, and before it what did not go together."""
+        """The plan as text, with bytes, preceded by the conflicts."""
         with unmetered():
             return "\n".join([*map(str, self.conflicts), self.plan.explain()])
 

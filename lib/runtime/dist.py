@@ -39,9 +39,9 @@ class Dist:
             run = self._run = LiveRun(size)
         elif run.size != size:
             raise RuleError(
-                f"rank {rank} asks for {size.layers} layers and {size.batches} batches, and rank {min(run.entered)} "
-                f"for {run.size.layers} and {run.size.batches}; all ranks of a Dist share one model: "
-                "use the same, or a new Dist"
+                f"rank {rank} asks for {size.layers} layers and {size.batches} batches, but rank {min(run.entered)} "
+                f"asked for {run.size.layers} and {run.size.batches}; all ranks of a Dist share one model: "
+                "use the same numbers, or make a new Dist"
             )
         run.entered.add(rank)
         return run, rank

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
 from operator import index
-from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lib import rules
 from lib.costs import steps, steps_text
@@ -20,7 +19,8 @@ from .dist import Dist
 from .messages import map_values
 from .rank import RankOperations
 from .recorder import player_line
-from .storage import Storage
+from .storage import FinalWeights, Storage
+from .suggestions import NoSuchNameError, unknown_name
 from .waits import Message, Posting, Receiving
 
 Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]]
@@ -70,7 +70,7 @@ class Model(RankOperations):
     @property
     def final_weights(self) -> Mapping[int, Weight]:
         """The weights that `set_final_weight` has declared, by layer."""
-        return MappingProxyType(self._final)
+        return FinalWeights(self._final)
 
     def storage(self) -> Storages:
         """The five dictionaries: weights, opt_states, activations, grad_activations, grad_weights."""
@@ -94,11 +94,19 @@ class Model(RankOperations):
     def __setattr__(self, name: str, value: object) -> None:
         if name in READ_ONLY and hasattr(self, name):
             raise RuleError(
-                "the runtime keeps this; read it, change what is in a dictionary, but do not replace it",
+                "the runtime sets this; read it, or change the contents of a dictionary, but do not replace it",
                 self._recorder.place(f"model.{name} = ..."),
                 player_line(),
             )
         super().__setattr__(name, value)
+
+    if not TYPE_CHECKING:  # a type checker should still refuse unknown names
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Refuses a name that a model does not have, with the one that was probably meant."""
+            if name.startswith("_") or name in READ_ONLY:  # asked for before it is set
+                raise AttributeError(name)
+            raise NoSuchNameError(unknown_name(self, name), self._recorder.place(f"model.{name}"), player_line())
 
     # --- What a rank does on its own ---
 
@@ -113,7 +121,7 @@ class Model(RankOperations):
         return made[0]
 
     def fake_grad(self, layer: int, batches: Any) -> WeightGrad:
-        """A made-up gradient: a zero for no batches; for some batches a lie that puzzles refuse. Takes no time."""
+        """A made-up gradient: without batches a zero; with batches a fake, which puzzles refuse. Takes no time."""
         made: tuple[WeightGrad] = self._source("fake_grad", rules.fake_grad, layer, batches)
         return made[0]
 
@@ -200,14 +208,15 @@ class Model(RankOperations):
             if source is not None:
                 source = algebra.number(source, self.RANKS, "rank")
         except PuzzleError as why:
-            raise why.at(recorder.place(f"receive({'' if source is None else source})"), line) from None
+            shown = "" if source is None else "..." if isinstance(source, Value) else source
+            raise why.at(recorder.place(f"receive({shown})"), line) from None
         wait = Receiving(self.rank, recorder.clock, line, source)
         return self._promise(wait, self.run.receive, lambda answer: self._received(wait, *answer))
 
     # --- The end ---
 
     def finish(self) -> None:
-        """Refuses to end while a call was made that nobody awaited."""
+        """Refuses to end while a call has not been awaited."""
         try:
             self._ready()
         except PuzzleError as why:
@@ -239,17 +248,18 @@ def trace_of(models: Sequence[Model]) -> Trace:
     for model in models:
         if not isinstance(model, Model):
             raise RuleError(
-                "a run is judged by its models, as in [model] or the list that gather returns; "
-                f"got {object_text(model)}"
+                f"pass the models of a run, such as [model] or the list that gather returns; got {object_text(model)}"
             )
     if not models:
-        raise RuleError("a run is judged by its models; got none")
+        raise RuleError("pass the models of a run; got none")
     run = models[0].run
     if any(model.run is not run for model in models):
-        raise RuleError("these models are of different runs; pass the models of one Dist, made once for each rank")
+        raise RuleError("these models belong to different runs; pass the models of one Dist, one for each rank")
     missing = run.entered - {model.rank for model in models}
     if missing:
-        raise RuleError(f"the models of ranks {algebra.set_text(missing)} are missing; pass those of all ranks")
+        raise RuleError(
+            f"no model of {algebra.named('rank', sorted(missing))} was passed; pass the models of all ranks"
+        )
     for model in models:
         model.finish()
     return run.trace()

@@ -40,8 +40,8 @@ class RankOperations:
             raise why
         if recorder.under_way is not None:
             raise RuleError(
-                f"this rank is still in {recorder.under_way.call()} on line {recorder.under_way.line}; "
-                "a rank does one thing at a time, so await that first"
+                f"this rank is still waiting in {recorder.under_way.call()} on line {recorder.under_way.line}; "
+                "a rank does one thing at a time, so await that call first"
             )
 
     def _source(self, name: str, rule: Callable[..., Any], layer: int | None, *args: Any) -> Any:
@@ -89,6 +89,8 @@ class RankOperations:
         try:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
+            if isinstance(layer, Value):
+                raise RuleError(f"the value comes first: {name}(value, layer)")
             if type(layer) is not int:
                 layer = algebra.whole_number(layer, "layer")
             rules.contribute(self._size, name, layer, v)

@@ -50,7 +50,7 @@ class RankRecorder:
         self.memory_at: list[int] = []
         """`memory` at the start of each event."""
         self.promised: tuple[Coroutine[Any, Any, Any], UnderWay] | None = None
-        """A call whose coroutine nobody has awaited yet."""
+        """A call whose coroutine has not been awaited yet."""
         self.under_way: UnderWay | None = None
         """The call that this rank is in, waiting for others."""
         self._stored = Stored()
@@ -66,10 +66,10 @@ class RankRecorder:
             return None
         coroutine, wait = self.promised
         self.promised = None
-        coroutine.close()  # Python would warn that nobody awaited it; the refusal says it better.
+        coroutine.close()  # Python would warn too; the refusal says it better.
         name = wait.call().partition("(")[0]
         return RuleError(
-            f"{wait.call()} on line {wait.line} was called without await, so it did not happen; "
+            f"{wait.call()} on line {wait.line} was called without await, so it never ran; "
             f"write 'await model.{name}(...)'"
         )
 
@@ -83,14 +83,16 @@ class RankRecorder:
             if value._recorder is self:
                 return value._number
         except AttributeError:
-            raise RuleError(f"expected a value of the game; got {object_text(value)}") from None
+            raise RuleError(
+                f"expected a weight, an activation or another value of the game; got {object_text(value)}"
+            ) from None
         return self._adopt(value)
 
     def _adopt(self, value: Value) -> int:
         owner = value._recorder
         if isinstance(owner, RankRecorder) and owner.run is self.run:
             raise RuleError(
-                f"the {value} belongs to rank {owner.rank}; rank {self.rank} gets it only by communication: "
+                f"the {value} belongs to rank {owner.rank}; rank {self.rank} can get it only by communication: "
                 "pass_to and receive, or a collective"
             )
         if id(value) not in self._given:

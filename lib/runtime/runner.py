@@ -59,7 +59,7 @@ def run(
 ) -> Outcome:
     """Runs `schedule` on every rank to its end. `order` is that of starting the ranks; it changes nothing.
 
-    A rank's exception is not raised but returned; the other ranks go on until they end or wait for ever.
+    A rank's exception is not raised but returned; the other ranks go on until they end or can only wait.
     """
     import asyncio  # here, because it takes longer to import than all of lib
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from operator import index
 from typing import Any, Generic, NoReturn, TypeVar
 
 from lib.errors import PuzzleError, RuleError
-from lib.values.base import Value, object_text
-from lib.values.kinds import HOLDS
+from lib.values.base import Value, object_text, order_hint
+from lib.values.kinds import HOLDS, Weight
 
 from .recorder import RankRecorder, player_line
 
@@ -18,7 +19,7 @@ _MISSING: Any = object()
 
 
 class Storage(dict[Any, K], Generic[K]):
-    """A dictionary of one rank's values. Keys are numbers, text, or tuples of them.
+    """A dictionary of one rank's values. Keys are numbers, strings, or tuples of these.
 
     Storing what is not a value of its kind (a coroutine, a tuple, another rank's value) is a RuleError at once.
     """
@@ -36,8 +37,7 @@ class Storage(dict[Any, K], Generic[K]):
             plain = key if type(key) is int else plain_key(key)
             self._recorder.store(self.name, plain, value)
         except PuzzleError as why:
-            shown = repr(key) if isinstance(key, (int, str, tuple)) else "..."
-            raise why.at(self._recorder.place(f"{self.name}[{shown}] = ..."), player_line()) from None
+            raise why.at(self._recorder.place(f"{self.name}[{_key_text(key)}] = ..."), player_line()) from None
         super().__setitem__(key, value)
 
     def __delitem__(self, key: Any) -> None:
@@ -82,20 +82,41 @@ class Storage(dict[Any, K], Generic[K]):
     def _refuse(self, value: object) -> NoReturn:
         close = getattr(value, "close", None)
         if close is not None and hasattr(value, "__await__"):
-            close()  # Python would warn of a coroutine that nobody awaited; the refusal says it better.
+            close()  # Python would warn too; the refusal says it better.
         hint = ""
         for name, kind in HOLDS.items():
             if type(value) is kind:
-                hint = f"; store it in {name}"
-        raise RuleError(f"{self.name} holds {self._kind.kind[2:]}s only; got {object_text(value)}{hint}")
+                hint = f"; store it in {name}{order_hint(value, self._kind)}"
+        raise RuleError(f"{self.name} holds {self._kind.kind.partition(' ')[2]}s only; got {object_text(value)}{hint}")
 
     def _absent(self, key: Any) -> NoReturn:
         have = f"has the keys {', '.join(map(repr, self))}" if self else "is empty"
         raise NotStoredError(
-            f"nothing is stored there; {self.name} {have}; store a value first",
-            self._recorder.place(f"{self.name}[{key!r}]"),
+            f"nothing is stored under this key; {self.name} {have}; store a value first",
+            self._recorder.place(f"{self.name}[{_key_text(key)}]"),
             player_line(),
         )
+
+
+class FinalWeights(Mapping[int, Weight]):
+    """The weights that `set_final_weight` has declared, by layer; to be read only."""
+
+    name = "final weights"
+
+    def __init__(self, declared: Mapping[int, Weight]) -> None:
+        self._declared = declared
+
+    def __getitem__(self, layer: int) -> Weight:
+        return self._declared[layer]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def __repr__(self) -> str:
+        return repr(self._declared)
 
 
 class NotStoredError(RuleError, KeyError):
@@ -115,5 +136,15 @@ def plain_key(key: object) -> Any:
     if key is None or isinstance(key, str) or (isinstance(key, float) and isfinite(key)):
         return key
     if not hasattr(key, "__index__"):
-        raise RuleError(f"a key is a number, a text or a tuple of them; got an object of type {type(key).__name__}")
+        raise RuleError(
+            f"a key must be a number, a string or a tuple of these; got an object of type {type(key).__name__}"
+        )
     return index(key)
+
+
+def _key_text(key: object) -> str:
+    """A key as a message shows it."""
+    try:
+        return repr(plain_key(key))
+    except RuleError:
+        return "..."

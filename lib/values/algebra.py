@@ -57,11 +57,11 @@ def numbers(given: object, limit: int, thing: str, owner: str = "") -> frozenset
         RuleError: not a collection of whole numbers, one listed twice, or one out of range.
     """
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise RuleError(f"{_of(owner)}{plural(thing)} must be a collection of numbers, such as [0]; got {given!r}")
+        raise RuleError(f"{_of(owner)}{plural(thing)} must be a list of numbers, such as [0]; got {given_text(given)}")
     listed = [number(i, limit, thing, owner) for i in given]
     if len(set(listed)) < len(listed):
         twice = next(i for i in listed if listed.count(i) > 1)
-        raise RuleError(f"{_of(owner)}{thing} {twice} is listed twice; name it once")
+        raise RuleError(f"{_of(owner)}{thing} {twice} is listed twice; list it once")
     return frozenset(listed)
 
 
@@ -79,10 +79,15 @@ def whole_number(given: object, thing: str, owner: str = "", least: int | None =
     try:
         whole = index(given)  # type: ignore[arg-type]  # anything may be given; index says no itself
     except TypeError:
-        raise RuleError(f"{_of(owner)}{thing} must be a whole number; got {given!r}") from None
+        raise RuleError(f"{_of(owner)}{thing} must be a whole number; got {given_text(given)}") from None
     if least is not None and whole < least:
         raise RuleError(f"{_of(owner)}{thing} must be at least {least}; got {whole}")
     return whole
+
+
+def given_text(given: object) -> str:
+    """An object as a message shows it: a value of the game in words, anything else as Python shows it."""
+    return f"the {given}" if hasattr(given, "is_complete") else repr(given)
 
 
 def _of(owner: str) -> str:
@@ -93,11 +98,10 @@ def plural(thing: str) -> str:
     return f"{thing}es" if thing.endswith("ch") else f"{thing}s"
 
 
-def missing_text(held: Collection[int], total: int, shown: int = 8) -> str:
-    """The numbers below `total` that are not held, the first few of them, as a set."""
+def missing_text(thing: str, held: Collection[int], total: int, shown: int = 8) -> str:
+    """'batch 2', 'batches 0, 2-4': the things numbered below `total` that are not held; of very many, the first."""
     missing = list(islice((i for i in range(total) if i not in held), shown + 1))
-    text = set_text(missing[:shown])
-    return text if len(missing) <= shown else text[:-1] + ", ...}"
+    return named(thing, missing[:shown]) + (", ..." if len(missing) > shown else "")
 
 
 def set_text(numbers: Collection[int]) -> str:

@@ -6,13 +6,13 @@ A value is a label, not a tensor. It belongs to the record of the rank that made
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
 from lib.costs import CLASSIC, Costs
 from lib.errors import RuleError
 
 from . import algebra
-from .algebra import Who, operand, set_text
+from .algebra import Who, named, operand
 
 V = TypeVar("V", bound="Value")
 S = TypeVar("S", bound="Sharded")
@@ -129,7 +129,7 @@ class Sharded(Value):
         total = algebra.whole_number(self.total, "total", owner, least=1)
         shards = algebra.numbers(self.shards, total, "shard", owner)
         if not shards:
-            raise RuleError(f"{owner} holds no shard; name at least one, such as shards={{0}}")
+            raise RuleError(f"{owner} has no shards; give at least one, such as shards={{0}}")
         layer = algebra.number(self.layer, layers, "layer", owner)
         return {"layer": layer, "layers": layers, "shards": shards, "total": total}
 
@@ -160,7 +160,7 @@ class Batched(Value):
         total = algebra.whole_number(self.total_batches, "total_batches", owner, least=1)
         batches = algebra.numbers(self.batches, total, "batch", owner)
         if not batches:
-            raise RuleError(f"{owner} has no batch; name at least one, such as batches={{0}}")
+            raise RuleError(f"{owner} has no batches; give at least one, such as batches={{0}}")
         self._freeze(layer=layer, layers=layers, batches=batches, total_batches=total)
 
 
@@ -197,10 +197,10 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
         raise RuleError(f"only weights, optimizer states and weight gradients have shards; got {first}")
     same = [name for name in ("layer", "layers", "total", "step", "batches", "total_batches") if hasattr(first, name)]
     for i, value in enumerate(values):
-        require_kind(value, type(first), "everything gathered here")
+        require_kind(value, type(first), "each value in this gather")
         require_alike(first, value, same, who, i, "gather")
     shards = [value.shards for value in values]
-    union = algebra.disjoint_union(shards, "shard", who, "a gather takes every shard once")
+    union = algebra.disjoint_union(shards, "shard", who, "gather each shard once")
     return with_shards(first, union, first.total)
 
 
@@ -209,7 +209,7 @@ def shard(value: S, i: int, n: int) -> S:
     n = algebra.whole_number(n, "number of shards", "shard", least=1)
     i = algebra.number(i, n, "shard", "shard")
     if not algebra.covers(value.shards, value.total, (i,), n):
-        raise RuleError(f"shard {i} of {n} is not all here: this is the {value}; gather it first")
+        raise RuleError(f"this is the {value}, which does not hold all of shard {i} of {n}; gather it first")
     return with_shards(value, frozenset({i}), n)
 
 
@@ -222,7 +222,31 @@ def require_kind(value: object, kind: type[V], use: str) -> V:
     """`value`, if it is of `kind`; otherwise a RuleError that says what it is instead."""
     if type(value) is kind:
         return value
-    raise RuleError(f"{use} must be {kind.kind}; got {object_text(value)}")
+    raise RuleError(f"{use} must be {kind.kind}; got {object_text(value)}{order_hint(value, kind)}")
+
+
+RESULT_ORDER = {
+    frozenset(("WeightGrad", "ActivationGrad")): "backward returns the weight gradient first",
+    frozenset(("Weight", "OptState")): "load_weights and update return the weight first",
+}
+"""By two kinds that one call returns: their order."""
+
+
+def order_hint(value: object, kind: type[Value]) -> str:
+    """The end of a message on a value where `kind` belongs: the order of results that were probably swapped."""
+    order = RESULT_ORDER.get(frozenset((type(value).__name__, kind.__name__)))
+    return f" ({order})" if order else ""
+
+
+def refuse_kinds(call: str, *given: tuple[object, type[Value]]) -> NoReturn:
+    """Refuses the last arguments of `call`, each given with the kind it must be of: wrong ones, or a wrong order."""
+    names = call[:-1].split(", ")[-len(given) :]
+    wrong = {name: pair for name, pair in zip(names, given) if type(pair[0]) is not pair[1]}
+    if len(wrong) > 1 and {type(value) for value, _ in wrong.values()} == {kind for _, kind in wrong.values()}:
+        swapped = "; ".join(f"{name} is {object_text(value)}" for name, (value, _) in wrong.items())
+        raise RuleError(f"the arguments are in the wrong order: {swapped}; write {call}")
+    name, (value, kind) = next(iter(wrong.items()))
+    raise RuleError(f"{name} must be {kind.kind}; got {object_text(value)}{order_hint(value, kind)}")
 
 
 def object_text(given: object) -> str:
@@ -232,23 +256,23 @@ def object_text(given: object) -> str:
     if isinstance(given, tuple) and any(isinstance(part, Value) for part in given):
         return f"a tuple of {len(given)}; unpack it first, as in 'weight, opt_state = ...'"
     if hasattr(given, "__await__"):
-        return "something not awaited yet; write 'await' before the call"
+        return "a coroutine that was not awaited; write 'await' before the call"
     text = repr(given)
     return f"{type(given).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
 def shards_text(value: Sharded) -> str:
-    """'whole', 'shard {2} of 4', 'shards {0-2} of 4'."""
+    """'whole', 'shard 2 of 4', 'shards 0-2 of 4'."""
     if len(value.shards) == value.total:
         return "whole" if value.total == 1 else f"whole (all {value.total} shards)"
-    return f"shard{'s' if len(value.shards) > 1 else ''} {set_text(value.shards)} of {value.total}"
+    return f"{named('shard', sorted(value.shards))} of {value.total}"
 
 
 def batches_text(value: HasBatches) -> str:
-    """'batch {1} of 4', 'batches {0-3} of 4', 'no batches (zero)'."""
+    """'batch 1 of 4', 'batches 0-3 of 4', 'no batches (zero)'."""
     if not value.batches:
         return "no batches (zero)"
-    return f"batch{'es' if len(value.batches) > 1 else ''} {set_text(value.batches)} of {value.total_batches}"
+    return f"{named('batch', sorted(value.batches))} of {value.total_batches}"
 
 
 DIFFERENCES = {"total": "shard count", "layers": "the model's layers", "total_batches": "the step's batches"}
@@ -259,8 +283,8 @@ def require_alike(first: Value, other: Value, names: Collection[str], who: Who, 
         mine, theirs = getattr(first, name), getattr(other, name)
         if mine is not theirs and mine != theirs:
             raise RuleError(
-                f"cannot {verb} what differs in {DIFFERENCES.get(name, name)}: "
-                f"{who(0)} is the {first}; {who(i)} is the {other}; {verb} what is alike"
+                f"cannot {verb} values that differ in {DIFFERENCES.get(name, name)}: "
+                f"{who(0)} is the {first}, {who(i)} is the {other}"
             )
 
 

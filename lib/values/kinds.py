@@ -82,6 +82,10 @@ class WeightGrad(Sharded):
             return NotImplemented
         return self._operate("add", (other,), (), lambda: sum_grads((self, other)))
 
+    def __radd__(self, zero: int) -> WeightGrad:
+        """0 + self, as in `sum(grads)`."""
+        return self if type(zero) is int and zero == 0 else NotImplemented
+
     def __str__(self) -> str:
         return f"weight gradient of layer {self.layer}, {batches_text(self)}, {shards_text(self)}"
 
@@ -126,7 +130,7 @@ class ActivationGrad(Batched):
         self._check_batched(-1, 0)
 
     def __str__(self) -> str:
-        use = f"for backward({self.layer})" if self.layer >= 0 else "of the model's input, nothing left to do"
+        use = f"for backward({self.layer})" if self.layer >= 0 else "of the model's input, which nothing needs"
         return f"activation gradient {use}, {batches_text(self)}"
 
 
@@ -151,10 +155,10 @@ for _cls in KINDS.values():
 
 def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
     """The sum of weight gradients: of one layer and the same shards, and no batch twice."""
-    first = require_kind(grads[0], WeightGrad, "what is summed")
+    first = require_kind(grads[0], WeightGrad, "each value in this sum")
     for i, grad in enumerate(grads):
-        require_kind(grad, WeightGrad, "what is summed")
+        require_kind(grad, WeightGrad, "each value in this sum")
         require_alike(first, grad, ("layer", "layers", "total_batches", "total", "shards"), who, i, "sum")
     sets = [grad.batches for grad in grads]  # type: ignore[attr-defined]  # all are WeightGrads by now
-    union = algebra.disjoint_union(sets, "batch", who, "a sum must count every batch once")
+    union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
     return make(WeightGrad, first.layer, first.layers, union, first.total_batches, first.shards, first.total)

@@ -1,4 +1,4 @@
-"""Puzzles by slug, in the order of play, each loaded from its module when it is asked for."""
+"""Puzzles by slug, in the order of play; each is loaded from its module on first use."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ P = TypeVar("P", bound=Puzzle)
 
 
 class Listing(Mapping[str, P]):
-    """A read-only mapping from slugs to puzzles; `modules` names, for each slug, the module that has it as PUZZLE.
+    """A read-only mapping from slugs to puzzles. `modules` gives, for each slug, the module that defines its PUZZLE.
 
-    Loading on demand keeps commands that only list slugs quick, and free of numpy, which layout puzzles need.
+    Loading on demand keeps commands that only list slugs fast, and free of numpy, which layout puzzles need.
     """
 
     def __init__(self, modules: Mapping[str, str]) -> None:

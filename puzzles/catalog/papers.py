@@ -1,6 +1,6 @@
-"""The publications that puzzles cite, each written once, in the order of their years.
+"""The publications that puzzles cite, each defined once, in order of year.
 
-A puzzle names them by these constants; docs/papers.md lists them with the puzzles that do.
+A puzzle cites them by these constants; docs/papers.md lists each with the puzzles that cite it.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from typing import NamedTuple
 
 
 class Paper(NamedTuple):
-    """A publication: as many authors as fit, the year, the title, and the venue or address."""
+    """A publication: its authors (abridged), year, title, and venue or address."""
 
     authors: str
     year: int
     title: str
     where: str
     note: str = ""
-    """Reason for citing it, in one puzzle; empty in the table below."""
+    """Why one puzzle cites it; empty in the table below."""
 
     def __str__(self) -> str:
         note = f" ({self.note})" if self.note else ""
         return f"{self.authors} ({self.year}). {self.title}. {self.where}{note}"
 
     def cited_for(self, note: str) -> Paper:
-        """The same publication, cited for something in particular: 'for the word micro-batch'."""
+        """The same publication, cited for something specific: 'for the word micro-batch'."""
         return self._replace(note=note)
 
 

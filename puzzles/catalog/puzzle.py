@@ -1,4 +1,4 @@
-"""The part of a puzzle that every track has: its name, its words, and the lines a player starts from."""
+"""What a puzzle has in every track: its name, its texts, and the code that a player starts from."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from .papers import Paper
 
 GAP = "# ----- your code -----"
 END_OF_GAP = "# ----- end of your code -----"
-"""The two comments between which a starter leaves room."""
+"""The two comments that mark a starter's gap."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Puzzle:
-    """One puzzle. Texts are paragraphs of plain Markdown; each track adds its sizes and its targets."""
+    """One puzzle. Texts are paragraphs of plain Markdown; each track adds its sizes and targets."""
 
     slug: str
-    """The short name, which is also the name of the function or class that solves it."""
+    """The short name, which is also the name of the function or class that solves the puzzle."""
     title: str
     statement: str
     starter: str
     """Source of the function or class to write, with one or more gaps."""
     hints: tuple[str, ...]
-    """From a gentle nudge to the whole idea."""
+    """From a gentle nudge to the full idea."""
     concept: str
     in_practice: str
-    """The way real systems do it."""
+    """How real systems do it."""
     sources: tuple[Paper, ...]
     credit: str
-    """The work that the track is after; printed below the sources."""
+    """The work that the track is based on; printed below the sources."""
     praise: str = "Good dogs, every one of them."
-    """A sentence for three stars, below the puppies."""
+    """A sentence for three stars, shown below the puppies."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from puzzles.failure import plain
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier, UnknownTierError, best
 from puzzles.sandbox.visible_files import INSTALL_ROOT
@@ -31,8 +35,8 @@ MIB = 1 << 20
     metavar="SLUG",
     type=Slugs(),
     multiple=True,
-    help="Grade only this one, or those of a track or chapter; may be said again.  [default: every schedule, and "
-    "the classes and layouts that a file attempts]",
+    help="Grade only this puzzle, or those of a track or chapter; may be repeated.  "
+    "[default: all that a file attempts]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
@@ -48,9 +52,9 @@ MIB = 1 << 20
     default=0.5,
     show_default=True,
     metavar="SHARE",
-    help="Share of the points for a correct solution over target.",
+    help="Share of the points for a correct solution that is over target.",
 )
-@click.option("--traces", metavar="FOLDER", help="Save what was judged, for 'puzzles verify'.")
+@click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'.")
 @click.option(
     "--time-limit",
     type=Seconds(),
@@ -59,13 +63,21 @@ MIB = 1 << 20
     help="Seconds of wall time for each puzzle.",
 )
 @click.option(
-    "--memory-limit", type=Bytes(), default=f"{DEFAULT.memory // MIB}M", show_default=True, help="For a process."
+    "--memory-limit", type=Bytes(), default=f"{DEFAULT.memory // MIB}M", show_default=True, help="Memory of a process."
 )
 @click.option(
-    "--output-limit", type=Bytes(), default=f"{DEFAULT.output // MIB}M", show_default=True, help="Printed in a run."
+    "--output-limit",
+    type=Bytes(),
+    default=f"{DEFAULT.output // MIB}M",
+    show_default=True,
+    help="Output of a run.",
 )
 @click.option(
-    "--file-limit", type=Bytes(), default=f"{DEFAULT.files // MIB}M", show_default=True, help="Written in a run."
+    "--file-limit",
+    type=Bytes(),
+    default=f"{DEFAULT.files // MIB}M",
+    show_default=True,
+    help="Files of a run.",
 )
 @click.option(
     "--process-limit",
@@ -79,18 +91,18 @@ MIB = 1 << 20
     type=click.Choice(["auto", "bubblewrap", "process"]),
     default="auto",
     show_default=True,
-    help="How strictly to shut a submission in; see 'puzzles doctor'.",
+    help="How strictly to sandbox a submission; see 'puzzles doctor'.",
 )
 @click.option("--trust", is_flag=True, help="Run a folder of other people's code without a sandbox.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Files graded at once  [default: one for each core]")
-@click.option("--resume", is_flag=True, help="Take over what an interrupted run of the same command has graded.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
 @click.option("--dask", metavar="ADDRESS", help="Grade on a dask cluster.")
 @click.option("--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... -m mpi4py.futures).")
 @click.pass_context
 def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], **options: Any) -> None:
-    """Grade solutions: files and notebooks, or every one of them below a folder.
+    """Grade files, notebooks, or whole folders of them.
 
-    Exits with 0 if everything attempted passed, with 1 if not or if nothing was attempted.
+    Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.
     """  # fmt: skip
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
@@ -103,23 +115,45 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
     points = parse_points(options["points"])
     files = submissions(paths)
     if options["gradescope"] and not files:
-        raise click.UsageError("there is no submission here to write Gradescope's results for")
+        raise click.UsageError("there is no submission to write Gradescope's results for")
     alone = len(files) == 1
     slugs = tuple(dict.fromkeys(slug for several in wanted for slug in several))
     job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options))
     graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"])
-    write_reports(
-        graded, {name: options[name] for name in FORMATS}, points, options["partial"], tier, options["traces"]
-    )
+    problems = [_shown(lambda: _show(graded, tier, options))]
+    reports = {name: options[name] for name in FORMATS}
+    wrote, failed = write_reports(graded, reports, points, options["partial"], tier, options["traces"])
+    problems += failed
+    if not options["as_json"]:
+        problems.append(_shown(lambda: click.echo("".join(f"{sentence}\n" for sentence in wrote), nl=False)))
+    if alone:
+        _remember(graded)
+    for problem in filter(None, problems):
+        click.echo(f"Error: {problem}", err=True)
+    ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
+
+
+def _show(graded: list[Graded], tier: Tier, options: Mapping[str, Any]) -> None:
+    from puzzles.grading import verdict
+    from puzzles.reports.terminal import report
+
     if options["as_json"]:
         click.echo(json.dumps(verdict.as_json(graded, options["why"]), indent=2))
     else:
-        from puzzles.reports.terminal import report
-
         report(terminal(), graded, tier, options["why"])
-    if alone:
-        _remember(graded)
-    ctx.exit(0 if verdict.all_passed(graded) else 1)
+    sys.stdout.flush()
+
+
+def _shown(show: Callable[[], None]) -> str:
+    """Shows the results; a sentence if that fails, so that they can still be written and remembered."""
+    try:
+        show()
+    except (Exception, SystemExit) as why:
+        with suppress(OSError, ValueError):  # what is left in the buffer would fail again at the end of the interpreter
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(why, BrokenPipeError | SystemExit):
+            return f"cannot show the results: {plain(getattr(why, 'strerror', '') or f'{type(why).__name__}: {why}')}"
+    return ""  # also where the reader of a pipe has seen enough, of which rich makes a SystemExit
 
 
 MAX_PICTURES = 20
@@ -131,7 +165,7 @@ def _limits(options: Mapping[str, Any]) -> Limits:
 
 
 def _is_kept(files: int, options: Mapping[str, Any]) -> bool:
-    """True if runs are kept with their verdicts: for traces, pictures, or the story after a single file."""
+    """True if runs are kept with their verdicts: for traces, pictures, or the feedback on a single file."""
     return bool(
         options["traces"] or (options["html"] and files <= MAX_PICTURES) or (files == 1 and not options["as_json"])
     )
@@ -141,7 +175,7 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
     try:
         tier = best(wanted)
     except UnknownTierError as why:
-        raise click.UsageError(f"{why}; 'puzzles doctor' tells more") from None
+        raise click.UsageError(f"{why}; 'puzzles doctor' explains why") from None
     solutions = INSTALL_ROOT / "solutions"
     folders = [path for path in map(Path, paths) if path.is_dir() and not path.resolve().is_relative_to(solutions)]
     if folders and not tier.is_sandbox and not trust:
@@ -155,5 +189,5 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
 def _remember(graded: list[Graded]) -> None:
     from puzzles.grading.progress import remember
 
-    if not Path(graded[0].path).resolve().is_relative_to(INSTALL_ROOT / "solutions"):
+    if not Path(os.path.realpath(graded[0].path)).is_relative_to(INSTALL_ROOT / "solutions"):
         remember(graded[0])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.reports.paragraphs import say
 
 from .params import Slug, terminal
 from .show import print_paragraphs
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("puzzle", metavar="SLUG", type=Slug())
 @click.option("-n", "number", type=int, default=1, show_default=True, help="Which one, from gentle to explicit.")
 def hint(puzzle: Puzzle, number: int) -> None:
-    """Give a hint."""
+    """Show a hint."""
     from puzzles.grading.progress import remember_hint
 
     if not 1 <= number <= len(puzzle.hints):
@@ -28,12 +29,11 @@ def hint(puzzle: Puzzle, number: int) -> None:
     remember_hint(puzzle.slug, number)
 
 
-def show_hint(console: Console, puzzle: Puzzle, number: int) -> None:
-    """Prints one hint, and the command for the next."""
-    from rich.text import Text
-
+def show_hint(console: Console, puzzle: Puzzle, number: int, again: str = "") -> None:
+    """Prints one hint, and how to get the next: `again`, or the command."""
     hints = puzzle.hints
-    console.print(Text(f"{puzzle.title}, hint {number} of {len(hints)}", style="bold"))
+    say(console, f"{puzzle.title}, hint {number} of {len(hints)}", "bold")
     print_paragraphs(console, hints[number - 1], lead=False)
+    following = f"'puzzles hint {puzzle.slug} -n {number + 1}'"
     if number < len(hints):
-        console.print(Text(f"Still stuck? 'puzzles hint {puzzle.slug} -n {number + 1}'", style="dim"))
+        say(console, f"Still stuck? {again or following}", "dim")

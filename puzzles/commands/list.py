@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.reports.paragraphs import GLUE, say, wrapped
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
 from puzzles.tracks.outcomes import capitalized
 
-from .params import MAX_WIDTH, GroupOrSlug, terminal
+from .params import GroupOrSlug, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,73 +20,84 @@ if TYPE_CHECKING:
     from puzzles.grading.progress import PuzzleProgress
     from puzzles.tracks.base import Overview
 
+Progress = Mapping[str, "PuzzleProgress"]
+
 
 @click.command("list")
 @click.argument("group", metavar="[TRACK|CHAPTER]", type=GroupOrSlug(), required=False)
 def list_(group: PuzzleGroup | Puzzle | None) -> None:
-    """List the tracks with their puzzles and your stars; of one track or chapter, its puzzles with their targets."""
+    """List the puzzles with your stars.
+
+    Of one track or chapter: its puzzles with their titles and targets.
+    """
     from puzzles.grading.progress import load
 
     if group is None:
         return show_tracks(terminal(), load())
     if not isinstance(group, PuzzleGroup):
-        raise click.UsageError(f"'{group.slug}' is a puzzle; 'puzzles show {group.slug}' tells it")
+        raise click.UsageError(f"'{group.slug}' is a puzzle; 'puzzles show {group.slug}' shows it")
     show_group(terminal(), group, load())
 
 
-def show_tracks(console: Console, entries: Mapping[str, PuzzleProgress]) -> None:
-    """All tracks and their chapters: the idea of each, its puzzles with the stars that the player has."""
-    from rich.text import Text
-
-    from puzzles.grading.progress import next_slug
+def show_tracks(console: Console, entries: Progress) -> None:
+    """All tracks: the question of each, and its puzzles by chapter."""
+    from puzzles.reports.feedback import what_next
 
     for track in TRACKS.values():
-        _show_track(console, track, entries)
-    console.print()
-    following = next_slug(entries)
-    if following is not None:
-        track = track_of(following)
-        name = track.mention(track.puzzle(following))
-        words = f"Next is {name}: 'puzzles start {following}', 'puzzles show {following}'."
-        console.print(Text(words), width=min(console.width, MAX_WIDTH))
-    console.print(Text(f"Targets and titles: 'puzzles list {'|'.join(TRACKS)}', or a chapter's name."))
+        whole = sum(entries[slug].stars for slug in track.slugs)
+        say(console, f": {track.idea}{GLUE} {whole} of {3 * len(track.slugs)} stars", lead=track.title)
+        _show_chapters(console, track, entries)
+        console.print()
+    say(console, what_next())
+    say(console, f"Titles and targets: 'puzzles list {'|'.join(TRACKS)}', or a chapter's name.")
 
 
-def _show_track(console: Console, track: Track[Any], entries: Mapping[str, PuzzleProgress]) -> None:
+def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:
+    """The slugs of each chapter, below each other and beside the chapter's name if there are several."""
+    names = [f"  {group.name}" if len(track.groups) > 1 else "" for group in track.groups]
+    margin = max(map(len, names)) + 2
+    for name, group in zip(names, track.groups):
+        _show_slugs(console, group.slugs, entries, name.ljust(margin), " " * margin)
+
+
+def _show_slugs(console: Console, slugs: tuple[str, ...], entries: Progress, first: str, hanging: str) -> None:
     from rich.text import Text
 
     from puzzles.reports.terminal import stars_text
 
-    width = min(console.width, MAX_WIDTH)
-    console.print()
-    whole = sum(entries[slug].stars for slug in track.slugs)
-    console.print(Text.assemble((track.title, "bold"), (f"  {whole} of {3 * len(track.slugs)} stars", "dim")))
-    console.print(Text(capitalized(track.idea)), width=width)
-    for group in track.groups:
-        if len(track.groups) > 1:
-            title = Text.assemble("\n  ", (f"{group.title} ", "bold"), (f"({group.name}): {group.idea}", "dim"))
-            console.print(title, width=width)
-        words = [
-            f"{slug} {stars_text(console, e.stars)}" if (e := entries[slug]).attempts else slug for slug in group.slugs
-        ]
-        indented = fill("   ".join(word.replace(" ", "\0") for word in words), width - 2,
-                        initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)  # fmt: skip
-        console.print(Text(indented.replace("\0", " ")))
+    words = [f"{slug} {stars_text(console, e.stars)}" if (e := entries[slug]).attempts else slug for slug in slugs]
+    glued = f"{GLUE} ".join(word.replace(" ", GLUE) for word in words)
+    console.print(Text(wrapped(glued, console.width, first, hanging)), soft_wrap=True)
 
 
-def show_group(console: Console, group: PuzzleGroup, entries: Mapping[str, PuzzleProgress]) -> None:
-    """A track or a chapter: a row for each puzzle, with its targets."""
-    from rich.text import Text
-
-    console.print(Text(group.title, style="bold"))
-    console.print(Text(capitalized(group.idea)), width=min(console.width, MAX_WIDTH))
+def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
+    """A track or a chapter: a row for each puzzle, with its targets; of a track with chapters, what each is about."""
     track = track_of(group.slugs[0])
-    overview = track.overview() if group.slugs == track.slugs else None
+    is_track = group.slugs == track.slugs
+    say(console, group.title, "bold")
+    say(console, capitalized(group.idea) + (f" You write {track.form}." if is_track and track.form else ""))
+    overview = track.overview() if is_track else None
     if overview is not None:
-        return _show_overview(console, overview)
-    for slug in group.slugs:
-        _show_limits(console, track, slug, entries[slug])
-    console.print(f"\nBegin with 'puzzles start {group.name}', then 'puzzles show {group.slugs[0]}'.")
+        _show_overview(console, overview)
+    elif is_track and len(track.groups) > 1:
+        _show_ideas(console, track, entries)
+        return
+    else:
+        console.print()
+        for slug in group.slugs:
+            _show_limits(console, track, slug, entries[slug])
+        console.print()
+    first = group.slugs[0]
+    say(console, f"'puzzles show {first}' shows the first; 'puzzles start {group.name}' writes a file with all.")
+
+
+def _show_ideas(console: Console, track: Track[Any], entries: Progress) -> None:
+    for group in track.groups:
+        console.print()
+        say(console, f": {group.idea}", lead=group.name)
+        _show_slugs(console, group.slugs, entries, "  ", "  ")
+    console.print()
+    say(console, f"Titles and targets: 'puzzles list {track.groups[0].name}', or another chapter's name.")
 
 
 def _show_overview(console: Console, overview: Overview) -> None:
@@ -100,18 +111,13 @@ def _show_overview(console: Console, overview: Overview) -> None:
         table.add_row(*row)
     console.print(table)
     for line in overview.notes:
-        console.print(line)
+        say(console, line)
 
 
 def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzleProgress) -> None:
-    from rich.text import Text
-
     from puzzles.reports.terminal import stars_text
 
     puzzle = track.puzzle(slug)
-    console.print()
-    stars = f"  {stars_text(console, entry.stars)}" if entry.attempts else ""
-    console.print(Text.assemble((slug, "bold"), f"  {puzzle.title}{stars}"))
-    width = min(console.width, MAX_WIDTH)
-    limits = fill(track.limits(puzzle), width, initial_indent="    ", subsequent_indent="    ")
-    console.print(Text(limits, style="dim"))
+    stars = f"{GLUE} {stars_text(console, entry.stars)}" if entry.attempts else ""
+    say(console, f"{GLUE} {puzzle.title}{stars}", lead=slug)
+    say(console, track.listed_limits(puzzle), "dim", "    ")

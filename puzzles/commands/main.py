@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from puzzles.version import VERSION
+
 from .doctor import doctor
 from .draw import draw
 from .grade import grade
@@ -22,12 +24,10 @@ from .verify import verify
 from .watch import watch
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(VERSION, prog_name="Training Puzzles", message="%(prog)s %(version)s")
 def main() -> None:
-    """Training Puzzles: learn how large models are trained on many devices, by writing the schedule.
-
-    Begin with 'puzzles list'.
-    """
+    """Learn how large models are trained on many devices, by writing the schedule. Begin with 'puzzles list'."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -12,9 +12,9 @@ import click
 @click.option("--solved", is_flag=True, help="For teachers: with the reference solutions filled in.")
 @click.option("--force", is_flag=True, help="Overwrite notebooks that exist.")
 def notebook(folder: Path, solved: bool, force: bool) -> None:
-    """Write the notebooks, ready to open in Jupyter, to DIR  [default: here].
+    """Write the notebooks, to play in Jupyter.
 
-    What is there already is never overwritten, unless you ask for it with --force.
+    They go to DIR, by default the current folder. Existing files are kept, unless you say --force.
     """
     from puzzles.notebook.authoring.build import MissingPackageError, books
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from math import isfinite
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_group, find_several, near_group, track_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-MAX_WIDTH = 88
-"""Columns of running text: wider is harder to read."""
+REFERENCES = INSTALL_ROOT / "solutions"
 
 
 class Commands(click.Group):
@@ -42,6 +43,10 @@ class Slug(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
 
     name = "slug"
 
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Click's hook: what follows "Missing argument 'SLUG'."."""
+        return "'puzzles list' shows the names of all puzzles."
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
@@ -55,13 +60,19 @@ class SavedSlug(Slug):
     """A puzzle of a track whose runs can be saved and judged again."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        able = [track.name for track in TRACKS.values() if track.saved_as(track.puzzle(track.slugs[0]))]
-        if isinstance(value, str) and ":" not in value and len(able) == 1:
-            value = f"{able[0]}:{value}"
         puzzle = super().convert(value, param, ctx)
-        if track_of(puzzle.slug).name not in able:
-            self.fail(f"runs of {puzzle.slug} are not saved; there are those of: {', '.join(able)}", param, ctx)
+        if not _is_saved(puzzle.slug):
+            same = [slug for slug in ALL if slug.lower() == puzzle.slug.lower() and _is_saved(slug)]
+            able = [track.name for track in TRACKS.values() if any(map(_is_saved, track.slugs))]
+            advice = f"did you mean '{same[0]}'?" if same else f"there are traces of: {', '.join(able)}"
+            self.fail(f"there are no traces of {puzzle.slug}, a puzzle of the track "
+                      f"'{track_of(puzzle.slug).name}'; {advice}", param, ctx)  # fmt: skip
         return puzzle
+
+
+def _is_saved(slug: str) -> bool:
+    track = track_of(slug)
+    return bool(track.saved_as(track.puzzle(slug)))
 
 
 class Slugs(Slug):
@@ -85,6 +96,19 @@ class GroupOrSlug(Slug):
             except UnknownPuzzleError:
                 self.fail(f"there is no chapter '{value}'; did you mean '{near_group(value)}'?", param, ctx)
         return found or super().convert(value, param, ctx)
+
+
+class SolutionPath(click.Path):
+    """A path that exists. 'solutions' is the folder of the reference solutions, unless there is one of that name."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        first, *rest = PurePath(value).parts or ("",)
+        if first == REFERENCES.name and not Path(first).exists():
+            value = str(REFERENCES.joinpath(*rest))
+        return super().convert(value, param, ctx)
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # as above

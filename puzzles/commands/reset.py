@@ -11,7 +11,10 @@ from .params import Slugs
 @click.argument("slugs", metavar="[SLUG]", type=Slugs(), required=False)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(slugs: tuple[str, ...] | None, yes: bool) -> None:
-    """Forget your progress, in one puzzle, track or chapter, or in all. Your files are not touched."""
+    """Forget your progress. Your files are not touched.
+
+    With SLUG: only in that puzzle, or in the puzzles of that track or chapter.
+    """
     from puzzles.grading.progress import forget
 
     what = f"your progress in {', '.join(slugs)}" if slugs else "all your progress"

@@ -14,15 +14,22 @@ from .params import Slug
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
 @click.argument("puzzle", metavar="SLUG", type=Slug())
-@click.option("--on", type=click.Choice(["inprocess", "mpi"]), default="inprocess", show_default=True, help="Where.")
-@click.option("-n", "ranks", type=click.IntRange(1, 64), help="How many devices  [default: as many as the puzzle has]")
+@click.option(
+    "--on",
+    type=click.Choice(["inprocess", "mpi"]),
+    default="inprocess",
+    show_default=True,
+    help="Run in this process, or one process per device.",
+)
+@click.option("-n", "ranks", type=click.IntRange(1, 64), help="Number of devices  [default: that of the puzzle]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
-@click.option("-o", "output", metavar="FILE.svg", default="", help="Draw foretold above measured time.")
+@click.option("-o", "output", metavar="FILE.svg", default="", help="Draw predicted above measured time.")
 @click.pass_context
 def run(ctx: click.Context, /, path: str, puzzle: Puzzle, on: str, ranks: int | None, small: bool, output: str) -> None:
-    """Run a solution on real tensors, and compare with what the game foretells.
+    """Run a solution on real tensors.
 
-    Exits with 0 if the weights, the memory and the bytes are as foretold; of a layout, every tensor and the bytes.
+    Memory, messages and bytes are measured and compared with what the game predicts, and the results with those of a
+    single device. Exits with 0 if all agree.
     """
     from lib import PuzzleError
     from puzzles.tracks.workbench import TensorOptions

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.reports.paragraphs import say
 from puzzles.tracks import track_of
 
-from .params import MAX_WIDTH, Slug, terminal
+from .params import Slug, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,19 +18,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("puzzle", metavar="SLUG", type=Slug())
-@click.option("--about", is_flag=True, help="Tell the idea behind it, what real systems do, and the sources.")
+@click.option("--about", is_flag=True, help="Show the idea behind it, what real systems do, and the sources.")
 def show(puzzle: Puzzle, about: bool) -> None:
-    """Show a puzzle: what to do, what to call, where to start."""
+    """Show a puzzle: its statement, calls and starter."""
     (show_background if about else show_puzzle)(terminal(), puzzle)
 
 
 def show_statement(console: Console, puzzle: Puzzle) -> None:
     """Title, size, targets, statement."""
-    from rich.text import Text
-
     track = track_of(puzzle.slug)
-    console.print(Text(track.heading(puzzle), style="bold"))
-    console.print(Text(track.limits(puzzle)), width=min(console.width, MAX_WIDTH))
+    say(console, track.heading(puzzle), "bold")
+    say(console, track.limits(puzzle))
     print_paragraphs(console, puzzle.statement)
 
 
@@ -39,40 +37,36 @@ def show_puzzle(console: Console, puzzle: Puzzle) -> None:
     from rich.text import Text
 
     show_statement(console, puzzle)
-    width = min(console.width, MAX_WIDTH)
     track, slug = track_of(puzzle.slug), puzzle.slug
     for section in track.sections(puzzle):
         _heading(console, section.title)
         for line, meaning in section.lines:
             console.print(Text(line, style="cyan" if meaning else ""), soft_wrap=True)
             if meaning:
-                console.print(Text(fill(meaning, width, initial_indent="    ", subsequent_indent="    ")))
+                say(console, meaning, indent="    ")
     _heading(console, "Starter")
     _code(console, puzzle.starter)
-    console.print(f"'puzzles start {slug}' writes this to a file, 'puzzles hint {slug}' gives a hint,")
-    console.print(f"'puzzles show {slug} --about' tells what is behind it.")
+    for command, meaning in ((f"start {slug}", "writes the starter to a file"), (f"hint {slug}", "gives a hint"),
+                             (f"show {slug} --about", "explains the idea behind it")):  # fmt: skip
+        say(console, f"'puzzles {command}' {meaning}")
 
 
 def show_background(console: Console, puzzle: Puzzle) -> None:
     """The concept, what real systems do, and the sources."""
-    from rich.text import Text
-
     track = track_of(puzzle.slug)
-    console.print(Text(f"Behind {track.called(puzzle)}: {puzzle.title}", style="bold"))
+    say(console, f"Behind {track.called(puzzle)}: {puzzle.title}", "bold")
     print_paragraphs(console, puzzle.concept)
     for title, text in (("In practice", puzzle.in_practice), *track.background(puzzle)):
         _heading(console, title)
         print_paragraphs(console, text, lead=False)
     _heading(console, "Sources")
     for source in track.sources(puzzle):
-        console.print(Text(source), width=min(console.width, MAX_WIDTH))
+        say(console, source)
 
 
 def _heading(console: Console, text: str) -> None:
-    from rich.text import Text
-
     console.print()
-    console.print(Text(text, style="bold"))
+    say(console, text, "bold")
 
 
 def print_paragraphs(console: Console, text: str, lead: bool = True) -> None:
@@ -82,17 +76,19 @@ def print_paragraphs(console: Console, text: str, lead: bool = True) -> None:
     for i, paragraph in enumerate(text.strip().split("\n\n")):
         if lead or i:
             console.print()
-        # What is indented is code, line by line.
-        shown = paragraph if paragraph.startswith("    ") else " ".join(paragraph.split())
-        console.print(Text(shown), width=min(console.width, MAX_WIDTH))
+        if paragraph.startswith("    "):  # code
+            console.print(Text(paragraph), soft_wrap=True)
+        else:
+            say(console, paragraph)
 
 
 def _code(console: Console, source: str) -> None:
+    """Prints code in colours where there are some; lines that are wider than the terminal stay whole."""
     from rich.text import Text
 
-    if console.is_terminal:
+    code = Text(source)
+    if console.color_system is not None:
         from rich.syntax import Syntax  # here, because it is slow to import
 
-        console.print(Syntax(source, "python", theme="ansi_dark", background_color="default"))
-    else:
-        console.print(Text(source), soft_wrap=True)
+        code = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(source)
+    console.print(code, soft_wrap=True)

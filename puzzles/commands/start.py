@@ -15,7 +15,10 @@ from .params import GroupOrSlug
 @click.option("-o", "output", metavar="FILE", help="Where to write  [default: my_solutions.py, or my_ and the name]")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) -> None:
-    """Write a file to start from: with all schedules; or with a puzzle, a chapter, a track."""
+    """Write a file to start from.
+
+    It has the starter of one puzzle, or of all in a track or chapter; by default of all schedules.
+    """
     from puzzles.grading.starters import starter_file
 
     if wanted is None:
@@ -33,4 +36,4 @@ def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) 
         ) from None
     except OSError as why:
         raise click.UsageError(f"cannot write {path}: {why.strerror}") from None
-    click.echo(f"Wrote {path}. Write your solution between the marked lines, then: puzzles grade {path}")
+    click.echo(f"Wrote {path}. Write your solution between the two marks, then: puzzles grade {path}")

@@ -9,11 +9,13 @@ from .params import terminal
 
 @click.command()
 def status() -> None:
-    """Show your stars, attempts and hints, and what to try next."""
+    """Show your stars, and what to try next."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from puzzles.grading.progress import load, next_slug
+    from puzzles.reports.feedback import what_next
+    from puzzles.reports.paragraphs import say
     from puzzles.reports.terminal import stars_text
     from puzzles.tracks import TRACKS, track_of
 
@@ -27,18 +29,17 @@ def status() -> None:
     for slug, e in begun.items():
         track = track_of(slug)
         puzzle = track.puzzle(slug)
-        best = track.figures_text(puzzle, e.figures) if e.figures else ""
+        best = ", ".join(f"{measure.value_text} {measure.words}" for measure in track.measures(puzzle, e.figures))
         stars = stars_text(console, e.stars) if e.attempts else ""
-        table.add_row(slug, stars, str(e.attempts), f"{e.hints} of {len(puzzle.hints)}", best)
+        table.add_row(slug, stars, str(e.attempts), f"{e.hints} of {len(puzzle.hints)}", best if e.figures else "")
     if begun:
         console.print(table)
     for track in TRACKS.values():
-        console.print(f"{track.title}: {sum(entries[s].stars for s in track.slugs)} of {3 * len(track.slugs)} stars.")
-    unsolved, unbeaten = next_slug(entries), next_slug(entries, stars=3)
-    if unsolved is not None:
-        track = track_of(unsolved)
-        console.print(f"Next: {track.mention(track.puzzle(unsolved))}: 'puzzles show {unsolved}'.")
+        say(console, f"{track.title}: {sum(entries[s].stars for s in track.slugs)} of {3 * len(track.slugs)} stars.")
+    unbeaten = next_slug(entries, after=next(iter(entries)), stars=3)
+    if next_slug(entries) is not None:
+        say(console, what_next())
     elif unbeaten is not None:
-        console.print(f"All targets met everywhere. For a third star, try {unbeaten}: there is a better solution.")
+        say(console, f"You have met every target. For a third star, try {unbeaten}: a better solution is known.")
     else:
-        console.print("Every star is yours. Can you find a schedule that beats a record?")
+        say(console, "You have every star. Can you beat a record?")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.grading.source_file import MAX_FILE_SIZE, SourceFile
 from puzzles.tracks import track_of
 
 from .params import SavedSlug
@@ -17,24 +17,23 @@ from .params import SavedSlug
 if TYPE_CHECKING:
     from puzzles.grading.verdict import Verdict
 
-MAX_FILE_SIZE = 16 << 20
-"""Bytes of a trace that are read."""
-
 
 @click.command()
 @click.argument("path", metavar="TRACE.json", type=click.Path(exists=True, dir_okay=False))
-@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), required=True, help="The puzzle that it is said to solve.")
+@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), required=True, help="The puzzle that it is to solve.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.pass_context
 def verify(ctx: click.Context, /, path: str, puzzle: Puzzle, as_json: bool) -> None:
-    """Judge a saved trace ('puzzles grade --traces FOLDER' saves them). No code is run, only the rules.
+    """Judge a saved trace again, without running any code.
+
+    'puzzles grade --traces FOLDER' saves traces.
 
     Exits with 0 if it passes, with 1 if not.
     """
     try:
-        verdict = judge_saved(puzzle, _read(path))
+        verdict = judge_saved(puzzle, SourceFile(path).read())
     except OSError as why:
-        raise click.UsageError(f"cannot read {path}: {why.strerror}") from None
+        raise click.UsageError(f"cannot read {path}: {why.strerror or why}") from None
     track = track_of(puzzle.slug)
     if as_json:
         figures = track.figures_json(verdict.figures)
@@ -65,8 +64,3 @@ def judge_saved(puzzle: Puzzle, data: bytes) -> Verdict:
     if verdict.status == "failed" and outcome.failure is None:
         return replace(verdict, message=f"Not correct. {verdict.message}")
     return verdict
-
-
-def _read(path: str) -> bytes:
-    with Path(path).open("rb") as file:
-        return file.read(MAX_FILE_SIZE + 1)

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import ast
 import queue
-import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from puzzles.failure import plain
+from puzzles.failure import UnreadableError, plain
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
+from puzzles.reports.fitted import Part, show_fitted
+from puzzles.reports.paragraphs import GLUE, say
 from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.worker.notebook_cells import read_cells, without_magics
 from puzzles.tracks import ALL, track_of
 
+from .keys import keys, single_keys
 from .params import Bytes, Seconds, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-KEYS = "h hint   n next   l list   o open the picture   q quit"
+KEYS = "h hint   s statement   p picture   o open picture   l list   n next   q quit"
 DEFAULT = Limits()
+BLANK = Part(lambda console: console.print(), optional=False)
 
 
 @click.command()
@@ -35,20 +40,24 @@ DEFAULT = Limits()
 )
 @click.option("--memory-limit", type=Bytes(), default="1024M", show_default=True, help="Memory of a process.")
 def watch(path: str, time_limit: float, memory_limit: int) -> None:
-    """Grade FILE again on every save; keys give hints, the next puzzle, the picture."""
+    """Grade FILE again on every save.
+
+    Single keys show hints, the statement, the picture and the next puzzle.
+    """
     game = Game(path, Limits(seconds=time_limit, memory=memory_limit), terminal())
-    game.saved()
     events: queue.Queue[str] = queue.Queue()
     stop = threading.Event()
-    for source in (_saves(path, stop), _keys()):
-        threading.Thread(target=_pour, args=(source, events), daemon=True).start()
-    try:
-        while game.handle(events.get()):
+    with single_keys():
+        for source in (_saves(path, stop), keys()):
+            threading.Thread(target=_pour, args=(source, events), daemon=True).start()
+        try:
+            game.begin()
+            while game.handle(events.get()):
+                pass
+        except KeyboardInterrupt:
             pass
-    except KeyboardInterrupt:
-        pass
-    finally:
-        stop.set()
+        finally:
+            stop.set()
 
 
 def _pour(source: Iterator[str], events: queue.Queue[str]) -> None:
@@ -65,19 +74,8 @@ def _saves(path: str, stop: threading.Event) -> Iterator[str]:
             yield "saved"
 
 
-def _keys() -> Iterator[str]:
-    while True:
-        try:
-            key = click.getchar() if sys.stdin.isatty() else sys.stdin.read(1)
-        except (EOFError, KeyboardInterrupt, OSError):
-            key = ""
-        yield key or "q"
-        if key in ("", "q"):
-            return
-
-
 class Game:
-    """State of the screen: one current puzzle, which only the player changes."""
+    """State of the screen: one current puzzle, which the player chooses with 'n', or by editing another one."""
 
     def __init__(
         self, path: str, limits: Limits, console: Console, grade: Callable[..., Graded] | None = None,
@@ -94,11 +92,24 @@ class Game:
         self.current = next(iter(ALL))
         self.hints: dict[str, int] = {}
         self._seen: dict[str, str] | None = None
-        self._chosen = False
+
+    def begin(self) -> None:
+        """Grades the whole file, and shows the puzzle where the player left off."""
+        self._grade_changes()
+        self.current = self._left_off()
+        self.statement()
 
     def handle(self, event: str) -> bool:
         """Acts on a key or a save; returns False to quit."""
-        actions = {"saved": self.saved, "h": self.hint, "n": self.next, "l": self.list, "o": self.open}
+        actions = {
+            "saved": self.saved,
+            "h": self.hint,
+            "s": self.statement,
+            "p": self.picture,
+            "o": self.open,
+            "l": self.list,
+            "n": self.next,
+        }
         if event == "q":
             return False
         if event in actions:
@@ -106,29 +117,45 @@ class Game:
         return True
 
     def saved(self) -> None:
-        """Grades the puzzles whose definitions changed; all of them if anything else did."""
+        """Grades what changed, and shows the verdict on it: on the current puzzle, if that changed too."""
+        before = dict(self.verdicts)
+        edited = self._grade_changes()
+        other = [slug for slug, verdict in self.verdicts.items() if slug in edited or verdict != before.get(slug)]
+        changed = [slug for slug in other if self._is_attempted(slug)]
+        if changed and self.current not in changed:
+            self.current = changed[0]
+        self.screen()
+
+    def _grade_changes(self) -> list[str]:
+        """Grades the puzzles whose definitions changed, and returns them; if anything else changed, grades all of the
+        file, and returns none."""
         from puzzles.grading.progress import remember
 
-        submission = Submission.read(Path(self.path))
-        changed = self._changed(submission)
+        changed = self._changed(Submission.read(Path(self.path)))
         if changed is None or changed:
+            self.console.print(f"Grading {plain(self.path)} ...", style="dim")
             puzzles = None if changed is None else [track_of(slug).puzzle(slug) for slug in changed]
             graded = self.grade(self.path, puzzles, self.limits, keep=True)
             if changed is None:
                 self.verdicts.clear()
             self.verdicts.update((v.puzzle, v) for v in graded.verdicts)
             remember(graded)
-            if not self._chosen:
-                self._chosen = True  # where the player left off; from here on only 'n' moves
-                self.current = self._left_off()
-        self.screen()
+        return changed or []
 
     def _left_off(self) -> str:
-        """The first puzzle that the file has begun and not passed; if it has passed all, the one after the last."""
-        slugs, passed = list(ALL), {slug for slug, v in self.verdicts.items() if v.status == "passed"}
-        begun = [slug for slug in slugs if slug in (self._seen or {}) or self._is_attempted(slug)]
-        after = slugs[slugs.index(begun[-1]) + 1 :] if begun else []
-        return next((slug for slug in (*begun, *after, *slugs) if slug not in passed), self.current)
+        """The first puzzle that the file has begun and not passed; if it has passed all, the next one."""
+        begun = [slug for slug in ALL if slug in (self._seen or {}) or self._is_attempted(slug)]
+        unsolved = [slug for slug in begun if slug not in self._passed()]
+        return next(iter(unsolved), self._following(begun[-1]) if begun else self.current)
+
+    def _following(self, slug: str) -> str:
+        """The puzzle to offer after one that is passed; itself if there is no other."""
+        from puzzles.grading.progress import load, next_slug
+
+        return next_slug(load(), slug, self._passed()) or slug
+
+    def _passed(self) -> list[str]:
+        return [slug for slug, verdict in self.verdicts.items() if verdict.status == "passed"]
 
     def _is_attempted(self, slug: str) -> bool:
         return slug in self.verdicts and self.verdicts[slug].attempted
@@ -142,31 +169,24 @@ class Game:
         return [slug for slug in ALL if parts.get(slug) != before.get(slug)]
 
     def screen(self) -> None:
-        """The current puzzle: its statement, the verdict, the picture, the keys."""
-        from puzzles.reports.terminal import explain
+        """The verdict on the current puzzle; before there is one, its statement."""
+        if self._verdict() is None:
+            return self.statement()
+        self._show([*self._explanation(), Part(self._say_offer, optional=False), Part(self._print_picture)])
 
-        from .show import show_statement
+    def statement(self) -> None:
+        """The statement of the current puzzle, and the verdict as far as there is room for it."""
+        from .show import print_paragraphs
 
-        puzzle, verdict = track_of(self.current).puzzle(self.current), self.verdicts.get(self.current)
-        self.console.clear()
-        show_statement(self.console, puzzle)
-        if verdict is not None:
-            explain(self.console, verdict)
-            self._picture(verdict)
-        self.console.print(KEYS, style="dim")
+        statement = track_of(self.current).puzzle(self.current).statement
+        parts = [Part(lambda console: print_paragraphs(console, statement), optional=False)]
+        if self.current not in (self._seen or {}):
+            parts.append(Part(self._say_absent))
+        self._show([*parts, *(Part(part.show) for part in self._explanation())])
 
-    def _picture(self, verdict: Verdict) -> None:
-        """The picture in text, if the track has one of the run."""
-        if not verdict.trace:
-            return
-        track = track_of(verdict.puzzle)
-        try:
-            picture = track.picture_text(track.puzzle(verdict.puzzle), verdict.trace, self.console.width)
-        except Exception:  # no such drawing here, or a run that cannot be drawn: the verdict stays without
-            return
-        self.console.print()
-        for line in picture.splitlines():
-            self.console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
+    def picture(self) -> None:
+        """The current puzzle's run as text."""
+        self._show([Part(self._print_picture if self._picture_lines() else self._say_undrawn, optional=False)])
 
     def hint(self) -> None:
         """The next hint of the current puzzle."""
@@ -178,27 +198,22 @@ class Game:
         number = min(self.hints.get(self.current, 0) + 1, len(puzzle.hints))
         self.hints[self.current] = number
         remember_hint(self.current, number)
-        show_hint(self.console, puzzle, number)
+        shown = partial(show_hint, puzzle=puzzle, number=number, again="Press h again.")
+        self._show([BLANK, Part(shown, optional=False)])
 
     def next(self) -> None:
-        """The puzzle after the current one; after the last comes the first."""
+        """After a pass, the puzzle that is offered; otherwise the one after the current one, and at the end the
+        first."""
         slugs = list(ALL)
-        self.current = slugs[(slugs.index(self.current) + 1) % len(slugs)]
-        self._chosen = True
-        self.screen()
+        after = slugs[(slugs.index(self.current) + 1) % len(slugs)]
+        self.current = self._following(self.current) if self.current in self._passed() else after
+        self.statement()
 
     def list(self) -> None:
         """The puzzles of the current track, and what else the file attempts, with their verdicts."""
-        from puzzles.reports.terminal import stars_text
-
         here = track_of(self.current)
-        for slug, track in ALL.items():
-            verdict = self.verdicts.get(slug)
-            attempted = verdict is not None and verdict.attempted
-            if track is here or attempted:
-                said = stars_text(self.console, verdict.stars) if verdict is not None and attempted else ""
-                status = verdict.status.replace("_", " ") if verdict is not None else "not attempted"
-                self.console.print(f"{'>' if slug == self.current else ' '} {slug:<15} {said} {status}")
+        shown = [slug for slug, track in ALL.items() if track is here or self._is_attempted(slug)]
+        self._show([BLANK, *(Part(partial(self._print_row, slug), optional=False) for slug in shown)])
 
     def open(self) -> None:
         """Writes the picture of the current puzzle beside the file, and opens it."""
@@ -207,12 +222,84 @@ class Game:
         verdict = self.verdicts.get(self.current)
         drawn = next(iter(pictures(verdict)), "") if verdict is not None else ""
         if not drawn:
-            self.console.print(f"There is nothing to draw of {self.current} yet.")
-            return
+            return self._show([Part(self._say_undrawn, optional=False)])
         target = Path(self.path).with_name(f"{self.current}.svg")
         target.write_text(drawn, encoding="utf-8")
         self.console.print(f"Wrote {plain(str(target))}.")
         self.show(target.resolve().as_uri())
+
+    def _show(self, parts: Sequence[Part]) -> None:
+        """A new screen: the puzzle's heading, the parts, the keys."""
+        self.console.clear()
+        ends = (self._print_heading, self._print_keys)
+        head, foot = (Part(show, optional=False) for show in ends)
+        show_fitted(self.console, [head, *parts, foot])
+
+    def _print_heading(self, console: Console) -> None:
+        track = track_of(self.current)
+        puzzle = track.puzzle(self.current)
+        say(console, track.heading(puzzle), "bold")
+        say(console, track.limits(puzzle), "dim")
+
+    def _print_keys(self, console: Console) -> None:
+        console.print()
+        say(console, KEYS.replace(" ", GLUE).replace(f"{GLUE}{GLUE}", f"{GLUE} "), "dim")
+
+    def _verdict(self) -> Verdict | None:
+        """The verdict on the current puzzle; if the file cannot be read, any that says so."""
+        verdict = self.verdicts.get(self.current)
+        if verdict is not None and verdict.attempted:
+            return verdict
+        return next((verdict for verdict in self.verdicts.values() if verdict.message and not verdict.attempted), None)
+
+    def _explanation(self) -> Iterator[Part]:
+        from puzzles.reports.terminal import explanation
+
+        verdict = self._verdict()
+        if verdict is not None:
+            yield from explanation(verdict)
+
+    def _say_absent(self, console: Console) -> None:
+        track = track_of(self.current)
+        console.print()
+        say(console, f"{plain(self.path)} has no {track.noun} {self.current} yet; 'puzzles show {self.current}' has a "
+                     "starter to copy.")  # fmt: skip
+
+    def _say_offer(self, console: Console) -> None:
+        """After a pass, the next puzzle, which comes only when the player asks for it."""
+        following = self._following(self.current)
+        if self.current in self._passed() and following != self.current:
+            track = track_of(following)
+            console.print()
+            say(console, f"Press n for the next one: {track.mention(track.puzzle(following))}.", "green")
+
+    def _print_picture(self, console: Console) -> None:
+        """The picture in text, if the track has one of the run."""
+        for line in ("", *lines) if (lines := self._picture_lines()) else ():
+            console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
+
+    def _say_undrawn(self, console: Console) -> None:
+        console.print()
+        has_pictures = track_of(self.current).has_pictures
+        why = f"{self.current} has not run yet" if has_pictures else "Puzzles of this track have no pictures"
+        say(console, f"There is nothing to draw. {why}.")
+
+    def _picture_lines(self) -> Sequence[str]:
+        verdict, track = self.verdicts.get(self.current), track_of(self.current)
+        if verdict is None or not verdict.trace:
+            return []
+        try:
+            return track.picture_text(track.puzzle(self.current), verdict.trace, self.console.width).splitlines()
+        except Exception as why:  # drawing is not installed, or fails: the verdict is worth showing all the same
+            return [f"This run cannot be drawn: {type(why).__name__}: {why}"]
+
+    def _print_row(self, slug: str, console: Console) -> None:
+        from puzzles.reports.terminal import stars_text
+
+        verdict = self.verdicts.get(slug)
+        stars = stars_text(console, verdict.stars) if self._is_attempted(slug) and verdict is not None else ""
+        status = verdict.status.replace("_", " ") if verdict is not None else "not attempted"
+        console.print(f"{'>' if slug == self.current else ' '} {slug:<18} {stars:<3} {status}")
 
 
 def plain_line(line: str) -> str:
@@ -223,9 +310,13 @@ def plain_line(line: str) -> str:
 def fingerprints(submission: Submission) -> dict[str, str]:
     """The source of each puzzle's function or class, and under '' everything else. Comments and lines do not count."""
     found: dict[str, str] = {"": ""}
-    for part in submission.cells:
+    try:
+        cells = read_cells(submission.path.name, submission.text)
+    except (ValueError, UnreadableError):
+        return {"": submission.text}
+    for part in cells:
         try:
-            tree = ast.parse(part.text)
+            tree = ast.parse(without_magics(part.text))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             found[""] += part.text
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import of_source
+from puzzles.failure import Failure, of_source
 from puzzles.grading.discover import submissions
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.sandboxed_run import run_in
@@ -29,8 +30,9 @@ from .params import terminal
 class CommandWorkbench:
     """The workbench for one puzzle and one file or folder of a player."""
 
-    def __init__(self, path: str, puzzle: Puzzle, seconds: float) -> None:
+    def __init__(self, path: str, puzzle: Puzzle, seconds: float, opens: bool = False) -> None:
         self.path = path
+        self.opens = opens
         self.puzzle = puzzle
         self.track = track_of(puzzle.slug)
         self.limits = Limits(seconds=seconds)
@@ -45,12 +47,20 @@ class CommandWorkbench:
 
     def absent(self, path: str = "") -> str:
         slug, track = self.puzzle.slug, self.track
-        advice = f"write '{track.signature(slug)}:', or begin with 'puzzles start {slug}'"
+        advice = f"write '{track.signature(slug)}:', or get a file to write in with 'puzzles start {slug}'"
         return f"{path or self.path} has no {track.noun} {slug}; {advice}"
+
+    def message(self, failure: Failure, path: str = "") -> str:
+        return Submission.read(Path(path or self.path)).placed(failure.message)
 
     def refuse(self, why: str) -> bool:
         self.console.print(Text(f"{self.puzzle.slug} {why}"), soft_wrap=True)
         return False
+
+    def wrote(self, path: str) -> None:
+        click.echo(f"Wrote {path}.")
+        if self.opens and not webbrowser.open(Path(path).resolve().as_uri()):
+            click.echo("There is no browser here to open it in.", err=True)
 
     def require_readable(self, path: str) -> None:
         problem = Submission.read(Path(path)).problem
@@ -58,7 +68,7 @@ class CommandWorkbench:
             raise click.ClickException(f"{path}: {of_source(problem).message}")
 
     def files(self, path: str) -> list[str]:
-        return [file for file in submissions([path]) if Submission.read(Path(file)).looks_defined(self.puzzle.slug)]
+        return [file.path for file in submissions([path]) if Submission.of(file).looks_defined(self.puzzle.slug)]
 
     def grade(self, where: str = "inprocess", runner: Callable[[dict[str, object]], Runner] | None = None) -> bool:
         slug, submission = self.puzzle.slug, Submission.read(Path(self.path))
@@ -69,7 +79,7 @@ class CommandWorkbench:
             except PuzzleError as why:
                 return self.refuse(f"could not be run: {why}")
         if not verdict.attempted:
-            begun = f"{slug} in {self.path} is still as it began; write your lines between the marks"
+            begun = f"{slug} in {self.path} is still the starter; write your lines between the two marks"
             self.console.print(Text(begun if submission.looks_defined(slug) else self.absent()), soft_wrap=True)
             return False
         report_on(self.console, f"{self.path}, {where}", verdict)

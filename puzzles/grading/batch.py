@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -19,17 +19,21 @@ from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Checkpoint
 from .job import Job
-from .submission import MAX_FILE_SIZE
+from .source_file import SourceFile
 from .verdict import Graded, Verdict
 
 QUEUED_PER_PROCESS = 3
 """Files handed out for each process: one at work, others so that it never has to wait."""
 
-Grade = Callable[[str, bytes | None], Graded]
+Content = bytes | OSError
+"""Of a file, or why it could not be read."""
+
+Grade = Callable[[str, Content], Graded]
+Read = Callable[[str], Content]
 
 
 def grade_all(
-    paths: list[str],
+    files: Sequence[SourceFile],
     job: Job,
     jobs: int | None = None,
     resume: bool = False,
@@ -41,26 +45,37 @@ def grade_all(
     Up to `jobs` processes do it; with `dask` those of the cluster at that address, with `mpi` those of an MPI run.
     With `resume`, files that an interrupted run has graded are not graded again.
     """
-    if len(paths) == 1 and not (dask or mpi):
-        return [job.grade(paths[0], None)]
+    found = {file.path: file for file in files}
+    if len(found) == 1 and not (dask or mpi):
+        return [job.grade(path, content(file)) for path, file in found.items()]
     processes = jobs or cores()
-    with Checkpoint.of(paths, job, resume) as checkpoint:
-        done = {path: graded for path in paths if (graded := checkpoint.known(path, _content(path))) is not None}
-        to_do = [path for path in paths if path not in done]
+    with Checkpoint.of(found, job, resume) as checkpoint:
+
+        def read(path: str) -> Content:
+            given = content(found[path])
+            checkpoint.begin(path, given)
+            return given
+
+        known = {path: checkpoint.known(path, read(path)) for path in found} if resume else {}
+        done = {path: graded for path, graded in known.items() if graded is not None}
+        to_do = [path for path in found if path not in done]
         try:
             grade = _for_remote(job) if dask or mpi else job.grade_with_kept_client  # elsewhere nothing is left running
             start = partial(_executor, processes, dask, mpi)
-            for graded in _with_progress_bar(_distribute(to_do, job, start, processes, grade), len(to_do)):
+            for graded in _with_progress_bar(_distribute(to_do, job, read, start, processes, grade), len(to_do)):
                 done[graded.path] = graded
-                checkpoint.add(graded, _content(graded.path))
+                checkpoint.add(graded, content(found[graded.path]))
         except KeyboardInterrupt:
-            click.echo(f"Interrupted after {len(done)} of {len(paths)} files; --resume goes on from there.", err=True)
+            click.echo(f"Interrupted after {len(done)} of {len(found)} files; --resume goes on from there.", err=True)
             raise
+        finally:
+            for warning in checkpoint.warnings:
+                click.echo(f"Warning: {warning}", err=True)
         checkpoint.finish()
-    return [done[path] for path in paths]
+    return [done[path] for path in found]
 
 
-def _for_remote(job: Job) -> Callable[[str, bytes | None], Graded]:
+def _for_remote(job: Job) -> Grade:
     """The job as processes elsewhere can load it: a wheel's modules are found only after `import training_puzzles`."""
     installed = sys.modules.get("training_puzzles")
     return partial(installed.run_pickled, pickle.dumps(job.grade)) if installed else job.grade
@@ -71,12 +86,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _content(path: str) -> bytes | None:
+def content(file: SourceFile) -> Content:
+    """What a file holds now, or why it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return file.read(MAX_FILE_SIZE + 1)
-    except OSError:
-        return None
+        return file.read()
+    except OSError as why:
+        return why
 
 
 def _executor(processes: int, dask: str | None, mpi: bool) -> Executor:
@@ -108,7 +123,8 @@ def pool(processes: int) -> Executor:
 class Window:
     """Files that an executor has been given and has not returned. The executor is started with the first of them."""
 
-    def __init__(self, start: Callable[[], Executor], grade: Grade, most: int) -> None:
+    def __init__(self, read: Read, start: Callable[[], Executor], grade: Grade, most: int) -> None:
+        self._read = read
         self._start = start
         self._grade = grade
         self._most = most
@@ -119,7 +135,7 @@ class Window:
         """Hands out further files; False when there are none, and none is under way."""
         while len(self._under_way) < self._most and (path := next(paths, None)) is not None:
             self._executor = self._executor or self._start()
-            self._under_way[self._executor.submit(self._grade, path, _content(path))] = path
+            self._under_way[self._executor.submit(self._grade, path, self._read(path))] = path
         return bool(self._under_way)
 
     def finished(self) -> Iterator[tuple[str, Future[Graded]]]:
@@ -143,12 +159,17 @@ class Window:
 
 
 def _distribute(
-    paths: Iterable[str], job: Job, start: Callable[[], Executor], processes: int, grade: Grade | None = None
+    paths: Iterable[str],
+    job: Job,
+    read: Read,
+    start: Callable[[], Executor],
+    processes: int,
+    grade: Grade | None = None,
 ) -> Generator[Graded, None, None]:
     """The verdicts as they come. A process that breaks costs no file but the one that broke it."""
     left = iter(paths)
     suspects: list[str] = []
-    with closing(Window(start, grade or job.grade, processes * QUEUED_PER_PROCESS)) as window:
+    with closing(Window(read, start, grade or job.grade, processes * QUEUED_PER_PROCESS)) as window:
         while window.fill(left):
             for path, future in window.finished():
                 error = future.exception()
@@ -160,14 +181,14 @@ def _distribute(
                 else:
                     yield failed_row(path, job, f"{type(error).__name__}: {error}")
     for path in suspects:
-        yield _in_own_process(path, job)
+        yield _in_own_process(path, job, read)
 
 
-def _in_own_process(path: str, job: Job) -> Graded:
+def _in_own_process(path: str, job: Job, read: Read) -> Graded:
     """The verdict on a file that may have broken a process, from a process that only it can break."""
     with pool(1) as executor:
         try:
-            return executor.submit(job.grade, path, _content(path)).result()
+            return executor.submit(job.grade, path, read(path)).result()
         except BrokenProcessPool:
             return failed_row(path, job, "the process that graded it ended")
 

@@ -11,73 +11,109 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from puzzles.failure import plain
+
 from .job import Job
 from .progress import data_folder
 from .verdict import Graded
 
 
 class Checkpoint:
-    """One line for each graded file. A line is valid only for the same content under the same conditions."""
+    """One line for each graded file. A line is valid only for the same content under the same conditions.
+
+    Grading never depends on it: what goes wrong with the file is one of the `warnings`.
+    """
 
     def __init__(self, path: Path, conditions: str, resume: bool) -> None:
         self.path = path
         self.conditions = conditions
+        self.warnings: list[str] = []
         self._known: dict[str, tuple[str, Graded]] = {}
+        self._began: dict[str, str] = {}
         if resume:
             self._read()
-        self._file = self._open("a" if resume else "w")
-
-    def _open(self, mode: str) -> IO[str]:
-        """Opens the file for writing; if that fails, the run goes on and cannot be resumed."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            return self.path.open(mode, encoding="utf-8")
-        except OSError:
-            return open(os.devnull, "w", encoding="utf-8")
+        self._file: IO[bytes] | None = self._open("ab" if resume else "wb")
 
     @classmethod
     def of(cls, paths: Iterable[str], job: Job, resume: bool) -> Checkpoint:
         """Opens the checkpoint of a run over these files; its name is a digest of theirs."""
-        names = "\n".join(str(Path(path).resolve()) for path in paths)
-        return cls(data_folder() / "runs" / f"{_digest(names.encode())[:24]}.jsonl", repr(job), resume)
+        names = b"\n".join(os.fsencode(os.path.realpath(path)) for path in paths)
+        return cls(data_folder() / "runs" / f"{_digest(names)[:24]}.jsonl", repr(job), resume)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._file.close()
+        self._close()
 
-    def known(self, path: str, content: bytes | None) -> Graded | None:
+    def begin(self, path: str, content: bytes | OSError) -> None:
+        """Remembers the content that a file is graded with."""
+        self._began[path] = self._key(content)
+
+    def known(self, path: str, content: bytes | OSError) -> Graded | None:
         """Returns the verdicts on this file, if it was graded before with this content."""
         key, graded = self._known.get(path, ("", None))
         return graded if key == self._key(content) else None
 
-    def add(self, graded: Graded, content: bytes | None) -> None:
-        """Writes the verdicts on a file that had this content."""
-        self._file.write(json.dumps({"key": self._key(content), "graded": graded.row()}) + "\n")
-        self._file.flush()
+    def add(self, graded: Graded, content: bytes | OSError) -> None:
+        """Writes the verdicts on a file that now has this content. One that has changed since it began is not
+        written: the next run grades it again."""
+        key = self._key(content)
+        if self._began.get(graded.path, key) != key:
+            name = plain(graded.path)
+            self.warnings.append(f"{name} changed while it was graded; its verdict is on what it was before")
+        elif self._file is not None:
+            try:
+                self._file.write(b"\n" + json.dumps({"key": key, "graded": graded.row()}).encode())
+                self._file.flush()
+            except OSError as why:
+                self._give_up(why)
 
     def finish(self) -> None:
         """Removes the file: all is graded, and there is nothing to resume."""
-        self._file.close()
+        self._close()
         with suppress(OSError):
             self.path.unlink()
 
-    def _key(self, content: bytes | None) -> str:
-        return _digest(self.conditions.encode() + b"\0" + (content or b""))
+    def _open(self, mode: str) -> IO[bytes] | None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return self.path.open(mode)
+        except OSError as why:
+            self._give_up(why)
+            return None
+
+    def _give_up(self, why: OSError) -> None:
+        self._close()
+        self.warnings.append(f"this run cannot be resumed: {plain(str(self.path))}: {why.strerror or why}")
+
+    def _close(self) -> None:
+        file, self._file = getattr(self, "_file", None), None
+        if file is not None:
+            with suppress(OSError):  # what could not be written was reported then
+                file.close()
+
+    def _key(self, content: bytes | OSError) -> str:
+        data = content if isinstance(content, bytes) else repr(content).encode(errors="backslashreplace")
+        return _digest(self.conditions.encode() + bytes([0, isinstance(content, bytes)]) + data)
 
     def _read(self) -> None:
+        """Takes over what was written. The last line may be half of one: there the run was interrupted."""
         try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
+            lines = [line for line in self.path.read_bytes().split(b"\n") if line]
         except OSError:
             return
-        for line in lines:
+        unreadable = 0
+        for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
                 graded = Graded.of_row(row["graded"])
-                self._known[graded.path] = (row["key"], graded)
-            except (ValueError, KeyError, TypeError):
-                continue  # the line on which the run was interrupted
+                self._known[graded.path] = (str(row["key"]), graded)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                unreadable += number < len(lines)
+        if unreadable:
+            which = f"{unreadable} of {len(lines)} lines of {plain(str(self.path))}"
+            self.warnings.append(f"{which} cannot be read; their files are graded again")
 
 
 def _digest(data: bytes) -> str:

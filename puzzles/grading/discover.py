@@ -1,28 +1,64 @@
-"""Finds the submissions that paths on the command line name: files, and all Python files and notebooks of folders."""
+"""Finds the submissions that paths on the command line name: files, and all Python files and notebooks of folders.
+
+What cannot be graded, such as a link, is found as well, with the reason: nobody vanishes from a class's report.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from .source_file import LINK, SourceFile
 
-def submissions(paths: Iterable[str]) -> list[str]:
-    """Each file itself, and every Python file and notebook below each folder; none twice."""
-    found: dict[str, str] = {}
+MAX_DEPTH = 32
+"""Folders within each other below a given one."""
+
+
+def submissions(paths: Sequence[str]) -> list[SourceFile]:
+    """Each file itself, and every Python file and notebook below each folder; none twice.
+
+    A path that was given alone may be a link. Of several, as a shell makes them of `class/*`, none may lead through one
+    below the folder that they share.
+    """
+    found: dict[str, SourceFile] = {}
+    shared = None if len(paths) == 1 else os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
     for path in paths:
-        for file in _below(path) if os.path.isdir(path) else [path]:
-            found.setdefault(os.path.realpath(file), file)
+        for file in _at(path, shared):
+            found.setdefault(os.path.abspath(file.path), file)
     return list(found.values())
 
 
-def _below(folder: str) -> list[str]:
-    """Sorted. Left out: `__init__.py` and other names in underscores, hidden names, virtual environments."""
-    files = []
-    for here, folders, names in os.walk(folder):
-        folders[:] = [
-            name for name in folders if not name.startswith((".", "__")) and not Path(here, name, "pyvenv.cfg").exists()
-        ]
-        python = [name for name in names if name.endswith((".py", ".ipynb")) and not name.startswith((".", "_"))]
-        files += [os.path.join(here, name) for name in python]
-    return sorted(files)
+def _at(path: str, shared: str | None) -> Iterable[SourceFile]:
+    if shared is not None and _leads_through_link(path, shared):
+        return [SourceFile(path, refused=LINK)]
+    return sorted(_below(path)) if os.path.isdir(path) else [SourceFile(path, shared)]
+
+
+def _leads_through_link(path: str, folder: str) -> bool:
+    below = Path(os.path.abspath(path)).relative_to(folder)
+    return any(os.path.islink(os.path.join(folder, part)) for part in (below, *below.parents))
+
+
+def _below(folder: str) -> Iterator[SourceFile]:
+    """Left out: `__init__.py` and other names in underscores, hidden names, virtual environments."""
+    unreadable: list[OSError] = []
+    for here, folders, names in os.walk(folder, onerror=unreadable.append):
+        folders[:] = [name for name in folders if not (name.startswith((".", "__")) or _is_environment(here, name))]
+        if Path(here).relative_to(folder).parts[MAX_DEPTH - 1 :]:
+            yield from (_refused(here, name, f"it lies below more than {MAX_DEPTH} folders") for name in folders)
+            folders.clear()
+        yield from (_refused(here, name, LINK) for name in folders if os.path.islink(os.path.join(here, name)))
+        for name in names:
+            if name.endswith((".py", ".ipynb")) and not name.startswith((".", "_")):
+                yield SourceFile(os.path.join(here, name), folder)
+    for why in unreadable:
+        yield SourceFile(str(why.filename), folder, f"it is a folder that cannot be listed: {why.strerror}")
+
+
+def _is_environment(here: str, name: str) -> bool:
+    return os.path.exists(os.path.join(here, name, "pyvenv.cfg"))
+
+
+def _refused(here: str, name: str, why: str) -> SourceFile:
+    return SourceFile(os.path.join(here, name), refused=why)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure
+from puzzles.failure import Failure, UnreadableError
 from puzzles.sandbox.client import Client, WorkerLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import ALL, TRACKS, track_of
 from puzzles.tracks.workbench import Runner
 
@@ -83,7 +84,8 @@ def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
     lines, exists = survey["lines"], slug in survey["lines"] or slug in survey["broken"]
     if not exists and not ("*" in lines and track_of(slug).star_imports_solve):
         return None
-    return SubmittedDefinition(exists, survey["digests"].get(slug, ""), lines.get(slug, 0), submission=submission)
+    found = Sketch(*survey["sketches"].get(slug, ()))
+    return SubmittedDefinition(exists, found, lines.get(slug, 0), submission=submission)
 
 
 def _default_puzzles(session: Session) -> Iterator[Puzzle]:
@@ -110,6 +112,7 @@ def _survey(session: Session) -> tuple[Failure | None, dict[str, Any]]:
     try:
         survey = session.read()
     except WorkerLostError as why:
-        submission.problem = ValueError(f"Python itself broke on it ({why})")
+        words = f"Python broke on this file, or took too long to read it ({why}); make it shorter or simpler"
+        submission.problem = UnreadableError(words)
         return submission.failure, {}
     return None if survey["problem"] is None else Failure(*survey["problem"]), survey

@@ -26,19 +26,19 @@ class Job(NamedTuple):
     strict: bool = False
     keep: bool = False
 
-    def grade(self, path: str, source: bytes | None, client: Client | None = None) -> Graded:
-        """Grades a file with the content `source`, or with what can be read there if that is None.
+    def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
+        """Grades a file with the content `source`, or that could not be read; None: with what can be read there now.
 
         Raises:
             UnknownTierError: this is another machine than the one that asks, and bubblewrap does not work here.
         """
         if self.tier.is_sandbox:
             best(self.tier.name)
-        submission = Submission(Path(path), source) if source is not None else Submission.read(Path(path))
+        submission = _submission(path, source)
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
         return grade_file(path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client)
 
-    def grade_with_kept_client(self, path: str, source: bytes | None) -> Graded:
+    def grade_with_kept_client(self, path: str, source: bytes | OSError | None) -> Graded:
         """Grades a file with the client of this thread, whose server stays for the next file."""
         clients = vars(_clients)
         key = repr((self.tier, self.limits))
@@ -46,6 +46,12 @@ class Job(NamedTuple):
             clients.clear()
             clients[key] = client_for(self.tier, self.limits)
         return self.grade(path, source, clients[key])
+
+
+def _submission(path: str, source: bytes | OSError | None) -> Submission:
+    if source is None:
+        return Submission.read(Path(path))
+    return Submission(Path(path), source) if isinstance(source, bytes) else Submission.unreadable(path, source)
 
 
 _clients = threading.local()

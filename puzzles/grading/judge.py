@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, plain
+from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score, tried_with
 
-from .starters import starter_digest
+from .starters import untouched
 from .verdict import Verdict
 
 Judging = Generator[RunRequest, RunOutcome, Verdict]
@@ -26,11 +27,11 @@ MAX_LINE, MAX_LINES = 200, 10
 
 @dataclass(frozen=True)
 class Definition:
-    """A player's definition, as far as it is known before any run. `digest` is that of its source."""
+    """A player's definition, as far as it is known before any run."""
 
     exists: bool = True
     """True if the player's file says that it has one; else a run may find one that was imported."""
-    digest: str = ""
+    sketch: Sketch = Sketch()  # noqa: RUF009  # immutable
     line: int = 0
     problem: Failure | None = None
     """The reason why nothing of the file can be run."""
@@ -80,7 +81,7 @@ def judge(
     blank = Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
     if definition.problem is not None:
         return _failed(blank, definition, definition.problem, definition.exists)
-    if definition.digest == starter_digest(puzzle.starter):
+    if untouched(puzzle, definition.sketch):
         return blank
     requests = track.requests(puzzle)
     shown = next(requests)

@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from puzzles.tracks import ALL, groups
+from puzzles.tracks import ALL, track_of
 
 from .verdict import Graded, Verdict
 
@@ -23,22 +23,25 @@ BARE_FIGURES = ("timesteps", "makespan", "peak_memory")
 
 @dataclass
 class PuzzleProgress:
-    """One puzzle: how often it was graded, the stars and figures of the best verdict, and the last hint that was
-    read."""
+    """One puzzle: how often it was graded, the stars and figures of the best verdict, the last hint that was read, and
+    its place in the order of play: the puzzle graded last has the highest."""
 
     attempts: int = 0
     stars: int = 0
     figures: dict[str, float] = field(default_factory=dict)
     hints: int = 0
+    turn: int = 0
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> PuzzleProgress:
-        """An entry as it was saved."""
-        rest = {name: value for name, value in given.items() if name not in BARE_FIGURES}
+        """An entry as it was saved. What a later version adds is left out."""
+        known = {one.name for one in fields(cls)}
+        rest = {name: value for name, value in given.items() if name in known}
         old = {name: given[name] for name in BARE_FIGURES if given.get(name) is not None}
         entry = cls(**{"figures": old, **rest})
         if not isinstance(entry.figures, dict) or not all(
-            isinstance(n, int | float) for n in (entry.attempts, entry.stars, entry.hints, *entry.figures.values())
+            isinstance(n, int | float)
+            for n in (entry.attempts, entry.stars, entry.hints, entry.turn, *entry.figures.values())
         ):
             raise ValueError("this is no entry")
         return entry
@@ -79,8 +82,10 @@ def remember(graded: Graded) -> None:
     """Adds the verdicts on a player's file."""
     if graded.attempted:
         entries = load()
+        turn = 1 + max(entry.turn for entry in entries.values())
         for verdict in graded.attempted:
             add(entries[verdict.puzzle], verdict)
+            entries[verdict.puzzle].turn = turn
         save(entries)
 
 
@@ -93,12 +98,20 @@ def add(entry: PuzzleProgress, verdict: Verdict) -> None:
             entry.stars, entry.figures = verdict.stars, dict(verdict.figures)
 
 
-def next_slug(entries: Mapping[str, PuzzleProgress], stars: int = 2) -> str | None:
-    """The puzzle to try next: the first with fewer stars, in the chapter that the player is in; None at the end."""
-    open_ones = [[slug for slug in group.slugs if entries[slug].stars < stars] for group in groups()]
-    begun = [any(entries[slug].attempts for slug in group.slugs) for group in groups()]
-    under_way = [slugs for slugs, here in zip(open_ones, begun) if here and slugs]
-    return next((slugs[0] for slugs in (*under_way, *open_ones) if slugs), None)
+def next_slug(
+    entries: Mapping[str, PuzzleProgress], after: str = "", passed: Iterable[str] = (), stars: int = 2
+) -> str | None:
+    """The puzzle to try next: the first with fewer stars, from `after` on to the end of its track, then in the whole
+    track, then anywhere; None if there is none.
+
+    Without `after` it is the puzzle that was graded last, and of several the last in the catalog. Those in `passed`
+    count as solved, whatever their entries say.
+    """
+    begun = [slug for slug in reversed(tuple(ALL)) if entries[slug].attempts]
+    after = after or max(begun, key=lambda slug: entries[slug].turn, default=next(iter(ALL)))
+    slugs = track_of(after).slugs
+    solved = {*passed, *(slug for slug in ALL if entries[slug].stars >= stars)}
+    return next((slug for slug in (*slugs[slugs.index(after) :], *slugs, *ALL) if slug not in solved), None)
 
 
 def remember_hint(slug: str, number: int) -> None:

@@ -107,7 +107,7 @@ def _of_end(ended: str, code: int, limits: Limits) -> Failure:
         case "signal" if code == signal.SIGKILL:
             return Failure("memory", "the process was killed, as it happens when memory runs out; use less of it")
         case "signal":
-            name = signal.strsignal(code) or "unknown"
+            name = (signal.strsignal(code) if code in signal.valid_signals() else "") or "unknown"
             return Failure(
                 "crash", f"the process was ended by signal {code} ({name}); leave its memory and signals alone"
             )

@@ -9,6 +9,7 @@ from puzzles.sandbox.client import Client, SandboxClient, WorkerLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import START_SECONDS, Tier, best
 from puzzles.sandbox.visible_files import SITE_PACKAGES
+from puzzles.sandbox.worker.notebook_cells import Cell
 from puzzles.tracks import TRACKS
 
 from .submission import Submission
@@ -81,7 +82,7 @@ class Session:
             raise
 
     def _open(self) -> None:
-        seen = self.submission.seems_to_define()
+        seen = self.submission.names
         given = {
             **self.submission.as_given(),
             "slugs": [slug for track in TRACKS.values() for slug in track.slugs],
@@ -90,4 +91,5 @@ class Session:
             "packages": SITE_PACKAGES,
         }
         self.survey = self._client.open(given, START_SECONDS + self.limits.seconds)
+        self.submission.cells = [Cell(*cell) for cell in self.survey["cells"]]
         self._is_open = True

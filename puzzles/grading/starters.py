@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -10,8 +11,8 @@ from os.path import basename
 from textwrap import wrap
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.sandbox.worker.source import digest
-from puzzles.tracks import track_of
+from puzzles.sandbox.worker.sketch import Sketch, called_name, sketch
+from puzzles.tracks import TRACKS, track_of
 
 WIDTH = 100
 
@@ -37,15 +38,25 @@ Write between the marked lines, then see how it does:
     return "\n\n".join([head, *(_comment(puzzle) + puzzle.starter for puzzle in puzzles)])
 
 
+def untouched(puzzle: Puzzle, found: Sketch) -> bool:
+    """True if a definition is still the puzzle's starter, or another one for the same puzzle: one whose placeholder is
+    still there, and that does not call more than starters do."""
+    return found.digest == _starter_sketch(puzzle.starter).digest or (
+        found.todo is not None and _called_in_starters(track_of(puzzle.slug).name).issuperset(found.todo)
+    )
+
+
 @cache
-def starter_digest(source: str) -> str:
-    """The digest of a starter: a definition that has it is still untouched."""
-    return digest(ast.parse(source).body[0])
+def _starter_sketch(starter: str) -> Sketch:
+    return sketch(ast.parse(starter).body[0])
 
 
-def untouched(puzzle: Puzzle, definition: ast.AST | None) -> bool:
-    """True if a definition is still the puzzle's starter; comments and blank lines do not count."""
-    return definition is not None and digest(definition) == starter_digest(puzzle.starter)
+@cache
+def _called_in_starters(track: str) -> frozenset[str]:
+    """The names that the starters of a track call, and those of Python itself."""
+    starters = (TRACKS[track].puzzle(slug).starter for slug in TRACKS[track].slugs)
+    calls = (node for starter in starters for node in ast.walk(ast.parse(starter)) if isinstance(node, ast.Call))
+    return frozenset({*map(called_name, calls), *dir(builtins)})
 
 
 def _comment(puzzle: Puzzle) -> str:

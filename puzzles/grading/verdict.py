@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from puzzles.tracks import TRACKS
+from puzzles.tracks import ALL, TRACKS
 
 VERSION = 1
 """Of the JSON form; it grows when a field changes its meaning or goes away."""
+
+
+STATUSES = ("passed", "over_target", "failed", "not_attempted")
 
 
 @dataclass(frozen=True)
@@ -93,12 +96,32 @@ class Graded:
 
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Graded:
-        """The opposite of `row`."""
-        tuples = ("notes", "printed", "why")
-        verdicts: list[dict[str, Any]] = [
-            {k: tuple(v) if k in tuples else v for k, v in given.items()} for given in row["verdicts"]
-        ]
-        return cls(row["path"], tuple(Verdict(**given) for given in verdicts))
+        """The opposite of `row`.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: it is no such row.
+        """
+        if not isinstance(row["path"], str):
+            raise ValueError("a path is a text")
+        return cls(row["path"], tuple(map(_verdict_of, row["verdicts"])))
+
+
+def _verdict_of(row: dict[str, Any]) -> Verdict:
+    """A verdict, if every field is of its own type and the puzzle exists."""
+    fields: dict[str, Any] = {name: tuple(field) if type(field) is list else field for name, field in row.items()}
+    verdict = Verdict(**fields)
+    blank = Verdict("", "", "", {}, reason=verdict.reason and "")
+    alike = all(type(mine) is type(getattr(blank, name)) for name, mine in vars(verdict).items())
+    numbers = (*verdict.targets.values(), *verdict.figures.values())
+    if (
+        not alike
+        or not all(isinstance(number, int | float) for number in numbers)
+        or not all(isinstance(line, str) for line in (*verdict.notes, *verdict.printed, *verdict.why))
+        or ALL[verdict.puzzle].name != verdict.track
+        or verdict.status not in STATUSES
+    ):
+        raise ValueError("this is no verdict")
+    return verdict
 
 
 def as_json(files: Iterable[Graded], why: bool = False) -> dict[str, Any]:

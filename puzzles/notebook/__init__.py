@@ -1,1 +1,1 @@
-"""Playing in a notebook: `play` runs, judges and shows a puzzle; `Book` makes the notebooks themselves."""
+"""Playing in a notebook: `play` runs, judges and shows a puzzle; `Book` builds the notebooks themselves."""

@@ -14,7 +14,7 @@ _shown: list[tuple[int, ResultWords]] = []
 
 
 def display_result(result: ResultWords) -> None:
-    """Displays it once, with its picture; prints it where nothing can be displayed."""
+    """Displays a result once, with its picture; prints it where nothing can be displayed."""
     text = "\n".join(filter(None, [result.text(), smile_text(result)]))
     shell = _shell()
     if shell is None:
@@ -36,11 +36,11 @@ def shown_in_this_cell(result: ResultWords) -> bool:
 
 
 def picture_of(result: ResultWords) -> str:
-    """The run as far as it went, as SVG; empty if nothing happened, or nothing can be drawn here."""
+    """The run, as far as it got, as SVG; empty if nothing happened or nothing can be drawn here."""
     return result.track.picture(result.puzzle, result.verdict.trace, judged=False) if result.verdict.trace else ""
 
 
 def _shell() -> Any:
-    """The running IPython, if any; not imported if nobody else has."""
+    """The running IPython, if any; does not import IPython."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None

@@ -1,7 +1,7 @@
-"""Renders a result as a small page of HTML: stars, figures, message, the player's line, the picture, the next step.
+"""Renders a result as a small HTML page: stars, figures, message, the player's line, the picture, the next step.
 
-Styles are attributes of the elements, because notebooks drop style sheets; colours are mixed with the page's own,
-light or dark.
+Styles are inline, because notebooks drop style sheets. Colors are mixed with the page's own, so they work in light and
+dark mode.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _head(result: ResultWords, colour: str) -> str:
 
 
 def measures_of(result: ResultWords) -> list[Measure]:
-    """The figures of a correct solution beside their targets."""
+    """The figures of a correct solution, with their targets."""
     return list(result.track.measures(result.puzzle, result.values)) if result.values else []
 
 
@@ -65,7 +65,7 @@ def _meter(measure: Measure) -> str:
     )
     words = (
         f"<b>{number_text(value)}</b> {escape(measure.words)}, "
-        f'<span style="opacity:.7">target {measure.target:,}</span>'
+        f'<span style="opacity:.7">target {escape(measure.target_text)}</span>'
     )
     return f'<div style="margin:3px 0">{bar}{words}</div>'
 
@@ -77,7 +77,7 @@ def _message(result: ResultWords, colour: str) -> str:
 
 
 def _excerpt(result: ResultWords, colour: str) -> str:
-    """The player's line, marked, with its neighbours."""
+    """The player's line, highlighted, with the lines around it."""
     lines = result.place.excerpt()
     if not lines:
         return ""

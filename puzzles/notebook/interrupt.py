@@ -1,4 +1,4 @@
-"""Runs a player's code turn by turn: each turn has a time limit and hears Ctrl-C, and the tasks it starts are ended."""
+"""Runs a player's code in turns: each has a time limit and reacts to Ctrl-C, and the tasks it starts are ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TurnStoppedError(Exception):
 
 
 class LimitedTurns:
-    """All that one run has on the event loop, besides the ranks themselves."""
+    """Everything that one run has on the event loop, apart from the ranks themselves."""
 
     def __init__(self, seconds: float) -> None:
         """`seconds` is the wall time of one turn."""
@@ -33,7 +33,7 @@ class LimitedTurns:
         self.started: set[asyncio.Task[Any]] = set()
         """Tasks that the player's code has made."""
         self.over = False
-        """True once a turn was ended from outside; then nobody gets another one."""
+        """True once a turn was ended from outside; after that there are no further turns."""
 
     def in_turns(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, with its call and each step of its coroutine as a turn."""
@@ -45,14 +45,14 @@ class LimitedTurns:
         return limited
 
     def turn(self, work: Callable[[], T]) -> T:
-        """Returns what `work` returns. Ctrl-C reaches it, though a notebook would keep that for the end of the turn.
+        """Returns what `work` returns. Ctrl-C interrupts it; a notebook would delay it to the end of the turn.
 
         Raises:
-            TurnStoppedError: time was up, or the player interrupted it.
-            DeadlockError: another turn was ended before.
+            TurnStoppedError: the time limit was reached, or the player interrupted it.
+            DeadlockError: an earlier turn was ended.
         """
         if self.over:
-            raise DeadlockError("the play was stopped while another rank had its turn")
+            raise DeadlockError("the play was stopped during another rank's turn")
         timer = Timer(self.seconds)
         try:
             with _interruptible(), self._own_tasks():
@@ -69,7 +69,7 @@ class LimitedTurns:
 
     @contextmanager
     def _own_tasks(self) -> Iterator[None]:
-        """Notes the tasks that are made during a turn. Their turns are limited too."""
+        """Records the tasks that are created during a turn, so that their turns are limited too."""
         loop = asyncio.get_running_loop()
         before = loop.get_task_factory()
 
@@ -86,7 +86,7 @@ class LimitedTurns:
             loop.set_task_factory(before)
 
     async def sweep(self) -> None:
-        """Ends the tasks that the player's code has left behind."""
+        """Ends the tasks that the player's code has left running."""
         left = [task for task in self.started if not task.done()]
         for task in left:
             task.cancel()
@@ -94,7 +94,8 @@ class LimitedTurns:
 
 
 class Steps:
-    """A coroutine of the player's, each step of which is a turn. Looks like one where `lib` asks for its line."""
+    """A coroutine of the player's, each step of which is a turn. It exposes the coroutine's attributes, so that `lib`
+    finds its line."""
 
     def __init__(self, coroutine: Any, turns: LimitedTurns) -> None:
         self._coroutine = coroutine
@@ -130,7 +131,7 @@ async def _awaited(awaitable: Any) -> Any:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Lets Ctrl-C raise KeyboardInterrupt where it strikes."""
+    """Lets Ctrl-C raise KeyboardInterrupt immediately."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

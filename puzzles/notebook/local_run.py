@@ -1,4 +1,4 @@
-"""Runs a definition of a notebook in this process, for the judge; nothing is isolated, so it is for one's own code."""
+"""Runs a definition from a notebook in this process, for the judge; not isolated, so for your own code only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_crash, of_refusal
 from puzzles.grading.judge import Definition, judge
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.worker.source import digest
+from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import LocalRun, RunOutcome, RunRequest
@@ -21,7 +21,7 @@ from .source_lines import file_of, first_line_of, place_of, tree_of
 
 
 async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict:
-    """The verdict on a definition, with its runs on the running event loop; whatever they start has ended with them.
+    """The verdict on a definition. Runs on the running event loop; whatever the runs start has ended when it returns.
 
     `seconds` is the wall time of one turn.
     """
@@ -39,22 +39,24 @@ async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict
 
 @dataclass(frozen=True)
 class NotebookDefinition(Definition):
-    """A definition in a cell. Its lines are shown beside the message, so the message does not repeat their numbers."""
+    """A definition in a cell. Its lines are shown next to the message, so the message does not repeat their numbers."""
 
     def message(self, failure: Failure) -> str:
         return failure.sentence
 
 
 def known_of(track: Track[Any], slug: str, definition: Any) -> NotebookDefinition:
-    """The facts on an object that the judge has to know before it is run."""
+    """What the judge has to know about an object before running it."""
     if not callable(definition):
         if inspect.iscoroutine(definition):
             definition.close()
-        kind = type(definition).__name__
-        words = f"play takes the {track.noun} itself: play('{slug}', {slug}); got an object of type {kind}"
+        call = f"write play('{slug}', {slug})"
+        words = f"play got an object of type {type(definition).__name__}, not the {track.noun} itself; {call}"
+        if definition is None:
+            words = f"play got the puzzle's name, but not your {track.noun}; {call}"
         return NotebookDefinition(problem=Failure("crash", words))
     tree = tree_of(definition)
-    return NotebookDefinition(digest="" if tree is None else digest(tree), line=first_line_of(definition))
+    return NotebookDefinition(sketch=Sketch() if tree is None else sketch(tree), line=first_line_of(definition))
 
 
 async def _run(track: Track[Any], slug: str, definition: Any, request: RunRequest, seconds: float) -> RunOutcome:
@@ -72,7 +74,7 @@ async def _run(track: Track[Any], slug: str, definition: Any, request: RunReques
 
 
 def _failure(run: LocalRun, error: BaseException, definition: Any) -> Failure:
-    """An exception that ended a run, without the machinery that it came through."""
+    """The failure for an exception that ended a run, without the runtime's own frames."""
     place = place_of(error, definition)
     if isinstance(error, UnplayableError):
         return Failure("crash", str(error), place.line, place.file)

@@ -1,4 +1,4 @@
-"""`play`: one call that runs a definition, judges it, draws, and shows the result."""
+"""`play`: one call that runs a definition, judges it, draws it, and shows the result."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .result import Result
 from .source_lines import file_of
 
 Playable = str | int | Puzzle | Callable[..., Any]
-"""A puzzle by its slug or number, itself, or by the definition that has its name."""
+"""A puzzle's slug or number, the puzzle itself, or the definition that has its name."""
 
 MAX_SECONDS = 10**6
-"""Longest turn that may be asked for, as for `--time-limit`."""
+"""The longest turn that may be requested, as for `--time-limit`."""
 
 
 class PlayTask(asyncio.Task[Result]):
-    """A play under way, to be awaited for its Result. It shows itself when it has ended, awaited or not."""
+    """A running play; await it for its Result. It shows itself when it ends, awaited or not."""
 
     def __init__(
         self, puzzle: Puzzle, definition: Any, seconds: float, why: bool, loop: asyncio.AbstractEventLoop
@@ -35,7 +35,7 @@ class PlayTask(asyncio.Task[Result]):
         return await _play(*self._call)
 
     def _ipython_display_(self) -> None:
-        """Asked for at the end of a cell that did not await it: plays now, so that it shows in that cell."""
+        """Called at the end of a cell that did not await it: plays now, so that the result shows in that cell."""
         if self._begun or self.done():
             return
         self.cancel()
@@ -48,22 +48,21 @@ class PlayTask(asyncio.Task[Result]):
 
 
 def play(puzzle: Playable, function: Any = None, *, seconds: float | None = None, why: bool = False) -> Any:
-    """Plays a function or class as a solution of `puzzle`, its slug or the number of a schedule; shows the result.
+    """Plays a function or class as a solution of `puzzle` (its slug, or the number of a schedule) and shows the result.
 
     In a notebook: `await play("fsdp", fsdp)`, `play("FSDP", FSDP)`, `play(ffn)`. In a script without a running event
-    loop it returns the Result. The code runs in this process, so nothing is isolated: it is for your own. `seconds`
-    is how long a rank of a schedule may work without waiting for another (0.8), or how long a class or a layout may
+    loop it returns the Result. The code runs in this process without isolation, so play only your own code. `seconds`
+    limits how long a rank of a schedule may work without waiting for another (0.8), or how long a class or a layout may
     run at one size (10). `why` explains the peak memory of a schedule: what it consists of, and which of that nobody
     reads again. In a file that `puzzles grade` runs, `play` does nothing and returns None.
-
     Raises:
-        UnknownPuzzleError: there is no such puzzle; the text names the nearest one.
-        ValueError: `seconds` is no positive number.
+        UnknownPuzzleError: there is no such puzzle; the message names the closest match.
+        ValueError: `seconds` is not a positive number.
     """
     found, definition = _which(puzzle, function)
     limit = track_of(found.slug).turn_seconds if seconds is None else seconds
     if not (isinstance(limit, int | float) and 0 < limit <= MAX_SECONDS):
-        raise ValueError(f"seconds has to be a positive number, as in play(..., seconds=60); got {seconds!r}")
+        raise ValueError(f"seconds must be a positive number, as in play(..., seconds=60); got {seconds!r}")
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -82,12 +81,12 @@ async def _play(puzzle: Puzzle, definition: Any, seconds: float, why: bool) -> R
 
 
 def _play_alone(puzzle: Puzzle, definition: Any, seconds: float, why: bool) -> Result:
-    """Plays on an event loop of its own, of which nothing stays."""
+    """Plays on an event loop of its own and cleans up everything left on it."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(_play(puzzle, definition, seconds, why))
     finally:
-        left = asyncio.all_tasks(loop)  # some, if it was interrupted
+        left = asyncio.all_tasks(loop)  # not empty if it was interrupted
         for task in left:
             task.cancel()
         loop.run_until_complete(asyncio.gather(*left, return_exceptions=True) if left else asyncio.sleep(0))
@@ -95,7 +94,7 @@ def _play_alone(puzzle: Puzzle, definition: Any, seconds: float, why: bool) -> R
 
 
 def _which(puzzle: Playable, definition: Any) -> tuple[Puzzle, Any]:
-    """The puzzle, and the definition that is meant to solve it."""
+    """The puzzle, and the definition that should solve it."""
     if isinstance(puzzle, Puzzle):
         return puzzle, definition
     if definition is None and callable(puzzle):

@@ -1,4 +1,4 @@
-"""Result of a play, which shows itself where the player is."""
+"""Result of a play, which shows itself in a notebook or a terminal."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ class Result(ResultWords):
         display_result(self)
 
     def _ipython_display_(self) -> None:
-        """Asked for by name, it shows itself; in the cell that played it has done so already."""
+        """Shows the result as the value of a cell, unless the cell that played it has already shown it."""
         if not shown_in_this_cell(self):
             self.show()

@@ -1,4 +1,4 @@
-"""The reward for three stars: one puppy for each rank, wagging. Drawn here, so it needs no network."""
+"""The reward for three stars: one wagging puppy per rank. It is drawn here, so it needs no network."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def smile(result: ResultWords) -> str:
 
 
 def smile_text(result: ResultWords) -> str:
-    """The same where only letters can be shown."""
+    """The same as plain text."""
     return f"{PUPPY_TEXT}\n{result.puzzle.praise}" if result.stars == 3 else ""
 
 
 def _puppy(rank: int, x: int, y: int) -> str:
-    """Looking to the right. Every second one wags faster; the ears are a darker shade of the coat."""
+    """A puppy looking to the right. Every second one wags faster; the ears are a darker shade of the coat."""
     coat = COATS[rank % len(COATS)]
     beat = f"{0.42 + 0.07 * (rank % 3):.2f}s"
     wag = (

@@ -1,4 +1,4 @@
-"""Finds places in a player's code: the file or cell, the line, and the lines around it; and a definition's source."""
+"""Finds places in a player's code: the file or cell, the line, the lines around it, and a definition's source."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ AROUND = 2
 
 
 class SourceLine(NamedTuple):
-    """Line `line` of `file`, which is a cell or a file on disk; 0 if nobody knows."""
+    """Line `line` of `file`, which is a cell or a file on disk; 0 if unknown."""
 
     file: str
     line: int
 
     def excerpt(self) -> list[tuple[int, str]]:
-        """The line with its neighbours, numbered, without the indentation that they share."""
+        """The line and the lines around it, numbered, without their common indentation."""
         lines = linecache.getlines(self.file)
         if not 0 < self.line <= len(lines):
             return []
@@ -38,7 +38,7 @@ NOWHERE = SourceLine("", 0)
 
 
 def place_of(error: BaseException, definition: Any) -> SourceLine:
-    """The innermost line of the player's namespace that an exception came through, else the one that it names."""
+    """The innermost line of the player's code that an exception came through, else the line that it names."""
     names = getattr(_function_of(definition), "__globals__", None)
     at = NOWHERE
     for traceback in _tracebacks(error):
@@ -48,13 +48,13 @@ def place_of(error: BaseException, definition: Any) -> SourceLine:
 
 
 def file_of(definition: Any) -> str:
-    """The file or cell of a function or class; empty for what is not defined in Python."""
+    """The file or cell of a function or class; empty for anything not defined in Python."""
     code = getattr(_function_of(definition), "__code__", None)
     return code.co_filename if isinstance(code, CodeType) else ""
 
 
 def first_line_of(definition: Any) -> int:
-    """The line on which a function or class is defined; 0 if nobody knows."""
+    """The line on which a function or class is defined; 0 if unknown."""
     code = getattr(_function_of(definition), "__code__", None)
     if not isinstance(definition, type):
         return code.co_firstlineno if isinstance(code, CodeType) else 0
@@ -73,7 +73,7 @@ def tree_of(definition: Any) -> ast.AST | None:
 
 
 def _tree_of_class(cls: type) -> ast.ClassDef | None:
-    """Found by the lines of its methods: `inspect` cannot find a class of a notebook's cell."""
+    """Finds a class by the lines of its methods, because `inspect` cannot find a class in a notebook's cell."""
     code = getattr(_function_of(cls), "__code__", None)
     try:
         tree = ast.parse("".join(linecache.getlines(code.co_filename))) if isinstance(code, CodeType) else None
@@ -89,14 +89,14 @@ def _tree_of_class(cls: type) -> ast.ClassDef | None:
 
 
 def _function_of(definition: Any) -> Any:
-    """The function itself; of a class, its first method, whose code and names are in the same place."""
+    """The function itself; for a class its first method, whose code and globals are in the same place."""
     if isinstance(definition, type):
         return next((value for value in vars(definition).values() if isinstance(value, FunctionType)), definition)
     return inspect.unwrap(definition)
 
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
-    """Of an error and, if the player's code is not in it, of what it was made from; outermost first."""
+    """The tracebacks of an error and, if the player's code is not in it, of its causes; outermost first."""
     for source in (error.__context__, error):
         traceback = source.__traceback__ if source is not None else None
         while traceback is not None:

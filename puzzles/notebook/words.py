@@ -1,4 +1,4 @@
-"""Words of a result in a notebook: the verdict, the place in the player's code, the next step."""
+"""Texts of a result in a notebook: the verdict, the place in the player's code, the next step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.grading.progress import load, next_slug
 from puzzles.grading.verdict import Verdict
+from puzzles.reports.feedback import achieved
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import capitalized, stars_text
 
@@ -47,7 +49,7 @@ class ResultWords:
 
     @property
     def reason(self) -> str:
-        """The reason of a failure in one word."""
+        """The reason of a failure, in one word."""
         return self.verdict.reason or ""
 
     @property
@@ -80,12 +82,12 @@ class ResultWords:
 
     @cached_property
     def trace(self) -> Any:
-        """The run at the shown size: a schedule's Trace, as far as it went; a layout's plan; else None."""
+        """The run at the shown size: a schedule's Trace, as far as it got; a layout's plan; else None."""
         return self.track.restored(self.puzzle, self.verdict.trace) if self.verdict.trace else None
 
     @cached_property
     def report(self) -> Any:
-        """The referee's Report of a schedule that is correct; else None."""
+        """The referee's Report on a correct schedule; else None."""
         return self.track.report(self.puzzle, self.trace) if self.values and self.trace is not None else None
 
     @property
@@ -98,35 +100,34 @@ class ResultWords:
 
     @property
     def figures(self) -> str:
-        """The figures beside their targets, if the solution is correct."""
+        """The figures with their targets, if the solution is correct."""
         return self.track.figures_text(self.puzzle, self.values) if self.values else ""
 
     @property
     def name(self) -> str:
-        """The puzzle's name at the beginning of a line: 'Puzzle 4', 'FSDP'."""
+        """The puzzle's name for the start of a line: 'Puzzle 4', 'FSDP'."""
         return capitalized(self.track.called(self.puzzle))
 
     @property
     def next_step(self) -> str:
-        """A sentence on what to try now."""
+        """A sentence on what to do next."""
         slug = self.puzzle.slug
         match self.status:
             case "not_attempted":
                 return f"Write your lines between the two marks in {slug}, run that cell, then this one again."
             case "failed":
-                return (
-                    f"Mend it, and play again. There are hints below the puzzle; `puzzles hint {slug}` gives them too."
-                )
+                return f"Fix it, and play again. Hints are below the puzzle; `puzzles hint {slug}` shows them too."
             case "over_target":
-                return self.verdict.advice or f"`puzzles hint {slug}` gives a hint."
-        return f"{self.track.record(self.puzzle, self.values, self.stars, self.verdict.family)} {self._following()}"
+                more = f"`puzzles hint {slug}` gives a hint, `puzzles show {slug} --about` explains the idea."
+                return " ".join(filter(None, [self.verdict.advice, more]))
+        return f"{achieved(self.verdict)} {self._following()}"
 
     def _following(self) -> str:
-        slugs = self.track.slugs
-        after = slugs[slugs.index(self.puzzle.slug) + 1 :]
-        if not after:
-            return "That was the last puzzle. Well played!"
-        return f"On to {self.track.mention(self.track.puzzle(after[0]))}."
+        slug, slugs = self.puzzle.slug, self.track.slugs
+        following = next_slug(load(), slug, slugs[: slugs.index(slug) + 1])
+        if following is None or track_of(following) is not self.track:
+            return "That was the last puzzle of this track. Well played!"
+        return f"On to {self.track.mention(self.track.puzzle(following))}."
 
     def __repr__(self) -> str:
         return f"<{self.puzzle.slug}: {self.status.replace('_', ' ')}, {self.stars_text}>"

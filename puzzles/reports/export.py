@@ -1,4 +1,7 @@
-"""Files of results for other programs: JUnit XML, CSV, Gradescope, HTML, and the traces that were judged."""
+"""Files of results for other programs: JUnit XML, CSV, Gradescope, HTML, and the traces that were judged.
+
+Each is written by itself, so that one that fails costs no other.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-import click
-
 from puzzles.failure import plain
 from puzzles.grading.verdict import Graded
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import counted
 
 from .gradescope import gradescope
+
+MAX_NAME = 60
+"""Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
 
 COLUMNS = tuple("submission puzzle status reason stars timesteps peak_memory message notes track figures".split())
 
@@ -28,8 +33,9 @@ def write_reports(
     partial: float,
     tier: Tier,
     traces: str | None,
-) -> None:
-    """Writes each of the files that are wanted; formats without a path are left out."""
+) -> tuple[list[str], list[str]]:
+    """Writes each of the files that are wanted; formats without a path are left out. Returns a sentence for each that
+    was written, and one for each that could not be."""
 
     def html() -> str:
         from .html import report_page  # here, because templates are slow to import
@@ -42,30 +48,53 @@ def write_reports(
         "csv": lambda: table(graded),
         "html": html,
     }
+    wrote: list[str] = []
+    problems: list[str] = []
     for name, path in wanted.items():
-        if path:
-            _write(Path(path), writers[name]())
+        if path and (problem := _written(Path(path), writers[name])):
+            problems.append(problem)
+        elif path:
+            wrote.append(f"Wrote {path}.")
     if traces:
-        _write_traces(graded, Path(traces))
+        number, problem = _write_traces(graded, Path(traces))
+        if number or not problem:
+            wrote.append(_traces_text(number, traces))
+        problems += [problem] if problem else []
+    return wrote, problems
 
 
-def _write_traces(graded: Sequence[Graded], traces: Path) -> None:
-    """The runs that `verify` can judge again: of one file into the folder itself, of several into one for each."""
+def _traces_text(number: int, folder: str) -> str:
+    if number:
+        return f"Wrote {counted(number, 'trace')} to {folder}, for 'puzzles verify TRACE.json --puzzle SLUG'."
+    return f"Nothing to write to {folder}: there was no finished run whose trace can be judged again."
+
+
+def _write_traces(graded: Sequence[Graded], traces: Path) -> tuple[int, str]:
+    """Writes the runs that `verify` can judge again: of one file into the folder itself, of several into one for
+    each. Returns how many, and why not all: after the first that fails the others would fail alike."""
+    written = 0
     for number, file in enumerate(graded):
-        folder = traces if len(graded) == 1 else traces / f"{number:04}_{Path(file.path).stem}"
+        folder = traces if len(graded) == 1 else traces / f"{number:04}_{plain(Path(file.path).stem)[:MAX_NAME]}"
         for verdict in file.verdicts:
             track = track_of(verdict.puzzle)
             name = track.saved_as(track.puzzle(verdict.puzzle)) if verdict.trace else ""
-            if name:
-                _write(folder / name, verdict.trace)
+            if name and (problem := _written(folder / name, lambda text=verdict.trace: text)):  # type: ignore[misc]
+                return written, f"{problem}; the traces after it were not written"
+            written += bool(name)
+    return written, ""
 
 
-def _write(path: Path, text: str) -> None:
+def _written(path: Path, content: Callable[[], str]) -> str:
+    """Makes and writes a file; a sentence if that fails, whatever the reason."""
     try:
+        text = content()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="")
     except OSError as why:
-        raise click.UsageError(f"cannot write {path}: {why.strerror}") from None
+        return f"cannot write {plain(str(path))}: {why.strerror or why}"
+    except Exception as why:  # a report that breaks must not cost the others
+        return f"cannot make {plain(str(path))}: {plain(f'{type(why).__name__}: {why}')[:300]}"
+    return ""
 
 
 def junit(graded: Sequence[Graded]) -> str:

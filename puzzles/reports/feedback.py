@@ -1,26 +1,40 @@
-"""Feedback after a pass: differences from the reference, practice, and the record that is still to beat."""
+"""Feedback after a pass: by how much, what is best known, what kind of solution it is, and what practice does."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from puzzles.grading.progress import load, next_slug
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import track_of
 
 
 def story(verdict: Verdict) -> list[str]:
-    """A few sentences on a solution that has passed."""
+    """Paragraphs on a solution that has passed."""
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
-    return [
-        *track.comparison(puzzle, verdict.figures, verdict.trace),
-        f"In practice: {_first_sentences(puzzle.in_practice)}",
-        record(verdict),
-    ]
+    compared = " ".join(track.comparison(puzzle, verdict.figures, verdict.trace))
+    practice = f"In practice: {_first_sentences(puzzle.in_practice)}"
+    return [*filter(None, [achieved(verdict), compared]), practice]
 
 
-def record(verdict: Verdict) -> str:
-    """The record that is still to beat."""
+def achieved(verdict: Verdict) -> str:
+    """By how much a pass beats its targets, and what is best known."""
     track = track_of(verdict.puzzle)
-    return track.record(track.puzzle(verdict.puzzle), verdict.figures, verdict.stars, verdict.family)
+    puzzle = track.puzzle(verdict.puzzle)
+    margin = track.margin(puzzle, verdict.figures)
+    return " ".join(filter(None, [margin, track.record(puzzle, verdict.figures, verdict.stars, verdict.family)]))
+
+
+def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
+    """The next puzzle of this player, and the commands for it; `after` and `passed` as for `next_slug`."""
+    slug = next_slug(load(), after, passed)
+    if slug is None:
+        return "You have passed every puzzle there is. Well played!"
+    track = track_of(slug)
+    is_through = after and track_of(after) is not track
+    done = f"That is every puzzle of the track '{track_of(after).title}'. Well played! " if is_through else ""
+    return f"{done}Next: {track.mention(track.puzzle(slug))}: 'puzzles show {slug}'."
 
 
 def _first_sentences(text: str) -> str:

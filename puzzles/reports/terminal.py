@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from os.path import commonpath, dirname, relpath, sep
 from typing import Any
 
@@ -17,9 +18,12 @@ from puzzles.failure import plain
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, Track, groups, outcomes, track_of
+from puzzles.tracks.outcomes import counted
+
+from .fitted import Part
+from .paragraphs import GLUE, MAX_WIDTH, say
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
-MAX_WIDTH = 100
 UNLIMITED_WIDTH = 10_000
 """Columns of a terminal on which every table fits."""
 
@@ -43,6 +47,8 @@ def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = Fa
     elif is_class:
         console.print(standings(console, files))
     else:
+        shared = _shared_folder(files)
+        console.print(Text(f"{plain(shared)}/" if shared else "", style="bold"))
         for track in TRACKS.values():
             if any(v.track == track.name for graded in files for v in graded.attempted):
                 console.print(_folder_table(console, track, files))
@@ -58,12 +64,10 @@ def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = Fa
         console.print(Text("--why explains the peak of a correct schedule, and there is none here."))
     if not tier.is_sandbox:
         console.print()
-        console.print(
-            Text(f"Run without a sandbox: {tier.why_not}. 'puzzles doctor' tells what that means.", style="dim")
-        )
+        say(console, f"Run without a sandbox: {tier.why_not}. 'puzzles doctor' explains what that means.", "dim")
     console.print()
     for line in _summary(files) if several or not files else _next(files[0]):
-        console.print(Text(line), width=min(console.width, MAX_WIDTH))
+        say(console, line)
 
 
 def report_on(console: Console, title: str, verdict: Verdict) -> None:
@@ -88,7 +92,7 @@ def _standings(
     console: Console, files: Sequence[Graded], columns: Mapping[str, tuple[str, ...]], name_width: int, gap: int
 ) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
-    shared = commonpath([dirname(graded.path) for graded in files])
+    shared = _shared_folder(files)
     names = [plain(relpath(graded.path, shared) if shared else graded.path) for graded in files]
     widest = min(max(map(len, names)), name_width)
     table.add_column(Text(f"in {plain(shared)}/" if shared else "submission"), overflow="fold", min_width=widest)
@@ -132,21 +136,22 @@ def stars_text(console: Console, stars: int) -> str:
 
 
 def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Verdict]]]:
-    """Tracks with their verdicts, those in which something is attempted; of a file that attempts nothing, all."""
+    """Tracks with the verdicts on what is attempted."""
     for track in TRACKS.values():
-        mine = [v for v in verdicts if v.track == track.name]
-        if any(v.attempted for v in mine) or (mine and not any(v.attempted for v in verdicts)):
+        mine = [v for v in verdicts if v.track == track.name and v.attempted]
+        if mine:
             yield track, mine
 
 
 def _table(console: Console, track: Track[Any], verdicts: Sequence[Verdict]) -> Table:
-    """Every puzzle asked for, attempted or not, with figures beside their targets."""
+    """A row for each verdict, with figures beside their targets."""
     table = _empty_table(track)
     if not track.columns:
         table.add_column("figures", ratio=1)
     for v in verdicts:
         stars = stars_text(console, v.stars) if v.attempted else ""
-        figures = [Text.assemble(_figure(v, name), (f" of {v.targets[of]:,}", "dim")) for _, name, of in track.columns]
+        measures = track.measures(track.puzzle(v.puzzle), v.figures) if track.columns else ()
+        figures = [Text.assemble(figure, (target, "dim")) for figure, target in (m.cell for m in measures)]
         if not figures:
             figures = [Text(track.figures_text(track.puzzle(v.puzzle), v.figures), style="" if v.figures else "dim")]
         cells = (*figures, _status(v)) if track.columns else (_status(v), *figures)
@@ -158,26 +163,34 @@ def _empty_table(track: Track[Any]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("puzzle", "stars"):
         table.add_column(heading, no_wrap=True)
-    for heading, _, _ in track.columns:
+    for heading, _ in track.columns:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict")
     return table
 
 
 def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) -> Table:
-    """Attempts at a track in several files; a file is named once, below the folder that they share."""
+    """Attempts at a track in several files; a file is named once, by its path in the folder that they share."""
     table = _empty_table(track)
-    shared = commonpath([dirname(graded.path) for graded in files]) if files else ""
-    table.add_column(Text(f"file in {plain(shared)}/" if shared else "file"), overflow="fold")
+    shared = _shared_folder(files)
+    table.add_column("file", overflow="fold")
     for graded in _in_order(files):
         name = plain(relpath(graded.path, shared) if shared else graded.path)
         for v in graded.attempted:
             if v.track != track.name:
                 continue
-            figures = [_figure(v, figure) for _, figure, _ in track.columns]
+            figures = [_figure(v, figure) for _, figure in track.columns]
             table.add_row(v.puzzle, stars_text(console, v.stars), *figures, _status(v), Text(name, style="dim"))
             name = ""
     return table
+
+
+def _shared_folder(files: Sequence[Graded]) -> str:
+    """The folder below which all files lie; empty if there is none that all their paths name."""
+    try:
+        return commonpath([dirname(graded.path) for graded in files])
+    except ValueError:  # relative and absolute paths, other drives, no files
+        return ""
 
 
 def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:
@@ -210,36 +223,44 @@ def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
             yield verdict
 
 
-def explain(console: Console, verdict: Verdict) -> None:
-    """One verdict by itself: status, figures, what there is to say, and the story after a pass."""
+def explanation(verdict: Verdict) -> Iterator[Part]:
+    """One verdict by itself: status and figures, the message, notes, what was printed, and feedback on a pass."""
     from .feedback import story
 
-    track = track_of(verdict.puzzle)
-    console.print()
-    figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures)
-    shown = f"  {stars_text(console, verdict.stars)}  {figures}" if verdict.attempted else ""
-    console.print(Text.assemble(_status(verdict), shown))
-    _explain(console, verdict, "")
+    yield Part(lambda console: _show_status(console, verdict), optional=False)
+    if verdict.message:
+        yield Part(lambda console: _show_message(console, verdict, ""), optional=False)
     if verdict.why_matters:
-        _show_why(console, verdict, "")
-    _show_printed(console, verdict)
-    if verdict.status == "passed":
-        for line in story(verdict):
-            console.print(Text(line), width=min(console.width, MAX_WIDTH))
+        yield Part(lambda console: _show_why(console, verdict, ""))
+    paragraphs = story(verdict) if verdict.status == "passed" else filter(None, [verdict.advice])
+    for words in (*(f"Note: {note}" for note in verdict.notes), *paragraphs):
+        yield Part(partial(say, text=words))
+    if verdict.printed:
+        yield Part(lambda console: _show_printed(console, verdict))
+
+
+def _show_status(console: Console, verdict: Verdict) -> None:
+    track = track_of(verdict.puzzle)
+    figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures) if verdict.figures else ""
+    stars = f"{GLUE} {stars_text(console, verdict.stars)}{GLUE} {figures}" if verdict.attempted else ""
+    status = _status(verdict)
+    console.print()
+    say(console, stars, lead=status.plain, lead_style=str(status.style))
 
 
 def _explain(console: Console, verdict: Verdict, where: str) -> None:
     console.print()
-    width = min(console.width, MAX_WIDTH)
     name = f"{where}{verdict.puzzle}" if verdict.attempted else where.rstrip(", ")
     if verdict.message:
-        said = Text.assemble((f"{name}: " if name else "", "bold"), verdict.message)
-        console.print(said, width=width)
-        if verdict.source:
-            line = Text(f"    > {verdict.source}", style="cyan")
-            console.print(line, width=width, no_wrap=True, overflow="ellipsis")
+        _show_message(console, verdict, f"{name}: " if name else "")
     for note in verdict.notes:
-        console.print(Text.assemble((f"{name}: ", "bold"), f"note: {note}"), width=width)
+        say(console, f"note: {note}", lead=f"{name}: ")
+
+
+def _show_message(console: Console, verdict: Verdict, lead: str) -> None:
+    say(console, verdict.message, lead=lead)
+    if verdict.source:
+        console.print(Text(f"    > {verdict.source}", style="cyan"), soft_wrap=True)
 
 
 def _show_why(console: Console, verdict: Verdict, where: str) -> None:
@@ -265,52 +286,41 @@ def _show_printed(console: Console, verdict: Verdict) -> None:
 
 def _next(graded: Graded) -> Iterator[str]:
     """Encouragement, and the next move, for one file."""
-    from .feedback import record, story  # here, because the reference is run for it
+    from .feedback import achieved, story, what_next  # here, because the reference is run for it
 
     attempted = graded.attempted
     if not attempted:
         first = graded.verdicts[0].puzzle if graded.verdicts else next(iter(ALL))
-        yield "Nothing attempted yet: a puzzle counts once a function or class of its name does something."
-        yield f"Read one with 'puzzles show {first}'; get a file to write in with 'puzzles start'."
+        yield "Nothing attempted yet. Write your code between the two marks of a starter, then grade again."
+        yield f"'puzzles show {first}' shows the puzzle, 'puzzles start {first}' writes its starter to a file."
         return
     for verdict in attempted:
         if verdict.status == "passed":
-            said = story(verdict) if len(attempted) == 1 else [record(verdict)]
-            yield f"{verdict.puzzle}: {' '.join(said)}"
+            said = story(verdict) if len(attempted) == 1 else [achieved(verdict)]
+            yield from (f"{verdict.puzzle}: {said[0]}", *said[1:])
     open_ones = [verdict for verdict in attempted if verdict.status != "passed"]
     if open_ones:
         yield _way_on(graded.path, open_ones[0])
         return
-    yield _following(attempted)
+    yield what_next(attempted[-1].puzzle, [verdict.puzzle for verdict in attempted])
 
 
 def _way_on(path: str, verdict: Verdict) -> str:
     slug = verdict.puzzle
-    picture = f", and 'puzzles draw {plain(path)} {slug}' a picture" if track_of(slug).has_pictures else ""
-    return f"Stuck? 'puzzles hint {slug}' gives a hint{picture}."
-
-
-def _following(attempted: Sequence[Verdict]) -> str:
-    """The next puzzle of the track that the file is in."""
-    track = track_of(attempted[-1].puzzle)
-    done = {verdict.puzzle for verdict in attempted}
-    slugs = track.slugs
-    last = max(slugs.index(slug) for slug in done if slug in slugs)
-    to_do = [slug for slug in (*slugs[last:], *slugs) if slug not in done]
-    if not to_do:
-        return f"That is every puzzle of the track '{track.title}'. Well played! 'puzzles list' has more."
-    puzzle = track.puzzle(to_do[0])
-    return f"Next is {track.mention(puzzle)}: 'puzzles show {puzzle.slug}'."
+    draw = f"'puzzles draw {plain(path)} {slug} --open'"
+    picture = f", and {draw} draws what it does" if track_of(slug).has_pictures else ""
+    return f"{verdict.advice or 'Stuck?'} 'puzzles hint {slug}' gives a hint{picture}."
 
 
 def _summary(files: Sequence[Graded]) -> Iterator[str]:
     attempted = [verdict for graded in files for verdict in graded.attempted]
     passed = sum(verdict.status == "passed" for verdict in attempted)
     if not files:
-        yield "There are no Python files here."
+        yield "There are no Python files or notebooks here."
     elif not attempted:
-        yield f"Nothing attempted in {len(files)} files."
+        yield f"Nothing attempted in {counted(len(files), 'file')}."
     else:
-        yield f"{len(files)} files, {len(attempted)} puzzles attempted, {passed} passed."
+        solutions, puzzles = counted(len(attempted), "solution"), counted(len({v.puzzle for v in attempted}), "puzzle")
+        yield f"{solutions} of {puzzles} in {counted(len(files), 'file')}: {passed} passed."
         if len(files) > MAX_EXPLAINED:
-            yield "Messages of so many are not shown here; write them down with --html, --csv, --junit or --json."
+            yield "Messages are left out for so many files; --html, --csv, --junit and --json have them."

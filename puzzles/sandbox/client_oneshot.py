@@ -19,7 +19,7 @@ from .limits import Limits
 from .tiers import ONESHOT_PROGRAM, START_SECONDS, Tier, command, environment
 from .visible_files import hidden_paths
 
-MAX_SURVEY = 8 << 20
+MAX_SURVEY = 64 << 20
 """Bytes."""
 
 

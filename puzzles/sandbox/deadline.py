@@ -32,10 +32,20 @@ class Timer:
     everything, for ever, can only be ended together with its process.
     """
 
-    def __init__(self, seconds: float, left: float | None = None, first: Callable[[], None] = lambda: None) -> None:
-        """Of `seconds` in all, `left` are left. `first` is called when the alarm rings for the first time."""
+    def __init__(
+        self,
+        seconds: float,
+        left: float | None = None,
+        first: Callable[[], None] = lambda: None,
+        describe: Callable[[FrameType], str] = lambda frame: "",
+    ) -> None:
+        """Of `seconds` in all, `left` are left. `first` is called when the alarm rings for the first time; `describe`
+        says of a frame what it works on, such as 'rank 0, t=3', or nothing."""
         self.seconds = seconds
+        self.work_at = ""
+        """The innermost work that was under way when the alarm first rang, as `describe` says it."""
         self._first = first
+        self._describe = describe
         self.rang_at: list[tuple[str, int]] = []
         """File and line of each call that was under way when the alarm first rang, the innermost first."""
         self._deadline = perf_counter() + (seconds if left is None else left)
@@ -56,15 +66,16 @@ class Timer:
 
         def ring(_: int, frame: FrameType | None) -> None:
             # Only inside `work`: a ring that comes as it ends must not hit whoever called it.
-            calls = []
+            calls, work_at = [], ""
             while frame is not None and frame.f_code is not work.__code__:
                 calls.append((frame.f_code.co_filename, frame.f_lineno))
+                work_at = work_at or self._describe(frame)
                 frame = frame.f_back
             if frame is not None:
                 calls.append((work.__code__.co_filename, frame.f_lineno))
             if frame is not None or (in_greenlets and working):
                 if not self.rang_at:
-                    self.rang_at = calls
+                    self.rang_at, self.work_at = calls, work_at
                     self._first()
                 raise TimeLimitError
 

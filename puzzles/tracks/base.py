@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, T
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 
-from .outcomes import LocalRun, Measure, Row, RunRequest, capitalized
+from .outcomes import LocalRun, Measure, Row, RunRequest, capitalized, listed, number_text
 
 if TYPE_CHECKING:
     from .workbench import DrawOptions, TensorOptions, Workbench
@@ -77,14 +77,18 @@ class Track(ABC, Generic[P]):
     """In commands and in results."""
     title: str
     idea: str
+    """The question that its puzzles ask."""
     stage: str
     """Dotted name of the module that runs definitions in the worker; see `puzzles.sandbox.worker.stages`."""
     max_result: int = 1 << 20
     """Bytes that one run may send back."""
     reasons: Sequence[str] = ("layout",)
     """Of failures that its runs report beside those of every track, each in one word. Any code may use `lib.layout`."""
-    columns: Sequence[tuple[str, str, str]] = ()
-    """Of tables of results: heading, figure, target. Without them, `figures_text` fills one column."""
+    columns: Sequence[tuple[str, str]] = ()
+    """Columns of tables of results: heading and figure, in the order of `measures`. Without them `figures_text` fills
+    one column."""
+    form: str = ""
+    """What a player writes, in words."""
     noun: str = "function"
     """Kind of definition that solves a puzzle."""
     graded_by_default: bool = False
@@ -190,6 +194,10 @@ class Track(ABC, Generic[P]):
     def limits(self, puzzle: P) -> str:
         """Size and targets in a line."""
 
+    def listed_limits(self, puzzle: P) -> str:
+        """The same where the puzzles of a chapter are listed."""
+        return self.limits(puzzle)
+
     def figures_text(self, puzzle: P, figures: Mapping[str, float]) -> str:
         """The figures beside their targets in a line: '19.9 of 20 timesteps, ...'."""
         return ", ".join(measure.text() for measure in self.measures(puzzle, figures))
@@ -203,11 +211,23 @@ class Track(ABC, Generic[P]):
         """Beginning of a definition: 'def fsdp(model)'."""
 
     def record(self, puzzle: P, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        """A sentence on the third star, after a pass; `family` is the kind of solution, where a score says it."""
-        return "Three stars: nothing better is known." if stars >= 3 else "All targets met."
+        """A sentence on what is best known, and on the third star, after a pass; `family` is the kind of solution,
+        where a score says it."""
+        return "Three stars: nothing better is known." if stars >= 3 else ""
+
+    def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:
+        """A sentence on how far the figures of a pass are below their targets."""
+        rest = [(measure.target - (measure.value or 0), measure.words) for measure in self.measures(puzzle, figures)]
+        under = [f"{number_text(round(left, 6))} {words}" for left, words in rest if left > 0]
+        if not under:
+            return f"You meet {'the target' if len(rest) == 1 else 'every target'} exactly."
+        exactly = {0: "", 1: " and meet the other target exactly"}.get(
+            len(rest) - len(under), " and meet the other targets exactly"
+        )
+        return f"You are {listed(under)} below target{exactly}."
 
     def comparison(self, puzzle: P, figures: Mapping[str, float], kept: str) -> Sequence[str]:
-        """Sentences on how a kept run that passed differs from the reference solution's."""
+        """Sentences on a kept run that passed: what kind it is, and how it differs from the reference solution's."""
         return ()
 
     def sections(self, puzzle: P) -> Sequence[Section]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -82,26 +82,58 @@ class LocalRun(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A figure beside its target; None where nothing was measured."""
+    """A figure beside its target; None where nothing was measured. The target is met at `target`; if `below` says how
+    it is shown, as in '< 34', only below it."""
 
     words: str
     value: float | None
     target: int
     met: bool = False
+    below: str = ""
 
     @classmethod
     def at_most(cls, words: str, value: float | None, target: int) -> Measure:
         """A figure that meets its target if it is not above."""
         return cls(words, value, target, value is not None and value <= target)
 
+    @classmethod
+    def below_limit(cls, words: str, value: float | None, limit: int, shown: str) -> Measure:
+        """A figure that meets its target only below the limit, which is shown as in '< 34'."""
+        return cls(words, value, limit, value is not None and value < limit, shown)
+
+    @property
+    def target_text(self) -> str:
+        return self.below or f"{self.target:,}"
+
+    @property
+    def value_text(self) -> str:
+        return "-" if self.value is None else number_text(self.value)
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """The figure and its target for a table: '33.3', ' (< 34)'."""
+        return self.value_text, f" ({self.below})" if self.below else f" of {self.target:,}"
+
     def text(self) -> str:
-        value = "-" if self.value is None else number_text(self.value)
-        return f"{value} of {self.target:,} {self.words}"
+        """'12,288 of 12,288 bytes moved'; '33.3 timesteps (target < 34)'."""
+        if self.below:
+            return f"{self.value_text} {self.words} (target {self.below})"
+        return f"{self.value_text} of {self.target:,} {self.words}"
 
 
 def number_text(value: float) -> str:
     """12288 as '12,288', 19.9 as '19.9'."""
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def counted(number: int, noun: str) -> str:
+    """'1 file', '3 files'."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def stars_text(stars: int, full: str = "★", empty: str = "☆") -> str:

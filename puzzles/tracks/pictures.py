@@ -9,6 +9,8 @@ import click
 
 from puzzles.failure import Failure
 
+from .workbench import Workbench
+
 
 def import_drawing() -> ModuleType:
     """The package that draws.
@@ -23,8 +25,8 @@ def import_drawing() -> ModuleType:
     return drawing
 
 
-def report_failure(slug: str, failure: Failure | None) -> bool:
+def report_failure(slug: str, failure: Failure | None, bench: Workbench) -> bool:
     """Prints why a run failed, if it did, and returns whether it did not."""
     if failure is not None:
-        click.echo(f"{slug} failed: {failure.message}", err=True)
+        click.echo(f"{slug} failed: {bench.message(failure)}", err=True)
     return failure is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -14,6 +14,9 @@ from .base import PuzzleGroup, Track
 from .engine.track import Engine
 from .layout.track import Layouts
 from .schedule.track import Schedules
+
+MIN_PART, MAX_NEAR = 3, 3
+"""Letters of a part of a name by which puzzles are suggested, and how many are."""
 
 _tracks: dict[str, Track[Any]] = {}
 _by_slug: dict[str, Track[Any]] = {}
@@ -135,8 +138,24 @@ def _loose(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
+def _near(wanted: str, slugs: Iterable[str]) -> list[str]:
+    """The slugs that were probably meant: those spelled almost so, else those that begin with or hold the word."""
+    by_name: dict[str, str] = {}
+    for slug in slugs:
+        by_name.setdefault(_loose(slug), slug)
+    whole = len(wanted) >= MIN_PART
+    ways = (
+        get_close_matches(wanted, by_name, MAX_NEAR, cutoff=0.85),
+        [name for name in by_name if whole and name.startswith(wanted)],
+        [name for name in by_name if whole and wanted in name],
+        get_close_matches(wanted, by_name, 1, cutoff=0.65),
+    )
+    found = next(filter(None, ways), [])
+    return [slug for name, slug in by_name.items() if name in found][:MAX_NEAR]
+
+
 def _advice(wanted: str, slugs: Mapping[str, Track[Any]]) -> str:
-    near = get_close_matches(_loose(wanted), [_loose(slug) for slug in slugs], n=1, cutoff=0.5)
-    if near:
-        return f"did you mean '{next(slug for slug in slugs if _loose(slug) == near[0])}'?"
+    if near := _near(_loose(wanted), slugs):
+        *others, last = map(repr, near)
+        return f"did you mean {', '.join(others)} or {last}?" if others else f"did you mean {last}?"
     return "'puzzles list' names them all" if len(slugs) > 10 else f"there are {', '.join(slugs)}"

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from puzzles.failure import Failure
+
 from .outcomes import RunOutcome, RunRequest
 
 if TYPE_CHECKING:
@@ -26,10 +28,16 @@ class Workbench(Protocol):
         """Runs the definition in a file (default: the player's) once, in the sandbox."""
 
     def absent(self, path: str = "") -> str:
-        """The sentence on a file (default: the player's) without a definition of the puzzle."""
+        """The sentence for a file (default: the player's) without a definition of the puzzle."""
+
+    def message(self, failure: Failure, path: str = "") -> str:
+        """A failure of a file (default: the player's) as its author reads it: a notebook's lines counted by cell."""
 
     def refuse(self, why: str) -> bool:
         """Shows why the puzzle is not run, as a sentence that begins with its name, and returns False."""
+
+    def wrote(self, path: str) -> None:
+        """Reports a file that was written, and opens it if the player wants that."""
 
     def require_readable(self, path: str) -> None:
         """Ends the command if a file cannot be read."""

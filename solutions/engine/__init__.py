@@ -1,1 +1,1 @@
-"""Reference solutions of the engine puzzles: one class in each file."""
+"""Reference solutions of the engine puzzles, one class per file."""

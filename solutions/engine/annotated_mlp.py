@@ -17,7 +17,7 @@ class AnnotatedMLP(ShardedEngine):
         w0 = mesh_split(w0, self.mesh, ("data", "model"))
         w1 = mesh_split(w1, self.mesh, ("model", "data"))
         h = np.maximum(np.einsum("bd,df->bf", x, w0), 0)
-        # Half of the rows and half of each weight meet here; the sum over model is scattered to where y goes.
+        # Half of the rows meet half of each weight here; the sum over `model` is scattered to where y belongs.
         h = mesh_split(h, self.mesh, ("data", "model"))
         y = np.einsum("bf,fd->bd", h, w1)
         return mesh_split(y, self.mesh, (("data", "model"), None))
@@ -29,4 +29,4 @@ class AnnotatedMLP(ShardedEngine):
         return self.spmd.forward({"x": x})
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

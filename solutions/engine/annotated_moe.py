@@ -16,7 +16,7 @@ class AnnotatedMoE(ShardedEngine):
     def program(self, x, dispatch, combine, wi, wo):
         x, dispatch, combine = split(x, 0, 4), split(dispatch, 0, 4), split(combine, 0, 4)
         sent = np.einsum("GSEC,GSM->EGCM", dispatch, x)
-        sent = split(sent, 0, 4)  # so the experts live in a row as well, and only what they are sent moves
+        sent = split(sent, 0, 4)  # so the experts are split along a row too, and only their tokens move
         h = np.maximum(np.einsum("EGCM,EMH->EGCH", sent, wi), 0)
         back = np.einsum("EGCH,EHM->EGCM", h, wo)
         y = np.einsum("GSEC,EGCM->GSM", combine, back)
@@ -29,4 +29,4 @@ class AnnotatedMoE(ShardedEngine):
         return self.spmd.forward(pieces)
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

@@ -23,7 +23,7 @@ class BalanceLoss(ShardedEngine):
         experts = p.shape[1]
         chosen = np.bincount(p.argmax(axis=1), minlength=experts)
         sums = self.all_reduce(np.stack([chosen.astype(p.dtype), p.sum(axis=0)]))
-        # Every token has chosen one expert: the counts say how many tokens there are.
+        # Every token has chosen one expert, so the counts sum to the number of tokens.
         tokens = sums[0].sum()
         f, mean = sums / tokens
         weight = self.alpha * experts * f
@@ -32,6 +32,6 @@ class BalanceLoss(ShardedEngine):
 
     def backward(self, grads):
         p, dp = self.tape.pop()
-        # f counts choices, which do not move when the logits move a little: the gradient goes through p alone.
+        # f counts choices, which do not change when the logits change slightly: only p has a gradient.
         dp = grads * dp
         return {"logits": p * (dp - (p * dp).sum(axis=1, keepdims=True))}

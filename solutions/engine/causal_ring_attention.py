@@ -27,12 +27,12 @@ class CausalRingAttention(ShardedEngine):
         """Not called."""
 
     def places(self, device):
-        """Places of a device's two chunks in the sequence."""
+        """Positions of a device's two chunks in the sequence."""
         return device, 2 * self.num_devices - 1 - device
 
 
 class Queries:
-    """A chunk of queries, and what they have made of the keys and values seen so far."""
+    """A chunk of queries, and its softmax and output over the keys and values seen so far."""
 
     def __init__(self, q, place):
         self.q, self.place = q, place
@@ -41,7 +41,7 @@ class Queries:
 
     def see(self, place, k, v):
         if place > self.place:
-            return  # all of it comes later
+            return  # these keys all come later
         scores = self.q @ k.T * self.q.shape[1] ** -0.5
         if place == self.place:
             scores = np.where(np.tri(len(k), dtype=bool), scores, -np.inf)

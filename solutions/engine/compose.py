@@ -1,4 +1,4 @@
-"""Compose: rotate an update, send a random part of it in a few bits each; the server undoes all three."""
+"""Compose: rotate an update and send a random part of it in a few bits each; the server undoes all three."""
 
 import numpy as np
 
@@ -49,9 +49,9 @@ class Compose(ShardedEngine):
         return signs * hadamard(rotated)
 
     def drawn(self, rng):
-        """Signs first, then places: what the server has to draw again."""
+        """First the signs, then the places: what the server has to draw again."""
         signs = (2 * rng.integers(0, 2, self.size) - 1).astype(np.float32)
         return signs, rng.choice(self.size, self.kept, replace=False)
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

@@ -1,4 +1,4 @@
-"""Data parallel: every device holds the whole model and a part of the batch; gradients are summed."""
+"""Data parallel: every device holds the whole model and takes a part of the batch; gradients are summed."""
 
 import numpy as np
 

@@ -20,8 +20,8 @@ class ExactDispatch(ShardedEngine):
         self.router = np.zeros((model_dim, n), dtype=np.float32)
         self.w0 = np.zeros((model_dim, hidden_dim), dtype=np.float32)
         self.w1 = np.zeros((hidden_dim, model_dim), dtype=np.float32)
-        self.inbox = self.symmetric((n * tokens, model_dim))  # what my expert works on, should all choose it
-        self.back = self.symmetric((tokens, model_dim))  # what the experts made of my tokens
+        self.inbox = self.symmetric((n * tokens, model_dim))  # the input of my expert, even if every token chooses it
+        self.back = self.symmetric((tokens, model_dim))  # the experts' results for my tokens
 
     def load_checkpoint(self, params):
         self.router[...] = params["router/weights"]
@@ -35,8 +35,8 @@ class ExactDispatch(ShardedEngine):
         order = np.argsort(chosen, kind="stable")  # my tokens, by expert
         mine = np.bincount(chosen, minlength=n).astype(np.int32)
         counts = self.all_gather(mine[None])  # counts[source, expert]
-        at = counts.cumsum(axis=0) - counts  # where a source's rows begin in an expert's inbox
-        home = counts.cumsum(axis=1) - counts  # where an expert's rows begin among a source's sorted tokens
+        at = counts.cumsum(axis=0) - counts  # where a source's rows start in an expert's inbox
+        home = counts.cumsum(axis=1) - counts  # where an expert's rows start among a source's sorted tokens
 
         rows = x[order]
         for e in range(n):
@@ -58,4 +58,4 @@ class ExactDispatch(ShardedEngine):
             self.send_async(rows, place, device)
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

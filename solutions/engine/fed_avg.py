@@ -6,8 +6,8 @@ from lib.engine import ShardedEngine
 
 
 class FedAvg(ShardedEngine):
-    # One epoch a round is FedSGD, and needs three times the rounds. With sixteen every client runs off towards the
-    # optimum of its own examples, and an average of those is not the optimum of all.
+    # One epoch per round is FedSGD, and needs three times as many rounds. With sixteen, every client moves towards
+    # the optimum of its own examples, and the average of those is not the optimum of all examples.
     EPOCHS, ROUNDS = 6, 9
 
     def __init__(self, dim, rate):
@@ -39,4 +39,4 @@ class FedAvg(ShardedEngine):
         self.send(0, np.append(len(y) * w, np.float32(len(y))))
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

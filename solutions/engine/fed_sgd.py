@@ -16,7 +16,7 @@ class FedSGD(ShardedEngine):
     def forward(self, examples):
         clients = range(1, self.num_devices)
         if self.device_id == 0:
-            # Sums and numbers of examples need only be added up: the weighting does itself.
+            # Adding up the sums and the numbers of examples already weights each client correctly.
             total = sum(self.receive(client) for client in clients)
             self.w -= self.rate * total[:-1] / total[-1]
             for client in clients:
@@ -29,4 +29,4 @@ class FedSGD(ShardedEngine):
         return self.w
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

@@ -21,7 +21,7 @@ class FSDPLean(ShardedEngine):
         self.w1[...] = np.split(params["layer_1/weights"], self.num_devices)[self.device_id]
 
     def forward(self, x):
-        # A gathered weight has no name, so it is gone as soon as it was used.
+        # A gathered weight is never assigned to a name, so it is freed right after use.
         z = x @ self.all_gather(self.w0)
         self.tape.append((x, z))
         return relu(z) @ self.all_gather(self.w1)

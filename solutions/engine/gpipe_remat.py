@@ -1,4 +1,4 @@
-"""GPipe with rematerialization: a stage keeps its input and computes its activations again for backward."""
+"""GPipe with rematerialization: a stage keeps only its input and recomputes its activations for backward."""
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class GPipeRemat(ShardedEngine):
         for i in range(self.microbatches):
             x = parts[i] if self.first else self.receive(self.device_id - 1)
             self.kept.append(x)
-            y = self.stage(x)[1]  # all that lies between the two is forgotten
+            y = self.stage(x)[1]  # everything in between is dropped
             if self.last:
                 outputs.append(y)
             else:
@@ -48,13 +48,13 @@ class GPipeRemat(ShardedEngine):
     def backward(self, grads):
         parts = np.split(grads, self.microbatches) if self.last else []
         for _ in range(self.microbatches):
-            # Made again before the gradient is waited for: there is nothing else to do.
+            # Recomputed before waiting for the gradient, when the device is idle anyway.
             inputs = self.stage(self.kept.pop())[0]
             self.through(inputs, parts.pop() if self.last else self.receive(self.device_id + 1))
         return dict(zip(self.names, self.grads))
 
     def through(self, inputs, grads):
-        """One microbatch back through the stage. Its inputs are used up, and nothing of it has a name afterwards."""
+        """One microbatch back through the stage. Consumes its inputs, and leaves no name that refers to any of it."""
         for weight, weight_grad in zip(reversed(self.weights), reversed(self.grads)):
             x = inputs.pop()
             weight_grad += relu(x).T @ grads

@@ -1,4 +1,4 @@
-"""GShard's top-2 gate: all first choices take places first, then second choices by chance."""
+"""GShard's top-2 gate: all first choices get places first, then second choices at random."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class GShardTop2(ShardedEngine):
         g1, g2 = g[tokens, first], g[tokens, second]
         g1, g2 = g1 / (g1 + g2), g2 / (g1 + g2)
 
-        # Places are cumulative counts: all first choices in the order of the tokens, then all second ones.
+        # Places are cumulative counts: all first choices in token order, then all second choices.
         one_hot = np.eye(experts, dtype=int)
         counted = one_hot[np.concatenate([first, second])].cumsum(axis=0)
         counts = counted[len(x) - 1]
@@ -55,4 +55,4 @@ class GShardTop2(ShardedEngine):
         return {"out": x, "aux": aux}
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

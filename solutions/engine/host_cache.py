@@ -32,4 +32,4 @@ class HostCache(ShardedEngine):
         return shard
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

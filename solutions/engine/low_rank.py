@@ -1,4 +1,4 @@
-"""Low rank: an update A B, of which A is drawn from a seed and only B is trained and sent."""
+"""Low rank: an update A B, where A is drawn from a seed and only B is trained and sent."""
 
 import numpy as np
 
@@ -35,4 +35,4 @@ class LowRank(ShardedEngine):
         return (2 * coins - 1).astype(np.float32)
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

@@ -1,4 +1,4 @@
-"""2D matmul: the contraction is split along y and the rows along x; each sum runs along the axis of its split."""
+"""2D matmul: the contraction is split along y and the rows along x; each sum runs along the axis that was split."""
 
 import numpy as np
 

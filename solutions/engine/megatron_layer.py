@@ -39,7 +39,7 @@ class MegatronLayer(ShardedEngine):
         of_attention, dx = self.attention_backward(dy)
         return {**of_mlp, **of_attention, "x": dy + self.all_reduce(dx)}
 
-    # What follows needs nobody else: the outputs, and the gradients of the inputs, are this device's part of a sum.
+    # From here on no communication: outputs and input gradients are this device's part of a sum.
 
     def mlp(self, y):
         z = y @ self.w["mlp/up"]

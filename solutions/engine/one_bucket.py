@@ -1,4 +1,4 @@
-"""One bucket: all gradients travel as one flat array, in a single collective."""
+"""One bucket: all gradients are sent as one flat array, in a single collective."""
 
 import numpy as np
 

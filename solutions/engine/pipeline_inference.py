@@ -27,4 +27,4 @@ class PipelineInference(ShardedEngine):
         return None
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

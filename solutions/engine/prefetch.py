@@ -26,4 +26,4 @@ class Prefetch(ShardedEngine):
         return x
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

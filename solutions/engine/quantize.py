@@ -8,7 +8,7 @@ from lib.engine import ShardedEngine
 class Quantize(ShardedEngine):
     def __init__(self, size, bits):
         self.size, self.bits = size, bits
-        self.top = 2**bits - 1  # levels 0 to top: as many as the bits can name
+        self.top = 2**bits - 1  # levels 0 to top: as many as the bits can encode
 
     def load_checkpoint(self, params):
         """There are no parameters."""
@@ -33,4 +33,4 @@ class Quantize(ShardedEngine):
         return low + (high - low) * (levels / np.float32(self.top)).astype(np.float32)
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

@@ -1,4 +1,4 @@
-"""Random mask: only the weights that a seed picks are trained; their changes and the seed are sent."""
+"""Random mask: only the weights that a seed picks are trained; the changes and the seed are sent."""
 
 import numpy as np
 
@@ -39,4 +39,4 @@ class RandomMask(ShardedEngine):
         return update
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

@@ -1,4 +1,4 @@
-"""Ring attention: keys and values travel round the ring, and an online softmax corrects the output as they arrive."""
+"""Ring attention: keys and values go around the ring, and an online softmax corrects the output as they arrive."""
 
 import numpy as np
 

@@ -44,4 +44,4 @@ class Rotate(ShardedEngine):
         return (2 * rng.integers(0, 2, self.size) - 1).astype(np.float32)
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

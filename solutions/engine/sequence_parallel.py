@@ -1,4 +1,4 @@
-"""Sequence parallel: between the layers rows are all-gathered and sums reduce-scattered."""
+"""Sequence parallel: between the layers, rows are all-gathered and sums are reduce-scattered."""
 
 import numpy as np
 

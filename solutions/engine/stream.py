@@ -1,4 +1,4 @@
-"""Stream: each device fetches its shard of a layer from its host; all gather the layer, use it, and drop it."""
+"""Stream: each device fetches its shard of a layer from its host; all devices gather the layer, use it, and drop it."""
 
 import numpy as np
 
@@ -20,9 +20,9 @@ class Stream(ShardedEngine):
 
     def forward(self, x):
         for layer in range(self.layers):
-            # Neither the shard nor the whole layer has a name, so nothing of it is left when the next one comes.
+            # Neither the shard nor the full layer is assigned to a name, so both are freed before the next layer.
             x = relu(x @ self.all_gather(self.host.fetch(f"layer_{layer}/weights")))
         return x
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

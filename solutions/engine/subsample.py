@@ -1,4 +1,4 @@
-"""Subsample: one in so many numbers is sent, scaled up by as much, so that the estimate is unbiased."""
+"""Subsample: a fixed fraction of the numbers is sent, scaled up by its inverse, so that the estimate is unbiased."""
 
 import numpy as np
 
@@ -29,4 +29,4 @@ class Subsample(ShardedEngine):
         return np.random.default_rng(seed).choice(self.size, self.size // self.share, replace=False)
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

@@ -1,4 +1,4 @@
-"""A Switch layer: equal buffers go to the experts and back by all-to-all; tokens that do not fit are passed on."""
+"""A Switch layer: equal buffers go to the experts and back by all-to-all; tokens that do not fit skip the experts."""
 
 from math import ceil
 
@@ -33,18 +33,18 @@ class SwitchDispatch(ShardedEngine):
         capacity = ceil(len(x) / experts * self.factor)
         p = softmax(x @ self.router)
         chosen = p.argmax(axis=1)
-        # A token's place is the number of tokens before it that have chosen the same expert.
+        # A token's place is the number of earlier tokens that have chosen the same expert.
         before = np.eye(experts, dtype=int)[chosen].cumsum(axis=0) - 1
         place = before[tokens, chosen]
         fits = place < capacity
         slots = chosen[fits], place[fits]
         buffer = np.zeros((experts, capacity, x.shape[1]), dtype=x.dtype)
         buffer[slots] = x[fits]
-        # Slots that stay empty are zeros; relu(0 @ w0) @ w1 is zeros again.
+        # Empty slots are zeros; relu(0 @ w0) @ w1 is zero too.
         rows = self.all_to_all(buffer)
         back = self.all_to_all(relu(rows @ self.w0) @ self.w1)
         x[fits] += p[tokens, chosen][fits, None] * back[slots]
         return {"out": x, "dropped": tokens[~fits]}
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

@@ -22,19 +22,19 @@ class UnevenFSDP(ShardedEngine):
             self.shards[layer] = np.split(flat, self.num_devices)[self.device_id].copy()
 
     def flat(self, weights, bias):
-        """A layer in one row: its weights, its bias, and zeros until the row can be cut evenly."""
+        """A layer as one row: its weights, its bias, and zeros to make the row evenly divisible."""
         padding = -(weights.size + bias.size) % self.num_devices
         return np.concatenate([weights.ravel(), bias, np.zeros(padding, dtype=np.float32)])
 
     def whole(self, layer):
-        """Weights and bias of a layer, from everybody's shards; what stands behind them is padding."""
+        """Weights and bias of a layer, gathered from all shards; the rest of the row is padding."""
         rows, columns = self.shapes[layer]
         flat = self.all_gather(self.shards[layer])
         weights, bias, _ = np.split(flat, [rows * columns, rows * columns + columns])
         return weights.reshape(rows, columns), bias
 
     def through(self, layer, x):
-        # Gathered weights are gone when this returns.
+        # The gathered weights are freed when this returns.
         weights, bias = self.whole(layer)
         return x @ weights + bias
 

@@ -1,4 +1,4 @@
-"""Cross entropy of logits split by words: three all-reduces of one number for each token."""
+"""Cross entropy of logits split by words: three all-reduces of one number per token."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class VocabParallelLoss(ShardedEngine):
         shifted = logits - highest[:, None]
         powers = np.exp(shifted)
         total = self.all_reduce(powers.sum(axis=1))
-        # True at most once in a row: a target is a word of one device only.
+        # True at most once per row: a target word is on one device only.
         right = targets[:, None] == self.words
         target = self.all_reduce(np.where(right, shifted, 0).sum(axis=1))
         self.tape.append((powers / total[:, None], right))

@@ -1,4 +1,4 @@
-"""ZeRO-1: gradients are reduce-scattered to the shard of the optimizer state; updated weights are all-gathered."""
+"""ZeRO-1: gradients are reduce-scattered to match the optimizer-state shards; updated weights are all-gathered."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""ZeRO-2: each gradient is reduce-scattered as soon as it exists, so only shards wait for the step."""
+"""ZeRO-2: each gradient is reduce-scattered as soon as it exists, so only shards are kept until the step."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class ZeRO2(ShardedEngine):
 
     def backward(self, grads):
         x, z = self.tape.pop()
-        # A whole gradient has no name: it is gone before the next one is made.
+        # A full gradient is never assigned to a name: it is freed before the next one is computed.
         self.shards["layer_1/weights"] = self.reduce_scatter(relu(z).T @ grads)
         dz = (grads @ self.weights["layer_1/weights"].T) * (z > 0)
         self.shards["layer_0/weights"] = self.reduce_scatter(x.T @ dz)

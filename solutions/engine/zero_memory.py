@@ -1,14 +1,14 @@
-"""Memory of ZeRO's stages: the formulas, the choice of a plan, and arrays of just those sizes."""
+"""Memory of ZeRO's stages: the formulas, the choice of a plan, and arrays of exactly those sizes."""
 
 import numpy as np
 
 from lib.engine import ShardedEngine
 
-WEIGHTS, GRADIENTS, STATE = 2, 2, 12  # bytes for each parameter
+WEIGHTS, GRADIENTS, STATE = 2, 2, 12  # bytes per parameter
 
 
 def memory(stage, parameters, degree):
-    """Bytes on each device: the first `stage` of state, gradients and weights are in `degree` shards."""
+    """Bytes per device: the first `stage` of state, gradients and weights are in `degree` shards."""
     parts = (STATE, GRADIENTS, WEIGHTS)
     return (sum(parts[stage:]) * degree + sum(parts[:stage])) * parameters // degree
 
@@ -18,7 +18,7 @@ class ZeROMemory(ShardedEngine):
         """There are no parameters."""
 
     def forward(self, case):
-        self.held = None  # the last case's arrays go before those of this one come
+        self.held = None  # free the last case's arrays before allocating new ones
         plan = self.cheapest(**case)
         if plan is not None:
             self.held = self.arrays(*plan, case["parameters"] // case["scale"])
@@ -32,7 +32,7 @@ class ZeROMemory(ShardedEngine):
             for degree in (degrees if stage else [1])
             if memory(stage, parameters, degree) <= budget
         ]
-        # Stage 3 sends half as much again; after that the degree counts, and the stage last.
+        # Stage 3 sends 50% more, so it comes last; otherwise the lower degree wins, then the lower stage.
         return min(fits, key=lambda plan: (plan[0] == 3, plan[1], plan[0]), default=None)
 
     def arrays(self, stage, degree, parameters):
@@ -43,4 +43,4 @@ class ZeROMemory(ShardedEngine):
         return [numbers(np.float16, 3), numbers(np.float16, 2), *state]
 
     def backward(self, grads):
-        """Not asked for."""
+        """Not called."""

@@ -1,4 +1,4 @@
-"""Attention: sequences over two devices, heads over four; inputs are gathered at the end instead of results summed."""
+"""Attention: sequences over two devices, heads over four; inputs are gathered at the end instead of summing results."""
 
 from lib.layout import Graph
 

@@ -1,4 +1,4 @@
-"""Gathers everything: relu configured to work on the pieces that it is given."""
+"""Gathers everything: relu is configured to work on the pieces that it gets."""
 
 from lib.layout import Graph
 

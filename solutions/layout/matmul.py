@@ -1,4 +1,4 @@
-"""One matmul: both factors are split, and the larger one more often."""
+"""One matmul: both factors are split, the larger one into more pieces."""
 
 from lib.layout import Graph
 

@@ -1,1 +1,1 @@
-"""Record solutions: the best schedules known, one to three for each puzzle, which the catalog names."""
+"""Record solutions: the best known schedules, one to three for each puzzle, named in the catalog."""

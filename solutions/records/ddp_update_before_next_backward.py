@@ -1,8 +1,8 @@
-"""DDP in which a gradient is summed and used before the next backward makes another.
+"""DDP in which each gradient is summed and used before the next backward makes another.
 
-That costs no time: all ranks reach each allreduce together, and the work is the same. No replicated model
-needs less: right after the first backward a rank holds the model (8 units of one batch's activation), the
-gradient of that layer (2) and the one to pass on to the layer before (1).
+That costs no time: all ranks reach each all-reduce together, and the work is the same. A replicated model
+cannot need less memory: right after the first backward a rank holds the model (8 units of one batch's
+activation), the gradient of that layer (2) and the activation gradient for the previous layer (1).
 """
 
 from lib import Model
@@ -11,7 +11,7 @@ from lib import Model
 async def ddp(model: Model) -> Model:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
-    # The input of layer 0 is not kept: it costs nothing to read it again.
+    # The input of layer 0 is not kept: loading it again is free.
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer)
         inp = activations[layer] if layer else model.get_activation([model.rank])
@@ -23,7 +23,7 @@ async def ddp(model: Model) -> Model:
         grad_weights[layer], grad_activations["out"] = model.backward(
             layer, inp, grad_activations["out"], weights[layer]
         )
-        # Nothing comes before layer 0 that would need its activation gradient.
+        # No layer before layer 0 needs its activation gradient.
         if layer == 0:
             del grad_activations["out"]
         grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)

@@ -1,10 +1,10 @@
-"""FSDP that gathers the last weight once, and updates every shard as soon as its gradient is there.
+"""FSDP that gathers the last weight only once, and updates every shard as soon as its gradient is ready.
 
-The turn comes right after the last forward, so forgetting that weight would only mean gathering it again.
-While it is whole it takes the place of the rank's own shard, which is cut from it afterwards. The first
-backward is the peak: one whole weight, shards of all else, and all inputs but that of layer 0, which is read
-again. Without computing anything twice nothing of that can be missing; and every gather that is left has
-another backward between it and its forward.
+Backward starts right after the last forward, so deleting that weight would only mean gathering it again. While
+it is whole, it replaces the rank's own shard, which is cut from it afterwards. Memory peaks at the first
+backward: one full weight, shards of everything else, and all inputs except that of layer 0, which is loaded
+again. Without recomputation none of these can be missing. Every remaining gather has another backward between
+it and its forward.
 """
 
 from lib import Model
@@ -35,7 +35,7 @@ async def fsdp(model: Model) -> Model:
         weights[layer] = weights[layer].shard(model.rank, model.RANKS)
         grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)
 
-        # All ranks update at the same time, so nobody waits for it.
+        # All ranks update at the same time, so no rank waits for it.
         weights[layer], opt_states[layer] = model.update(
             layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
         )

@@ -1,8 +1,8 @@
-"""FSDP that computes one activation twice: the input of layer 1, which waits longest for its backward.
+"""FSDP that recomputes one activation: the input of layer 1, which waits longest for its backward.
 
-At the turn all activations are there, and this one is the cheapest to miss: it comes from the model's input
-by one forward, and the weight gathered for that stays whole for the backward of layer 0, so no gather is
-added. By then the other activations are gone, and there is room for two whole weights.
+All activations exist when backward begins. This one is the cheapest to recompute: it takes one forward from
+the model's input, and the weight gathered for that stays whole for the backward of layer 0, so there is no
+extra gather. By then the other activations are gone, and there is room for two full weights.
 """
 
 from lib import Model
@@ -26,7 +26,7 @@ async def fsdp(model: Model) -> Model:
     for layer in range(model.LAYERS):
         await gather(layer)
         forward(layer)
-        # Not the last layer's weight and input: its backward comes next.
+        # Keep the last layer's weight and input: its backward comes next.
         if layer != last:
             weights[layer] = weights[layer].shard(model.rank, model.RANKS)
             if layer == 1:

@@ -1,8 +1,8 @@
 """A pipeline that each batch passes in laps: layers are dealt out in turn, and a timetable orders the work.
 
-A rank waits for its first batch as long as the stages before it take: with one layer each, half of what two
-take (interleaved stages, Narayanan et al. 2021, "Efficient large-scale language model training", section
-2.2). The other half step behind the first batch is for the messages, which the timetable does not count.
+A rank waits for its first batch as long as the earlier stages take. With one layer per stage that is half as
+long as with two (interleaved stages, Narayanan et al. 2021, "Efficient large-scale language model training",
+section 2.2). The remaining half step behind the first batch is for the messages, which the timetable ignores.
 """
 
 from lib import Model
@@ -18,7 +18,7 @@ async def gpipe(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     async def forward(layer, batch):
-        # The input of layer 0 is not kept: it costs nothing to read it again.
+        # The input of layer 0 is not kept: loading it again is free.
         if layer:
             activations[layer, batch] = await model.receive(below)
         inp = activations[layer, batch] if layer else model.get_activation([batch])
@@ -38,15 +38,15 @@ async def gpipe(model: Model) -> Model:
         if layer:
             await model.pass_to(below, grad_inp)
 
-        # Complete, and gone before the rank's other layer goes on.
+        # The gradient is complete; use it before the rank's other layer continues.
         if batch == model.BATCHES - 1:
             weights[layer], opt_states[layer] = model.update(
                 layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
             )
             model.set_final_weight(layer, weights[layer])
 
-    # In steps. At most RANKS batches go round together: more would only wait for each other.
-    # Of two that are due at the same time the forward goes first: others wait for it.
+    # In steps. At most RANKS batches go around together: more would only wait for each other.
+    # If two are due at the same time, the forward goes first, because other ranks wait for it.
     timetable = []
     for batch in range(model.BATCHES):
         place = batch % model.RANKS

@@ -1,9 +1,9 @@
-"""1F1B in which a rank with many batches keeps only their inputs, and computes the rest while it waits.
+"""1F1B in which a rank with many batches keeps only their inputs, and recomputes the rest while it waits.
 
-A rank goes backward with a batch as soon as it can, so rank r has no more than RANKS - r under way (Narayanan
-et al. 2019, "PipeDream"). The first can read its input again, and the last two have few batches; for the
-others, to keep what a stage gets and compute the rest again (GPipe, Huang et al. 2019, section 2.3) costs no
-time: it is done while the gradient is under way.
+A rank starts each backward as soon as it can, so rank r has at most RANKS - r batches in flight (Narayanan et
+al. 2019, "PipeDream"). The first rank can load its input again, and the last two have few batches. The others
+keep only the inputs of their stage and recompute the rest (GPipe, Huang et al. 2019, section 2.3). That costs
+no time: it happens while the gradient is in flight.
 """
 
 from lib import Model
@@ -21,7 +21,7 @@ async def gpipe(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     def run(batch, layers):
-        """Keeps the input of each layer, except that of layer 0, which is read again."""
+        """Keeps the input of each layer, except layer 0, whose input is loaded again."""
         for layer in layers:
             inp = activations[layer, batch] if layer else model.get_activation([batch])
             activations[layer + 1, batch] = model.forward(layer, inp, weights[layer])

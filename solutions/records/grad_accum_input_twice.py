@@ -1,9 +1,9 @@
-"""Gradient accumulation in which the input of each batch is read twice, and so never kept.
+"""Gradient accumulation in which each batch's input is loaded twice, so it is never kept.
 
-At two layers nothing saves more without computing a batch again. Look at the third backward(1): the model is
-there (8 units of one batch's activation), the gradient of layer 1 (2), the two inputs of that backward (2),
-and for the two batches before either the gradient of layer 0 (2) or the two activation gradients it is made
-of (2).
+With two layers, only recomputing a batch could save more. Consider the third backward(1). The rank holds the
+model (8 units of one batch's activation), the gradient of layer 1 (2) and the two inputs of that backward (2).
+For the two earlier batches it also holds either the gradient of layer 0 (2) or the two activation gradients
+that produce it (2).
 """
 
 from lib import Model
@@ -27,7 +27,7 @@ def grad_accum(model: Model) -> Model:
             grad, grad_activations["out"] = model.backward(layer, inp, grad_out, weights[layer])
             grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
 
-            # With the last batch a gradient is complete: used now, it is gone before the next backward.
+            # The last batch completes the gradient: used here, it is gone before the next backward.
             if batch == model.BATCHES - 1:
                 weights[layer], opt_states[layer] = model.update(
                     layer, grad_weights.pop(layer), weights[layer], opt_states[layer]

@@ -1,9 +1,9 @@
-"""Pipeline + FSDP that gathers each weight once, before a batch moves, and updates while others compute.
+"""Pipeline + FSDP that gathers each weight once, before any batch moves, and updates while others compute.
 
-A gather stops all ranks, whenever it comes; so each comes once, and a stage keeps its own weights whole until
-their backward, where one has to be whole anyway. From then on a batch is the only thing to wait for: a stage
-whose turn it is puts its updates off until it has passed the batch on. Stage 0 has no later, and the best
-time left is the flight of the message that it waits for.
+A gather stops all ranks, whenever it happens. So each weight is gathered once, and a stage keeps its own
+weights whole until their backward, which needs a full weight anyway. From then on, batches are the only thing
+to wait for. A stage whose turn it is delays its updates until it has passed the batch on. Stage 0 passes
+nothing on; the best time left for its update is while the message that it waits for is in flight.
 """
 
 from lib import Model
@@ -47,7 +47,7 @@ async def pipeline_fsdp(model: Model) -> Model:
             weights[layer] = weights[layer].shard(model.rank, model.RANKS)
         else:
             grad_weights[layer] = model.fake_grad(layer, [])
-        # Before the message: while it is under way, the rank that waits for it can update.
+        # Before the message is sent: while it is in flight, the waiting rank can update.
         grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)
         if layer == mine[0] and not first:
             await model.pass_to(model.rank - 1, grad_activations.pop("out"))

@@ -1,10 +1,10 @@
-"""Pipeline + FSDP that keeps a whole weight from forward to backward only where that costs no memory.
+"""Pipeline + FSDP that keeps a full weight from forward to backward only where that costs no memory.
 
-A stage that holds the input of its layers has no room for their weights as well while it brings a zero, as
-large as a weight, to the reduction of others. The first stage reads its input again, and the last goes
-backward at once; the others gather again, right before their turn. The peak is then a backward: one whole
-weight, its two inputs, a sixteenth of all else, and the one gradient shard that waits for its update, which
-comes when the batch has been passed on.
+A zero gradient for the reduce-scatter of another stage's layer is as large as a weight. While a stage holds one
+and the input of its layers, it has no room for their weights. The first stage loads its input again, and the
+last starts backward right away; the others gather again, just before their turn. Memory then peaks at a
+backward: one full weight, its two inputs, a sixteenth of everything else, and the one gradient shard that waits
+for its update, which comes after the batch has been passed on.
 """
 
 from lib import Model
@@ -58,7 +58,7 @@ async def pipeline_fsdp(model: Model) -> Model:
             keep_shard(layer)
         else:
             grad_weights[layer] = model.fake_grad(layer, [])
-        # Before the message: while it is under way, the rank that waits for it can update.
+        # Before the message is sent: while it is in flight, the waiting rank can update.
         grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)
         if layer - 1 in gathered_again:
             await gather(layer - 1)

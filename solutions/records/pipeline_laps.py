@@ -1,9 +1,9 @@
-"""A pipeline passed in laps, three batches close together: layers dealt out in turn, work by a timetable.
+"""A pipeline passed in laps, three batches close together: layers are dealt out in turn, work follows a timetable.
 
-A rank waits for its first batch as long as the stages before it take: with one layer each, half of what two
-take (interleaved stages, Narayanan et al. 2021, "Efficient large-scale language model training", section
-2.2). And the input of a high layer waits for its backward for a short time only, so a batch under way takes
-little memory. Three batches follow each other closely; the next sets out as the first begins its last lap.
+A rank waits for its first batch as long as the earlier stages take. With one layer per stage that is half as
+long as with two (interleaved stages, Narayanan et al. 2021, "Efficient large-scale language model training",
+section 2.2). The input of a late layer also waits only briefly for its backward, so a batch in flight takes
+little memory. Three batches follow each other closely; the next starts when the first begins its last lap.
 """
 
 from lib import Model
@@ -19,7 +19,7 @@ async def pipeline(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     async def forward(layer, batch):
-        # The input of layer 0 is not kept: it costs nothing to read it again.
+        # The input of layer 0 is not kept: loading it again is free.
         if layer:
             activations[layer, batch] = await model.receive(below)
         inp = activations[layer, batch] if layer else model.get_activation([batch])
@@ -39,14 +39,14 @@ async def pipeline(model: Model) -> Model:
         if layer:
             await model.pass_to(below, grad_inp)
 
-        # Complete, and gone before the rank's other layer goes on.
+        # The gradient is complete; use it before the rank's other layer continues.
         if batch == model.BATCHES - 1:
             weights[layer], opt_states[layer] = model.update(
                 layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
             )
             model.set_final_weight(layer, weights[layer])
 
-    # In steps. Of two that are due at the same time the backward goes first: it frees memory.
+    # In steps. If two are due at the same time, the backward goes first, because it frees memory.
     timetable = []
     for batch in range(model.BATCHES):
         departure = batch % 3 * 1.5 + batch // 3 * 10.5

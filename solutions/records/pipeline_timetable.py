@@ -1,10 +1,10 @@
-"""A pipeline with a timetable: a batch sets out to reach rank 1 just when the one before has left it.
+"""A pipeline with a timetable: a batch starts so that it reaches rank 1 just when the previous one has left.
 
-Each rank does its work in the order of the timetable, and messages do the rest. So a rank holds one batch,
-and rank 0 at most two, but rank 0 can read its input again. Before there are gradients to sum up there is
-room for one batch more: the second follows the first at once, which saves almost the time of a batch. Each
-peak is then two layers (8 units of one batch's activation), the sums of their gradients (4), and what one
-backward needs: two inputs and a gradient (3).
+Each rank works in the order of the timetable, and messages do the rest. So a rank holds one batch. Rank 0 holds
+at most two, but it can load its input again. Before there are gradients to sum, there is room for one more
+batch: the second follows the first right away, which saves almost the time of a batch. Each peak is then two
+layers (8 units of one batch's activation), the sums of their gradients (4), and what one backward needs: two
+inputs and a gradient (3).
 """
 
 from lib import Model
@@ -43,7 +43,7 @@ async def pipeline(model: Model) -> Model:
             await model.pass_to(model.rank - 1, grad_activations[batch])
         del grad_activations[batch]
 
-    # In steps, messages not counted: a batch is on rank 1 and the ranks above for `away`.
+    # In steps, ignoring messages: a batch is on rank 1 and the ranks above for `away`.
     away = 2 * (model.LAYERS - depth)
     timetable = []
     for batch in range(model.BATCHES):

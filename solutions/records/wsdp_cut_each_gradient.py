@@ -1,9 +1,9 @@
-"""Weight-sharded data parallel in which each rank cuts its shard from a sum at once, and updates.
+"""Weight-sharded data parallel in which each rank cuts its shard from each sum right away, and updates.
 
-What an allreduce gives is whole, but a rank needs only what belongs to its shard of the weight. The last
+An all-reduce returns the full gradient, but a rank needs only the part for its shard of the weight. The last
 layer's weight is gathered once, because its backward comes right after its forward. At the first backward a
-rank then holds one whole weight, shards of all else, and the activations; without computing anything twice
-nothing of that can be missing.
+rank then holds one full weight, shards of everything else, and the activations. Without recomputation none of
+these can be missing.
 """
 
 from lib import Model
@@ -19,7 +19,7 @@ async def wsdp(model: Model) -> Model:
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
 
-    # The input of layer 0 is not kept: it costs nothing to read it again.
+    # The input of layer 0 is not kept: loading it again is free.
     for layer in range(model.LAYERS):
         weights[layer] = await model.allgather(weights[layer], layer)
         inp = activations[layer] if layer else model.get_activation([model.rank])

@@ -1,8 +1,8 @@
 """Weight-sharded data parallel that gathers each weight once, and keeps it whole until its backward.
 
-The least time there is with a shard of every layer on every rank: a batch's work, one gather, one reduction
-and one update for each layer, of which the last update only has to start. The optimizer states stay in shards
-throughout, and the weights are in shards again when the step ends.
+This is the minimum time with a shard of every layer on every rank: a batch's work, and for each layer one
+gather, one reduction and one update, of which the last update only has to start. The optimizer states stay
+sharded throughout, and the weights are sharded again when the step ends.
 """
 
 from lib import Model
@@ -17,14 +17,14 @@ async def wsdp(model: Model) -> Model:
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
 
-    # The input of layer 0 is not kept: it costs nothing to read it again.
+    # The input of layer 0 is not kept: loading it again is free.
     for layer in range(model.LAYERS):
         weights[layer] = await model.allgather(weights[layer], layer)
         inp = activations[layer] if layer else model.get_activation([model.rank])
         activations[layer + 1] = model.forward(layer, inp, weights[layer])
     grad_activations["out"] = model.loss(activations.pop(model.LAYERS))
 
-    # What a layer leaves is a shard, so the memory that its whole weight took is free for the next gradient.
+    # A layer leaves only a shard, so the memory of its full weight is free for the next gradient.
     for layer in reversed(range(model.LAYERS)):
         inp = activations.pop(layer) if layer else model.get_activation([model.rank])
         grad_weights[layer], grad_activations["out"] = model.backward(

@@ -27,7 +27,7 @@ ROUNDS, TURNS = 7, 3
 """Rounds in one go; and turns of in process and MPI, so that a machine that others use is the same for both."""
 
 Times = dict[str, list[float]]
-"""By what was measured: the seconds of each round. Their median is told."""
+"""By measurement: the seconds of each round; their median is reported."""
 
 
 class Clock(ShardedEngine):

@@ -208,7 +208,7 @@ def test_a_player_is_wrong_and_then_right(page: Page) -> None:
     page.run(PLAY)
     right = page.result(PLAY, "passed")
     assert right["stars"] == "★★☆"
-    assert "16.5 timesteps, target 17" in right["text"]
+    assert "16.5 timesteps, target < 18" in right["text"]
     assert min(right["picture"]) > 100
 
     page.type_into("def basic", BEST)

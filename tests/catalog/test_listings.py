@@ -43,7 +43,7 @@ def test_a_slug_that_is_not_there_is_a_key_error() -> None:
             catalog["nobody"]
 
 
-def test_every_publication_stands_once_and_is_cited() -> None:
+def test_every_publication_is_defined_once_and_cited() -> None:
     assert len({paper.title for paper in PAPERS}) == len(PAPERS)
     assert [paper.year for paper in PAPERS] == sorted(paper.year for paper in PAPERS)
     assert not any(paper.note for paper in PAPERS)

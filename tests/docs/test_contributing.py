@@ -25,7 +25,7 @@ ANSWERS = {
     "puzzles/sandbox/worker/": "fork",
     "puzzles/catalog/schedule/gpipe.py": "statement",
     "puzzles/commands/watch.py": "watchfiles",
-    "puzzles/grading/notebook_cells.py": "jupytext",
+    "puzzles/sandbox/worker/notebook_cells.py": "jupytext",
     "puzzles/reports/gradescope.py": "def gradescope",
 }
 """By path in the table of questions: a text that the file, or a file of the folder, must contain."""

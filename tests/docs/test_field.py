@@ -83,14 +83,14 @@ FACTS = [
     ("(ZeRO-3, FSDP)", True),
     ("3(N-1)/N W, 1.5 times as much | 18,432 B", measured("FSDP", "sent") == f"{3 * (N - 1) * W // N:,}"),
     (
-        "4(N-1)/N A, whatever W is | 1,536 B",
+        "4(N-1)/N A, independent of W | 1,536 B",
         measured("TensorParallel", "sent") == f"{4 * (N - 1) * A // N:,}",
     ),
-    ("gathers and scatters: the same | 1,536 B", measured("SequenceParallel", "sent") == "1,536"),
+    ("all-gathers and reduce-scatters: the same | 1,536 B", measured("SequenceParallel", "sent") == "1,536"),
     (f"keys and values, N-1 hops forward | {measured('RingAttention', 'sent')} B", True),
     (f"A at each boundary, each way | {measured('LayerSplit', 'sent')} B", True),
     (f"two all-to-alls forward | {measured('SwitchDispatch', 'sent')} B", True),
-    ("rarely, and compressed | 1,028 B", {measured(s, "sent") for s in ("LowRank", "RandomMask")} == {"1,028"}),
+    ("infrequent and compressed | 1,028 B", {measured(s, "sent") for s in ("LowRank", "RandomMask")} == {"1,028"}),
     (f"gathered after each fetch, forward | {measured('Stream', 'sent')} B", True),
     (f"what the planner decides, here forward | {measured('AnnotatedMLP', 'sent')} B", True),
     (
@@ -103,8 +103,8 @@ FACTS = [
     ("S = 8,192 B, N = 4", (S, N) == (8192, 4)),
     *((f"{words} | {sent:,} B", True) for words, sent in SENT.items()),
     ("ZeRO-1 and ZeRO-2 put the update between the two", True),
-    ("ZeRO-1 still sends once; ZeRO-2, which keeps shards only, scatters each", True),
-    (f"second gathering falls away: {measured('FSDPLean', 'sent')} B", True),
+    ("ZeRO-1 still sends once. ZeRO-2 keeps only shards, so it reduce-scatters for each microbatch", True),
+    (f"second all-gather is unnecessary: {measured('FSDPLean', 'sent')} B", True),
     (
         f"takes {measured('MegatronLayer', 'collectives')} all-reduces, {measured('MegatronLayer', 'sent')} B",
         True,
@@ -160,15 +160,15 @@ FACTS = [
 ]
 
 REFERENCES = r"\[\w+\]\([\w./]+\)|(?:^| )\d\. "
-"""Digits that are no statements: links, the names of puzzles, numbered lists."""
+"""Digits that are not figures: links, names of puzzles, numbered lists."""
 
 
-def test_what_the_page_says_is_so() -> None:
+def test_every_quoted_fact_holds() -> None:
     assert [quote for quote, holds in FACTS if not holds] == []
     assert [quote for quote, _ in FACTS if quote not in TEXT] == []
 
 
-def test_no_figure_stands_there_unmeasured() -> None:
+def test_every_figure_on_the_page_is_measured() -> None:
     assert unmeasured(TEXT, [quote for quote, _ in FACTS], REFERENCES) == []
 
 

@@ -64,7 +64,7 @@ def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool
     for slug, puzzle in PUZZLES.items():
         task, code = "".join(cells[f"{slug}-task"]["source"]), "".join(cells[f"{slug}-code"]["source"])
         assert puzzle.statement.strip() in task
-        assert f"| {puzzle.goal.time} steps | {puzzle.goal.memory:,} elements" in task
+        assert f"| {puzzle.goal.time_text} steps | {puzzle.goal.memory_text} elements" in task
         assert "data:image/svg+xml" in task
         reference = (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
         assert code.strip() in (reference if solved else puzzle.starter)
@@ -108,7 +108,7 @@ def test_the_setup_does_nothing_where_the_puzzles_are(tmp_path: Path, monkeypatc
     assert set_up(tmp_path, monkeypatch, installed=True) == []
 
 
-def test_the_setup_installs_the_wheel_that_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_setup_installs_the_wheel_next_to_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = tmp_path / f"training_puzzles-{sections.VERSION}-py3-none-any.whl"
     wheel.touch()
     (tmp_path / "training_puzzles-0.0.1-py3-none-any.whl").touch()
@@ -126,11 +126,11 @@ def test_the_setup_installs_nothing_from_a_name_that_anybody_could_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sections, "PUBLISHED", False)
-    with pytest.raises(ImportError, match=f"put training_puzzles-{sections.VERSION}-py3-none-any.whl beside"):
+    with pytest.raises(ImportError, match=f"put training_puzzles-{sections.VERSION}-py3-none-any.whl"):
         set_up(tmp_path, monkeypatch)
 
 
-def test_version_and_address_are_said_in_one_voice() -> None:
+def test_version_and_address_agree_everywhere() -> None:
     assert "version" in PROJECT["dynamic"]
     assert PYPROJECT["tool"]["hatch"]["version"]["path"] == "puzzles/version.py"
     assert PROJECT["urls"]["Source"] == sections.SOURCE
@@ -190,7 +190,7 @@ def test_the_command_writes_fresh_copies_and_never_over_work(tmp_path: Path) -> 
     assert (folder / "01_puzzles.ipynb").read_text(encoding="utf-8") == books(solved=True)[1].text
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_the_message_names_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     refused = run(str(tmp_path / "file" / "folder"))
     assert refused.exit_code == 2
@@ -252,7 +252,7 @@ def test_the_tour_shows_what_its_words_promise(executed: tuple[bool, list[Any]])
     printed = "".join(out.text for c in tour.cells for out in c.get("outputs", ()) if out.output_type == "stream")
     for words in (
         "3,145,728 elements before, 1,572,864 after",
-        "update(layer=0): the gradient has batches {2, 3} of 4",
+        "update(layer=0): this gradient covers only batches 2, 3 of 4",
         "equal: True",
         "reduce_all      1,572,864 bytes from each rank",
         "in_two_halves   1,572,864 bytes from each rank",

@@ -1,4 +1,4 @@
-"""Pictures say what happened: which marks stand where, with which words. Pixels are for people to judge."""
+"""Pictures show what happened: which marks are where, with which text. Pixels are for people to judge."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_title_has_the_four_numbers() -> None:
     )  # fmt: skip
 
 
-def test_operations_stand_where_they_happened() -> None:
+def test_operations_are_drawn_where_they_happened() -> None:
     trace = trace_of(GPIPE)
     picture = draw(trace)
     scale = Scale(33.8, 4)
@@ -264,7 +264,7 @@ def test_a_run_without_events_says_so() -> None:
     assert "nothing has happened yet" in texts(draw(run(nothing, 2, 2, 2)))
 
 
-def test_what_is_wrong_with_a_run_is_told_and_the_rest_is_drawn() -> None:
+def test_an_error_is_shown_and_the_rest_of_the_run_is_drawn() -> None:
     trace = run(pizza, 1, 1, 4).trace
     picture = draw(trace)
     assert any(text.startswith("Not correct: rank 0") for text in texts(picture))
@@ -328,7 +328,7 @@ def test_equal_values_have_equal_pictures_and_others_do_not() -> None:
     assert svg(draw_value(Weight(1, 4, 0))) == svg(draw_value(VALUES[0]))
 
 
-def test_a_gradient_stands_at_the_output_of_the_layer_whose_backward_takes_it() -> None:
+def test_a_gradient_is_at_the_output_of_the_layer_whose_backward_uses_it() -> None:
     held = drawing.values.network.held
     for layer in range(4):
         weight, grad = held(Weight(layer, 4, 0)), held(ActivationGrad(layer, 4, {0}, 4))
@@ -360,6 +360,23 @@ def test_a_group_shows_its_keys_in_order() -> None:
 def test_a_value_under_two_keys_counts_once() -> None:
     weight = Weight(0, 1, 0)
     assert texts(draw_group({0: weight, 1: weight}))[0] == "values: 2 keys, 262,144 elements"
+
+
+def test_the_group_of_final_weights_says_what_it_shows() -> None:
+    finals = run(CLASSICS[0].solution, *CLASSICS[0].size).models[0].final_weights
+    title, *rest = texts(draw_group(finals))
+    assert title == "final weights: 2 keys, 524,288 elements"
+    assert str(finals[1]) in " ".join(rest)
+    assert texts(draw_group(Model().final_weights)) == ["final weights: empty"]
+
+
+def test_a_notebook_stores_a_picture_once() -> None:
+    from IPython.core.formatters import DisplayFormatter
+
+    formatter = DisplayFormatter()
+    formatter.active_types = formatter.format_types
+    stored, _ = formatter.format(draw(trace_of(FSDP)))
+    assert set(stored) == {"image/svg+xml", "text/plain"}
 
 
 def test_an_empty_group_and_a_large_one() -> None:
@@ -424,12 +441,22 @@ def test_chalk_sets_the_height_that_a_notebook_shows(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(chalk.core, "SVG_DRAW_HEIGHT", None)
     picture = draw(trace_of(FSDP))
     assert root(picture).get("width") == "1000"
-    chalk.set_svg_height(400)
+    chalk.set_svg_height(550)
     chalk.set_svg_draw_height(600)
-    assert root(picture).get("height") == "400"
-    assert picture._repr_html_() == picture._repr_svg_()
+    assert root(picture).get("height") == "550"
     small = draw_value(Weight(0, 2, 0))
     assert root(small).get("height") == str(round(2 * small.height))
+
+
+@pytest.mark.parametrize("asked", [1, 100, 400])
+def test_no_height_makes_a_timeline_illegible(asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chalk.core, "SVG_HEIGHT", asked)
+    shown = root(draw(trace_of(FSDP)))
+    width, height = map(float, shown.get("viewBox", "").split()[2:])
+    scale = int(shown.get("height", "0")) / height
+    letters = [float(node.get("font-size", "inf")) for node in shown.iter()]
+    assert min(letters) * scale == pytest.approx(8, abs=0.02)
+    assert int(shown.get("width", "0")) == pytest.approx(width * scale, abs=1)
 
 
 def test_a_picture_has_words_for_those_who_do_not_see_it() -> None:
@@ -451,8 +478,8 @@ def test_save_writes_what_svg_returns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a.bmp", "the ending '.bmp' is not known; use .svg, .html, .json or .txt"),
-        ("a", "a name without an ending is not known; use .svg, .html, .json or .txt"),
+        ("a.bmp", "the ending '.bmp' is unknown; use .svg, .png, .pdf, .html, .json or .txt"),
+        ("a", "a name without an ending is unknown; use .svg, .png, .pdf, .html, .json or .txt"),
         ("no/such/folder/a.svg", "no such file or directory"),
     ],
 )

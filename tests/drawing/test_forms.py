@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from docs import gallery
-from drawing import ENDINGS, Timeline, draw, draw_pareto, save, text
+from drawing import Timeline, draw, draw_pareto, save, text
+from drawing.export.files import OF_A_RUN
 from drawing.export.html import web_page
 from drawing.export.perfetto import viewer_json
 from drawing.runs.dependencies import collective_groups, needs
@@ -218,7 +219,7 @@ def test_the_format_follows_the_ending(tmp_path: Path) -> None:
 
 def test_a_run_is_saved_without_drawing_it_first(tmp_path: Path) -> None:
     outcome = gallery.solved("ddp")
-    for ending in ENDINGS:
+    for ending in (".svg", *OF_A_RUN):
         save(timeline("ddp"), tmp_path / f"drawn{ending}")
         save(outcome, tmp_path / f"run{ending}", "ddp")
         assert (tmp_path / f"drawn{ending}").read_bytes() == (tmp_path / f"run{ending}").read_bytes()
@@ -231,7 +232,7 @@ def test_a_run_is_saved_without_drawing_it_first(tmp_path: Path) -> None:
 def test_what_is_no_run_has_no_page(tmp_path: Path) -> None:
     picture = draw_pareto(PUZZLES["ddp"].goal)
     for ending in (".html", ".json", ".txt"):
-        with pytest.raises(PuzzleError, match=f"only the timeline of one run is written as {ending}; use .svg"):
+        with pytest.raises(PuzzleError, match=f"only the timeline of one run can be written as {ending}; use .svg"):
             save(picture, tmp_path / f"x{ending}")
 
 

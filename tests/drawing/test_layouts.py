@@ -1,4 +1,4 @@
-"""Pictures of layouts, redistributions and plans: what they say is what is so."""
+"""Pictures of layouts, redistributions and plans show the right facts."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def test_pictures_take_only_what_the_layout_track_exports():
 
 def test_pictures_have_limits():
     many = mesh(a=128)
-    with pytest.raises(LayoutError, match="up to 64 devices; this one has 128"):
+    with pytest.raises(LayoutError, match="at most 64 devices; this one has 128"):
         draw_redistribution(redistribute(mesh_split((128,), many, (-1,)), mesh_split((128,), many, ("a",))))
-    with pytest.raises(LayoutError, match="up to 4,096 pieces; this layout has 8,192"):
+    with pytest.raises(LayoutError, match="at most 4,096 pieces; this layout has 8,192"):
         draw_layout(mesh_split((8192,), mesh(a=8192), ("a",)))
     assert [short_text(n) for n in (512, 1536, 2_000_000, 3 * 10**9)] == ["512", "1.54k", "2M", "3G"]

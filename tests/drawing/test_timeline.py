@@ -13,6 +13,7 @@ from IPython.core.formatters import DisplayFormatter
 from docs import gallery
 from drawing import Timeline, draw, svg
 from drawing.palette import (
+    ALARM,
     CRITICAL,
     INK,
     KINDS,
@@ -67,10 +68,10 @@ def test_a_gap_says_what_its_rank_waited_for() -> None:
     assert gaps_of("pipeline", 1) == [
         "rank 1 idle, t=0 to 8.2: waits for rank 0 to send, after its forward layer 1 b0-3",
         "rank 1 idle, t=16.6 to 49.8: waits for rank 2 to send, after its backward layer 4 b0-3",
-        "rank 1 idle, t=59.2 to 67.4: has no more to do",
+        "rank 1 idle, t=59.2 to 67.4: has nothing left to do",
     ]
     assert gaps_of("pipeline_fsdp", 0)[1] == (
-        "rank 0 idle, t=2 to 3.4: waits for rank 2, last to come to this all-gather layer 2, "
+        "rank 0 idle, t=2 to 3.4: waits for rank 2, the last to join this all-gather layer 2, "
         "after its receive from rank 1"
     )
 
@@ -79,11 +80,11 @@ def test_a_gap_says_what_its_rank_waited_for() -> None:
 def test_every_gap_of_a_legal_run_has_a_reason_and_shows_it(classic: Any) -> None:
     scene = scene_of(run(classic.solution, *classic.size).trace)
     told = [describe_gap(gap, lane, scene) for lane in scene.lanes for gap in lane.gaps]
-    assert all(" waits for rank " in words or " has no more to do" in words for words in told)
+    assert all(" waits for rank " in words or " has nothing left to do" in words for words in told)
     assert sorted(told) == sorted(tip for tip in tips(picture(classic.slug)) if " idle, t=" in tip)
 
 
-def test_a_wide_gap_says_it_without_pointing() -> None:
+def test_a_wide_gap_shows_its_reason_without_hovering() -> None:
     written = texts(picture("pipeline"))
     assert {"waits for rank 0", "waits for rank 3", "done"} <= set(written)
 
@@ -96,7 +97,7 @@ def test_the_rest_of_a_run_that_failed_is_not_called_done() -> None:
         else:
             await model.receive(1)
 
-    assert "rank 0 idle, t=0 to 1: nothing more was done" in tips(draw(run(wait_for_ever, 1, 1, 2)))
+    assert "rank 0 idle, t=0 to 1: nothing more happened" in tips(draw(run(wait_for_ever, 1, 1, 2)))
 
 
 # --- The critical path ---
@@ -139,9 +140,19 @@ def test_the_target_is_a_dashed_line_for_each_rank() -> None:
     (line,) = paths(drawn, "stroke", TARGET)
     assert line.get("d", "").count("M") == 4
     assert line.get("stroke-dasharray")
-    assert "dashed: target 4,100,000" in texts(drawn)
-    assert "timesteps 33.3 (target 33)" in texts(drawn)[1]
+    assert "dashed: target < 4.2M" in texts(drawn)
+    assert "timesteps 33.3 (target < 34)" in texts(drawn)[1]
     assert paths(picture("gpipe"), "stroke", TARGET) == []
+
+
+def test_what_meets_the_target_stays_below_its_line() -> None:
+    """33.3 of 34 steps and 4,194,304 of 4.2M elements: the peak's mark is below the dashed line of its rank."""
+    drawn = picture("gpipe", goal=PUZZLES["gpipe"].goal)
+    (line,) = paths(drawn, "stroke", TARGET)
+    heights = [float(y) for y in re.findall(r"M[\d.]+ ([\d.]+)", line.get("d", ""))]
+    (mark,) = paths(drawn, "fill", ALARM)
+    top = float(re.findall(r"M[\d.]+ ([\d.]+)", mark.get("d", ""))[0]) + 4  # the diamond's upper corner is 4 above
+    assert 0 < top - heights[1] < 1
 
 
 def test_a_target_far_above_does_not_flatten_the_picture() -> None:
@@ -157,7 +168,7 @@ def test_with_a_goal_the_rules_of_a_puzzle_hold() -> None:
 # --- For everyone ---
 
 
-def test_the_text_alternative_tells_what_each_rank_does() -> None:
+def test_the_text_alternative_describes_each_rank() -> None:
     described = root(picture("gpipe")).findtext(f"{SVG}desc", "")
     assert "Rank 3: 8 forward, 4 receive, 4 loss, 8 backward, 4 send, 2 update; 55% busy" in described.replace(
         "4 receive, 8 forward", "8 forward, 4 receive"

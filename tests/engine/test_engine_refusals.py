@@ -55,17 +55,17 @@ REFUSALS = {
         "symmetric(): arrays of Python objects cannot be sent",
     ),
     "no operation": (lambda me, x: me.all_reduce(x, None), "all_reduce(): there is no reduction 'None'; there are sum"),
-    "half an axis": (lambda me, x: me.all_gather(x, 0.5), "all_gather(): an axis is a whole number; got 0.5"),
-    "half a device": (lambda me, x: me.send(1.5, x), "send(): a device is a whole number; got 1.5"),
+    "half an axis": (lambda me, x: me.all_gather(x, 0.5), "all_gather(): an axis must be a whole number; got 0.5"),
+    "half a device": (lambda me, x: me.send(1.5, x), "send(): a device must be a whole number; got 1.5"),
     "arguments in the wrong order": (
         lambda me, x: me.send(x, 1),
-        "send(): a device is a whole number; got array([1., 1., 1., 1.])",
+        "send(): a device must be a whole number; got array([1., 1., 1., 1.])",
     ),
     "a group that is a number": (
         lambda me, x: me.all_reduce(x, group=2),
-        "all_reduce(): devices are named in a list, as in [0, 1]; got 2",
+        "all_reduce(): devices are given as a list, such as [0, 1]; got 2",
     ),
-    "a group of halves": (lambda me, x: me.all_reduce(x, group=[0.5]), "as in [0, 1]; got [0.5]"),
+    "a group of halves": (lambda me, x: me.all_reduce(x, group=[0.5]), "such as [0, 1]; got [0.5]"),
     "a number as a shape": (
         lambda me, x: me.send(1, np.empty((4_000_000_000, 0))),
         "send(1): an array of float64 (4000000000, 0) is empty, so only its shape would be sent, which no meter counts",
@@ -73,15 +73,15 @@ REFUSALS = {
     "a number as a width": (lambda me, x: me.send(1, np.empty(0, "S70000")), "|S70000 (0,) is empty, so only its"),
     "words as names of fields": (
         lambda me, x: me.send(1, np.zeros(1, [("words", "i1")])),
-        "send(1): an array with named fields (words) cannot travel",
+        "send(1): an array with named fields (words) cannot be sent",
     ),
     "words as metadata": (
         lambda me, x: me.all_reduce(me.all_reduce(np.zeros(1, "i1")).astype(np.dtype("i1", metadata={"words": 1}))),
-        "all_reduce(): a dtype with metadata cannot travel; convert the array with astype",
+        "all_reduce(): a dtype with metadata cannot be sent; convert the array with astype",
     ),
     "a put that does not fit": (
         lambda me, x: me.send_async(x, me.symmetric(3), 1),
-        "it puts float64 (4,) into float32 (3,); let both have the same shape and dtype",
+        "it puts float64 (4,) into float32 (3,); both must have the same shape and dtype",
     ),
 }
 
@@ -104,15 +104,15 @@ def test_an_empty_array_keeps_its_shape_on_the_way() -> None:
 def test_launch_refuses_what_it_cannot_start() -> None:
     with pytest.raises(RuleError, match="launch runs a subclass of ShardedEngine; got 4"):
         launch(4, Script)  # type: ignore[arg-type]
-    with pytest.raises(RuleError, match="num_devices is a whole number; got '4'"):
+    with pytest.raises(RuleError, match="num_devices must be a whole number; got '4'"):
         launch(Script, "4")  # type: ignore[arg-type]
-    with pytest.raises(RuleError, match=r"devices are named in a list, as in \[0, 1\]; got 2"):
+    with pytest.raises(RuleError, match=r"given as a list, such as \[0, 1\]; got 2"):
         launch(Script, 4, None, late_puts=2)  # type: ignore[arg-type]
-    with pytest.raises(RuleError, match="num_devices is 0; a run needs one"):
+    with pytest.raises(RuleError, match="num_devices is 0; a run needs at least one"):
         launch(Script, 0)
     with pytest.raises(RuleError, match="there is no transport 'udp'; there are inprocess, mpi"):
         launch(Script, 2, None, on="udp")
-    refused = pytest.raises(RuleError, match="there are 3 inputs for 2 devices; give a list with one for each")
+    refused = pytest.raises(RuleError, match="there are 3 inputs for 2 devices; give a list with one per device")
     with launch(Script, 2, lambda me, x: x) as run, refused:
         run.forward([1, 2, 3])
 

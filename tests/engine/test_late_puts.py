@@ -25,7 +25,7 @@ def run_with(does: Any, late_puts: Any) -> tuple[list[Any], Any]:
 
 
 def hands_around(me: Any, _: Any) -> Any:
-    """Every device puts its number into a place of its own at the next one; nobody waits for more than a sum."""
+    """Every device puts its number into a place of its own on the next one; no device waits for more than a sum."""
     buffer = me.symmetric(N)
     mine = np.array([me.device_id + 1.0], np.float32)
     me.send_async(mine, buffer[me.device_id :][:1], (me.device_id + 1) % N).wait()
@@ -49,7 +49,7 @@ def found(results: list[Any], when: str) -> list[float]:
         ((0, 1, 2, 3), [0, 0, 0, 0]),
     ],
 )
-def test_a_late_put_lands_at_the_barrier_and_all_others_at_once(late_puts: Any, before: list[float]) -> None:
+def test_a_late_put_lands_at_the_barrier_and_all_others_immediately(late_puts: Any, before: list[float]) -> None:
     results, _ = run_with(hands_around, late_puts)
     assert (found(results, "before"), found(results, "after")) == (before, [4, 1, 2, 3])
     assert run_with(hands_around, late_puts)[0][0]["before"].tolist() == results[0]["before"].tolist()
@@ -59,7 +59,7 @@ def test_the_meters_do_not_know_the_schedule() -> None:
     assert run_with(hands_around, (1,))[1] == run_with(hands_around, None)[1]
 
 
-def test_a_put_can_land_before_its_target_has_come_back_from_making_the_buffer() -> None:
+def test_a_put_can_land_before_its_target_has_returned_from_allocation() -> None:
     def at_once(me: Any, _: Any) -> Any:
         buffer = me.symmetric(N)
         for other in set(range(N)) - {int(me.device_id)}:

@@ -20,7 +20,7 @@ from tests.support.engine_bodies import Script, on_each
 W = np.ones((16, 16), np.float32)
 
 
-def test_a_fetch_takes_up_memory_from_when_it_is_asked_for_until_its_array_is_gone() -> None:
+def test_a_fetch_takes_memory_from_its_request_until_its_array_is_freed() -> None:
     def does(me: Any, x: Any) -> Any:
         meter = me._port.meter
         me.host.put("w", x)
@@ -48,7 +48,7 @@ def test_what_is_put_of_lent_parameters_is_not_charged_to_the_device() -> None:
     assert (reading.host["live"], reading.disk["live"]) == (1024, 256)
 
 
-def test_without_meters_arrays_come_back_plain_and_at_once() -> None:
+def test_without_meters_arrays_are_plain_and_fetched_immediately() -> None:
     def does(me: Any, x: Any) -> Any:
         me.disk.put("w", x)
         coming = me.disk.fetch_async("w")
@@ -136,7 +136,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "objects": (
         lambda me, _: me.host.put("w", np.array([None])),
-        "device 0 of 4, host.put('w'): arrays of Python objects cannot be kept; convert them to numbers with astype",
+        "device 0 of 4, host.put('w'): arrays of Python objects cannot be stored; convert them to numbers with astype",
     ),
 }
 

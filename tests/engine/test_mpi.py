@@ -151,14 +151,14 @@ ONE_MORE = """
     ],
     ids=["that meets nobody", "that meets the others"],
 )
-def test_a_call_of_one_process_only_is_told_once(tmp_path: Path, body: str, words: str) -> None:
+def test_a_call_of_only_one_process_is_reported_once(tmp_path: Path, body: str, words: str) -> None:
     ended = under_mpiexec(script(tmp_path, body, ONE_MORE))
     assert ended.returncode != 0
     assert ended.stderr.count(words) == 1, ended.stderr
 
 
 @pytest.mark.slow
-def test_unread_messages_are_told_once(tmp_path: Path) -> None:
+def test_unread_messages_are_reported_once(tmp_path: Path) -> None:
     ended = under_mpiexec(script(tmp_path, "self.send((self.device_id + 1) % 4, x)\n        return x"))
     assert ended.returncode != 0
     assert ended.stderr.count("messages were sent and never received: 1 from device 0 to device 1") == 1, ended.stderr
@@ -227,6 +227,6 @@ def test_an_engine_puzzle_has_the_same_figures_on_mpi(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_processes_refuse_or_die_of_is_told() -> None:
+def test_the_error_of_a_process_is_reported() -> None:
     with pytest.raises(RuleError, match="the processes under mpiexec ended with code"):
         by_mpiexec(2, "lib.engine.replay.replay", "this is no request")

@@ -1,4 +1,4 @@
-"""Schedules that really run: on real tensors they give the weights of one device, in the memory that was foretold."""
+"""Schedules that really run: on real tensors they give the weights of one device, in the predicted memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORDS = sorted(path.stem for path in (ROOT / "solutions" / "records").glob("[a
 
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
-def test_the_classics_give_the_weights_of_one_device_in_the_foretold_memory(classic: Classic) -> None:
+def test_the_classics_give_the_weights_of_one_device_in_the_predicted_memory(classic: Classic) -> None:
     result = replay(run(classic.solution, *classic.size).trace, small=True, goal=classic.goal)
     assert (result.error, result.passed) == (0.0, True)
     # The small tensors are the game's, 1024 times smaller: so is the peak, at four bytes an element.
@@ -45,7 +45,7 @@ def test_full_tensors_take_as_many_bytes_as_the_game_counts() -> None:
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_the_records_run_as_well(record: str) -> None:
+def test_the_records_run_too(record: str) -> None:
     module = import_module(f"solutions.records.{record}")
     classic = next(c for c in sorted(CLASSICS, key=lambda c: -len(c.slug)) if record.startswith(c.slug))
     assert replay(run(getattr(module, classic.slug), *classic.size).trace, small=True).passed
@@ -90,7 +90,7 @@ def test_uneven_gathers_and_messages_of_several_values() -> None:
     result = replay(outcome.trace, small=True)
     assert result.same_weights
     assert [rank.messages for rank in result.ranks] == [1, 0]
-    # In an uneven gather every rank sends as much as the one that has most; all else is as foretold.
+    # In an uneven gather every rank sends as much as the one that has most; everything else is as predicted.
     assert [rank.sent - rank.predicted_sent for rank in result.ranks] == [512, 0]
 
 
@@ -181,24 +181,24 @@ def test_values_made_by_hand_have_no_tensor() -> None:
         grad, _ = model.backward(0, model.get_activation([0]), model.loss(out), weight)
         model.set_final_weight(0, model.update(0, grad, weight, state)[0])
 
-    with pytest.raises(PuzzleError, match="no tensor belongs to the weight of layer 0"):
+    with pytest.raises(PuzzleError, match="there is no tensor for the weight of layer 0"):
         replay(run(schedule, 1, 1, 1).trace, small=True)
 
 
 # --- The command --------------------------------------------------------------------------------------
 
 
-def test_the_command_shows_foretold_beside_measured() -> None:
+def test_the_command_shows_predicted_next_to_measured() -> None:
     result = CliRunner().invoke(main, ["run", "solutions/gpipe.py", "gpipe", "--small"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "gpipe on 4 devices, inprocess, small tensors of whole numbers" in result.output
     assert "The updated weights are those of a single device, exactly." in result.output
     assert result.output.count("equal") == 4
-    assert "foretold, 33.8 steps" in result.output
+    assert "predicted, 33.8 steps" in result.output
     assert "measured, " in result.output
 
 
-def test_the_command_draws_foretold_above_measured(tmp_path: Path) -> None:
+def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:
     path = tmp_path / "gpipe.svg"
     words = ["run", "solutions/gpipe.py", "gpipe", "--small", "-o", str(path)]
     result = CliRunner().invoke(main, words, catch_exceptions=False)
@@ -212,9 +212,14 @@ def test_the_command_draws_foretold_above_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "slug", "output", "words"),
     [
-        ("solutions/ddp.py", "ddp", "ddp.html", "only the timeline of one run is written as .html; use .svg"),
-        ("solutions/ddp.py", "ddp", "ddp.gif", "the ending '.gif' is not known; use"),
-        ("solutions/engine/fsdp.py", "FSDP", "fsdp.svg", "FSDP is a class, and only schedules are drawn; leave out -o"),
+        ("solutions/ddp.py", "ddp", "ddp.html", "only the timeline of one run can be written as .html; use .svg"),
+        ("solutions/ddp.py", "ddp", "ddp.gif", "the ending '.gif' is unknown; use"),
+        (
+            "solutions/engine/fsdp.py",
+            "FSDP",
+            "fsdp.svg",
+            "FSDP is a class, and only runs of schedules are drawn; leave out -o",
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_it_runs(path: str, slug: str, output: str, words: str) -> None:
@@ -229,7 +234,7 @@ def test_a_picture_that_cannot_be_written_is_an_error_of_the_call(tmp_path: Path
 
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
-def test_a_picture_of_what_was_foretold_waits_as_the_referee_says(classic: Classic) -> None:
+def test_the_predicted_picture_has_the_referees_waits(classic: Classic) -> None:
     scene = scene_of(run(classic.solution, *classic.size).trace)
     again = measured(scene, [[(mark.start, mark.end) for mark in lane.marks] for lane in scene.lanes])
     assert [lane.marks for lane in again.lanes] == [
@@ -245,7 +250,7 @@ def test_a_picture_of_what_was_foretold_waits_as_the_referee_says(classic: Class
 
 def test_the_command_takes_another_number_of_ranks() -> None:
     result = CliRunner().invoke(main, ["run", "solutions/ddp.py", "ddp", "--small", "-n", "2"])
-    assert "is not run" in result.output  # ddp takes one batch for each rank
+    assert "was not run" in result.output  # ddp takes one batch for each rank
     result = CliRunner().invoke(main, ["run", "solutions/pipeline.py", "pipeline", "--small", "-n", "2"])
     assert (result.exit_code, "on 2 devices" in result.output) == (0, True)
 
@@ -255,6 +260,6 @@ def test_a_schedule_that_fails_is_not_run(tmp_path: Path) -> None:
     path.write_text("def basic(model):\n    model.load_weights(7)\n")
     result = CliRunner().invoke(main, ["run", str(path), "basic"])
     assert result.exit_code == 1
-    assert "basic is not run: line 2: rank 0, t=0, load_weights(" in result.output
+    assert "basic was not run: line 2: rank 0, t=0, load_weights(" in result.output
     result = CliRunner().invoke(main, ["run", str(path), "ddp"])
     assert (result.exit_code, "has no function ddp; write 'def ddp(model):'" in result.output) == (1, True)

@@ -1,4 +1,4 @@
-"""The figures of the feed-forward network, derived once more: boolean masks and loops, and nothing of the library.
+"""The figures of the feed-forward network, derived again with boolean masks and loops, without the library.
 
 A device's piece is a mask over the 64 x 64 elements. What a tensor costs on its way is the number of elements that
 devices need and do not hold; a sum over b devices of pieces of S bytes costs each 2 (b-1)/b S, or (b-1)/b S if

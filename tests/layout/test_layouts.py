@@ -1,4 +1,4 @@
-"""Device Matrix, Tensor Map and Tensor Layout: who holds what, and what is refused."""
+"""Device Matrix, Tensor Map and Tensor Layout: which device holds what, and what is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.examples import examples
 from tests.support.layout_strategies import eight_devices, numbers, pairs
 
 
-def test_the_matmul_of_the_documentation_puts_every_piece_where_it_says():
+def test_the_matmul_of_the_documentation_has_the_documented_pieces():
     placed = distribute(one_matmul(devices=8).operators["matmul"], ((2, 1), (1, 4)), 8)
     x, w = placed.inputs
     assert x.matrix == w.matrix == DeviceMatrix((2, 4))
@@ -82,42 +82,42 @@ REFUSED = [
     (lambda: TensorLayout((8, 8), GRID, ((0,), ()), (0,)), r"axis 0 of the device matrix \(2, 4\) is named 2 times"),
     (lambda: TensorLayout((8, 8), GRID, ((2,), ())), r"there is no axis 2: the device matrix \(2, 4\) has 2 axes"),
     (lambda: TensorLayout((8, 8), GRID, ((0,),)), r"the tensor map has 1 entries; the tensor of shape \(8, 8\) has 2"),
-    (lambda: TensorLayout((0,), GRID, ((),)), r"a tensor has dimensions of 1 or more; got \(0,\)"),
+    (lambda: TensorLayout((0,), GRID, ((),)), r"is at least 1; got \(0,\)"),
     (lambda: TensorLayout((8,), GRID, ((),)).part(8), r"no device 8: the device matrix \(2, 4\) has 0-7"),
-    (lambda: DeviceMatrix((2, 0)), r"positive whole numbers for axes; got \(2, 0\)"),
-    (lambda: DeviceMatrix((2,), (0, 2)), r"has places for devices 0-1, each once; it was given 2 devices"),
+    (lambda: DeviceMatrix((2, 0)), r"axes .* positive whole numbers; got \(2, 0\)"),
+    (lambda: DeviceMatrix((2,), (0, 2)), r"has places for devices 0-1, each once; got 2 devices"),
     (lambda: DeviceMatrix((2,), names=("a", "b")), r"needs 1 different axis names"),
     (lambda: mesh_split((8,), mesh(a=2), ("b",)), r"no axis 'b'; it has 0 \(a\)"),
     (lambda: mesh_split((8,), mesh(a=2), {1: "a"}), r"no dimension 1: the tensor of shape \(8,\) has 1"),
     (lambda: split((8,), 1, 2), r"no dimension 1: the tensor of shape \(8,\) has 1"),
-    (lambda: split((8,), 0, 3, devices=4), "4 devices cannot hold 3 partitions equally often"),
+    (lambda: split((8,), 0, 3, devices=4), "4 devices cannot hold 3 partitions"),
     (lambda: shard((8, 8), [0, 1]), r"the device assignment has 1 dimensions, the tensor of shape \(8, 8\) has 2"),
     (lambda: shard((8, 8), [[0, 1], [2]]), "rows of equal length"),
     (lambda: shard((8,), [0, 0]), "2 devices, 1 of them different"),
     (lambda: cut(np.zeros(3), replicate((2,), 2)), r"the tensor has shape \(3,\), the layout is for \(2,\)"),
-    (lambda: join({0: np.zeros(2)}, replicate((2,), 2)), r"has devices 0-1; pieces were given for \[0\]"),
+    (lambda: join({0: np.zeros(2)}, replicate((2,), 2)), r"has devices 0-1; got pieces for \[0\]"),
     (lambda: join({0: np.zeros(2), 1: np.zeros(1)}, replicate((2,), 2)), r"device 1 holds a piece of shape \(1,\)"),
     (lambda: TensorLayout(8, GRID, (0,)), "the shape of a tensor is a tuple of whole numbers; got 8"),
-    (lambda: TensorLayout((8,), GRID, ("x",)), "an entry of a tensor map is an axis by its number, .*; got 'x'"),
-    (lambda: TensorLayout((8,), GRID, (0.5,)), "an entry of a tensor map is an axis by its number, .*; got 0.5"),
-    (lambda: DeviceMatrix(8), "positive whole numbers for axes; got 8"),
-    (lambda: mesh_split((8,), (2, 4), (0,)), r"takes a mesh, as mesh\(data=2, model=4\) makes it; got \(2, 4\)"),
+    (lambda: TensorLayout((8,), GRID, ("x",)), "an entry of a tensor map is the number of an axis.*; got 'x'"),
+    (lambda: TensorLayout((8,), GRID, (0.5,)), "an entry of a tensor map is the number of an axis.*; got 0.5"),
+    (lambda: DeviceMatrix(8), "axes .* positive whole numbers; got 8"),
+    (lambda: mesh_split((8,), (2, 4), (0,)), r"takes a mesh.*; got \(2, 4\)"),
     (lambda: mesh_split((8,), mesh(a=2), (0.5,)), "mapped to a mesh axis by name or number, .*; got 0.5"),
-    (lambda: mesh_split(8, mesh(a=2), ()), "a layout is for a tensor, or for its shape; got 8"),
-    (lambda: mesh_split((8,), mesh(a=2), None), r"a mesh axis for each dimension, such as \('data', -1\); got None"),
-    (lambda: mesh_split(None, mesh(a=2), ("a",)), "a layout is for a tensor, or for its shape; got None"),
-    (lambda: replicate(None, 8), "a layout is for a tensor, or for its shape; got None"),
-    (lambda: replicate((8,), "4"), "devices are counted in whole numbers; got '4'"),
-    (lambda: split((8,), None, 2), "a split is along one dimension, by its number; got None"),
-    (lambda: split((8,), 0, 2.0), "a split is into a whole number of partitions; got 2.0"),
+    (lambda: mesh_split(8, mesh(a=2), ()), "a tensor or its shape; got 8"),
+    (lambda: mesh_split((8,), mesh(a=2), None), r"one mesh axis per dimension, such as \('data', -1\); got None"),
+    (lambda: mesh_split(None, mesh(a=2), ("a",)), "a tensor or its shape; got None"),
+    (lambda: replicate(None, 8), "a tensor or its shape; got None"),
+    (lambda: replicate((8,), "4"), "devices is a whole number; got '4'"),
+    (lambda: split((8,), None, 2), "split takes the number of one dimension; got None"),
+    (lambda: split((8,), 0, 2.0), "whole number of partitions; got 2.0"),
     (lambda: cut(None, replicate((2,), 2)), r"the tensor has shape \(\), the layout is for \(2,\)"),
-    (lambda: join(None, replicate((2,), 2)), "arrays by the numbers of their devices; got NoneType"),
-    (lambda: Graph(mesh=(2, 4)), r"a graph takes a mesh, as mesh\(data=2, model=4\) makes it; got \(2, 4\)"),
+    (lambda: join(None, replicate((2,), 2)), "arrays by device number; got NoneType"),
+    (lambda: Graph(mesh=(2, 4)), r"a graph takes a mesh.*; got \(2, 4\)"),
     (lambda: Graph(8, itemsize="4"), "a whole number of bytes, 1 or more; got '4'"),
     (lambda: Graph(8, itemsize=0), "a whole number of bytes, 1 or more; got 0"),
-    (lambda: Graph(8).input(None, (2,)), "a tensor is named by a text; got None"),
+    (lambda: Graph(8).input(None, (2,)), "name of a tensor is a string; got None"),
     (lambda: Graph(8).relu("r", ["x"]), r"there is no tensor named '\['x'\]'; there are none"),
-    (lambda: Graph(), "give one of the two"),
+    (lambda: Graph(), "exactly one"),
     (lambda: Graph(2.5), "1 device or more; got 2.5"),
     (lambda: Graph(devices=0), "1 device or more; got 0"),
 ]

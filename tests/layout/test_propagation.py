@@ -34,7 +34,7 @@ def configured_ffn() -> Graph:
     return graph
 
 
-def test_the_network_of_the_documentation_comes_out_as_in_its_ir():
+def test_the_network_of_the_documentation_matches_its_ir():
     found = propagate(configured_ffn())
     assert {name: strategy_text(op.strategy) for name, op in found.operators.items()} == {
         "matmul1": "((2,1),(1,4))",
@@ -272,7 +272,7 @@ def test_an_operator_is_computed_where_its_inputs_are_if_moving_its_output_is_ch
 
 @examples(60)
 @given(st.data())
-def test_whatever_is_annotated_the_program_stays_the_same(data):
+def test_annotations_do_not_change_what_the_program_computes(data):
     graph = data.draw(st.sampled_from([megatron_mlp(), attention(), embedding_and_head()]))
     names = data.draw(st.lists(st.sampled_from(sorted(graph.shapes)), min_size=1, max_size=3, unique=True))
     annotations = {}
@@ -323,30 +323,30 @@ def lonely() -> Graph:
 SHAPES = megatron_mlp().shapes
 
 REFUSED = [
-    (lambda: propagate(None), "what is planned is a Graph, with operators and tensors; got None"),
-    (lambda: plan("ffn"), "what is planned is a Graph, with operators and tensors; got 'ffn'"),
+    (lambda: propagate(None), "only a Graph can be planned; got None"),
+    (lambda: plan("ffn"), "only a Graph can be planned; got 'ffn'"),
     (
         lambda: plan(configured_ffn(), memory_cap="40000"),
-        "a memory cap is a whole number of bytes on each device, such as 40_000; got '40000'",
+        "a memory cap is a whole number of bytes per device, such as 40_000; got '40000'",
     ),
     (lambda: plan(configured_ffn(), memory_cap=4e4), "a memory cap is a whole number of bytes"),
-    (lambda: plan(configured_ffn(), memory_cap=float("nan")), "on each device, such as 40_000; got nan"),
+    (lambda: plan(configured_ffn(), memory_cap=float("nan")), "such as 40_000; got nan"),
     (
         lambda: plan(configured_ffn(), tensor_caps={"weight2": None}),
         "the cap of 'weight2' is a whole number of bytes, such as 4096; got None",
     ),
     (lambda: plan(configured_ffn(), tensor_caps=["weight2"]), "by name, such as {'weight2': 4096}; got ['weight2']"),
-    (lambda: complete(None, {}), "what is planned is a Graph"),
-    (lambda: complete(megatron_mlp(), ["up"]), "annotations are layouts by the names of tensors; got ['up']"),
+    (lambda: complete(None, {}), "only a Graph can be planned"),
+    (lambda: complete(megatron_mlp(), ["up"]), "layouts by tensor name; got ['up']"),
     (lambda: propagate(feed_forward()), "no operator is configured; give one a strategy with graph.shard"),
-    (lambda: propagate(lonely()), "'alone' is connected to no configured operator"),
+    (lambda: propagate(lonely()), "'alone' is not connected"),
     (
         lambda: plan(configured_ffn(), memory_cap=100),
         "no plan fits into 100 bytes on each device; the smallest possible is 16,448",
     ),
     (
         lambda: plan(configured_ffn(), tensor_caps={"weight2": 100}),
-        "cannot do with 100 bytes of 'weight2' on each device; the smallest possible is 2,048",
+        "needs more than 100 bytes of 'weight2' on each device; the smallest possible is 2,048",
     ),
     (
         lambda: plan(configured_ffn(), tensor_caps={"add2": 100}),
@@ -354,12 +354,12 @@ REFUSED = [
     ),
     (
         lambda: plan(configured_ffn(), tensor_caps={"weight": 1}),
-        "the cap is for a tensor 'weight' that the graph lacks; did you mean 'weight",
+        "'weight' that is not in the graph; did you mean 'weight",
     ),
     (lambda: complete(megatron_mlp(), {}), "nothing is annotated"),
     (
         lambda: complete(megatron_mlp(), {"gelo": annotated(x=(-1, -1))["x"]}),
-        "a tensor 'gelo' that the graph lacks; did you mean 'gelu'?",
+        "'gelo' that is not in the graph; did you mean 'gelu'?",
     ),
     (
         lambda: complete(megatron_mlp(), {"up": annotated(x=(-1, -1))["x"]}),
@@ -367,7 +367,7 @@ REFUSED = [
     ),
     (
         lambda: complete(megatron_mlp(), {"up": ("data", -1)}),
-        "the annotation of 'up' is a layout, as mesh_split makes it; got ('data', -1)",
+        "the annotation of 'up' must be a layout, such as mesh_split returns; got ('data', -1)",
     ),
     (lambda: complete(megatron_mlp(4), annotated(x=(-1, -1))), "the annotation of 'x' has 8 devices, the graph 4"),
     (
@@ -376,7 +376,7 @@ REFUSED = [
     ),
     (
         lambda: complete(*two_by_three()),
-        "'x' is annotated on 2x3 and 'y' on 3x2, which no device matrix can be cut into both of; annotate on one",
+        "'x' is annotated on 2x3 and 'y' on 3x2, which have no common refinement; annotate on one",
     ),
 ]
 

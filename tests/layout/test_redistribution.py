@@ -1,4 +1,4 @@
-"""Redistribution: at the bound, senders balanced, told as collectives, and always executed."""
+"""Redistribution: at the bound, with balanced senders, named as collectives, and always executed."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("source", "target", "names", "moved"), NAMED)
-def test_a_plan_is_told_as_the_collective_it_is(source, target, names, moved):
+def test_a_plan_that_is_a_collective_has_its_name(source, target, names, moved):
     plan = redistribute(source, target)
     assert (plan.names, plan.bytes) == (names, moved)
     if not source.partial:
@@ -186,7 +186,7 @@ def test_a_thousand_devices():
 REFUSED = [
     (
         lambda: redistribute(None, on(-1, -1)),
-        "the source of a redistribution is a layout, as mesh_split makes it; got N",
+        "the source of a redistribution is a layout, such as mesh_split returns; got N",
     ),
     (lambda: redistribute(on(-1, -1), (8, 8)), r"the target of a redistribution is a layout, .*; got \(8, 8\)"),
     (lambda: redistribute(on(-1, -1), on(-1, -1, shape=(8, 8))), r"is for shape \(64, 64\), the target layout for"),

@@ -1,4 +1,4 @@
-"""Annotated programs on the engine: the same numbers whatever is annotated, the bytes that the plan predicts."""
+"""Annotated programs on the engine: the same numbers for any annotations, and the bytes that the plan predicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHAPES = {"x": (8, 4), "w0": (4, 16), "w1": (16, 4)}
 
 
 class Annotated(ShardedEngine):
-    """Two layers, with annotations by name. Inputs come in pieces, which `homes` tells."""
+    """Two layers, with annotations by name. Inputs come in pieces, with the layouts in `homes`."""
 
     def __init__(self, annotations: dict[str, Any], grid: Any = GRID) -> None:
         self.annotations = annotations
@@ -55,7 +55,7 @@ DIMS = st.sampled_from(
 @given(
     st.dictionaries(st.sampled_from(["x", "w0", "w1", "h", "y"]), st.lists(DIMS, min_size=1, max_size=2), min_size=1)
 )
-def test_whatever_is_annotated_the_numbers_stay_and_the_bytes_are_predicted(annotations: dict[str, Any]) -> None:
+def test_annotations_change_no_numbers_and_the_bytes_are_predicted(annotations: dict[str, Any]) -> None:
     values = {name: numbers(shape).astype(np.float32) for name, shape in SHAPES.items()}
     alone = np.maximum(values["x"] @ values["w0"], 0) @ values["w1"]
     with launch(Annotated, 4, annotations) as run:
@@ -72,7 +72,7 @@ def test_whatever_is_annotated_the_numbers_stay_and_the_bytes_are_predicted(anno
     }
 
 
-def test_what_nobody_needs_any_more_is_gone() -> None:
+def test_what_is_no_longer_needed_is_freed() -> None:
     """A chain of products of (64, 64): two of them are there at a time, however long it is."""
 
     class Chain(Annotated):
@@ -119,7 +119,7 @@ def test_pieces_of_the_wrong_shape_and_parameters_that_are_not_there_are_refused
 
     params = {name: numbers(SHAPES[name]) for name in ("w0", "w1")}
     for cls, wanted in (
-        (Whole, r"a device has a piece of shape \(4, 4\) of input 'x'; it was given \(8, 4\)"),
+        (Whole, r"a device has a piece of shape \(4, 4\) of input 'x'; got \(8, 4\)"),
         (Nothing, "input 'x' is missing; parameters come with load_checkpoint, inputs with forward"),
     ):
         with launch(cls, 4, {"x": [("data", None)]}) as run:

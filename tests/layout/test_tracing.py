@@ -1,4 +1,4 @@
-"""Programs of numpy that are followed: the graph computes what the function does, and what cannot be is refused."""
+"""Traced numpy programs: the graph computes what the function does, and unsupported programs are refused."""
 
 from __future__ import annotations
 
@@ -56,21 +56,25 @@ def test_split_finds_the_axis_with_so_many_devices() -> None:
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "an unknown function": (
         lambda x, w, b: np.exp(x),
-        "the planner does not know numpy.exp of such arguments; it follows einsum, @, +, maximum(x, 0), sum over one",
+        "the planner does not support numpy.exp with these arguments; it supports einsum, @, +, maximum(x, 0), sum "
+        "over one",
     ),
-    "another maximum": (lambda x, w, b: np.maximum(x, 1), "the planner does not know numpy.maximum of such arguments"),
-    "an unknown function of arrays": (lambda x, w, b: np.sort(x), "the planner does not know numpy.sort of such"),
+    "another maximum": (
+        lambda x, w, b: np.maximum(x, 1),
+        "the planner does not support numpy.maximum with these arguments",
+    ),
+    "an unknown function of arrays": (lambda x, w, b: np.sort(x), "the planner does not support numpy.sort"),
     "an array that is no input": (
         lambda x, w, b: x + np.ones(8),
-        "'x' meets an array of shape (8,), which the planner does not know; make it an input or a parameter",
+        "'x' is combined with an array of shape (8,), which is not part of the program",
     ),
-    "a number": (lambda x, w, b: x + 1, "'x' meets 1, which the planner does not know"),
+    "a number": (lambda x, w, b: x + 1, "'x' is combined with 1, which is not part"),
     "a question": (
         lambda x, w, b: x if x.sum(0) else w,
-        "'reduce_sum1' has no numbers yet: a program that is planned cannot ask for values",
+        "'reduce_sum1' has no values yet",
     ),
-    "an index": (lambda x, w, b: x[0], "'x' is indexed with 0; the planner follows einsum, @, +"),
-    "numbers": (lambda x, w, b: np.asarray(x), "'x' has no numbers yet; the planner follows einsum"),
+    "an index": (lambda x, w, b: x[0], "'x' is indexed with 0; the planner supports einsum, @, +"),
+    "numbers": (lambda x, w, b: np.asarray(x), "'x' has no values yet; the planner supports einsum"),
     "shapes that do not fit": (lambda x, w, b: x @ x, "matmul1: the shapes (4, 8) and (4, 8) do not fit: 8 columns"),
     "nothing returned": (
         lambda x, w, b: None,
@@ -86,7 +90,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "which axis": (
         lambda x, w, b: split(x, 0, 2),
-        "'x' cannot be split into 2 parts: of the axes of the mesh 2x2 2 have so many devices; say with mesh_split",
+        "'x' cannot be split into 2 parts: of the axes of the mesh 2x2 2 have that many devices; use mesh_split",
     ),
     "no axis": (lambda x, w, b: split(x, 0, 3), "'x' cannot be split into 3 parts: of the axes of the mesh 2x2 none "),
     "unequal parts": (

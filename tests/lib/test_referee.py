@@ -148,7 +148,7 @@ def test_values_in_a_private_dictionary_are_charged_until_their_last_use_and_nam
     assert not any("kept outside" in note.text for note in honest.notes)
     assert next(note.text for note in hiding.notes).startswith(
         "rank 0 kept outside the dictionaries, charged until last used: "
-        "the input activation of layer 0, batches {0, 1} of 2 and 2 more (line "
+        "the input activation of layer 0, batches 0, 1 of 2 and 2 more (line "
     )
 
 
@@ -248,7 +248,7 @@ def test_throwing_an_updated_optimizer_state_away_costs_a_star() -> None:
 
     report = judge(careless)
     assert report.stars == 2
-    assert "threw away the updated optimizer state of layer 1, which" in report.notes[0].text
+    assert "discarded the updated optimizer state of layer 1, which" in report.notes[0].text
 
 
 def test_an_optimizer_state_that_was_used_and_then_lost_costs_a_star() -> None:
@@ -259,7 +259,7 @@ def test_an_optimizer_state_that_was_used_and_then_lost_costs_a_star() -> None:
 
     report = judge(careless)
     assert report.stars == 2
-    assert "the updated optimizer state of layer 1 is not there in full at the end" in report.notes[0].text
+    assert "the updated optimizer state of layer 1 is not complete at the end" in report.notes[0].text
 
 
 def test_ending_with_less_than_one_began_with_costs_a_star() -> None:
@@ -282,7 +282,7 @@ def test_ending_with_less_than_one_began_with_costs_a_star() -> None:
 
     partial, whole = (judge(schedule, layers=1, ranks=2) for schedule in (owner_of_a_part, zero_1))
     assert (partial.stars, whole.stars, whole.notes) == (2, 3, ())
-    assert partial.notes[0].text.startswith("ranks 0, 1 began with more of the weight of layer 0 than at the end")
+    assert partial.notes[0].text.startswith("ranks 0, 1 started with more of the weight of layer 0 than")
 
 
 def test_a_message_is_no_place_to_keep_things() -> None:
@@ -372,6 +372,8 @@ def test_targets_are_compared_at_the_precision_they_are_stated_in(
 ) -> None:
     goal = Goal("gpipe", Size(8, 4, 4), 33, 4_100_000)
     assert (goal.meets_time(timesteps), goal.meets_memory(memory)) == (in_time, in_memory)
+    assert (timesteps < goal.time_limit, memory < goal.memory_limit) == (in_time, in_memory)
+    assert (goal.time_text, goal.memory_text) == (f"< {goal.time_limit}", f"< {goal.memory_limit / 1e6:g}M")
 
 
 # --- Traces that did not come from a run ------------------------------------------------------------
@@ -412,7 +414,7 @@ def test_a_message_that_nobody_reads_is_refused() -> None:
         if model.rank == 0:
             await model.pass_to(1, "hello")
 
-    with pytest.raises(PuzzleError, match=r"rank 0, t=.*, pass_to\(1\): this message was never received; let rank 1"):
+    with pytest.raises(PuzzleError, match=r"rank 0, t=.*, pass_to\(1\): this message was never received; .* rank 1"):
         raise judge(shouting, ranks=2).error  # type: ignore[misc]
 
 

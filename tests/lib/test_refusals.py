@@ -44,7 +44,7 @@ def gradients(model: Model, batches: Any) -> list[Any]:
 # --- Sums -----------------------------------------------------------------------------------------
 
 
-@refused("rule", "rank 0", "'+'", "batch 0", "count every batch once")
+@refused("rule", "rank 0", "'+'", "batch 0", "each batch once")
 def batch_summed_twice(model: Model) -> None:
     grad = gradients(model, [0])[0]
     grad + grad
@@ -55,29 +55,29 @@ async def batch_contributed_by_two_ranks(model: Model) -> None:
     await model.allreduce(gradients(model, [1])[0], 0)
 
 
-@refused("rule", "allreduce(layer=0)", "{0, 1} each bring every batch", "reduce it once", ranks=2)
+@refused("rule", "allreduce(layer=0)", "ranks 0, 1", "every batch", "reduce it once", ranks=2)
 async def reduced_twice(model: Model) -> None:
     once = await model.allreduce(gradients(model, [model.rank])[0], 0)
     await model.allreduce(once, 0)
 
 
-@refused("rule", "'+'", "differs in layer", "layer 0", "layer 1")
+@refused("rule", "'+'", "differ in layer", "layer 0", "layer 1")
 def layers_summed(model: Model) -> None:
     grads = gradients(model, [0])
     grads[0] + gradients(model, [1])[1]
 
 
-@refused("rule", "'+'", "differs in shard count")
+@refused("rule", "'+'", "differ in shard count")
 def shard_counts_summed(model: Model) -> None:
     gradients(model, [0])[0].shard(0, 2) + gradients(model, [1])[0].shard(0, 4)
 
 
-@refused("rule", "'+'", "differs in shards")
+@refused("rule", "'+'", "differ in shards", "shard 0 of 2", "shard 1 of 2")
 def different_shards_summed(model: Model) -> None:
     gradients(model, [0])[0].shard(0, 2) + gradients(model, [1])[0].shard(1, 2)
 
 
-@refused("rule", "scatterreduce(layer=0)", "splits a whole gradient", "shard {0} of 2", ranks=2)
+@refused("rule", "scatterreduce(layer=0)", "a whole gradient", "shard 0 of 2", "use allreduce", ranks=2)
 async def shards_scattered(model: Model) -> None:
     await model.scatterreduce(gradients(model, [model.rank])[0].shard(0, 2), 0)
 
@@ -90,22 +90,22 @@ async def weight_reduced(model: Model) -> None:
 # --- Gathers --------------------------------------------------------------------------------------
 
 
-@refused("rule", "allgather(layer=0)", "shard 0 is in both rank 0 and rank 1", "every shard once", ranks=2)
+@refused("rule", "allgather(layer=0)", "shard 0 is in both rank 0 and rank 1", "each shard once", ranks=2)
 async def same_shard_gathered_twice(model: Model) -> None:
     await model.allgather(model.load_weights(0, 0, 2)[0], 0)
 
 
-@refused("rule", "rank 1", "allgather(layer=0)", "weight of layer 1", "name its own layer", ranks=2)
+@refused("rule", "rank 1", "allgather(layer=0)", "weight of layer 1", "own layer", ranks=2)
 async def layers_gathered(model: Model) -> None:
     await model.allgather(model.load_weights(model.rank, model.rank, 2)[0], 0)
 
 
-@refused("rule", "allgather(layer=0)", "differs in shard count", ranks=2)
+@refused("rule", "allgather(layer=0)", "differ in shard count", ranks=2)
 async def shard_counts_gathered(model: Model) -> None:
     await model.allgather(model.load_weights(0, model.rank, 2 + model.rank)[0], 0)
 
 
-@refused("rule", "combine", "differs in step")
+@refused("rule", "combine", "differ in step", "step 0", "step 1")
 def steps_combined(model: Model) -> None:
     weight, opt_state = model.load_weights(0, 0, 2)
     new, _ = model.update(0, gradients(model, [0, 1])[0], weight, opt_state)
@@ -118,7 +118,7 @@ def same_shard_combined(model: Model) -> None:
     weight.combine(weight)
 
 
-@refused("rule", "combine", "differs in batches")
+@refused("rule", "combine", "differ in batches", "batch 0 of 2", "batch 1 of 2")
 def gradients_of_different_batches_combined(model: Model) -> None:
     gradients(model, [0])[0].shard(0, 2).combine(gradients(model, [1])[0].shard(1, 2))
 
@@ -128,7 +128,7 @@ async def activation_gathered(model: Model) -> None:
     await model.allgather(gradients(model, [0]) and model.get_activation([0]), 1)
 
 
-@refused("rule", "shard 0 of 2 is not all here", "gather it first")
+@refused("rule", "shard 1 of 4", "not hold all of shard 0 of 2", "gather it first")
 def shard_of_what_is_not_here(model: Model) -> None:
     model.load_weights(0, 1, 4)[0].shard(0, 2)
 
@@ -136,18 +136,18 @@ def shard_of_what_is_not_here(model: Model) -> None:
 # --- Updates --------------------------------------------------------------------------------------
 
 
-@refused("rule", "rank 0, t=4, update(layer=0)", "batch {0} of 2", "needs every batch", "add batches {1}")
+@refused("rule", "rank 0, t=4, update(layer=0)", "covers only batch 0 of 2", "sum in batch 1", "all-reduce")
 def update_without_every_batch(model: Model) -> None:
     model.update(0, gradients(model, [0])[0], *model.load_weights(0))
 
 
-@refused("rule", "update(layer=0)", "shard {0} of 1024", "shard {0} of 4", "covers the weight")
+@refused("rule", "update(layer=0)", "gradient is shard 0 of 1024", "weight is shard 0 of 4", "covers all")
 def small_gradient_shard_for_a_large_weight_shard(model: Model) -> None:
     grad = gradients(model, [0, 1])[0].shard(0, 1024)
     model.update(0, grad, *model.load_weights(0, 0, 4))
 
 
-@refused("rule", "update(layer=0)", "optimizer state is shard {0} of 2", "weight whole", ranks=2)
+@refused("rule", "update(layer=0)", "state is shard 0 of 2", "weight is whole", "not the gathered weight", ranks=2)
 async def gathered_weight_updated_with_a_shard_of_state(model: Model) -> None:
     shard, opt_state = model.load_weights(0, model.rank, 2)
     whole = await model.allgather(shard, 0)
@@ -155,13 +155,13 @@ async def gathered_weight_updated_with_a_shard_of_state(model: Model) -> None:
     model.update(0, grad, whole, opt_state)
 
 
-@refused("rule", "update(layer=0)", "updated already (step 1)", "update it once")
+@refused("rule", "update(layer=0)", "already updated (step 1)", "once")
 def updated_twice(model: Model) -> None:
     grad = gradients(model, [0, 1])[0]
     model.update(0, grad, *model.update(0, grad, *model.load_weights(0)))
 
 
-@refused("rule", "update(layer=0)", "optimizer state is at step 1", "weight at step 0")
+@refused("rule", "update(layer=0)", "optimizer state is at step 1", "weight is at step 0", "belongs to this weight")
 def old_weight_with_a_new_state(model: Model) -> None:
     grad = gradients(model, [0, 1])[0]
     weight, opt_state = model.load_weights(0)
@@ -169,12 +169,12 @@ def old_weight_with_a_new_state(model: Model) -> None:
     model.update(0, grad, weight, newer)
 
 
-@refused("rule", "update(layer=0)", "weight gradient of layer 1", "needs the one of layer 0")
+@refused("rule", "update(layer=0)", "weight gradient of layer 1", "the one of layer 0")
 def gradient_of_another_layer(model: Model) -> None:
     model.update(0, gradients(model, [0, 1])[1], *model.load_weights(0))
 
 
-@refused("rule", "update(layer=0)", "weight must be a weight", "optimizer state")
+@refused("rule", "update(layer=0)", "wrong order", "weight is the optimizer state", "opt_state is the weight")
 def weight_and_state_exchanged(model: Model) -> None:
     weight, opt_state = model.load_weights(0)
     model.update(0, gradients(model, [0, 1])[0], opt_state, weight)  # type: ignore[arg-type]
@@ -183,33 +183,33 @@ def weight_and_state_exchanged(model: Model) -> None:
 # --- Forward and backward -------------------------------------------------------------------------
 
 
-@refused("rule", "rank 0, t=0, forward(layer=0)", "holds shard {2} of 4", "allgather it first")
+@refused("rule", "rank 0, t=0, forward(layer=0)", "shard 2 of 4", "allgather it first")
 def forward_with_a_shard(model: Model) -> None:
     model.forward(0, model.get_activation([0]), model.load_weights(0, 2, 4)[0])
 
 
-@refused("rule", "forward(layer=1)", "weight of layer 0", "needs its own weight")
+@refused("rule", "forward(layer=1)", "weight of layer 0", "pass the weight of layer 1")
 def weight_of_another_layer(model: Model) -> None:
     model.forward(1, model.get_activation([0]), model.load_weights(0)[0])
 
 
-@refused("rule", "forward(layer=1)", "input activation of layer 0", "needs its own input activation")
+@refused("rule", "forward(layer=1)", "input activation of layer 0", "pass the input activation of layer 1")
 def input_of_another_layer(model: Model) -> None:
     model.forward(1, model.get_activation([0]), model.load_weights(1)[0])
 
 
-@refused("rule", "forward(layer=0)", "step 1", "as it was before")
+@refused("rule", "forward(layer=0)", "step 1", "before the update")
 def forward_with_an_updated_weight(model: Model) -> None:
     new, _ = model.update(0, gradients(model, [0, 1])[0], *model.load_weights(0))
     model.forward(0, model.get_activation([0]), new)
 
 
-@refused("rule", "loss()", "input activation of layer 0", "go forward first")
+@refused("rule", "loss()", "input activation of layer 0", "forward first")
 def loss_too_early(model: Model) -> None:
     model.loss(model.get_activation([0]))
 
 
-@refused("rule", "backward(layer=0)", "for backward(1)", "needs the gradient that backward(1) yields")
+@refused("rule", "backward(layer=0)", "for backward(1)", "the gradient that backward(1, ...) returned")
 def backward_skips_a_layer(model: Model) -> None:
     weights = [model.load_weights(layer)[0] for layer in range(2)]
     inp = model.get_activation([0])
@@ -217,16 +217,48 @@ def backward_skips_a_layer(model: Model) -> None:
     model.backward(0, inp, grad, weights[0])
 
 
-@refused("rule", "backward(layer=0)", "batches {0}", "{0, 1}", "of the same batches", layers=1)
+@refused("rule", "backward(layer=0)", "batch 0 of 2", "batches 0, 1 of 2", "the same batches", layers=1)
 def batches_of_activation_and_gradient_differ(model: Model) -> None:
     weight, _ = model.load_weights(0)
     grad = model.loss(model.forward(0, model.get_activation([0, 1]), weight))
     model.backward(0, model.get_activation([0]), grad, weight)
 
 
-@refused("rule", "forward(layer=0)", "inp must be an activation", "weight of layer 0")
+@refused("rule", "forward(layer=0)", "wrong order", "inp is the weight of layer 0", "forward(layer, inp, weight)")
 def arguments_exchanged(model: Model) -> None:
     model.forward(0, model.load_weights(0)[0], model.get_activation([0]))  # type: ignore[arg-type]
+
+
+@refused("rule", "backward(layer=1)", "wrong order", "inp is the activation gradient", "grad is the input activation")
+def arguments_of_backward_exchanged(model: Model) -> None:
+    weight, _ = model.load_weights(1)
+    inp = model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
+    model.backward(1, model.loss(model.forward(1, inp, weight)), inp, weight)  # type: ignore[arg-type]
+
+
+@refused(
+    "rule", "grad_activations[1] = ...", "got the weight gradient", "grad_weights", "returns the weight gradient first"
+)
+def results_of_backward_exchanged_and_stored(model: Model) -> None:
+    model.grad_activations[1] = gradients(model, [0])[1]  # type: ignore[assignment]
+
+
+@refused("rule", "update(layer=0)", "got the activation gradient for backward(1)", "returns the weight gradient first")
+def results_of_backward_exchanged_and_used(model: Model) -> None:
+    weight, opt_state = model.load_weights(0)
+    inp = model.get_activation([0])
+    grad = model.loss(model.forward(1, model.forward(0, inp, weight), model.load_weights(1)[0]))
+    model.update(0, grad, weight, opt_state)  # type: ignore[arg-type]
+
+
+@refused("rule", "opt_states[0] = ...", "got the weight of layer 0", "return the weight first")
+def results_of_load_weights_exchanged(model: Model) -> None:
+    model.opt_states[0], _ = model.load_weights(0)  # type: ignore[assignment]
+
+
+@refused("rule", "allgather(layer=...)", "the value comes first: allgather(value, layer)", ranks=2)
+async def layer_and_value_exchanged(model: Model) -> None:
+    await model.allgather(0, model.load_weights(0, model.rank, 2)[0])  # type: ignore[type-var]
 
 
 @refused("rule", "forward(layer=0)", "a tuple of 2", "unpack it first")
@@ -258,7 +290,7 @@ def value_of_a_private_model(model: Model) -> None:
     model.update(0, gradients(mine, [0, 1])[0], *model.load_weights(0))
 
 
-@refused("rule", "fake_grad(layer=0)", "nobody computed", "batches {1}", "go forward and backward")
+@refused("rule", "fake_grad(layer=0)", "batch 1", "never computed", "run forward and backward")
 def fake_gradient(model: Model) -> None:
     model.update(0, gradients(model, [0])[0] + model.fake_grad(0, [1]), *model.load_weights(0))
 
@@ -293,7 +325,7 @@ def relabelled_field(model: Model) -> None:
     model.forward(1, inp, model.load_weights(1)[0])
 
 
-@refused("rule", "update(layer=0)", "batch {0} of 2")
+@refused("rule", "update(layer=0)", "batch 0 of 2")
 def relabelled_batches(model: Model) -> None:
     grad = gradients(model, [0])[0]
     object.__setattr__(grad, "batches", frozenset({0, 1}))
@@ -309,7 +341,7 @@ def relabelled_copy(model: Model) -> None:
 # --- Final weights --------------------------------------------------------------------------------
 
 
-@refused("rule", "set_final_weight(layer=1)", "weight of layer 0", "layer 1 needs its own")
+@refused("rule", "set_final_weight(layer=1)", "weight of layer 0", "pass the weight of layer 1")
 def final_weight_of_the_wrong_layer(model: Model) -> None:
     new, _ = model.update(0, gradients(model, [0, 1])[0], *model.load_weights(0))
     model.set_final_weight(1, new)
@@ -326,7 +358,7 @@ def final_weight_missing(model: Model) -> None:
     model.set_final_weight(0, new)
 
 
-@refused("incomplete", "the final weight of layer 0 lacks shards {1, 3} of 4")
+@refused("incomplete", "the final weight of layer 0 lacks shards 1, 3 of 4")
 def final_shards_missing(model: Model) -> None:
     for layer, grad in enumerate(gradients(model, [0, 1])):
         whole, state = model.load_weights(layer)
@@ -362,12 +394,12 @@ def batch_negative(model: Model) -> None:
     model.get_activation([-1])
 
 
-@refused("rule", "get_activation", "must be a collection of numbers", "[0]")
+@refused("rule", "get_activation", "must be a list of numbers", "[0]", "got 0")
 def batch_without_a_list(model: Model) -> None:
     model.get_activation(0)
 
 
-@refused("rule", "get_activation", "no batch", "at least one")
+@refused("rule", "get_activation", "no batches", "at least one")
 def no_batches(model: Model) -> None:
     model.get_activation([])
 
@@ -375,6 +407,26 @@ def no_batches(model: Model) -> None:
 @refused("rule", "load_weights", "shard 4 does not exist", "shards 0 to 3")
 def shard_too_high(model: Model) -> None:
     model.load_weights(0, 4, 4)
+
+
+@refused("rule", "load_weights(layer=0)", "shard 1 does not exist", "total is 1", "total=")
+def shard_without_a_total(model: Model) -> None:
+    model.load_weights(0, 1)
+
+
+@refused("rule", "load_weights(layer=...)", "whole number", "got the weight of layer 0, whole")
+def value_for_a_number(model: Model) -> None:
+    model.load_weights(model.load_weights(0)[0])  # type: ignore[arg-type]
+
+
+@refused("rule", "get_activation", "batch must be a whole number", "got the weight of layer 0, whole")
+def value_for_a_batch(model: Model) -> None:
+    model.get_activation([model.load_weights(0)[0]])
+
+
+@refused("rule", "weights[...]", "nothing is stored", "store a value first")
+def value_for_a_key(model: Model) -> None:
+    model.weights[model.load_weights(0)[0]]
 
 
 @refused("rule", "load_weights", "shard -1 does not exist")
@@ -422,7 +474,7 @@ async def await_forgotten_on_the_last_call(model: Model) -> None:
     model.allreduce(gradients(model, [model.rank])[0], 0)
 
 
-@refused("rule", "weights[0] = ...", "not awaited yet", "write 'await'", ranks=2)
+@refused("rule", "weights[0] = ...", "not awaited", "write 'await'", ranks=2)
 async def await_forgotten_and_stored(model: Model) -> None:
     model.weights[0] = model.allgather(model.load_weights(0, model.rank, 2)[0], 0)  # type: ignore[assignment]
 
@@ -433,7 +485,7 @@ async def await_forgotten_and_used(model: Model) -> None:
     model.forward(0, model.load_weights and Activation(0, 2, {0}, 2), whole)  # type: ignore[arg-type]
 
 
-@refused("rule", "pass_to(1)", "not awaited yet", ranks=2)
+@refused("rule", "pass_to(1)", "not awaited", ranks=2)
 async def await_forgotten_and_sent(model: Model) -> None:
     async def later() -> None: ...
 
@@ -465,12 +517,12 @@ def nothing_stored(model: Model) -> None:
     model.grad_weights[0] = None  # type: ignore[assignment]
 
 
-@refused("rule", "a key is a number, a text or a tuple of them")
+@refused("rule", "a key must be a number, a string or a tuple")
 def strange_key(model: Model) -> None:
     model.weights[object()], _ = model.load_weights(0)
 
 
-@refused("rule", "activations[3]", "nothing is stored there", "activations has the keys 0", "store a value first")
+@refused("rule", "activations[3]", "nothing is stored", "activations has the keys 0", "store a value first")
 def missing_key(model: Model) -> None:
     model.activations[0] = model.get_activation([0])
     model.activations[3]
@@ -481,14 +533,50 @@ def dictionary_replaced(model: Model) -> None:
     model.weights = {}  # type: ignore[assignment]
 
 
-@refused("rule", "model.time = ...", "the runtime keeps this")
+@refused("rule", "model.time = ...", "the runtime sets this")
 def clock_set(model: Model) -> None:
     model.time = 0  # type: ignore[misc]
 
 
-@refused("rule", "model.log = ...", "the runtime keeps this")
+@refused("rule", "model.log = ...", "the runtime sets this")
 def log_set(model: Model) -> None:
     model.log = []  # type: ignore[misc]
+
+
+# --- Names that a model does not have ----------------------------------------------------------------
+
+
+@refused("rule", "rank 0, t=0, model.all_gather", "no 'all_gather'", "'await model.allgather(v, layer)'")
+def another_librarys_name(model: Model) -> None:
+    model.all_gather  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("all_reduce", "await model.allreduce("),
+        ("AllReduce", "await model.allreduce("),
+        ("reduce_scatter", "await model.scatterreduce("),
+        ("send", "await model.pass_to(rank, v)"),
+        ("isend", "await model.pass_to("),
+        ("recv", "await model.receive("),
+        ("foward", "model.forward(layer, inp, weight)"),
+        ("weight", "model.weights'"),
+        ("world_size", "model.RANKS'"),
+        ("optimizer_step", "model.update("),
+        ("all_to_all", "its calls are allgather, allreduce, backward"),
+    ],
+)
+def test_a_name_that_a_model_does_not_have_suggests_the_one_that_was_meant(written: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as refused:
+        getattr(Model(), written)
+    assert isinstance(refused.value, PuzzleError)
+    assert meant in str(refused.value)
+
+
+def test_a_model_can_be_asked_for_a_name_that_it_does_not_have() -> None:
+    assert not hasattr(Model(), "all_gather")
+    assert not hasattr(Model(), "_ipython_display_")
 
 
 # --- One assertion for all ------------------------------------------------------------------------

@@ -190,7 +190,7 @@ BAD_JSON = [
     ("[]", 'must be an object with "format"'),
     (of_json(lambda data: data.update(version=2)), "version 2; this program reads version 1"),
     (of_json(lambda data: data.update(costs="free")), "unknown costs 'free'; known: classic"),
-    (of_json(lambda data: data.update(layers=0)), "layers of a trace must be a whole number from 1; got 0"),
+    (of_json(lambda data: data.update(layers=0)), "layers of a trace must be a whole number from 1 to 10,000; got 0"),
     (of_json(lambda data: data.update(ranks=True)), "ranks of a trace must be a whole number"),
     (
         of_json(lambda data: data.update(ranks=3)),
@@ -210,7 +210,7 @@ BAD_JSON = [
     (of_json(row(shard=-1)), "shard cannot be -1"),
     (of_json(lambda data: data["operations"][0][0].pop("total")), "load_weights needs total"),
     (of_json(lambda data: data["operations"][0][1].update(where=7)), "where cannot be 7"),
-    (of_json(lambda data: data["operations"][0][1].update(key={})), "a key is a number, a text or a tuple"),
+    (of_json(lambda data: data["operations"][0][1].update(key={})), "a key must be a number, a string or a tuple"),
     (
         of_json(
             lambda data: data["operations"][0].insert(0, {"op": "given", "at": [0, 0], "value": ["Weight", 9, 2, 0]})
@@ -239,7 +239,7 @@ BAD_TEXT = [
     (HEAD + "  0  loss\n", "line 2 of the trace cannot be read"),
     (HEAD + "rank 1\n", "line 2 of the trace cannot be read"),
     (HEAD + "rank 0\n  soon  loss\n", "line 3 of the trace cannot be read"),
-    (HEAD + "rank 0\n  0.05  loss\n", "0.05 is not in tenths of a step"),
+    (HEAD + "rank 0\n  0.05  loss\n", "0.05 is not a time in tenths of a step"),
     (HEAD + "rank 0\n  0  loss  uses=[0\n", "line 3 of the trace cannot be read"),
     (HEAD + "rank 0\n  0  loss  uses=0\n", "operation 0 of rank 0: uses must be a list"),
 ]

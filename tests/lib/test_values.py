@@ -60,11 +60,19 @@ def test_combining_does_not_depend_on_the_order(order: list[int], value: Any) ->
     assert combined([parts[i] for i in order]) == combined(parts)
 
 
+def test_sum_starts_from_zero_and_from_nothing_else() -> None:
+    grads = [WeightGrad(0, 1, {batch}, 3) for batch in range(3)]
+    assert sum(grads) == WeightGrad(0, 1, {0, 1, 2}, 3)
+    for start in (1, 0.0, False, "0"):
+        with pytest.raises(TypeError):
+            start + grads[0]
+
+
 @given(batch_sets, batch_sets, batch_sets)
 def test_a_sum_counts_each_batch_once_or_refuses(a: set[int], b: set[int], c: set[int]) -> None:
     x, y, z = (WeightGrad(0, 1, batches, 8) for batches in (a, b, c))
     if a & b or (a | b) & c:
-        with pytest.raises(PuzzleError, match=r"batch \d is in both .* count every batch once"):
+        with pytest.raises(PuzzleError, match=r"batch \d is in both .* each batch once"):
             x + y + z
     else:
         assert x + y + z == z + (y + x) == WeightGrad(0, 1, a | b | c, 8)
@@ -115,18 +123,18 @@ def test_memory_in_elements(value: Any, elements: int) -> None:
 SHOWN = [
     (Weight(0, 2, 0), "weight of layer 0, whole, step 0"),
     (Weight(0, 2, 1, {0, 1, 2, 3}, 4), "weight of layer 0, whole (all 4 shards), step 1"),
-    (OptState(1, 2, 0, {2}, 4), "optimizer state of layer 1, shard {2} of 4, step 0"),
+    (OptState(1, 2, 0, {2}, 4), "optimizer state of layer 1, shard 2 of 4, step 0"),
     (
         WeightGrad(0, 2, {0, 1, 2, 6}, 8, {0, 1, 2}, 4),
-        "weight gradient of layer 0, batches {0-2, 6} of 8, shards {0-2} of 4",
+        "weight gradient of layer 0, batches 0-2, 6 of 8, shards 0-2 of 4",
     ),
     (WeightGrad(0, 2, [], 8), "weight gradient of layer 0, no batches (zero), whole"),
-    (Activation(1, 2, {3}, 4), "input activation of layer 1, batch {3} of 4"),
-    (Activation(2, 2, {3}, 4), "activation after the last layer, batch {3} of 4"),
-    (ActivationGrad(1, 2, {0, 1}, 4), "activation gradient for backward(1), batches {0, 1} of 4"),
+    (Activation(1, 2, {3}, 4), "input activation of layer 1, batch 3 of 4"),
+    (Activation(2, 2, {3}, 4), "activation after the last layer, batch 3 of 4"),
+    (ActivationGrad(1, 2, {0, 1}, 4), "activation gradient for backward(1), batches 0, 1 of 4"),
     (
         ActivationGrad(-1, 2, {0}, 4),
-        "activation gradient of the model's input, nothing left to do, batch {0} of 4",
+        "activation gradient of the model's input, which nothing needs, batch 0 of 4",
     ),
 ]
 
@@ -158,13 +166,13 @@ BAD = [
     (lambda: Weight(0, 0, 0), "Weight: layers must be at least 1; got 0"),
     (lambda: Weight(0, 1, -1), "Weight: step must be at least 0; got -1"),
     (lambda: Weight(0, 1, 0, {4}, 4), "Weight: shard 4 does not exist; there are shards 0 to 3"),
-    (lambda: Weight(0, 1, 0, [], 4), "Weight holds no shard; name at least one"),
+    (lambda: Weight(0, 1, 0, [], 4), "Weight has no shards; give at least one"),
     (lambda: OptState(0, 1, 0, [1, 1], 4), "OptState: shard 1 is listed twice"),
     (lambda: WeightGrad(0, 1, {4}, 4), "WeightGrad: batch 4 does not exist; there are batches 0 to 3"),
-    (lambda: WeightGrad(0, 1, 0, 4), "WeightGrad: batches must be a collection of numbers"),
+    (lambda: WeightGrad(0, 1, 0, 4), "WeightGrad: batches must be a list of numbers"),
     (lambda: WeightGrad(0, 1, {0.5}, 4), "WeightGrad: batch must be a whole number; got 0.5"),
     (lambda: Activation(3, 2, {0}, 1), "Activation: layer 3 does not exist"),
-    (lambda: Activation(0, 2, [], 1), "Activation has no batch; name at least one"),
+    (lambda: Activation(0, 2, [], 1), "Activation has no batches; give at least one"),
     (lambda: ActivationGrad(2, 2, {0}, 1), "ActivationGrad: layer 2 does not exist"),
     (lambda: ActivationGrad(-2, 2, {0}, 1), "ActivationGrad: layer -2 does not exist"),
 ]

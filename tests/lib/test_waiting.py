@@ -71,7 +71,7 @@ async def one_returns_without_any_meeting(model: Model) -> None:
     2,
     DeadlockError,
     "rank 0 waits in receive() on line",
-    "from anyone",
+    "from any rank",
     "rank 1 waits in receive(0) on line",
     "for rank 0",
 )
@@ -83,7 +83,7 @@ async def both_receive(model: Model) -> None:
     2,
     DeadlockError,
     "rank 0 waits in pass_to(1) on line",
-    "until rank 1 reads the message before it",
+    "until rank 1 receives the message before it",
     "one unread message",
 )
 async def both_send_twice_before_receiving(model: Model) -> None:
@@ -222,7 +222,7 @@ async def test_a_rank_does_one_thing_at_a_time() -> None:
             first.cancel()
 
     with pytest.raises(
-        PuzzleError, match=r"still in allgather\(layer=0\) on line \d+; a rank does one thing at a time"
+        PuzzleError, match=r"still waiting in allgather\(layer=0\) on line \d+; a rank does one thing at a time"
     ):
         await hasty(Model(0, Dist(2)))
 
@@ -238,7 +238,7 @@ def test_a_new_model_for_a_rank_starts_a_new_run() -> None:
 def test_ranks_of_one_dist_share_one_model() -> None:
     dist = Dist(2)
     Model(0, dist, layers=2)
-    with pytest.raises(PuzzleError, match="rank 1 asks for 6 layers and 1 batches, and rank 0 for 2 and 1"):
+    with pytest.raises(PuzzleError, match="rank 1 asks for 6 layers and 1 batches, but rank 0 asked for 2 and 1"):
         Model(1, dist, layers=6)
 
 

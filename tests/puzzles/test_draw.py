@@ -41,7 +41,7 @@ def test_the_format_follows_the_ending() -> None:
 
 def test_the_picture_shows_the_targets_and_the_critical_path_if_asked() -> None:
     draw(GPIPE, "gpipe")
-    assert "(target 33)" in written("gpipe.svg")
+    assert "(target &lt; 34)" in written("gpipe.svg")
     assert "critical path" not in written("gpipe.svg")
     draw(GPIPE, "gpipe", "--critical", "--dark")
     assert "critical path" in written("gpipe.svg")
@@ -72,6 +72,31 @@ def test_against_a_folder_compares_with_the_file_named_after_the_puzzle() -> Non
     assert f"compared with {other}" in written("two.svg")
 
 
+def test_against_solutions_compares_with_the_reference_where_there_is_no_such_folder() -> None:
+    draw(GPIPE, "gpipe", "--against", "solutions")
+    assert f"compared with {GPIPE}" in written("gpipe_against.svg")
+    Path("solutions").mkdir()
+    assert "solutions has no function gpipe" in draw(GPIPE, "gpipe", "--against", "solutions", code=2).stderr
+    assert "does not exist" in draw(GPIPE, "gpipe", "--against", "sollutions", code=2).stderr
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_was_written_is_opened(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def browse(address: str) -> bool:
+        opened.append(address)
+        return works
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    result = draw(GPIPE, "gpipe", "--open")
+    draw(f"{SOLUTIONS}/layout/ffn.py", "ffn", "--open", "-o", "plan.svg")
+    draw(GPIPE, "gpipe")
+    assert opened == [Path(name).resolve().as_uri() for name in ("gpipe.svg", "plan.svg")]
+    assert "Wrote gpipe.svg." in result.stdout
+    assert ("no browser" in result.stderr) == (not works)
+
+
 def test_pareto_shows_every_attempt_in_a_folder() -> None:
     draw(f"{SOLUTIONS}/records", "gpipe", "--pareto")
     picture = written("gpipe_pareto.svg")
@@ -96,10 +121,14 @@ def test_pareto_tells_what_failed_and_draws_the_others() -> None:
 
 REFUSALS = [
     (("idle.py", "gpipe"), 1, "gpipe did nothing, so there is nothing to draw"),
-    ((GPIPE, "gpipe", "--text", "--width", "20"), 2, "a picture in text is at least 40 columns wide; got 20"),
+    ((GPIPE, "gpipe", "--text", "--width", "20"), 2, "a text picture is at least 40 columns wide; got 20"),
     ((GPIPE, "gpipe", "--against", FSDP), 2, "fsdp.py has no function gpipe to compare with"),
-    ((GPIPE, "gpipe", "--against", SOLUTIONS, "-o", "x.json"), 2, "only the timeline of one run is written as .json"),
-    ((GPIPE, "gpipe", "-o", "x"), 2, "cannot write x: a name without an ending is not known; use .svg"),
+    (
+        (GPIPE, "gpipe", "--against", SOLUTIONS, "-o", "x.json"),
+        2,
+        "only the timeline of one run can be written as .json",
+    ),
+    ((GPIPE, "gpipe", "-o", "x"), 2, "cannot write x: a name without an ending is unknown; use .svg"),
     ((GPIPE, "gpipe", "-o", "no/such/x.html"), 2, "cannot write no/such/x.html: no such file or directory"),
     ((FSDP, "gpipe", "--pareto"), 1, "fsdp.py has no function gpipe; write 'def gpipe(model):'"),
     ((GPIPE, "gpipe", "--against", "broken.py"), 1, "broken.py, to compare with, failed: line 1: "),

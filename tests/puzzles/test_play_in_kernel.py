@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -83,7 +85,7 @@ async def early(model):
     model.loss(model.get_activation([0]))
 """)
     shown = kernel.run("dist = Dist(2)\nawait asyncio.gather(*[early(Model(rank, dist)) for rank in range(2)])")
-    assert shown.startswith("RuleError: rank 0, t=0, loss(): the loss is taken of the last layer's output")
+    assert shown.startswith("RuleError: rank 0, t=0, loss(): loss needs the output of the last layer")
     assert kernel.traceback.splitlines()[1:] == [
         "    line 2, in <module>: await asyncio.gather(*[early(Model(rank, dist)) for rank in range(2)])",
         "    line 4, in early: model.loss(model.get_activation([0]))",
@@ -126,3 +128,32 @@ def test_in_the_terminal_of_ipython() -> None:
     assert "★★☆ Puzzle 2, ddp: Solved! 5.1 of 5 timesteps" in done.stdout
     assert "<svg" not in done.stdout
     assert "★★☆ Puzzle 4, fsdp: Solved! 19.9 of 20 timesteps" in done.stdout
+
+
+IN_IPYTHON = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+InteractiveShell.instance().run_cell(sys.argv[1])
+"""
+
+
+def test_beside_another_lib_one_sentence_says_what_to_do(tmp_path: Path) -> None:
+    """As in a clone of the original puzzles, whose folder comes first in a kernel that was started there."""
+    (tmp_path / "lib.py").write_text("class Model: ...\n", encoding="utf-8")
+    package = ROOT / "puzzles" / "package"
+    for cell, advice in (
+        ("from puzzles import play", "'import training_puzzles' first, or work in another folder"),
+        ("import lib, training_puzzles", "'import training_puzzles' before anything that imports it"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", IN_IPYTHON, cell],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{package}", "IPYTHONDIR": str(tmp_path / "profile")},
+        )
+        shown = done.stdout.strip()
+        assert str(tmp_path / "lib.py") in shown
+        assert advice in shown
+        assert len(shown.splitlines()) == 1

@@ -95,19 +95,28 @@ def test_a_script_that_plays_is_graded_like_one_that_does_not(slug: str, name: s
     assert (verdict.status, verdict.message, verdict.printed) == ("passed", "", ())
 
 
+def test_over_target_a_class_is_told_what_it_calls(mine: Path) -> None:
+    once, twice = "self.all_reduce(w0_grad)", "self.all_reduce(self.all_reduce(w0_grad)) / self.num_devices"
+    slug = "DataParallel"
+    result = play(slug, definition(mine, slug, source("engine/data_parallel").replace(once, twice)))
+    assert result.status == "over_target"
+    assert "Device 0 makes these calls: 3 all_reduce." in result.next_step
+    assert "`puzzles show DataParallel --about`" in result.next_step
+
+
 def test_a_class_has_its_figures_its_stars_and_as_many_puppies_as_devices(mine: Path) -> None:
     cls = definition(mine, "FSDP", FSDP)
     result = play(cls)
     assert (repr(result), result.values["sent"]) == ("<FSDP: passed, ★★★>", 18_432)
     assert result.text().startswith("★★★ FSDP: Solved! 18,432 of 18,432 bytes sent, 24,576 of 24,576 flops, ")
-    assert "Three stars: none of the classes that we keep is better. On to " in result.next_step
+    assert "Three stars: no known class is better. On to " in result.next_step
     page = result_page(result, picture_of(result))
     assert "<b>18,432</b> bytes sent" in page
     assert page.count("<animateTransform") == 2 * 4
     assert (picture_of(result), result.trace, result.report) == ("", None, None)
 
 
-def test_a_class_that_fails_is_told_with_the_line_in_its_method(mine: Path) -> None:
+def test_a_failing_class_has_the_line_in_its_method(mine: Path) -> None:
     text = FSDP.replace("        return", "        raise KeyError('wo')  # here\n        return", 1)
     result = play("FSDP", definition(mine, "FSDP", text))
     assert (result.status, result.reason) == ("failed", "crash")
@@ -115,7 +124,7 @@ def test_a_class_that_fails_is_told_with_the_line_in_its_method(mine: Path) -> N
     assert [c for line, c in result.place.excerpt() if line == result.place.line] == ["raise KeyError('wo')  # here"]
 
 
-def test_a_wrong_number_is_told_where_the_class_begins(mine: Path) -> None:
+def test_a_wrong_result_points_to_the_start_of_the_class(mine: Path) -> None:
     text = RING.replace("return x\n", "x[0] += 1\n        return x\n")
     wrong = play("RingAllReduce", definition(mine, "RingAllReduce", text))
     assert wrong.message.startswith("device 0, forward() differs from what a single device computes: at [0] ")
@@ -172,5 +181,5 @@ async def test_ctrl_c_ends_a_class_or_a_layout(slug: str, mine: Path) -> None:
 
 async def test_play_takes_the_class_itself(mine: Path) -> None:
     result = await play("FSDP", None)
-    words = "play takes the class itself: play('FSDP', FSDP); got an object of type NoneType"
+    words = "play got the puzzle's name, but not your class; write play('FSDP', FSDP)"
     assert (result.reason, result.message) == ("crash", words)

@@ -61,7 +61,7 @@ def test_a_plan_that_costs_too_much_runs_too_and_shows_who_pays():
         "matmul2 pays 32,768 bytes (all-reduce)",
         "add1 -> relu pays 12,288 bytes (exchange)",
         "1 all_reduce, 2 receive, 2 send",
-        "45,056 bytes moved; 45,056 were foretold.",
+        "45,056 bytes moved; 45,056 were predicted.",
     ):
         assert told in result.stdout
 
@@ -75,12 +75,17 @@ def test_the_same_on_mpi():
 
 
 REFUSED = [
-    (FFN + "1 / 0", "ffn", (), "ffn is not run: line 2: ZeroDivisionError: division by zero"),
-    (FFN + "graph.shard('relu', ((3, 1),))", "ffn", (), "ffn is not run: line 2: relu: dimension 0 of 'add1', of size"),
+    (FFN + "1 / 0", "ffn", (), "ffn was not run: line 2: ZeroDivisionError: division by zero"),
+    (
+        FFN + "graph.shard('relu', ((3, 1),))",
+        "ffn",
+        (),
+        "ffn was not run: line 2: relu: dimension 0 of 'add1', of size",
+    ),
     (FFN + "graph.strategies['relu'] = 5", "ffn", (), "the strategies that the graph was left with cannot be read"),
-    ("def matmul(graph):\n    pass  # tried", "matmul", (), "matmul is not run: no operator is configured"),
+    ("def matmul(graph):\n    pass  # tried", "matmul", (), "matmul was not run: no operator is configured"),
     ("", "ffn", (), "mine.py has no function ffn; write 'def ffn(graph):'"),
-    ("def ffn(graph:", "ffn", (), "ffn is not run: line 1: this is not valid Python"),
+    ("def ffn(graph:", "ffn", (), "ffn was not run: line 1: this is not valid Python"),
     (FFN + "pass", "ffn", ("-n", "4"), "ffn is laid out on 8 devices; leave out -n, or say -n 8"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
+from puzzles.sandbox.worker.kept_statements import FAILED, KeptStatements
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
@@ -169,3 +171,78 @@ def test_a_notebook_whose_cells_have_no_ids_is_read_without_a_word(tmp_path: Pat
     path = tmp_path / "mine.ipynb"
     path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}))
     assert [verdict.status for verdict in verdicts(path, "ddp")] == ["passed"]
+
+
+# --- Which assignments are pure ---
+
+PREAMBLE = """
+import functools, math, random
+from itertools import product as pairs
+from functools import partial
+from lib import Model
+N = 4
+TABLE = {}
+def mine(x): return x
+def max(*x): return x
+"""
+
+PURE = [
+    "X = list(range(N))", "X, *Y = 1, 2, 3", "X: int = -N", "N += 1", "TABLE['a'] = N",
+    "X = [i * j for i, j in pairs((1, 2), repeat=2)]",
+    "X = {i: mine for i in range(N) if i}", "X = sorted('ba', key=lambda c: ord(c) if False else c)",
+    "X = sorted([N], key=abs)", "X = mine", "X = partial(mine, N)", "X = functools.partial(mine, x=N)", "X = math.pi",
+    "X = math.ceil(N / 3)", "X = lambda model: model.LAYERS", "X = f'{N:>4}'", "X = 'a b'.split()",
+    "X = TABLE.get(1, N)", "X = N if N > 3 else not N", "X = list(map(str, [N]))", "solution = mine(3)",
+]  # fmt: skip
+
+IMPURE = {
+    "X = mine(3)": "calls mine",
+    "X = max(3)": "calls max",
+    "X = print(3)": "calls print",
+    "X = random.random()": "calls random.random",
+    "X = Model()": "calls Model",
+    "X = [mine(i) for i in range(N)]": "calls mine",
+    "X = list(map(mine, [N]))": "calls mine",
+    "X = sorted([N], key=mine)": "calls mine",
+    "X = sorted([N], key=lambda n: print(n))": "calls print",
+    "X = partial(mine, 1)(2)": "calls partial(mine, 1)",
+    "X = mine.x": "reads mine.x",
+    "X = TABLE.pop(1)": "calls TABLE.pop",
+    "mine.x = 1": "",
+    "X = await mine(3)": "not a plain value",
+    "X = (Y := 3)": "not a plain value",
+    "X = open('x').read()": "calls open",
+    "for X in range(N): pass": "'for' statement",
+    "with mine(3) as X: pass": "'with' statement",
+    "solution = Model()": "calls Model",
+}
+
+
+def kept(statement: str) -> KeptStatements:
+    found = KeptStatements(["solution"])
+    for node in ast.parse(PREAMBLE + statement).body:
+        found.see(node)
+    return found
+
+
+@pytest.mark.parametrize("statement", PURE)
+def test_a_pure_assignment_is_kept(statement: str) -> None:
+    found = kept(statement)
+    assert len(found.kept) == len(ast.parse(PREAMBLE).body) + 1
+    assert found.left_out == {}
+    names: dict[str, object] = {}
+    exec(compile(ast.Module(found.kept, []), "mine", "exec"), names)
+    assert FAILED not in names
+
+
+@pytest.mark.parametrize("statement", IMPURE)
+def test_an_assignment_that_is_not_pure_is_left_out_with_a_reason(statement: str) -> None:
+    found = kept(statement)
+    assert len(found.kept) == len(ast.parse(PREAMBLE).body)
+    assert IMPURE[statement] in "".join(left.why for left in found.left_out.values())
+
+
+def test_an_assignment_that_fails_is_noted_and_harms_nobody_else() -> None:
+    names: dict[str, dict[str, Exception]] = {}
+    exec(compile(ast.Module(kept("X = N / 0").kept, []), "mine", "exec"), names)
+    assert isinstance(names[FAILED]["X"], ZeroDivisionError)

@@ -137,7 +137,7 @@ class Answers(Track[AnswerPuzzle]):
     idea = "one function of a number"
     stage = "tests.support.answer_stage"
     reasons = ("silence",)
-    columns = (("returned", "returned", "returned"),)
+    columns = (("returned", "returned"),)
 
     @property
     def groups(self) -> Sequence[PuzzleGroup]:
@@ -220,7 +220,7 @@ def test_it_is_there_only_while_it_is_registered() -> None:
 
 
 def test_the_catalog_commands_know_it(fourth: Path) -> None:
-    assert "Answers 0 of 3 stars" in puzzles("list")
+    assert "Answers: one function of a number 0 of 3 stars" in puzzles("list")
     assert "answer The answer At most 42" in puzzles("list", "answers")
     assert "The question: The answer At most 42 Return n times 42." in puzzles("show", "answer")
     assert "Behind the question: The answer Multiplication." in puzzles("show", "answer", "--about")
@@ -268,7 +268,7 @@ def test_reports_and_progress_know_it(fourth: Path) -> None:
     options = [word for name in names for word in (f"--{name}", f"out.{name}")]
     page = puzzles("grade", "--tier", "process", "--traces", "traces", *options, str(fourth))
     assert "answer ★★★ 42 of 42 passed" in page
-    assert "In practice: Ask for the question as well. Deep Thought took long. Three stars: nothing better" in page
+    assert "You meet the target exactly. Three stars: nothing better" in page
     texts = {name: Path(f"out.{name}").read_text(encoding="utf-8") for name in names}
     assert "42 of 42 returned; 3 of 3 stars." in texts["html"]
     assert "too many files" not in texts["html"], "this track has no pictures"
@@ -277,7 +277,7 @@ def test_reports_and_progress_know_it(fourth: Path) -> None:
     assert 'name="answer"' in texts["junit"]
     assert not Path("traces").exists()
     assert progress.load()["answer"].stars == 3
-    assert "answer ★★★ 1 0 of 2 42 of 42 returned" in puzzles("status")
+    assert "answer ★★★ 1 0 of 2 42 returned" in puzzles("status")
     assert "Forgot your progress in answer." in puzzles("reset", "answer", "--yes")
 
 
@@ -287,10 +287,10 @@ def test_draw_run_verify_and_watch_know_it(fourth: Path) -> None:
     assert "answer ★★★ 42 of 42 passed" in puzzles("run", "mine.py", "answer")
     Path("begun.py").write_text(ANSWER.starter)
     Path("empty.py").write_text("")
-    assert "answer in begun.py is still as it began; write your" in puzzles("run", "begun.py", "answer", code=1)
+    assert "answer in begun.py is still the starter; write your" in puzzles("run", "begun.py", "answer", code=1)
     assert "empty.py has no function answer; write 'def answer(n):'" in puzzles("run", "empty.py", "answer", code=1)
     assert "there is no picture of answer; leave out -o" in puzzles("run", "mine.py", "answer", "-o", "x.svg", code=2)
-    assert "runs of answer are not saved" in puzzles("verify", "mine.py", "--puzzle", "answers:answer", code=2)
+    assert "there are no traces of answer" in puzzles("verify", "mine.py", "--puzzle", "answers:answer", code=2)
     screen = io.StringIO()
     game = Game("mine.py", Limits(), Console(file=screen, width=100))
     game.saved()
@@ -298,7 +298,7 @@ def test_draw_run_verify_and_watch_know_it(fourth: Path) -> None:
     game.screen()
     assert "passed  ★★★  42 of 42 returned" in screen.getvalue()
     game.open()
-    assert "There is nothing to draw of answer yet." in screen.getvalue()
+    assert "There is nothing to draw. Puzzles of this track have no pictures." in screen.getvalue()
 
 
 def play_source(path: Path, source: str, *call: Any) -> Any:
@@ -312,8 +312,8 @@ def play_source(path: Path, source: str, *call: Any) -> Any:
 def test_play_knows_it(fourth: Path) -> None:
     result = play_source(fourth, RIGHT)
     assert repr(result) == "<answer: passed, ★★★>"
-    assert result.text().startswith("★★★ The question, answer: Solved! 42 of 42 returned\nThree stars: nothing better")
-    assert "That was the last puzzle." in result.next_step
+    assert result.text().startswith("★★★ The question, answer: Solved! 42 of 42 returned\nYou meet the target exactly.")
+    assert "That was the last puzzle of this track." in result.next_step
     assert "Good dogs" in result_page(result, picture_of(result))
     assert (result.trace, result.report, picture_of(result)) == (None, None, "")
     assert result.as_dict() == graded(fourth, RIGHT)
@@ -323,7 +323,8 @@ def test_play_knows_it(fourth: Path) -> None:
     assert "->    3 return n // 0" in wrong.text().replace("    return", "return")
     assert play_source(fourth, ANSWER.starter).status == "not_attempted"
     assert (
-        play("answer", 5).message == "play takes the function itself: play('answer', answer); got an object of type int"
+        play("answer", 5).message
+        == "play got an object of type int, not the function itself; write play('answer', answer)"
     )
 
 

@@ -60,7 +60,7 @@ class Watched:
         self.opened: list[str] = []
         console = Console(file=self.screen, width=100, highlight=False, markup=False)
         self.game = Game("mine.py", Limits(), console, self.grade, self.opened.append)
-        self.game.saved()
+        self.game.begin()
 
     def grade(self, path: str, wanted: list[Any] | None, limits: Limits, keep: bool) -> Any:
         self.graded.append(wanted and [puzzle.slug for puzzle in wanted])
@@ -98,10 +98,27 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     assert watched.game.current == "grad_accum"
     assert "passed ★★" in page
     assert "In practice: " in page
+    assert "Press n for the next one: puzzle 2, " in page
     assert "Puzzle 2: " in watched.press("n")
     for _ in ALL:
         watched.press("n")
+    assert watched.game.current == "wsdp", "from the two that are passed on to the first that is not"
+
+
+def test_a_save_shows_the_verdict_on_what_was_edited() -> None:
+    watched = Watched(solution("basic") + "async def ddp(model):\n    await model.receive()\n")
     assert watched.game.current == "ddp"
+    assert words(PUZZLES["ddp"].statement) in words(watched.screen.getvalue()), "the statement comes first"
+    watched.path.write_text(solution("basic").replace("model.loss", "model.lost") + "async def ddp(model): pass\n")
+    page = watched.press("saved")
+    assert watched.game.current == "ddp", "which was edited as well"
+    assert "failed" in page
+    assert words(PUZZLES["ddp"].statement) not in page
+    watched.path.write_text(solution("basic") + "async def ddp(model): pass\n")
+    assert "Puzzle 0: Standard training" in watched.press("saved")
+    assert watched.game.current == "basic", "where the player is now"
+    assert words(PUZZLES["basic"].statement) in watched.press("s")
+    assert "memory of each rank" in watched.press("p")
 
 
 @pytest.mark.parametrize("slug", ["gpipe", "FSDP", "mesh_2x3"])
@@ -120,7 +137,7 @@ def test_the_screen_shows_what_the_file_has_begun(text: str):
 def test_keys_give_hints_the_list_and_the_end():
     watched = Watched(solution("basic"))
     hints = PUZZLES["grad_accum"].hints
-    assert words(hints[0]) in watched.press("h")
+    assert f"{words(hints[0])} Still stuck? Press h again." in watched.press("h")
     assert words(hints[1]) in watched.press("h")
     for _ in hints:
         last = watched.press("h")
@@ -139,7 +156,9 @@ def test_classes_and_layouts_are_watched_like_schedules():
     assert "FSDP ★★★ passed" in watched.press("l")
     assert "ffn ★★★ passed" in watched.press("l")
     watched.game.current = "mesh_2x3"
-    assert watched.press("o") == "There is nothing to draw of mesh_2x3 yet."
+    assert "There is nothing to draw. mesh_2x3 has not run yet." in watched.press("o")
+    watched.game.current = "FSDP"
+    assert all("Puzzles of this track have no pictures." in watched.press(key) for key in "op")
     watched.game.current = "ffn"
     assert watched.press("o") == "Wrote ffn.svg."
     watched.path.write_text(watched.path.read_text() + "\n\nclass Helper:\n    pass\n")
@@ -149,9 +168,20 @@ def test_classes_and_layouts_are_watched_like_schedules():
     assert "In practice: " in page
 
 
+def test_a_file_that_cannot_be_read_says_so_at_any_puzzle() -> None:
+    watched = Watched(solution("basic"))
+    assert watched.game.current == "grad_accum"
+    watched.path.write_text("x = = 1\n")
+    assert "line 1: this is not valid Python" in watched.press("saved")
+    watched.path.unlink()
+    assert "this file cannot be read" in watched.press("saved")
+    watched.path.write_text(solution("basic"))
+    assert "Puzzle 0: Standard training" in watched.press("saved"), "what has a verdict again"
+
+
 def test_the_picture_is_written_and_opened():
     watched = Watched(solution("basic"))
-    assert watched.press("o") == "There is nothing to draw of grad_accum yet."
+    assert "There is nothing to draw. grad_accum has not run yet." in watched.press("o")
     watched.game.current = "basic"
     assert watched.press("o") == "Wrote basic.svg."
     assert Path("basic.svg").read_text().startswith("<")
@@ -188,9 +218,9 @@ def test_status_counts_attempts_stars_and_hints():
     puzzles("grade", "mine.py", "--puzzle", "ddp")
     puzzles("hint", "ddp", "-n", "2")
     rows = {row.split()[0]: row.split()[1:] for row in puzzles("status").stdout.splitlines() if row.strip()}
-    assert rows["basic"][1:8] == ["1", "0", "of", "4", "16.5", "of", "17"]
+    assert rows["basic"][1:9] == ["1", "0", "of", "4", "16.5", "timesteps,", "2,621,440", "elements"]
     assert rows["ddp"] == ["☆☆☆", "2", "2", "of", "4"]
-    assert "Next: puzzle 1, " in puzzles("status").stdout
+    assert "Next: puzzle 2, " in puzzles("status").stdout, "which was tried and is not solved"
 
 
 def test_the_best_score_is_kept():
@@ -204,7 +234,7 @@ def test_the_best_score_is_kept():
 
 
 def test_when_all_is_done_status_asks_for_more(monkeypatch: pytest.MonkeyPatch):
-    for stars, told in ((2, "For a third star, try basic"), (3, "beats a record")):
+    for stars, told in ((2, "For a third star, try basic"), (3, "beat a record")):
         progress.save({slug: progress.PuzzleProgress(1, stars) for slug in ALL})
         assert told in puzzles("status").stdout
 
@@ -254,13 +284,14 @@ def test_after_a_pass_reference_practice_and_record_are_told():
     Path("mine.py").write_text(solution("pipeline").replace("pipeline", "fsdp"))
     Path("ddp.py").write_text(solution("ddp"))
     page = words(puzzles("grade", "ddp.py").stdout)
-    assert "ddp: The reference does the same, call by call. In practice: " in page
-    assert "star" in page
+    assert "ddp: You are 0.9 timesteps and 64,992 elements below target. Best known: 5.1 timesteps" in page
+    assert "This is plain data parallelism (DDP). The reference makes the same calls. In practice: " in page
     other = (SOLUTIONS / "records" / "wsdp_gather_once.py").read_text()
     Path("other.py").write_text(other)
     page = words(puzzles("grade", "other.py").stdout)
-    assert "The reference calls allgather 48 times (you: 24), in all ranks together." in page
-    assert "It takes 19.9 timesteps and 2,752,512 elements." in page
+    assert "with every weight gathered once" in page
+    assert "The reference calls allgather 48 times (you: 24), counted over all ranks." in page
+    assert "The reference takes 19.9 timesteps and 2,752,512 elements." in page
 
 
 # --- Verify ---

@@ -131,7 +131,7 @@ def test_no_module_of_ours_is_made_up(installed: Environment, tmp_path: Path) ->
     ).stderr or ("cannot import name 'x'")
 
 
-def test_plain_names_work_in_an_editable_install_and_are_nobodys_in_a_wheel(
+def test_plain_names_work_in_an_editable_install_but_are_free_in_a_wheel(
     installed: Environment, tmp_path: Path
 ) -> None:
     plain = installed.run("python", "-c", "from lib import Model", cwd=tmp_path)
@@ -194,10 +194,8 @@ def test_a_foreign_module_imported_first_is_refused_with_what_to_do(
     (tmp_path / f"{name}.py").write_text("")
     refused = installed.run("python", "-c", f"import {name}\nimport training_puzzles", cwd=tmp_path)
     last = refused.stderr.strip().splitlines()[-1]
-    assert last == (
-        f"ImportError: another module called '{name}' is imported already ({tmp_path}/{name}.py); start Python again "
-        "and write 'import training_puzzles' before anything that imports it"
-    )
+    assert last.startswith("ImportError: ")
+    assert all(fact in last for fact in (f"'{name}'", f"({tmp_path}/{name}.py)", "'import training_puzzles' before"))
 
 
 # --- Processes of other kinds ---
@@ -230,7 +228,7 @@ def test_processes_of_mpi_find_our_modules(installed: Environment, folder: Path)
     installed.ok(*words, "grade", "class", "--trust", "--mpi", cwd=folder, **found)
 
 
-def test_a_dask_worker_that_knows_nothing_of_us_grades(installed: Environment, folder: Path) -> None:
+def test_a_dask_worker_without_our_path_grades(installed: Environment, folder: Path) -> None:
     pytest.importorskip("distributed", reason="needs the extra dask")
     _class_of_two(folder)
     (folder / "cluster.py").write_text(

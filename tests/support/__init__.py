@@ -50,7 +50,7 @@ def judge(schedule: Callable[[Model], Any], layers: int = 2, batches: int = 2, r
 
 
 def refusal(schedule: Callable[[Model], Any], layers: int = 2, batches: int = 2, ranks: int = 1) -> Any:
-    """The error that a schedule is refused with, by the runtime at once or by the referee at the end."""
+    """The error that refuses a schedule, from the runtime immediately or from the referee at the end."""
     size = Size(layers, batches, ranks)
     outcome = run(schedule, *size)
     if outcome.error is not None:

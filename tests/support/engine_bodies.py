@@ -172,7 +172,7 @@ def results_are_ones_own(on: str) -> None:
 
 
 def messages(on: str) -> None:
-    """In the order of their sending, copied at once, of any shape; a ring of sends before receives."""
+    """In sending order, copied immediately, of any shape; a ring of sends before receives."""
 
     def does(me: Any, x: Any) -> Any:
         right, left = (me.device_id + 1) % me.num_devices, (me.device_id - 1) % me.num_devices

@@ -76,7 +76,7 @@ def values(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def assert_same_program(plan: Any, seed: int = 0) -> None:
-    """The distributed program gives what the stand-alone one gives, tensor by tensor."""
+    """The distributed program gives the same as the single-device one, tensor by tensor."""
     given = values(plan.graph, seed)
     alone, together = plan.graph.run(given), plan.values(given)
     for name, tensor in alone.items():

@@ -1,4 +1,4 @@
-"""Gives a test session, and every process that it starts, a home of its own: it reads and writes nobody's files."""
+"""Gives a test session and its processes a home directory of their own: they never touch a user's files."""
 
 from __future__ import annotations
 

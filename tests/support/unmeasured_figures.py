@@ -1,4 +1,4 @@
-"""Finds the figures in a text that nobody has measured."""
+"""Finds the figures in a text that no test has measured."""
 
 from __future__ import annotations
 

@@ -4,14 +4,14 @@ const $ = (id) => document.getElementById(id);
 const run = JSON.parse($("run").textContent);
 const canvas = $("timeline"), pen = canvas.getContext("2d"), root = document.documentElement;
 const LEFT = 62, RIGHT = 14, AXIS = 26, HEAD = 42, UNIT = 20, SECONDS = 12;
-const INVITATION = "Point at an operation, or press Tab and the arrow keys, to see what it needs and what needs it.";
+const INVITATION = "Hover over an operation, or press Tab and the arrow keys, to see what it needs and what needs it.";
 const pitch = Math.max(6, Math.min(46, 700 / run.ranks)), strip = pitch * 1.1;
 const lane = pitch * 0.8, floorOf = (rank) => AXIS + run.ranks * pitch + HEAD + (rank + 1) * strip;
 const whole = Math.max(run.end, 0.1);
 const state = { from: 0, to: whole, chosen: -1, pointed: -1, cursor: whole, playing: false, critical: false, dark: 0 };
 let width = 800, queued = false;
 
-// Dependencies. All that the members of a collective bring, each of them needs.
+// Dependencies. Each member of a collective needs what all members contribute.
 const lanes = Array.from({ length: run.ranks }, () => []), groupOf = new Map(), users = run.rank.map(() => []);
 run.rank.forEach((rank, i) => lanes[rank].push(i));
 run.groups.forEach((group) => group.forEach((i) => groupOf.set(i, group)));
@@ -30,7 +30,7 @@ const paint = (name) => run.colours[name][state.dark];
 const plain = (time) => String(Math.round(time * 10) / 10);
 const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 
-// The first operation of a list that ends after a time: both ends of a lane are in order.
+// The first operation of a list that ends after a time; starts and ends in a lane are both in order.
 function firstAfter(list, time) {
   let low = 0, high = list.length;
   while (low < high) {
@@ -157,7 +157,7 @@ function drawLane(list, related) {
   for (let k = firstAfter(list, state.from); k < list.length && run.start[list[k]] <= state.to; k++) {
     const i = list[k], x0 = x(run.start[i]), x1 = x(run.stop[i]);
     if (run.start[i] === run.stop[i]) late.push(i);
-    // Of operations narrower than a pixel, one is drawn for all.
+    // Of operations narrower than a pixel, only one is drawn.
     else if (x1 - x0 >= 1 || x1 > last + 1) { mark(i, x0, Math.max(x1, x0 + 1), related(i)); last = x1; }
   }
   for (const i of late) {
@@ -166,7 +166,7 @@ function drawLane(list, related) {
   }
 }
 
-// Ends keep their shape, the middle is stretched.
+// The ends keep their shape, and the middle is stretched.
 function stretch(px, w) {
   if (w < UNIT) return px * w / UNIT;
   return px < UNIT / 2 ? px : px > UNIT / 2 ? w - (UNIT - px) : w / 2;
@@ -178,7 +178,7 @@ function mark(i, x0, x1, related) {
   pen.globalAlpha = (related ? 1 : 0.28) * (future ? 0.25 : 1);
   pen.fillStyle = look.fill[state.dark];
   if (w < 3 && !instant) {
-    if (look.line >= 2) pen.fillStyle = look.stroke[state.dark]; // hollow: its border is all there is room for
+    if (look.line >= 2) pen.fillStyle = look.stroke[state.dark]; // hollow: there is room only for its border
     pen.fillRect(x0, y, w, lane);
   } else {
     pen.beginPath();

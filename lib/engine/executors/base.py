@@ -9,17 +9,17 @@ from lib.engine.metering.meter import Reading
 
 
 class Executor(Protocol):
-    """The devices of a run. There is one executor for each transport."""
+    """The devices of a run. There is one executor per transport."""
 
     size: int
     metered: bool
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
-        """Calls a method on every device with its argument, `lent` or as a copy; the results, by device."""
+        """Calls a method on every device with its argument, `lent` or as a copy; returns the results, by device."""
         ...
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        """Runs the inference loop of every device; yields an output, or a row of one for each device."""
+        """Runs the inference loop of every device; yields an output, or a row with one output per device."""
         ...
 
     def readings(self) -> tuple[Reading, ...]:
@@ -32,6 +32,6 @@ class Executor(Protocol):
 
 
 def unread_text(unread: Sequence[tuple[int, int, int]]) -> str:
-    """The refusal of messages left over: (from, to, how many)."""
+    """The message about unreceived messages: (from, to, how many)."""
     pairs = [f"{n} from device {source} to device {to}" for source, to, n in unread]
     return f"messages were sent and never received: {', '.join(pairs)}; receive them, or do not send them"

@@ -1,6 +1,6 @@
 """Copies arrays into a device and out of it, so that devices in one process share no more memory than others would.
 
-Arguments are charged to the device's meter; parameters to load are only lent, because a device copies its part.
+Arguments are charged to the device's meter. Parameters are only lent for loading, because a device copies its part.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class NoArgument:
 
 
 NO_ARGUMENT = NoArgument()
-"""The argument of a method that takes none."""
+"""The argument of a method that takes no argument."""
 
 
 class LentParameters:
-    """Read-only parameters for one call; those that the device keeps are charged to it."""
+    """Read-only parameters for one call; any that the device keeps are charged to it."""
 
     def __init__(self, tree: Any, meter: Meter | None) -> None:
         self.blocks: list[weakref.ref[Block]] = []

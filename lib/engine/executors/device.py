@@ -12,8 +12,8 @@ from .streams import InputStream, OutputStream
 
 
 class Device:
-    """The player's object on one port. It holds the result of its last call until the next has returned: the
-    output that stays on a device while the step goes on."""
+    """The player's object on one port. It holds the result of its last call until the next one has returned, like an
+    output that stays on a device while the step continues."""
 
     def __init__(self, cls: type, port: Port) -> None:
         self.cls = cls

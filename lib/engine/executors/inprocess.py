@@ -1,4 +1,4 @@
-"""The in-process executor: each call starts a greenlet for each device, and ends when all have returned."""
+"""The in-process executor: each call starts one greenlet per device, and ends when all have returned."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class InProcessExecutor:
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
         results: list[Any] = [None] * self.size
-        # Each in a box, which its device empties: so no reference here keeps an input alive.
+        # Each argument is in a box that its device empties, so that no reference here keeps an input alive.
         given = [[argument_for(x, lent, port.meter)] for x, port in zip(arguments, self.scheduler.ports)]
 
         def work(port: InProcessPort) -> None:

@@ -1,6 +1,6 @@
 """The MPI executor: every process runs the same program and is one device; all get the results and errors of all.
 
-A program is SPMD, as in MPI itself: it makes the same calls of a run in every process, and none is special.
+A program is SPMD, as in MPI itself: every process makes the same calls of a run, and no process is special.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from .mpi_errors import marked, pickled, print_once
 from .streams import InputStream, OutputStream, OutputStreams
 
 MAX_AHEAD = 4
-"""Outputs of a stream, times the number of devices, that one device may be ahead: enough to fill a pipeline."""
+"""Outputs of a stream, times the number of devices, by which one device may be ahead: enough to fill a pipeline."""
 
 CLOSED = "closed"
-"""The state in which a device ends the call that closes a run. It is a call like others, so that a process that makes
-another call at the same time does not wait for ever."""
+"""The state in which a device ends the call that closes a run. It is a call like any other, so that a process that
+makes a different call at the same time does not wait forever."""
 
 
 class MpiExecutor:
-    """The device of this process, and the outcomes of all."""
+    """The device of this process, and the outcomes of all devices."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class MpiExecutor:
         self._run("__init__", lambda: self.device.make(args, kwargs))
 
     def _run(self, method: str, work: Callable[[], Any]) -> list[Any]:
-        """Does this device's part of a call, and returns the results of all."""
+        """Runs this device's part of a call, and returns the results of all."""
         return self._results(self.control.finish_call(self._outcome(*self._run_here(method, work))))
 
     def _run_here(self, method: str, work: Callable[[], Any]) -> tuple[str, Any]:
-        """Does this device's work. It ends as "returned" with its result, "failed" with its error, or "stopped"."""
+        """Runs this device's work. It ends as "returned" with its result, "failed" with its error, or "stopped"."""
         try:
             with patched_numpy(self.cls, self.metered):
                 current.meter = self.port.meter
@@ -90,7 +90,7 @@ class MpiExecutor:
             current.meter = None
 
     def _outcome(self, state: str, result: Any) -> tuple[str, Any]:
-        """The report to all devices: the state, the result or the pickled error, and the reading of the meter."""
+        """The report to all devices: the state, the result or the pickled error, and the meter's reading."""
         self.own_error = result if state == "failed" else None
         meter = self.port.meter
         reading = meter.reading() if meter is not None else None
@@ -100,8 +100,8 @@ class MpiExecutor:
         """The results by device.
 
         Raises:
-            Exception: the error of the first device that failed; this device's own exception if it is that one.
-            RuleError: some devices close the run, and others call it.
+            Exception: the error of the first device that failed; if that is this device, its own exception.
+            RuleError: some devices close the run while others call it.
         """
         for device, (state, report) in enumerate(outcomes):
             if state == "failed":
@@ -128,8 +128,8 @@ class MpiExecutor:
         return self._run(method, lambda: self.device.call(method, box))
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        """Every process reads all inputs. This device's loop runs, from one input to the next, while an output is
-        wanted; the outputs of the others come as control messages."""
+        """Every process reads all inputs. This device's loop runs from one input to the next while an output is
+        needed; the outputs of the others arrive as control messages."""
         control, sink = self.control, OutputStreams(self.control.stream(self.control.call_number))
         self.loop = greenlet(lambda: self.device.loop(InputStream(inputs, 1), OutputStream(control.write)))
         self.port.hub = getcurrent()
@@ -146,8 +146,8 @@ class MpiExecutor:
         yield from sink.take(all_of_them=True)
 
     def _until_output(self, sink: OutputStreams) -> None:
-        """Runs this device's loop until an output of all is complete or the loop has ended; while it is far ahead,
-        waits for the others."""
+        """Runs this device's loop until an output of all devices is complete or the loop has ended; waits for the
+        others while it is far ahead."""
 
         def has_come() -> bool:
             self.control.receive_news("inference_loop")

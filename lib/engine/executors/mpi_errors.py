@@ -1,4 +1,4 @@
-"""Carries an exception from one process of MPI to all others, and prints it once."""
+"""Sends an exception from one MPI process to all others, and prints it once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mpi4py import MPI
 from lib.errors import PuzzleError
 
 _must_abort = [False]
-"""True if a device did not end in time after another had failed."""
+"""True if a device did not end in time after another one had failed."""
 
 
 def pickled(error: BaseException) -> bytes:
-    """Pickles an exception for the other devices, with the traceback as a note; as its text if it cannot be pickled."""
+    """Pickles an exception for the other devices, with the traceback as a note; or its text if it cannot be pickled."""
     where = "".join(traceback.format_exception(error))
     try:
         packed = pickle.dumps(error)
@@ -32,21 +32,22 @@ def pickled(error: BaseException) -> bytes:
 
 
 def marked(error: Any, device: int = 0, gave_up: bool = False) -> Any:
-    """Marks an error that every process raises with the device that prints it. `gave_up`: some process may never
-    read of it, so that the others have to abort it."""
+    """Marks an error that every process raises with the device that prints it. `gave_up`: some process may never read
+    about it, so the others have to abort it."""
     error._device = device
     _must_abort[0] = gave_up
     return error
 
 
 def print_once(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Prints an error that ends the program (a `sys.excepthook`); one that all devices have, only on its device.
+    """Prints an error that ends the program (a `sys.excepthook`). If all devices have it, only its own device prints
+    it.
 
-    If the others have to be aborted, the first process to do so prints it before, as no other may get to.
+    If the others have to be aborted, the first process to do so prints it, because no other may get the chance.
     """
     device = getattr(error, "_device", None)
     if device in (None, MPI.COMM_WORLD.rank) or _must_abort[0]:
         traceback.print_exception(kind, error, trace)
         sys.stderr.flush()
     if device is None or _must_abort[0]:
-        MPI.COMM_WORLD.Abort(1)  # the others do not know of the error, or do not read their messages
+        MPI.COMM_WORLD.Abort(1)  # the others do not know about the error, or do not read their messages

@@ -12,8 +12,8 @@ from .copies import argument_for, copy_out, map_arrays
 
 
 class InputStream:
-    """A stream of inputs, read once for `size` devices. Each device gets all inputs; of one that is a list or tuple,
-    its own item."""
+    """A stream of inputs, read once for `size` devices. Each device gets all inputs; if an input is a list or tuple,
+    each device gets its own item."""
 
     def __init__(self, stream: Iterable[Any], size: int) -> None:
         self.stream = iter(stream)
@@ -27,7 +27,7 @@ class InputStream:
         """The inputs of one device, copied."""
         number = 0
         while True:
-            port.yield_turn()  # so that no device runs ahead of the others
+            port.yield_turn()  # so that no device gets ahead of the others
             if number == self.pulled and not self.ended:
                 self._pull()
             if number >= self.pulled:
@@ -65,7 +65,8 @@ class OutputStreams:
         return all(self.written)
 
     def take(self, all_of_them: bool = False) -> Iterator[Any]:
-        """Removes what is complete, or everything: an output if one device wrote it, else a row of all devices'."""
+        """Removes what is complete, or everything: an output if one device wrote it, else a row of all devices'
+        outputs."""
         while self.is_ready() or (all_of_them and any(self.written)):
             row = [items.popleft() if items else None for items in self.written]
             there = [item for item in row if item is not None]
@@ -74,7 +75,7 @@ class OutputStreams:
 
 
 class OutputStream:
-    """The output stream of one device. None is no output, but counts as this device's n-th."""
+    """The output stream of one device. None is not an output, but counts as this device's n-th."""
 
     def __init__(self, keep: Callable[[Any], object]) -> None:
         self.keep = keep

@@ -1,10 +1,10 @@
 """An ndarray subclass that meters unmodified player code: it counts flops and live bytes.
 
-numpy hands every operation on a subclass to its `__array_ufunc__` or `__array_function__` (NEP 13 and 18): products
+numpy passes every operation on a subclass to its `__array_ufunc__` or `__array_function__` (NEP 13 and 18). Products
 are counted by their shapes, and each new block of memory is charged to the device until nothing refers to it. Views
-share their block, which counts once. Arrays that begin as plain ones (np.zeros and the like) come through
-`numpy_patch`. The price is some microseconds for each call; tracing the allocator (tracemalloc) would also count
-what numpy needs inside, which differs between versions.
+share their block, which counts once. Arrays that start as plain ones (np.zeros and the like) are handled by
+`numpy_patch`. This costs a few microseconds per call. Tracing the allocator (tracemalloc) would also count numpy's
+temporary memory, which differs between versions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Block:
         self._nbytes = nbytes
         self._charged = charged
         if charged:
-            meter.live = live = meter.live + nbytes  # as `hold` does; inline, because every array passes here
+            meter.live = live = meter.live + nbytes  # as `hold` does; inlined, because every array passes through here
             if live > meter.peak:
                 meter.peak = live
 
@@ -51,7 +51,7 @@ class MeteredArray(ndarray[Any, Any]):
 
     def __array_finalize__(self, source: Any) -> None:
         base = self.base
-        # Indexing with a list gives a view of a new plain array, whose block is new as well.
+        # Indexing with a list gives a view of a new plain array, whose block is also new.
         if base is None or (type(base) is ndarray and base is not source and base is not source.base):
             meter = current.meter
             self._block = None if meter is None else Block(meter, self.nbytes)
@@ -107,12 +107,12 @@ def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
 
 
 def plain_view(array: Any) -> Any:
-    """Views a metered array as an ordinary one; anything else is returned as it is."""
+    """Views a metered array as an ordinary one; returns anything else unchanged."""
     return array.view(ndarray) if isinstance(array, MeteredArray) else array
 
 
 def as_metered_result(array: Array, meter: Meter) -> Array:
-    """Charges the result of a numpy operation to `meter`; a view stays with the block that it is a view of."""
+    """Charges the result of a numpy operation to `meter`; a view stays with its block."""
     block = block_of(array) if array.base is not None else Block(meter, array.nbytes)
     counted = array.view(MeteredArray)
     counted._block = block
@@ -120,7 +120,7 @@ def as_metered_result(array: Array, meter: Meter) -> Array:
 
 
 def as_metered(array: Array, meter: Meter) -> Array:
-    """Charges the whole memory of an array to `meter`, whatever it is a view of: one that a transport delivered."""
+    """Charges the whole memory of an array to `meter`, even if it is a view: one that a transport delivered."""
     counted = array.view(MeteredArray)
     counted._block = Block(meter, array.nbytes)
     return counted
@@ -143,7 +143,7 @@ def restore_block(result: Array, given: MeteredArray) -> Array:
 
 
 def lend(array: Array, meter: Meter) -> tuple[Array, Block]:
-    """A read-only view of an array that is not the device's, and its block, which is not charged yet."""
+    """A read-only view of an array that does not belong to the device, and its block, which is not charged yet."""
     block = Block(meter, array.nbytes, charged=False)
     counted = array.view(MeteredArray)
     counted._block = block
@@ -152,7 +152,7 @@ def lend(array: Array, meter: Meter) -> tuple[Array, Block]:
 
 
 def block_of(array: Any) -> Block | None:
-    """The block that an array is a view of; None if it is no device's."""
+    """The block that an array is a view of; None if it belongs to no device."""
     while array is not None:
         if isinstance(array, MeteredArray) and array._block is not None:
             return array._block
@@ -161,7 +161,7 @@ def block_of(array: Any) -> Block | None:
 
 
 def charge_results(result: Any) -> Any:
-    """Charges the new plain arrays in a result of numpy, also inside lists and tuples, to the device that runs."""
+    """Charges the new plain arrays in a numpy result, also inside lists and tuples, to the running device."""
     meter = current.meter
     if meter is None:
         return result

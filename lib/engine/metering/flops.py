@@ -21,7 +21,7 @@ def matmul(args: Sequence[Any], result: Any) -> int:
 
 
 def vdot(args: Sequence[Any], result: Any) -> int:
-    """All elements of both operands, which are equally many."""
+    """All elements of both operands, which have the same number."""
     return 2 * int(np.size(args[0]))
 
 
@@ -32,7 +32,7 @@ def tensordot(args: Sequence[Any], result: Any) -> int:
 
 
 def einsum(args: Sequence[Any], result: Any) -> int:
-    """Two or more operands: 2 x the product of all index sizes. One operand only moves or adds: none."""
+    """Two or more operands: 2 x the product of all index sizes. One operand is only moved or summed: none."""
     if isinstance(args[0], str):
         terms = args[0].replace(" ", "").partition("->")[0].split(",")
         operands = [np.shape(x) for x in args[1:]]

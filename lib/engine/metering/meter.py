@@ -1,6 +1,6 @@
 """Counts the bytes, flops, memory and simulated time of one device.
 
-Everything is counted from calls and shapes and nothing is timed, so figures are equal on every transport and in
+Everything is counted from calls and shapes and nothing is timed, so figures are the same on every transport and in
 every run.
 """
 
@@ -23,11 +23,11 @@ def unused_memory() -> dict[str, int]:
 class Reading:
     """A meter's figures at one moment.
 
-    `sent`: bytes, ring-optimal. `calls`: how many, by kind. `flops`: of matrix products, two for each multiply-add.
-    `live` and `peak`: bytes of arrays. `stored`: the most bytes that were live while this device waited in a
-    receive, without what arrived. `clock`, in flops: when this device would be done if only flops and the links to
-    slower memories took time, and nothing could be received before it is sent. `host` and `disk`: bytes "read" from
-    this memory and "written" to it, bytes that it holds now, "live", and held at most, "peak".
+    `sent`: bytes, ring-optimal. `calls`: their number, by kind. `flops`: of matrix products, two for each multiply-add.
+    `live` and `peak`: bytes of arrays. `stored`: the most bytes that were live while this device waited in a receive,
+    without what arrived. `clock`, in flops: when this device would finish if only flops and the links to slower
+    memories took time, and a message could not be received before it is sent. `host` and `disk`: bytes "read" from this
+    memory and "written" to it, bytes that it holds now, "live", and the most it has held, "peak".
     """
 
     sent: int
@@ -42,7 +42,7 @@ class Reading:
 
     @property
     def collectives(self) -> int:
-        """Calls that all devices of a group make together, barriers not counted."""
+        """Calls that all devices of a group make together, not counting barriers."""
         return sum(n for name, n in self.calls.items() if name in COLLECTIVES)
 
     @property
@@ -51,8 +51,8 @@ class Reading:
 
 
 class Meter:
-    """The running figures of one device, named as in `Reading`. `byte_time`: by slower memory, the flops of the clock
-    that a transferred byte takes."""
+    """The running figures of one device, named as in `Reading`. `byte_time`: for each slower memory, the flops on the
+    clock that a transferred byte takes."""
 
     __slots__ = ("byte_time", "calls", "clock", "disk", "flops", "host", "live", "peak", "sent", "stored")
 
@@ -78,12 +78,12 @@ class Meter:
         self.clock += flops
 
     def communicate(self, name: str, nbytes: int, n: int) -> None:
-        """Counts one call among `n` devices, to which this one brings `nbytes`."""
+        """Counts one call among `n` devices, to which this one contributes `nbytes`."""
         self.calls[name] += 1
         self.sent += bytes_sent(name, nbytes, n)
 
     def record_stored(self) -> None:
-        """Called when a message has arrived and is not charged yet: what is live was stored during the wait."""
+        """Called when a message has arrived and is not charged yet: whatever is live was stored during the wait."""
         if self.live > self.stored:
             self.stored = self.live
 
@@ -94,7 +94,7 @@ class Meter:
 
 
 class Current:
-    """The meter of the device whose code is running, which new arrays and flops are charged to, or None."""
+    """The meter of the device whose code is running, to which new arrays and flops are charged, or None."""
 
     __slots__ = ("meter",)
 

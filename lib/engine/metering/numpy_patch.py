@@ -1,7 +1,7 @@
 """Patches numpy constructors and matmuls during a metered run to count memory and flops.
 
-Only the code of a device is counted: for all others (`current.meter` is None) the stand-ins call the original
-function and do nothing more.
+Only the code of a device is counted. For all other code (`current.meter` is None), the wrappers just call the original
+function.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ CONSTRUCTORS = (
     "zeros ones empty full array asarray ascontiguousarray asfortranarray copy arange linspace eye identity tri "
     "diag frombuffer fromiter fromfunction indices zeros_like ones_like empty_like full_like require"
 ).split()
-"""Functions whose result can be a new plain array although no metered one is among the arguments."""
+"""Functions whose result can be a new plain array even if no argument is metered."""
 
 
 def _charging(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The stand-in for a function that makes arrays."""
+    """The wrapper of a function that creates arrays."""
 
     @functools.wraps(function)
     def make(*args: Any, **kwargs: Any) -> Any:
@@ -40,7 +40,7 @@ def _charging(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _counting(function: Callable[..., Any], count: Any) -> Callable[..., Any]:
-    """The stand-in for a function that multiplies matrices; `count` is the rule for its flops."""
+    """The wrapper of a function that multiplies matrices; `count` is the rule for its flops."""
 
     @functools.wraps(function)
     def multiply(*args: Any, **kwargs: Any) -> Any:
@@ -60,7 +60,7 @@ class MeteredGenerator(np.random.Generator):
 
 
 def _default_rng(seed: Any = None) -> np.random.Generator:
-    meter, current.meter = current.meter, None  # what seeding needs is not the device's
+    meter, current.meter = current.meter, None  # memory used for seeding is not the device's
     try:
         generator = _RNG(seed)
     finally:
@@ -78,14 +78,14 @@ RANDOM_STAND_INS = {
     },
     "default_rng": (_RNG, _default_rng),
 }
-"""By name in numpy.random: the function, and its stand-in."""
+"""By name in numpy.random: the function, and its wrapper."""
 
 STAND_INS = {
     **{name: (getattr(np, name), _charging(getattr(np, name))) for name in CONSTRUCTORS},
     **{f.__name__: (f, _counting(f, count)) for f, count in flops.FLOPS_OF_FUNCTION.items()},
     **{f.__name__: (f, _counting(f, count)) for f, count in flops.FLOPS_OF_UFUNC.items()},
 }
-"""By name in numpy: the function, and its stand-in."""
+"""By name in numpy: the function, and its wrapper."""
 
 _depth = 0
 """Number of open contexts."""

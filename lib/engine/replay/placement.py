@@ -1,6 +1,6 @@
-"""Derives which rows or batches every value of a trace holds: what a replay must know before tensors can move.
+"""Derives which rows or batches every value of a trace holds: what a replay must know before it can move tensors.
 
-Follows the operations without the rules, so that a refused trace can be followed as well, as far as it can run.
+It follows the operations without checking the rules, so that a refused trace can be followed too, as far as it runs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class RankPlacement(Cursor):
     batched: set[int] = field(default_factory=set)
     """The numbers of the values whose labels are batches; all others have rows."""
     brought: dict[int, list[Label]] = field(default_factory=dict)
-    """By number of the value that a collective makes: the labels of what all ranks bring to it."""
+    """By number of the value that a collective creates: the labels of what all ranks contribute."""
 
 
 class Placement(Walk[RankPlacement]):
     """The labels of all values of a trace, whose weights have `hidden` rows; `ranks` holds those of each rank.
 
     Raises:
-        TraceError: rows cannot be cut as the trace does, a value was made by hand, or a rank waits for ever.
+        TraceError: rows cannot be cut as in the trace, a value was created by hand, or a rank waits forever.
     """
 
     def __init__(self, trace: Trace, hidden: int) -> None:
@@ -40,7 +40,7 @@ class Placement(Walk[RankPlacement]):
         super().__init__(self.ranks, buffered=True)  # as the engine's sends are
         self.hidden = hidden
         for stuck in self.walk():
-            raise TraceError(f"rank {stuck.rank} can never get past {stuck.op.call()}; nobody joins it there")
+            raise TraceError(f"rank {stuck.rank} can never get past {stuck.op.call()}; no other rank joins it there")
 
     def alone(self, cursor: RankPlacement, op: Op) -> None:
         used = [cursor.labels[number] for number in op.used]
@@ -71,7 +71,9 @@ class Placement(Walk[RankPlacement]):
 
     def _rows(self, shard: int, total: int) -> Label:
         if self.hidden % total:
-            raise TraceError(f"{self.hidden} rows cannot be cut into {total} equal shards; replay a count that divides")
+            raise TraceError(
+                f"{self.hidden} rows cannot be cut into {total} equal shards; replay a count that divides them"
+            )
         each = self.hidden // total
         return tuple(range(shard * each, (shard + 1) * each))
 
@@ -93,8 +95,8 @@ class Placement(Walk[RankPlacement]):
             case "shard":
                 return [self._rows(*op.args)]
             case "given":
-                raise TraceError("this trace uses a value that was made by hand; no tensor belongs to it")
-            case _:  # forward, loss, add; or nothing is made
+                raise TraceError("this trace uses a value that was created by hand, so there is no tensor for it")
+            case _:  # forward, loss, add; or no new value
                 return used[:1]
 
 
@@ -102,7 +104,7 @@ def rows_of(label: Label, wanted: Label) -> Any:
     """The index of the wanted rows in a tensor that holds `label`: a slice if they are next to each other.
 
     Raises:
-        TraceError: some are not there.
+        TraceError: some are missing.
     """
     if label == wanted:
         return slice(None)

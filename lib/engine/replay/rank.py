@@ -1,4 +1,4 @@
-"""Performs one rank's part of a trace on the engine, with real tensors."""
+"""Executes one rank's part of a trace on the engine, with real tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .workload import Workload, backward, forward, loss_grad, update
 
 
 class ReplayEngine(ShardedEngine):
-    """Holds a tensor from when the trace makes it to its last use, and while it is stored: what the game charges."""
+    """Holds a tensor from its creation to its last use, and while it is stored: exactly what the game charges."""
 
     def __init__(self, placement: Placement, workload: Workload) -> None:
         self.workload = workload
@@ -29,13 +29,13 @@ class ReplayEngine(ShardedEngine):
         self.final: dict[int, list[tuple[Label, Array]]] = {}
 
     def load_checkpoint(self, params: Any) -> None:
-        """Does nothing: `load_weights` says in the trace which part is loaded, and when."""
+        """Does nothing: `load_weights` in the trace determines which part is loaded, and when."""
 
     def backward(self, grads: Any) -> Any:
-        """Does nothing: the trace says when."""
+        """Does nothing: the trace determines when."""
 
     def forward(self, x: Any) -> Any:
-        """Plays the whole trace. Returns what was measured: bytes live at each event and at the end, and seconds
+        """Executes the whole trace. Returns the measurements: bytes live at each event and at the end, and the seconds
         of each event."""
         ops = self.placed.ops
         freed = _freed_after(lifetimes(ops).held)
@@ -62,7 +62,7 @@ class ReplayEngine(ShardedEngine):
         return self.final
 
     def perform(self, op: Op) -> Sequence[Array]:
-        """The tensors that an operation makes; none if no tensor is touched."""
+        """The tensors that an operation creates; empty if it touches no tensor."""
         perform = PERFORM.get(op.name)
         return () if perform is None else perform(self, op, [self.tensors[number] for number in op.used])
 
@@ -121,7 +121,7 @@ class ReplayEngine(ShardedEngine):
         return weight
 
     def joined(self, parts: list[Array], labels: list[Label], wanted: Label) -> Array:
-        """The wanted rows of all parts; rows that none has, as in a forced trace, are zero."""
+        """The wanted rows of all parts; rows that no part has, as in a forced trace, are zero."""
         result = np.zeros((len(wanted), parts[0].shape[1]), parts[0].dtype)
         for part, label in zip(parts, labels):
             result[rows_of(wanted, label)] = part
@@ -136,7 +136,7 @@ class ReplayEngine(ShardedEngine):
         return [self.reduce_scatter(used[0])]
 
     def rows_of_all(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        """All ranks' rows in order. Where ranks bring different numbers of rows, all send as many as the most."""
+        """All ranks' rows in order. If ranks contribute different numbers of rows, all send as many as the largest."""
         (part,), (made,) = used, op.made
         brought, wanted = self.placed.brought[made], self.labels[made]
         most = max(map(len, brought))
@@ -184,11 +184,11 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "receive": ReplayEngine.receive_values,
     "set_final_weight": ReplayEngine.set_final,
 }
-"""Each operation that touches tensors, by name: from the tensors it uses to those it makes."""
+"""Each operation that touches tensors, by name: maps the tensors it uses to those it creates."""
 
 
 def _freed_after(held: Iterable[Span]) -> dict[int, list[int]]:
-    """By index of an operation: the numbers of the values that are needed no longer after it."""
+    """By index of an operation: the numbers of the values that are no longer needed after it."""
     freed: dict[int, list[int]] = {}
     for number, _, until in held:
         freed.setdefault(until, []).append(number)
@@ -196,5 +196,5 @@ def _freed_after(held: Iterable[Span]) -> dict[int, list[int]]:
 
 
 def bundle(tensors: list[Array], workload: Workload) -> Array:
-    """Several tensors as one message; none as an empty one."""
+    """Several tensors as one message; no tensors as an empty one."""
     return np.concatenate([np.ravel(t) for t in tensors]) if tensors else np.zeros(0, workload.dtype)

@@ -1,4 +1,4 @@
-"""Replays a schedule's trace with real tensors, and compares weights, memory and bytes with what it predicts."""
+"""Replays a schedule's trace with real tensors, and compares weights, memory and bytes with the predictions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .workload import TOLERANCE, Workload, closeness, one_device
 
 @dataclass(frozen=True)
 class RankReplay:
-    """One rank: bytes at its peak, messages and bytes sent, as the trace predicts them and as they were measured."""
+    """One rank: peak bytes, messages and bytes sent, as predicted from the trace and as measured."""
 
     predicted_peak: int
     peak: int
     same_memory: bool
-    """The measured bytes were the predicted ones at every event, not only at the peak."""
+    """The measured bytes matched the predicted ones at every event, not only at the peak."""
     predicted_messages: int
     messages: int
     predicted_sent: int
@@ -44,8 +44,8 @@ class RankReplay:
 
 @dataclass(frozen=True)
 class Replay:
-    """The findings of a replay. `error` is the largest difference of an updated weight from a single device's, as a
-    share of the largest weight; 0 in whole numbers. Times in `predicted` are in steps, in `measured` in seconds."""
+    """The findings of a replay. `error` is the largest difference of an updated weight from a single device's, relative
+    to the largest weight; 0 for whole numbers. Times in `predicted` are in steps, in `measured` in seconds."""
 
     on: str
     small: bool
@@ -66,19 +66,21 @@ class Replay:
 def replay(
     trace: Trace, on: str = "inprocess", small: bool = False, goal: Goal | None = None, force: bool = False
 ) -> Replay:
-    """Plays a trace with real tensors, one device for each rank, and compares.
+    """Executes a trace with real tensors, one device per rank, and compares.
 
-    `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of a puzzle hold. `force` plays what
-    the referee refuses as well, as far as it can be played: to see what would have come of it.
+    `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of a puzzle apply. `force` also executes
+    a trace that the referee refuses, as far as possible, to see what it would have produced.
 
     Raises:
-        PuzzleError: the referee refuses the trace; or, forced, it cannot be played.
+        PuzzleError: the referee refuses the trace; or, if forced, it cannot be executed.
     """
     retrace = Retrace(trace, strict=goal is not None)
     try:
         retrace.run()
         if retrace.made_up:
-            raise TraceError(f"no tensor belongs to {retrace.made_up[0]}; get every value from the model's operations")
+            raise TraceError(
+                f"there is no tensor for {retrace.made_up[0]}; get every value from the model's operations"
+            )
     except PuzzleError:
         if not force:
             raise
@@ -103,7 +105,7 @@ def replay(
 
 
 def _compared(state: RankState, costs: Costs, played: Mapping[str, Any], meter: Reading) -> RankReplay:
-    """One rank's predicted figures beside the measured ones."""
+    """One rank's predicted and measured figures."""
     sizes = [state.values[n].memory(costs) * BYTES_PER_ELEMENT for n in range(len(state.values))]
     memory = profile(state.done, sizes).memory
     return RankReplay(
@@ -118,7 +120,7 @@ def _compared(state: RankState, costs: Costs, played: Mapping[str, Any], meter: 
 
 
 def _error(workload: Workload, finals: list[dict[int, list[tuple[tuple[int, ...], object]]]]) -> float:
-    """The worst of all final weights; infinite if a row of some layer was never updated."""
+    """The largest error of all final weights; infinite if a row of some layer was never updated."""
     worst = 0.0
     for layer, right in enumerate(one_device(workload)):
         seen: set[int] = set()
@@ -132,7 +134,7 @@ def _error(workload: Workload, finals: list[dict[int, list[tuple[tuple[int, ...]
 
 
 def replay_from_json(text: str) -> Replay:
-    """A replay that was made elsewhere, as `replay_to_json` wrote it."""
+    """A replay that ran elsewhere, as written by `replay_to_json`."""
     data: dict[str, Any] = json.loads(text)
     times: Any = {
         name: tuple(tuple(TimedEvent(*event) for event in rank) for rank in data.pop(name))

@@ -1,8 +1,8 @@
-"""Places each event of a replay in time: as the trace predicts it, and as it was measured.
+"""Places each event of a replay in time, as predicted from the trace and as measured.
 
-What is measured is how long each event worked. From that, the clock runs as the game's does: a collective starts
-when the last rank has come and takes as long as the quickest rank was in it (the others were waiting), a message
-can be received once it is sent. So the picture is of devices that run at once, also where they took turns.
+The measurement is how long each event worked. From that, the clock runs as in the game: a collective starts when the
+last rank has arrived and takes as long as the fastest rank spent in it (the others were waiting); a message can be
+received once it is sent. So the picture shows devices running in parallel, even if they took turns.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RankClock(Cursor):
 
 
 class MeasuredWalk(Walk[RankClock]):
-    """Runs every rank's clock over its events, with the seconds that were measured."""
+    """Runs every rank's clock over its events, with the measured seconds."""
 
     def alone(self, cursor: RankClock, op: Op) -> None:
         if op.name in TIMED:
@@ -82,6 +82,6 @@ class MeasuredWalk(Walk[RankClock]):
         cursor.sent[cursor.at] = cursor.clock, length
 
     def received(self, cursor: RankClock, op: Op, sender: RankClock, sent_at: int) -> None:
-        # How long it was in receive is mostly waiting; copying took as long as it took to send.
+        # The time in receive is mostly waiting; copying took as long as it took to send.
         arrived, length = sender.sent[sent_at]
         cursor.advance(op, max(cursor.clock, arrived), min(cursor.took, length))

@@ -1,8 +1,8 @@
 """Defines the training step that a schedule performs on real tensors, and the same step on one device.
 
-Layer l is relu(a @ W_l), the loss half the squared distance to a target, the update SGD with momentum. With a
-hidden width h and a length n, a weight is (h, h), an activation (n, h) for each batch: as many numbers as the game
-counts elements, each of 4 bytes.
+Layer l is relu(a @ W_l), the loss is half the squared distance to a target, the update is SGD with momentum. With a
+hidden width h and a length n, a weight is (h, h) and an activation (n, h) per batch: as many numbers as the game counts
+elements, 4 bytes each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lib.engine.collectives import Array
 from lib.rules import Size
 
 SMALL_HIDDEN, SMALL_LENGTH = 16, 8
-"""Shapes for tests: the game's, 32 times smaller each way; 16 ranks can still hold a row each."""
+"""Shapes for tests: the game's, 32 times smaller in each dimension; with 16 ranks, each still holds a row."""
 
 
 class Shape(NamedTuple):
@@ -27,7 +27,7 @@ class Shape(NamedTuple):
 class Workload:
     """Weights, momenta, inputs and targets of one training step.
 
-    The small one is in whole numbers modulo 2**32, where sums are exact in any order; the full one in float32.
+    The small one uses whole numbers modulo 2**32, where sums are exact in any order; the full one uses float32.
     """
 
     def __init__(self, size: Size, small: bool) -> None:
@@ -36,7 +36,7 @@ class Workload:
         self.exact = small
         numbers: tuple[Any, Any] = (3, 5) if small else (np.float32(0.01), np.float32(0.9))
         self.rate, self.decay = numbers
-        # All of it now and not when a device asks, for then it would be that device's memory.
+        # Everything is drawn now and not when a device asks, because then it would count as that device's memory.
         layers, batches, (hidden, length) = range(size.layers), range(size.batches), self.shape
         self._weights = [self._drawn(0, layer, hidden, (2 / hidden) ** 0.5) for layer in layers]
         self._states = [self._drawn(1, layer, hidden, 0.01) for layer in layers]
@@ -91,7 +91,7 @@ def update(workload: Workload, grad: Array, weight: Array, state: Array) -> tupl
 
 
 def one_device(workload: Workload) -> list[Array]:
-    """The updated weights of every layer, by one plain step on all batches, one after the other."""
+    """The updated weights of every layer, from one plain step on all batches, one after the other."""
     size = workload.size
     weights = [workload.weight(layer) for layer in range(size.layers)]
     grads = [np.zeros_like(weight) for weight in weights]
@@ -107,7 +107,7 @@ def one_device(workload: Workload) -> list[Array]:
 
 
 def closeness(workload: Workload, weight: Array, right: Array) -> float:
-    """The error of a weight: its largest difference from the right one, as a share of the largest right entry."""
+    """The error of a weight: its largest difference from the right one, relative to the largest right entry."""
     if workload.exact:
         return 0.0 if np.array_equal(weight, right) else float("inf")
     scale = float(np.abs(right).max())
@@ -115,4 +115,4 @@ def closeness(workload: Workload, weight: Array, right: Array) -> float:
 
 
 TOLERANCE = 1e-4
-"""Of the largest weight: sums in float32 differ a little when they are made in another order."""
+"""Relative to the largest weight: float32 sums differ slightly if they are computed in another order."""

@@ -1,1 +1,1 @@
-"""Transports: what carries arrays between devices."""
+"""Transports carry arrays between devices."""

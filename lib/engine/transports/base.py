@@ -15,7 +15,7 @@ from lib.engine.metering.meter import Meter
 
 
 class CallableInt(int):
-    """A number that also answers when called: some published chapters write `self.num_devices()`."""
+    """A number that may also be called: some published chapters write `self.num_devices()`."""
 
     __slots__ = ()
 
@@ -34,8 +34,8 @@ class Put(NamedTuple):
 
 
 class Port(Protocol):
-    """One device's end of a transport. Arrays given to it may be reused as soon as a call returns; arrays it
-    returns belong to the device."""
+    """One device's end of a transport. Arrays given to it may be reused once a call returns; arrays that it returns
+    belong to the device."""
 
     device: CallableInt
     size: CallableInt
@@ -44,16 +44,17 @@ class Port(Protocol):
     """Writes a put that has arrived into this device's symmetric buffers."""
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
-        """Meets the other devices of `call.group`; returns this device's result, as in `collectives`."""
+        """Synchronizes with the other devices of `call.group`; returns this device's result, as in `collectives`."""
         ...
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
-        """Meets all devices and delivers `puts`, each with its target; returns those that arrive here, in the order
-        of the devices that sent them."""
+        """Synchronizes all devices and delivers `puts`, each with its target; returns those that arrive here, in the
+        order of the devices that sent them."""
         ...
 
     def try_put(self, to: int, put: Put) -> bool:
-        """Writes into the target's buffer at once, if the transport does so; if False, `fence` has to deliver it."""
+        """Writes into the target's buffer immediately, if the transport does so; if False, `fence` has to deliver
+        it."""
         ...
 
     def send(self, to: int, arr: Array) -> None:
@@ -61,7 +62,7 @@ class Port(Protocol):
         ...
 
     def receive(self, source: int) -> Array:
-        """Waits for the next array from `source`: messages of a pair keep their order."""
+        """Waits for the next array from `source`; messages between two devices keep their order."""
         ...
 
     def yield_turn(self) -> None:
@@ -70,5 +71,5 @@ class Port(Protocol):
 
 
 def call_place(port: Port, name: str, partner: object = "") -> str:
-    """The place in a refusal: "device 0 of 4, send(1)". A partner that is no number is left out."""
+    """The call as named in a message: "device 0 of 4, send(1)". A partner that is not a number is left out."""
     return f"device {port.device} of {port.size}, {name}({partner if isinstance(partner, int) else ''})"

@@ -11,7 +11,7 @@ from lib.engine.call import CollectiveCall
 
 
 def deadlock_text(devices: Iterable[str]) -> str:
-    """The whole message, from what each device does."""
+    """The whole message, from the state of each device."""
     return f"nobody can move: {'; '.join(devices)}. Every wait needs a partner: check who calls what, and how often"
 
 
@@ -36,5 +36,5 @@ def player_line(frame: FrameType | None) -> str:
 
 
 def current_player_line() -> str:
-    """The same, of the running code."""
+    """The same for the running code."""
     return player_line(sys._getframe(1))

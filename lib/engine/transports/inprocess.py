@@ -1,7 +1,7 @@
 """The in-process transport: devices are greenlets of one thread and switch only where one waits.
 
-So every run is the same, a switch costs less than a microsecond, and a deadlock needs no timeout: nobody is ready and
-somebody waits. Threads would be preempted anywhere and cost several times as much; asyncio would need `await` in
+So every run is the same, a switch takes less than a microsecond, and a deadlock needs no timeout: no device is ready
+and some device waits. Threads would be preempted anywhere and cost several times as much. asyncio would need `await` in
 players' classes, which are plain functions with blocking calls.
 """
 
@@ -36,13 +36,13 @@ class GreenletScheduler:
         self.ports = [InProcessPort(self, device, size, meter) for device, meter in enumerate(meters)]
         self.ready: deque[InProcessPort] = deque()
         self.meetings: dict[tuple[int, ...], tuple[CollectiveCall, dict[int, Any]]] = {}
-        """By group: the call of its first member, and what each member that has arrived brings."""
+        """By group: the call of its first member, and what each member that has arrived contributes."""
         self.hub: Any = None
         """The greenlet that runs `advance`."""
         self.failure: tuple[int, BaseException] | None = None
         self.closed = False
         self.late_puts = late_puts
-        """Devices whose puts arrive at the barrier, while those of others arrive at once. None: all, as on MPI."""
+        """Devices whose puts arrive at the barrier, while those of others arrive immediately. None: all, as on MPI."""
 
     def start(self, work: Callable[[InProcessPort], object]) -> None:
         """Makes every device ready to run `work`; `advance` runs it."""
@@ -53,10 +53,10 @@ class GreenletScheduler:
             self.ready.append(port)
 
     def advance(self, until: Callable[[], bool] = lambda: False) -> bool:
-        """Runs the devices until all have ended; False if `until` became true before.
+        """Runs the devices until all have ended; returns False if `until` became true before that.
 
         Raises:
-            DeadlockError: nobody can move, and somebody waits.
+            DeadlockError: no device can continue, and some device waits.
             BaseException: raised by a device; all others have been ended.
         """
         self.hub = getcurrent()
@@ -114,7 +114,7 @@ class InProcessPort:
         self.task: Any = None
         self.work: Callable[[InProcessPort], object] | None = None
         self.waits_in: object = None
-        """The call it waits in; None if it can run, set by the device that makes it ready."""
+        """The call in which it waits; None if it can run. Set by the device that makes it ready."""
         self.result: Any = None
         self.inbox: dict[int, deque[tuple[Array, int]]] = {}
         self.apply_put: Callable[[Put], None]
@@ -147,7 +147,7 @@ class InProcessPort:
     def _meet(
         self, call: CollectiveCall, brought: Any, combine: Callable[[CollectiveCall, Sequence[Any]], Sequence[Any]]
     ) -> Any:
-        """Waits until the whole group has made the call. The last to arrive combines what all have brought."""
+        """Waits until the whole group has made the call. The last to arrive combines all contributions."""
         scheduler, group = self.scheduler, call.group
         if len(group) == 1:
             return combine(call, [brought])[0]
@@ -181,7 +181,7 @@ class InProcessPort:
                 meter.clock = latest
 
     def _refuse_crossed_groups(self, call: CollectiveCall) -> None:
-        """Refuses to wait for a device that waits for this one in another group: neither would ever move."""
+        """Refuses to wait for a device that waits for this one in another group: neither could ever continue."""
         for member in call.group:
             other = self.scheduler.ports[member].waits_in
             if isinstance(other, CollectiveCall) and self.device in other.group:
@@ -217,7 +217,9 @@ class InProcessPort:
         self._unless_closed()
         self.waits_in = what
         if scheduler.hub is None or self.task is None:
-            raise DeadlockError(f"device {self.device} waits in {what} for ever; it is alone: run it with launch(...)")
+            raise DeadlockError(
+                f"device {self.device} would wait in {what} forever, because it is alone; use launch(...)"
+            )
         if scheduler.ready:
             scheduler.ready.popleft().task.switch()
         else:
@@ -242,12 +244,13 @@ def _deliver(call: CollectiveCall, brought: Sequence[Any]) -> list[list[Put]]:
 
 
 def single_port() -> InProcessPort:
-    """The port of the only device: of a ShardedEngine that was not launched. Its collectives return at once."""
+    """The port of the only device: of a ShardedEngine that was not launched. Its collectives return immediately."""
     return GreenletScheduler(1).ports[0]
 
 
 def end_greenlet(task: Any) -> None:
-    """Ends a greenlet that has begun. A player's code may catch even GreenletExit, but only so often."""
+    """Ends a greenlet that has started. A player's code may catch even GreenletExit, but only a limited number of
+    times."""
     for _ in range(100):
         if task is None or task.dead or not task:
             return

@@ -1,4 +1,4 @@
-"""Checks of what players give: whole numbers, as in shapes, axes and strategies, and names that have to exist."""
+"""Checks of players' input: whole numbers, as in shapes, axes and strategies, and names that have to exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def require_int(given: Any, what: str) -> int:
     """One number as an int; `what` says what it should be.
 
     Raises:
-        LayoutError: it is none.
+        LayoutError: it is not an integer.
     """
     if not isinstance(given, Integral):
         raise LayoutError(f"{what}; got {given!r}")
@@ -25,7 +25,7 @@ def require_ints(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
     """The numbers as a tuple of int.
 
     Raises:
-        LayoutError: they are none; `what` says what they should be, `within` is the whole that they are part of.
+        LayoutError: they are not; `what` says what they should be, `within` is the whole that they are part of.
     """
     try:
         numbers = tuple(given)
@@ -37,7 +37,7 @@ def require_ints(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
 
 
 def nearest_name(wanted: Any, known: Iterable[str]) -> str:
-    """Advice for a name that does not exist: "did you mean 'relu'?", or all names that do exist."""
+    """Advice for a name that does not exist: "did you mean 'relu'?", or all existing names."""
     names = list(known)
     near = get_close_matches(str(wanted), names, n=1)
     return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names) or 'none'}"

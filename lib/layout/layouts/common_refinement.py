@@ -1,6 +1,6 @@
-"""Common refinements of Device Matrices: on one, layouts of different matrices compare axis by axis.
+"""Common refinements of Device Matrices, on which layouts of different matrices can be compared axis by axis.
 
-The axes of a matrix end where blocks of so many consecutive places begin: a 2x4 matrix has blocks of 8, 4 and 1.
+The axes of a matrix correspond to blocks of consecutive places: a 2x4 matrix has blocks of 8, 4 and 1.
 Matrices whose blocks all divide each other have a common refinement (2x4 and 4x2 have 2x2x2; 2x3 and 3x2 have none).
 """
 
@@ -15,7 +15,7 @@ from .tensor_layout import Axes, TensorLayout
 
 
 def common_shape(matrices: Iterable[DeviceMatrix]) -> tuple[int, ...] | None:
-    """The shape of the coarsest matrix that all of these can be spelled on; None if there is none."""
+    """The shape of the coarsest matrix on which all of these can be expressed; None if there is none."""
     matrices = list(matrices)
     blocks = sorted({block for matrix in matrices for block in _blocks(matrix.shape)}, reverse=True)
     one_order = len({matrix.devices for matrix in matrices}) == 1
@@ -54,7 +54,7 @@ def _parts(matrix: DeviceMatrix, shape: tuple[int, ...]) -> list[Axes]:
 
 
 def _blocks(shape: tuple[int, ...]) -> list[int]:
-    """The number of consecutive places within the axes from each axis on: all of them, and so on down to 1."""
+    """The number of consecutive places within the axes from each axis on: first all of them, finally 1."""
     return [prod(shape[i:]) for i in range(len(shape) + 1)]
 
 

@@ -1,6 +1,6 @@
 """The Device Matrix: an arrangement of the devices along axes.
 
-A mesh in the words of GSPMD, DTensor and JAX. Source: "Sharding Propagation", section Tensor Layout, in the
+A mesh in the terms of GSPMD, DTensor and JAX. Source: "Sharding Propagation", section Tensor Layout, in the
 documentation of MindSpore 2.1; Xu et al. 2021, "GSPMD", section 3.1.
 """
 
@@ -19,7 +19,7 @@ from .checks import require_ints
 
 Ints = NDArray[np.int64]
 
-AXES_WANTED = "a device matrix has positive whole numbers for axes"
+AXES_WANTED = "the axes of a device matrix are positive whole numbers"
 AXIS_NAMES = "xyzuvwabcdefghijklmnopqrst"
 
 
@@ -27,10 +27,10 @@ AXIS_NAMES = "xyzuvwabcdefghijklmnopqrst"
 class DeviceMatrix:
     """Devices 0 to n-1 in row-major order, or in the order of `devices`; the last axis changes fastest.
 
-    Axes count from the left, from 0. `names` are for people: two matrices that differ only in them are equal.
+    Axes count from the left, from 0. `names` are for readers: two matrices that differ only in them are equal.
 
     Raises:
-        LayoutError: an axis is not a positive whole number, or `devices` is no order of 0 to n-1.
+        LayoutError: an axis is not a positive whole number, or `devices` is not a permutation of 0 to n-1.
     """
 
     shape: tuple[int, ...]
@@ -43,11 +43,11 @@ class DeviceMatrix:
         if not all(n >= 1 for n in shape):
             raise LayoutError(f"{AXES_WANTED}; got {shape}")
         object.__setattr__(self, "shape", shape)
-        devices = require_ints(self.devices, "the devices of a device matrix go by their numbers")
+        devices = require_ints(self.devices, "the devices of a device matrix are given by number")
         if devices and sorted(devices) != list(range(self.size)):
             raise LayoutError(
                 f"the device matrix {self.shape} has places for devices 0-{self.size - 1}, each once; "
-                f"it was given {len(devices)} devices, {len(set(devices))} of them different, up to {max(devices)}"
+                f"got {len(devices)} devices, {len(set(devices))} of them different, up to {max(devices)}"
             )
         object.__setattr__(self, "devices", () if devices == tuple(range(self.size)) else devices)
         names = tuple(self.names) or tuple(AXIS_NAMES[: len(shape)])
@@ -81,7 +81,7 @@ class DeviceMatrix:
 
 @lru_cache(maxsize=1024)
 def coordinates(matrix: DeviceMatrix) -> Ints:
-    """Coordinates of every device: devices x axes. Not to be written to."""
+    """Coordinates of every device: devices x axes. Read-only."""
     places = np.stack(np.unravel_index(np.arange(matrix.size), matrix.shape), axis=1) if matrix.shape else None
     table = np.zeros((matrix.size, len(matrix.shape)), dtype=np.int64) if places is None else places.astype(np.int64)
     if matrix.devices:

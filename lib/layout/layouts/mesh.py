@@ -1,7 +1,7 @@
-"""Layouts in the words of GSPMD and GShard: a mesh with names, and annotations on tensors.
+"""Layouts in the terms of GSPMD and GShard: a mesh with named axes, and annotations on tensors.
 
-These functions return layouts, of a shape or of anything that has one. Those of the same names in `program.tracing`
-(exported by `lib.layout.spmd`) annotate a tensor within a program, and return the tensor.
+These functions return layouts, for a shape or for anything that has one. The functions of the same names in
+`program.tracing` (exported by `lib.layout.spmd`) annotate a tensor within a program, and return the tensor.
 
 Sources: Xu et al. 2021, "GSPMD", section 3.2 (mesh_split); Lepikhin et al. 2020, "GShard", section 3.2
 (replicate, split, shard).
@@ -20,7 +20,7 @@ from .checks import require_int, require_ints
 from .device_matrix import DeviceMatrix
 from .tensor_layout import TensorLayout
 
-DEVICES_WANTED = "devices are counted in whole numbers"
+DEVICES_WANTED = "the number of devices is a whole number"
 
 Shaped = Any
 """A shape, or anything that has one."""
@@ -37,14 +37,14 @@ def mesh_split(
 ) -> TensorLayout:
     """The layout of a tensor with dimension i split over the mesh axis (or axes) dims_mapping[i].
 
-    -1 or None: not split. Axes go by number or by name. A mapping from dimensions to axes may leave dimensions out.
+    -1 or None: not split. Axes are given by number or name. A mapping from dimensions to axes may omit dimensions.
 
     Raises:
-        LayoutError: the mesh or the mapping has the wrong form, or the layout is not possible.
+        LayoutError: the mesh or the mapping is malformed, or the layout is not possible.
     """
     shape = _shape(tensor)
     if not isinstance(device_mesh, DeviceMatrix):
-        raise LayoutError(f"mesh_split takes a mesh, as mesh(data=2, model=4) makes it; got {device_mesh!r}")
+        raise LayoutError(f"mesh_split takes a mesh, such as mesh(data=2, model=4); got {device_mesh!r}")
     if isinstance(dims_mapping, Mapping):
         for dim in dims_mapping:
             if not 0 <= dim < len(shape):
@@ -53,7 +53,7 @@ def mesh_split(
     elif isinstance(dims_mapping, Sequence):
         entries = list(dims_mapping)
     else:
-        raise LayoutError(f"a mapping has a mesh axis for each dimension, such as ('data', -1); got {dims_mapping!r}")
+        raise LayoutError(f"a mapping has one mesh axis per dimension, such as ('data', -1); got {dims_mapping!r}")
     return TensorLayout(shape, device_mesh, tuple(_axis_numbers(device_mesh, entry) for entry in entries))
 
 
@@ -69,11 +69,11 @@ def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: in
     With more devices than partitions, consecutive devices hold the same part.
     """
     shape = _shape(tensor)
-    split_dimension = require_int(split_dimension, "a split is along one dimension, by its number")
-    num_partitions = require_int(num_partitions, "a split is into a whole number of partitions")
+    split_dimension = require_int(split_dimension, "split takes the number of one dimension")
+    num_partitions = require_int(num_partitions, "split takes a whole number of partitions")
     devices = num_partitions if devices is None else require_int(devices, DEVICES_WANTED)
     if num_partitions < 1 or devices % num_partitions:
-        raise LayoutError(f"{devices} devices cannot hold {num_partitions} partitions equally often")
+        raise LayoutError(f"{devices} devices cannot hold {num_partitions} partitions in equal numbers of copies")
     if not 0 <= split_dimension < len(shape):
         raise LayoutError(f"there is no dimension {split_dimension}: the tensor of shape {shape} has {len(shape)}")
     copies = devices // num_partitions
@@ -82,10 +82,10 @@ def split(tensor: Shaped, split_dimension: int, num_partitions: int, devices: in
 
 
 def shard(tensor: Shaped, device_assignment: Any) -> TensorLayout:
-    """The layout of a tensor cut as a nested list of devices: entry [i][j] is the device of part (i, j).
+    """The layout of a tensor whose parts are assigned by a nested list: entry [i][j] is the device of part (i, j).
 
     Raises:
-        LayoutError: the list has other dimensions than the tensor, or does not name each device once.
+        LayoutError: the list does not match the tensor's dimensions, or does not name each device once.
     """
     shape = _shape(tensor)
     try:
@@ -102,7 +102,7 @@ def shard(tensor: Shaped, device_assignment: Any) -> TensorLayout:
 
 def _shape(tensor: Shaped) -> tuple[int, ...]:
     shape = getattr(tensor, "shape", tensor)
-    return require_ints(shape, "a layout is for a tensor, or for its shape")
+    return require_ints(shape, "a layout needs a tensor or its shape")
 
 
 def _axis_numbers(matrix: DeviceMatrix, entry: Mapped) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Pieces of a tensor: cut as a layout says, and joined again; the meaning of a layout on numpy arrays."""
+"""Pieces of a tensor, cut by a layout and joined again: what a layout means on numpy arrays."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .tensor_layout import TensorLayout, groups
 
 Array = NDArray[Any]
 Pieces = dict[int, Array]
-"""Device to its piece."""
+"""Device number to its piece."""
 
 
 def cut(tensor: Array, layout: TensorLayout) -> Pieces:
     """The pieces of a tensor. Under a partial layout the first summand is the tensor, the others are zeros.
 
     Raises:
-        LayoutError: the tensor has another shape than the layout.
+        LayoutError: the tensor's shape differs from the layout's.
     """
     tensor = np.asarray(tensor)
     if tensor.shape != layout.shape:
@@ -32,10 +32,10 @@ def cut(tensor: Array, layout: TensorLayout) -> Pieces:
 
 
 def join(pieces: Pieces, layout: TensorLayout) -> Array:
-    """The tensor of which these are the pieces: summands added, copies compared.
+    """The tensor that these pieces make up: summands are added, copies are compared.
 
     Raises:
-        LayoutError: a piece is missing or has another shape, or two copies differ.
+        LayoutError: a piece is missing or has the wrong shape, or two copies differ.
     """
     check(pieces, layout)
     whole = np.zeros(layout.shape, dtype=pieces[0].dtype)
@@ -50,17 +50,17 @@ def join(pieces: Pieces, layout: TensorLayout) -> Array:
 
 
 def check(pieces: Pieces, layout: TensorLayout) -> None:
-    """Refuses pieces of other devices or shapes than the layout has.
+    """Refuses pieces whose devices or shapes do not match the layout.
 
     Raises:
-        LayoutError: naming the first difference.
+        LayoutError: names the first difference.
     """
     if not isinstance(pieces, Mapping):
-        raise LayoutError(f"pieces are arrays by the numbers of their devices; got {type(pieces).__name__}")
+        raise LayoutError(f"pieces are a dictionary of arrays by device number; got {type(pieces).__name__}")
     if sorted(pieces) != list(range(layout.devices)):
-        raise LayoutError(f"the layout has devices 0-{layout.devices - 1}; pieces were given for {sorted(pieces)}")
+        raise LayoutError(f"the layout has devices 0-{layout.devices - 1}; got pieces for {sorted(pieces)}")
     for device, piece in pieces.items():
         if piece.shape != layout.local_shape:
             raise LayoutError(
-                f"device {device} holds a piece of shape {piece.shape}; the layout says {layout.local_shape}"
+                f"device {device} holds a piece of shape {piece.shape}; the layout requires {layout.local_shape}"
             )

@@ -21,13 +21,13 @@ Axes = tuple[int, ...]
 class TensorLayout:
     """A tensor of `shape` over a Device Matrix.
 
-    `tensor_map` has an entry for each dimension: the axes of the matrix that split it, the first one coarsest;
-    a single axis may be given as a number, and -1, None or () means that the dimension is whole everywhere.
+    `tensor_map` has an entry for each dimension: the axes of the matrix that split it, coarsest first. A single axis
+    may be given as a number; -1, None or () means that every device holds the whole dimension.
     Axes in `partial` hold summands: the tensor is the sum of the pieces along them. Along every other axis
-    the devices hold copies. Axes of one device are left out, so equal layouts compare equal.
+    the devices hold copies. Axes of size 1 are dropped, so that equal layouts compare equal.
 
     Raises:
-        LayoutError: the map does not fit the shape, names an axis that is missing or named already, or an axis
+        LayoutError: the map does not fit the shape, names an axis that does not exist or is already used, or an axis
             product does not divide its dimension.
     """
 
@@ -39,7 +39,7 @@ class TensorLayout:
     def __post_init__(self) -> None:
         shape = require_ints(self.shape, "the shape of a tensor is a tuple of whole numbers")
         if not all(n >= 1 for n in shape):
-            raise LayoutError(f"a tensor has dimensions of 1 or more; got {shape}")
+            raise LayoutError(f"every dimension of a tensor is at least 1; got {shape}")
         entries = tuple(self.tensor_map)
         if len(entries) != len(shape):
             raise LayoutError(
@@ -53,7 +53,7 @@ class TensorLayout:
             if named.count(axis) > 1:
                 raise LayoutError(
                     f"axis {axis} of the device matrix {sizes} is named {named.count(axis)} times; "
-                    "an axis splits one dimension once"
+                    "an axis can split only one dimension, once"
                 )
         for dim, (size, axes) in enumerate(zip(shape, tensor_map)):
             parts = prod(sizes[axis] for axis in axes)
@@ -104,7 +104,7 @@ class TensorLayout:
 
     def part(self, device: int) -> tuple[int, ...]:
         """The part of each dimension that a device holds, by number."""
-        self.matrix.coordinates(device)  # refuses a device that is not there
+        self.matrix.coordinates(device)  # refuses a device that does not exist
         return tuple(int(i) for i in parts(self)[device])
 
     def box(self, device: int) -> tuple[slice, ...]:
@@ -127,11 +127,11 @@ def _axes(entry: int | Iterable[int] | None) -> Axes:
         return ()
     if isinstance(entry, int | np.integer):
         return () if entry == -1 else (int(entry),)
-    return require_ints(entry, "an entry of a tensor map is an axis by its number, several in a tuple, or -1 for none")
+    return require_ints(entry, "an entry of a tensor map is the number of an axis, several in a tuple, or -1 for none")
 
 
 def same_placement(a: TensorLayout, b: TensorLayout) -> bool:
-    """True if every device holds the same under both, however they are spelled."""
+    """True if every device holds the same under both, even if they are expressed differently."""
     return (
         a.shape == b.shape
         and a.splits == b.splits
@@ -143,7 +143,7 @@ def same_placement(a: TensorLayout, b: TensorLayout) -> bool:
 
 @lru_cache(maxsize=65536)
 def parts(layout: TensorLayout) -> Ints:
-    """The part of each dimension that each device holds: devices x dimensions. Not to be written to."""
+    """The part of each dimension that each device holds: devices x dimensions. Read-only."""
     places = coordinates(layout.matrix)
     table = np.zeros((layout.devices, len(layout.shape)), dtype=np.int64)
     for dim, axes in enumerate(layout.tensor_map):

@@ -18,14 +18,14 @@ from .plan import GraphPlan
 
 
 def propagate(graph: Graph) -> GraphPlan:
-    """The plan in which every operator is settled from a neighbour that was settled before it.
+    """The plan in which every operator is settled from a neighbor that was settled before it.
 
-    Of an operator's strategies the one is taken whose redistribution on that edge moves the fewest bytes;
-    among equals the one with less computation, then less memory for the operator, then the first. Partial
-    sums are all-reduced. Sources live where their first consumer wants them.
+    For each operator, the strategy whose redistribution on that edge moves the fewest bytes is chosen. Ties are broken
+    by less computation, then less memory for the operator, then order. Partial sums are all-reduced. Sources are stored
+    in the layout that their first consumer needs.
 
     Raises:
-        LayoutError: no operator is configured, or some operator is not connected to one that is.
+        LayoutError: no operator is configured, or some operator is not connected to a configured one.
     """
     require_graph(graph)
     if not graph.strategies:
@@ -44,12 +44,12 @@ def propagate(graph: Graph) -> GraphPlan:
                 queue.append(name)
     for name in graph.operators:
         if name not in settled:
-            raise LayoutError(f"'{name}' is connected to no configured operator; configure it, or one beside it")
+            raise LayoutError(f"'{name}' is not connected to a configured operator; configure it or a neighbor")
     return GraphPlan(graph, {name: settled[name] for name in graph.operators}, homes(graph, settled))
 
 
 def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, TensorLayout]:
-    """Every source where its first consumer wants it; one that nobody takes is on every device."""
+    """Every source in the layout that its first consumer needs; an unused source is on every device."""
     found = {}
     for name in graph.sources:
         takers = graph.consumers(name)

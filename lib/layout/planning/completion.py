@@ -1,8 +1,8 @@
-"""Completion: annotations on a few tensors spread forwards and backwards until nothing changes.
+"""Completion: annotations on a few tensors are propagated forwards and backwards until nothing changes.
 
 Sources: Xu et al. 2021, "GSPMD", section 3.5 (dimensions are refined, never changed; operators that preserve
-dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose silently, this reports a Conflict:
-neither of the two claims that do not go together spreads any further from there.
+dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose silently, this reports a Conflict, and
+neither of the two contradictory claims is propagated further.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .plan import GraphPlan
 
 
 class Conflict(NamedTuple):
-    """Claims that do not go together, where, and in words what was done about it."""
+    """Claims that contradict each other, where, and how the conflict was resolved, in words."""
 
     place: str
     claims: tuple[str, ...]
@@ -39,7 +39,7 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True)
 class Completion:
-    """A layout for every tensor, and the conflicts on the way."""
+    """A layout for every tensor, and the conflicts that occurred."""
 
     plan: GraphPlan
     layouts: Mapping[str, TensorLayout]
@@ -47,11 +47,11 @@ class Completion:
 
 
 def complete(graph: Graph, annotations: Mapping[str, TensorLayout]) -> Completion:
-    """Spreads annotations over a graph. An annotated tensor keeps its layout; open dimensions end up whole.
+    """Propagates annotations over a graph. An annotated tensor keeps its layout; undecided dimensions stay whole.
 
     Raises:
-        LayoutError: no annotation, one for a missing tensor or of another shape, on device matrices that do not
-            go together, with another number of devices than the graph's, or a partial layout.
+        LayoutError: there is no annotation, or one is for a missing tensor, of the wrong shape, on incompatible device
+            matrices, with a different number of devices than the graph's, or a partial layout.
     """
     require_graph(graph)
     _check(graph, annotations)
@@ -65,7 +65,7 @@ def complete(graph: Graph, annotations: Mapping[str, TensorLayout]) -> Completio
 
 
 class _Spread:
-    """The state of completion: for each dimension of each tensor its axes, or None while it is open."""
+    """The state of completion: for each dimension of each tensor its axes, or None while it is undecided."""
 
     def __init__(self, graph: Graph, matrix: DeviceMatrix, annotations: Mapping[str, TensorLayout]) -> None:
         self.graph, self.matrix, self.annotations = graph, matrix, annotations
@@ -87,8 +87,8 @@ class _Spread:
         }
 
     def distribute(self, operator: Operator, layouts: Mapping[str, TensorLayout]) -> DistributedOperator:
-        """The operator with each letter split as its output has it, otherwise as its first input that splits it; or
-        the other way round, its inputs first, if that moves fewer bytes."""
+        """The operator with each letter split as in its output, otherwise as in its first input that splits it; or the
+        other way around, inputs first, if that moves fewer bytes."""
 
         def moved(arranged: tuple[DistributedOperator, list[Conflict]]) -> int:
             fetched = zip(operator.inputs, arranged[0].inputs)
@@ -125,12 +125,12 @@ class _Spread:
         way = next((way for way in ways if same_placement(way.output, wanted)), ways[-1])
         if same_placement(way.output, wanted):
             return way, conflicts
-        # The annotation asks for something else than comes out: complete the output to it at once.
+        # The annotation requires something else than the result: complete the output to it right away.
         steps = redistribute(way.local, wanted).named_steps
         return DistributedOperator(operator, way.inputs, way.local, steps), conflicts
 
     def _round(self, operators: list[Operator]) -> bool:
-        """Gathers what all operators say before changing anything, so that their order does not matter."""
+        """Collects the claims of all operators before changing anything, so that their order does not matter."""
         offers: dict[tuple[str, int], dict[Axes, str]] = {}
         for op in operators:
             for letter in op.letters:
@@ -147,7 +147,7 @@ class _Spread:
         return self._accept(offers)
 
     def _claims(self, op: Operator, letter: str) -> dict[Axes, str]:
-        """Axes that tensors of an operator have for a letter, with the first tensor that says so."""
+        """The axes that an operator's tensors claim for a letter, with the first tensor that claims them."""
         claims: dict[Axes, str] = {}
         for tensor, letters in _tensors(op):
             for dim, one in enumerate(letters):
@@ -209,25 +209,27 @@ def _tensors(op: Operator, output_first: bool = False) -> list[tuple[str, tuple[
 
 def _check(graph: Graph, annotations: Mapping[str, TensorLayout]) -> None:
     if not annotations:
-        raise LayoutError("nothing is annotated; give a layout to one tensor at least")
+        raise LayoutError("nothing is annotated; give a layout to at least one tensor")
     if not isinstance(annotations, Mapping):
-        raise LayoutError(f"annotations are layouts by the names of tensors; got {annotations!r}")
+        raise LayoutError(f"annotations are a dictionary of layouts by tensor name; got {annotations!r}")
     for name, layout in annotations.items():
         if name not in graph.shapes:
             advice = nearest_name(name, graph.shapes)
-            raise LayoutError(f"the annotation is for a tensor '{name}' that the graph lacks; {advice}")
+            raise LayoutError(f"an annotation names a tensor '{name}' that is not in the graph; {advice}")
         if not isinstance(layout, TensorLayout):
-            raise LayoutError(f"the annotation of '{name}' is a layout, as mesh_split makes it; got {layout!r}")
+            raise LayoutError(
+                f"the annotation of '{name}' must be a layout, such as mesh_split returns; got {layout!r}"
+            )
         if layout.shape != graph.shapes[name]:
             raise LayoutError(f"'{name}' has shape {graph.shapes[name]}; its annotation is for {layout.shape}")
         if layout.devices != graph.devices:
             raise LayoutError(f"the annotation of '{name}' has {layout.devices} devices, the graph {graph.devices}")
         if layout.partial:
-            raise LayoutError(f"the annotation of '{name}' is a partial sum; annotate what it adds up to")
+            raise LayoutError(f"the annotation of '{name}' is a partial sum; annotate the completed sum")
 
 
 def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLayout]:
-    """The same layouts on one device matrix: the coarsest that all can be spelled on.
+    """The same layouts on one device matrix: the coarsest on which all can be expressed.
 
     Raises:
         LayoutError: there is none.
@@ -238,7 +240,7 @@ def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLa
     if shape is None:
         (one, a), (two, b), *_ = matrices.items()
         raise LayoutError(
-            f"'{a}' is annotated on {one} and '{b}' on {two}, which no device matrix can be cut into both of; "
+            f"'{a}' is annotated on {one} and '{b}' on {two}, which have no common refinement; "
             "annotate on one device matrix"
         )
     named = next((matrix for matrix in matrices if len(matrices) == 1 or matrix.shape == shape), None)

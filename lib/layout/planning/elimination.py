@@ -1,7 +1,7 @@
-"""Variable elimination: the least sum of tables over variables with few values.
+"""Variable elimination: the minimum of a sum of tables over variables with few values.
 
-Dynamic programming on any graph (Bertele and Brioschi 1972, "Nonserial Dynamic Programming"): exact, and quick
-while the tables in between stay small, as they do on programs, which are chains with a few bypasses.
+Dynamic programming on any graph (Bertele and Brioschi 1972, "Nonserial Dynamic Programming"). It is exact, and fast
+while the intermediate tables stay small, as they do on programs, which are chains with a few bypasses.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Pairs = Mapping[tuple[int, int], Table]
 Factor = tuple[tuple[int, ...], Table]
 """Variables, and a table with an axis for each."""
 FORBIDDEN = 2.0**50
-"""Cost of two values that do not go together. Larger than any sum of bytes, and still exact in a double."""
+"""Cost of two incompatible values. Larger than any sum of bytes, and still exact in a double."""
 MAX_TABLE_ENTRIES = 60_000_000
-"""Entries of an intermediate table, at most."""
+"""Maximum number of entries of an intermediate table."""
 
 
 class Elimination:
-    """The buckets of one elimination: for each variable its table with its later neighbours, itself last.
+    """The buckets of one elimination: for each variable its table with its later neighbors, itself last.
 
-    What is made of the same tables (the same objects) is made once: layers that are alike cost little more than one.
+    Results from the same tables (the same objects) are computed once, so identical layers cost little more than one.
     """
 
     def __init__(self, unary: Sequence[Table], pairs: Pairs) -> None:
@@ -39,7 +39,7 @@ class Elimination:
         self.scopes: dict[int, tuple[int, ...]] = {}
         self.tables: dict[int, Table] = {}
         self.outside: dict[int, Table] = {}
-        """After `through`: for each border, the least sum of everything that is not within it."""
+        """After `through`: for each border, the minimum of everything outside it."""
         self._made: dict[Any, tuple[list[Factor], Table, Table]] = {}
         factors: list[list[Factor]] = [[((v,), table)] for v, table in enumerate(unary)]
         neighbours: list[set[int]] = [set() for _ in unary]
@@ -52,7 +52,7 @@ class Elimination:
         def effort(v: int) -> tuple[int, int, int]:
             return len(neighbours[v]), prod(self.sizes[u] for u in neighbours[v]), v
 
-        # The least entangled variable first; an entry of the heap may be out of date, then a newer one follows.
+        # The least entangled variable first. An entry of the heap may be outdated; then a newer one follows.
         heap = [effort(v) for v in range(len(unary))]
         heapify(heap)
         while heap:
@@ -71,7 +71,7 @@ class Elimination:
         if prod(shape) > MAX_TABLE_ENTRIES:
             raise LayoutError(
                 f"this graph is too entangled for an exact plan: {len(scope)} tensors or operators of up to "
-                f"{max(shape)} choices would have to be weighed at once, {prod(shape):,} cases"
+                f"{max(shape)} choices would have to be considered together, {prod(shape):,} cases"
             )
         mine, clique = factors[v], scope + (v,)
         same = tuple((tuple(clique.index(u) for u in names), id(table)) for names, table in mine)
@@ -79,7 +79,7 @@ class Elimination:
             whole: Table = np.zeros(shape)
             for names, table in mine:
                 whole += expand(table, names, clique)
-            self._made[same] = mine, whole, whole.min(axis=-1)  # with the tables, so that no other gets their ids
+            self._made[same] = mine, whole, whole.min(axis=-1)  # keeps the tables alive, so that their ids stay unique
         _, whole, rest = self._made[same]
         self.order.append(v)
         self.scopes[v], self.tables[v] = scope, whole
@@ -89,7 +89,7 @@ class Elimination:
             factors[u] = [(names, table) for names, table in factors[u] if v not in names] + [(scope, rest)]
 
     def best(self) -> list[int]:
-        """The values that reach the least sum; among equals the first."""
+        """The values that reach the minimum; among equals the first."""
         chosen = [0] * len(self.sizes)
         for v in reversed(self.order):
             row = self.tables[v][tuple(chosen[u] for u in self.scopes[v])]
@@ -97,7 +97,7 @@ class Elimination:
         return chosen
 
     def through(self) -> list[Table]:
-        """For each variable and value, the least sum with that value (junction-tree calibration)."""
+        """For each variable and value, the minimum with that value (junction-tree calibration)."""
         rank = {v: i for i, v in enumerate(self.order)}
         self.outside = {}
         result: list[Any] = [None] * len(self.sizes)
@@ -111,7 +111,7 @@ class Elimination:
         return result
 
     def _calibrated(self, v: int) -> Table:
-        """A variable's table with the least of everything else added."""
+        """A variable's table plus the minimum of everything else."""
         table = self.tables[v]
         return table + (self.outside[v][..., None] if v in self.outside else self.value - table.min())
 

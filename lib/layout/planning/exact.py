@@ -1,4 +1,4 @@
-"""Exact planning: of all ways to place a graph, one that moves the fewest bytes under caps on memory."""
+"""Exact planning: of all ways to place a graph, one that moves the fewest bytes under memory caps."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ def plan(
     tensor_caps: Mapping[str, int] | None = None,
     scatter: bool = True,
 ) -> GraphPlan:
-    """The plan that moves the fewest bytes: redistribution on all edges and the operators' own collectives.
+    """The plan that moves the fewest bytes: redistribution on all edges plus the operators' own collectives.
 
-    Configured operators keep their strategies. Every other operator may have any of its `candidates`, every
-    source any even layout or one that a consumer wants. Each device may hold `memory_cap` bytes (as
-    `GraphPlan.memory` counts them) and `tensor_caps[name]` bytes of a single tensor. Without `scatter` partial
-    sums are always all-reduced.
+    Configured operators keep their strategies. Every other operator may have any of its `candidates`, every source any
+    even layout or one that a consumer needs. Each device may hold `memory_cap` bytes (as `GraphPlan.memory` counts
+    them) and `tensor_caps[name]` bytes of a single tensor. Without `scatter`, partial sums are always all-reduced.
 
     Raises:
-        LayoutError: a cap names no tensor or cannot be met (with the least that can), or the graph is too
-            entangled for an exact plan.
+        LayoutError: a cap names no tensor or cannot be met (the message has the smallest possible value), or the graph
+            is too entangled for an exact plan.
     """
     require_graph(graph)
     if memory_cap is not None:
-        memory_cap = require_int(memory_cap, "a memory cap is a whole number of bytes on each device, such as 40_000")
+        memory_cap = require_int(memory_cap, "a memory cap is a whole number of bytes per device, such as 40_000")
     problem = PlacementProblem(graph, tensor_caps or {}, scatter)
     smallest = sum(int(table.min()) for table in problem.memory)
     if memory_cap is not None and memory_cap < smallest:
@@ -51,19 +50,21 @@ def plan(
 class PlacementProblem:
     """The choices of a graph as numbered variables: costs and memory of each value, costs of pairs, in bytes.
 
-    There is one for where each tensor lives and one for how each operator computes. They are the same where one
-    follows from the other; not where summands can be reduced in several ways.
+    There is one for the layout in which each tensor is stored and one for how each operator computes. They are the same
+    variable where one follows from the other, but not where summands can be reduced in several ways.
     """
 
     def __init__(self, graph: Graph, tensor_caps: Mapping[str, int], scatter: bool) -> None:
         self.graph = graph
         if not isinstance(tensor_caps, Mapping):
-            raise LayoutError(f"caps on tensors are bytes by name, such as {{'weight2': 4096}}; got {tensor_caps!r}")
+            raise LayoutError(
+                f"tensor caps are a dictionary of bytes by name, such as {{'weight2': 4096}}; got {tensor_caps!r}"
+            )
         for name, cap in tensor_caps.items():
             require_int(cap, f"the cap of '{name}' is a whole number of bytes, such as 4096")
             if name not in graph.shapes:
                 advice = nearest_name(name, graph.shapes)
-                raise LayoutError(f"the cap is for a tensor '{name}' that the graph lacks; {advice}")
+                raise LayoutError(f"a cap names a tensor '{name}' that is not in the graph; {advice}")
         self.operators = {op.name: candidates(graph, op, scatter) for op in graph.operators.values()}
         self.homes = {name: self._homes(name) for name in graph.sources}
         for name, cap in tensor_caps.items():
@@ -75,7 +76,7 @@ class PlacementProblem:
         self._lives: dict[str, tuple[int, list[TensorLayout]]] = {}
         """By tensor: its variable, and the layout that each value means."""
         self._computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
-        """By operator: a variable, and the inputs that its values ask for."""
+        """By operator: a variable, and the inputs that its values need."""
         for name, homes in self.homes.items():
             self._lives[name] = self._variable([0] * len(homes), homes), homes
         for name, choices in self.operators.items():
@@ -98,11 +99,11 @@ class PlacementProblem:
         return len(self.costs) - 1
 
     def _one(self, table: Table) -> Table:
-        """The same object for equal tables: then an elimination sees which layers of a network are alike."""
+        """The same object for equal tables, so that an elimination recognizes identical layers."""
         return self._tables.setdefault((table.shape, table.tobytes()), table)
 
     def _number(self, name: str, choices: Sequence[DistributedOperator]) -> None:
-        """Variables for an operator: one, or if it has fewer ways to compute than choices, one more for its output."""
+        """Variables for an operator: one, or if several choices compute in the same way, one more for its output."""
         ways = list(dict.fromkeys(choice.inputs for choice in choices))
         outputs = [choice.output for choice in choices]
         if len(ways) == len(choices):
@@ -116,7 +117,7 @@ class PlacementProblem:
             place = row[choice.inputs], column[choice.output]
             table[place] = min(table[place], choice.moved * self.graph.itemsize)
         u, v = self._variable([0] * len(ways), []), self._variable([0] * len(outputs), outputs)
-        self.memory[u] = self.costs[u]  # nothing: it is the output that takes memory
+        self.memory[u] = self.costs[u]  # zero: the output takes the memory
         self.pairs[u, v] = self._one(table)
         self._computes[name], self._lives[name] = (u, ways), (v, outputs)
 
@@ -131,7 +132,7 @@ class PlacementProblem:
         return self.homes[name] if name in self.homes else [choice.output for choice in self.operators[name]]
 
     def _limit(self, name: str, cap: int) -> None:
-        """Removes the choices that hold more than `cap` bytes of a tensor, at home or as an operator's input."""
+        """Removes the choices that hold more than `cap` bytes of a tensor, as stored or as an operator's input."""
         size = self.graph.itemsize
 
         def fits(layout: TensorLayout) -> bool:
@@ -149,7 +150,7 @@ class PlacementProblem:
             self.operators[op.name] = choices
             if not choices:
                 raise LayoutError(
-                    f"'{op.name}' cannot do with {cap:,} bytes of '{name}' on each device; "
+                    f"'{op.name}' needs more than {cap:,} bytes of '{name}' on each device; "
                     f"the smallest possible is {smallest:,}"
                 )
         if not self._layouts(name):
@@ -171,7 +172,7 @@ class PlacementProblem:
 
 
 def _edge_costs(given: tuple[TensorLayout, ...], wanted: tuple[TensorLayout, ...]) -> Table:
-    """Elements moved from each layout to each: given x wanted."""
+    """Elements moved from each given layout to each wanted one: given x wanted."""
     rows, columns = list(dict.fromkeys(given)), list(dict.fromkeys(wanted))
     table = least_table(rows, columns)
     at_row, at_column = {a: i for i, a in enumerate(rows)}, {b: i for i, b in enumerate(columns)}

@@ -1,9 +1,9 @@
-"""Least cost under a cap on memory: a Lagrangian bound, then a search of all trade-offs that can still be cheaper.
+"""Minimum cost under a memory cap: a Lagrangian bound, then a search of all trade-offs that could be cheaper.
 
-The price (Lagrange 1797; Held and Karp 1971; Everett 1963) gives a lower bound and a good plan. What could be
-cheaper lies in between, mostly close to the bound: so plans that cost at most a little more than the bound are
-searched first, and only if there are none is the search widened (Korf 1985, "Depth-first iterative-deepening").
-A narrow search is quick, for few values and few partial choices can still end within it.
+The price (Lagrange 1797; Held and Karp 1971; Everett 1963) gives a lower bound and a good plan. Anything cheaper lies
+in between, mostly close to the bound. So plans that cost at most a little more than the bound are searched first, and
+the search is widened only if there are none (Korf 1985, "Depth-first iterative-deepening"). A narrow search is fast,
+because few values and few partial choices can still end within it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .pareto import ParetoElimination
 
 
 def cheapest(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap: float | None) -> list[int]:
-    """The values of least cost with memory of at most `cap`, which must be possible.
+    """The values of minimum cost with memory of at most `cap`, which must be feasible.
 
     Costs and memory are whole numbers, in tables of doubles.
     """
@@ -88,7 +88,7 @@ def _priced(
 
 
 def _least_memory(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs) -> list[int]:
-    """The values of least memory that go together; among equals, of low cost."""
+    """The compatible values of minimum memory; among equals, of low cost."""
     with_forbidden = {id(table): table for table in pairs.values() if table.max() >= FORBIDDEN}
     apart = {number: np.where(table < FORBIDDEN, 0, table) for number, table in with_forbidden.items()}
     forbidden = {pair: apart[id(table)] for pair, table in pairs.items() if id(table) in apart}
@@ -97,7 +97,7 @@ def _least_memory(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs)
 
 
 def _weighed(costs: Sequence[Table], memory: Sequence[Table], price: float) -> list[Table]:
-    """Costs with priced memory; the same object where both are the same."""
+    """Costs plus priced memory; the same object where both are the same."""
     made: dict[tuple[int, int], Table] = {}
     return [made.setdefault((id(c), id(m)), c + price * m) for c, m in zip(costs, memory)]
 

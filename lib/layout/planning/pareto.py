@@ -1,8 +1,8 @@
-"""Variable elimination that keeps Pareto fronts of cost and memory in place of minima.
+"""Variable elimination that keeps Pareto fronts of cost and memory instead of minima.
 
-Of two partial choices with the same values on their border, one that is worse in cost and in memory is dropped; so is
-one that, by the bound on everything outside its border, ends above the target: label-setting with dominance and
-completion bounds, as in Desrochers and Soumis 1988. Exact, at the price of fronts that can grow: MAX_PARTIAL_PLANS.
+Of two partial choices with the same values on their border, one that is worse in cost and in memory is dropped. So is
+one that must end above the target, by the bound on everything outside its border: label-setting with dominance and
+completion bounds, as in Desrochers and Soumis 1988. It is exact, but fronts can grow, up to MAX_PARTIAL_PLANS.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from lib.layout.layouts.device_matrix import Ints
 from .elimination import Elimination, Pairs, Table
 
 MAX_PARTIAL_PLANS = 4_000_000
-"""Partial choices compared at once, at most."""
+"""Maximum number of partial choices that are compared at the same time."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Labels:
     """Partial choices as rows: a column of `states` for each variable on the border, cost and memory.
 
-    `least` is the least memory that the variables counted so far can have; `origin` has the earlier labels and, for
+    `least` is the minimum memory that the variables counted so far can have; `origin` has the earlier labels and, for
     each row here, its row there.
     """
 
@@ -84,7 +84,7 @@ class ParetoElimination:
             self.factors.append(labels.rows(np.flatnonzero(labels.cost <= target)))
 
     def best(self, priced: Elimination) -> list[int] | None:
-        """The values of least cost, or None if no choice reaches the target.
+        """The values of minimum cost, or None if no choice reaches the target.
 
         Follows the order of an elimination of the priced tables; its bounds on everything outside a border rule out
         partial choices that must end above the target.
@@ -126,8 +126,8 @@ class ParetoElimination:
         many = np.searchsorted(right[order], left, side="right") - first
         if many.sum() > MAX_PARTIAL_PLANS:
             raise LayoutError(
-                f"an exact plan under this cap would weigh {int(many.sum()):,} partial plans at once; "
-                f"{MAX_PARTIAL_PLANS:,} is the limit here: configure some operators, or plan a smaller graph"
+                f"an exact plan under this cap would have to compare {int(many.sum()):,} partial plans at once; "
+                f"{MAX_PARTIAL_PLANS:,} is the limit: configure some operators, or plan a smaller graph"
             )
         i = np.repeat(np.arange(len(left)), many)
         j = order[np.arange(len(i)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)]
@@ -145,13 +145,13 @@ class ParetoElimination:
         )
 
     def _front(self, labels: _Labels, border: tuple[int, ...]) -> _Labels:
-        """With this border: without rows that cannot fit under the cap, or that another one beats."""
+        """With this border, without rows that cannot fit under the cap or that another row beats."""
         fits = labels.memory + (self.least - labels.least) <= self.cap + 0.5
         key = labels.key(border, self.sizes)
         order = np.lexsort((labels.cost, labels.memory, key))
         order = order[fits[order]]
         if len(order):
-            # Within a border, by growing memory, a row stays if it is cheaper than all before it.
+            # Within a border, in order of memory, a row stays if it is cheaper than all before it.
             cost, place = labels.cost[order], key[order]
             number = np.cumsum(np.append(False, place[1:] != place[:-1]))
             falling = cost - number * 2 * (np.abs(cost).max() + 1)

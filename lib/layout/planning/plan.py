@@ -1,4 +1,4 @@
-"""The plan of a graph, every tensor placed: the traffic on each edge, memory of a device, and the run on numpy."""
+"""The plan of a graph, with every tensor placed: traffic on each edge, memory per device, and the run on numpy."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphPlan:
-    """Operators distributed, and a home for every source."""
+    """Distributed operators, and a stored layout for every source."""
 
     graph: Graph
     operators: Mapping[str, DistributedOperator]
     homes: Mapping[str, TensorLayout]
 
     def layout(self, tensor: str) -> TensorLayout:
-        """The layout in which a tensor lives: at home, or as its operator leaves it."""
+        """The layout of a tensor: as a source is stored, or as its operator leaves it."""
         return self.homes[tensor] if tensor in self.homes else self.operators[tensor].output
 
     @cached_property
@@ -63,18 +63,18 @@ class GraphPlan:
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes moved in all: redistribution on the edges and the operators' own collectives."""
+        """Bytes moved in total: redistribution on the edges plus the operators' own collectives."""
         return sum(edge.bytes for edge in self.edges) + sum(map(self.collective_bytes, self.operators))
 
     @cached_property
     def memory(self) -> int:
-        """Bytes on each device: sources at home, and every operator's output, which training keeps for backward."""
+        """Bytes on each device: stored sources, and every operator's output, which training keeps for backward."""
         kept = [*self.homes.values(), *(op.output for op in self.operators.values())]
         return sum(layout.elements for layout in kept) * self.graph.itemsize
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of each device."""
+        """Floating-point operations per device."""
         return sum(op.flops for op in self.operators.values())
 
     def redistribution(self, edge: Edge) -> Redistribution:
@@ -106,9 +106,9 @@ class GraphPlan:
         return np.zeros(self.graph.devices, dtype=np.int64)
 
     def run(self, values: Mapping[str, Array]) -> dict[str, Pieces]:
-        """The distributed program on numpy, all devices side by side: every tensor's pieces where it lives.
+        """The distributed program on numpy, all devices side by side: the pieces of every tensor.
 
-        The reference for `on_engine`, where each device has only its own.
+        The reference for `on_engine`, where each device has only its own pieces.
         """
         tensors = {name: cut(values[name], self.homes[name]) for name in self.graph.check_values(values)}
         for name, op in self.operators.items():
@@ -120,7 +120,8 @@ class GraphPlan:
         return tensors
 
     def on_engine(self, values: Mapping[str, Array], on: str | None = None) -> Executed:
-        """The program on `lib.engine`, where every device holds its own pieces and all else comes by engine calls.
+        """The program on `lib.engine`, where every device holds its own pieces and gets everything else by engine
+        calls.
 
         `on` is as for `lib.engine.launch`: "inprocess", or "mpi" in a program that mpiexec started. If elements
         have `graph.itemsize` bytes, the meters read what `sent` predicts.
@@ -128,7 +129,7 @@ class GraphPlan:
         Raises:
             LayoutError: the value of a source is missing or has another shape.
         """
-        from lib.layout.on_engine import execute  # here, for planning loads no engine
+        from lib.layout.on_engine import execute  # imported here, because planning does not need the engine
 
         self.graph.check_values(values)
         return execute(self.device_program, {name: self.layout(name) for name in self.graph.shapes}, values, on)
@@ -154,11 +155,12 @@ class GraphPlan:
         return DeviceProgram(self.graph.devices, inputs, parameters, instructions)
 
     def values(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The same run, put together: every tensor whole."""
+        """The same run, with every tensor joined from its pieces."""
         return {name: join(pieces, self.layout(name)) for name, pieces in self.run(values).items()}
 
     def paying(self) -> list[tuple[int, str]]:
-        """Edges and operators that cost bytes, dearest first: 'relu -> matmul2 pays 12,288 bytes (all-to-all)'."""
+        """Edges and operators that cost bytes, most expensive first: 'relu -> matmul2 pays 12,288 bytes
+        (all-to-all)'."""
         found = []
         for edge in self.edges:
             if edge.bytes:
@@ -173,7 +175,7 @@ class GraphPlan:
         return sorted(found, key=lambda pair: -pair[0])
 
     def explain(self) -> str:
-        """The plan operator by operator, for people: strategies, local shapes, collectives, bytes."""
+        """The plan operator by operator, as text: strategies, local shapes, collectives, bytes."""
         lines = []
         edges = {(edge.operator, edge.place): edge for edge in self.edges}
         for name, op in self.operators.items():

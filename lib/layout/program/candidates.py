@@ -19,8 +19,8 @@ from .operators import Operator
 def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[DistributedOperator]:
     """The ways to distribute an operator of a graph.
 
-    For a number of devices: every strategy that uses them all, on the matrix it implies; if the tensors are too
-    small for that, those that use the most. On a mesh: every assignment of mesh axes to letters, also of none.
+    For a number of devices: every strategy that uses all of them, on the matrix that it implies; if the tensors are too
+    small for that, the strategies that use the most. On a mesh: every assignment of mesh axes to letters, or to none.
     With `scatter`, summands may also be reduce-scattered. A configured operator has only its strategy.
     """
     configured = graph.strategies.get(operator.name)
@@ -37,7 +37,7 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
             for each in _forms(form, graph.mesh, scatter)
         ]
         if configured is not None:
-            # a strategy that no assignment of the mesh makes is laid out by itself
+            # A strategy that no assignment of the mesh produces gets its own matrix.
             found = [each for each in found if each.strategy == configured] or _ways(
                 distribute(operator, configured, graph.devices), scatter
             )
@@ -58,7 +58,7 @@ def strategies(operator: Operator, devices: int) -> list[tuple[tuple[int, ...], 
 
 
 def even_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
-    """The layouts that a source may have at home: on the mesh every one, otherwise every even split in order."""
+    """The layouts in which a source may be stored: every layout on the mesh, otherwise every even split in order."""
     if graph.mesh is not None:
         return list(_mesh_layouts(shape, graph.mesh))
     divisors = [n for n in range(1, graph.devices + 1) if graph.devices % n == 0]
@@ -90,7 +90,7 @@ def _on_mesh(operator: Operator, mesh: DeviceMatrix, scatter: bool) -> Iterator[
 
 @lru_cache(maxsize=128)
 def _forms(form: Operator, mesh: DeviceMatrix, scatter: bool) -> tuple[DistributedOperator, ...]:
-    """The same for an operator without a name: the layers of a network are alike."""
+    """The same for an operator without a name, because a network has many identical layers."""
     return tuple(_on_mesh(form, mesh, scatter))
 
 
@@ -107,7 +107,7 @@ def _mesh_layouts(shape: tuple[int, ...], mesh: DeviceMatrix) -> tuple[TensorLay
 
 @lru_cache(maxsize=256)
 def _assignments(letters: tuple[str, ...], mesh: DeviceMatrix) -> tuple[dict[str, Axes], ...]:
-    """Each axis to a letter or to none; axes on one letter in every order."""
+    """Each axis is assigned to a letter or to none; axes on the same letter in every order."""
     axes = [axis for axis, size in enumerate(mesh.shape) if size > 1]
     found: dict[tuple[tuple[str, Axes], ...], None] = {}
     for owners in product((*letters, ""), repeat=len(axes)):

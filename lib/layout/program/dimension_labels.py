@@ -1,4 +1,4 @@
-"""Dimension labels: a letter for each dimension of an operator; dimensions of one letter are split alike."""
+"""Dimension labels: a letter for each dimension of an operator; dimensions with the same letter are split alike."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Letters = tuple[str, ...]
 
 
 def in_order(n: int) -> Letters:
-    """Letters for n dimensions that an operator keeps."""
+    """Letters for n dimensions that an operator preserves."""
     return tuple("ijlmnopq"[:n])
 
 
 def of_reshape(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[Letters, Letters, list[str]]:
     """Letters before and after a reshape, and the free ones.
 
-    Both shapes fall into groups of equal products; the first dimensions of a group share a free letter.
+    Both shapes are divided into groups of equal products; the first dimensions of a group share a free letter.
     """
     left: list[str] = []
     right: list[str] = []
@@ -48,14 +48,14 @@ def of_einsum(
     """Of "bd,df->bf": the letters of each input and of the output, and the size of each.
 
     Raises:
-        LayoutError: the text has another form, or does not fit the shapes.
+        LayoutError: the text is malformed, or does not fit the shapes.
     """
     terms, arrow, output = str(spec).replace(" ", "").partition("->")
     inputs = terms.split(",")
     if not arrow or not all(term.isalpha() for term in (*inputs, output) if term):
-        raise LayoutError(f"{name}: an einsum is written with a letter for each dimension, 'bd,df->bf'; got {spec!r}")
+        raise LayoutError(f"{name}: an einsum has one letter per dimension, such as 'bd,df->bf'; got {spec!r}")
     if len(inputs) != len(shapes):
-        raise LayoutError(f"{name}: {spec!r} is for {len(inputs)} inputs; it was given {len(shapes)}")
+        raise LayoutError(f"{name}: {spec!r} is for {len(inputs)} inputs; got {len(shapes)}")
     sizes: dict[str, int] = {}
     for term, shape in zip(inputs, shapes):
         if len(term) != len(shape):
@@ -71,5 +71,5 @@ def of_einsum(
             raise LayoutError(f"{name}: '{term}' in {spec!r} has '{twice[0]}' twice; a diagonal cannot be split")
     missing = [letter for letter in output if letter not in sizes]
     if missing:
-        raise LayoutError(f"{name}: '{missing[0]}' in the output of {spec!r} is in no input")
+        raise LayoutError(f"{name}: '{missing[0]}' in the output of {spec!r} does not occur in any input")
     return tuple(map(tuple, inputs)), tuple(output), sizes

@@ -37,7 +37,7 @@ class DistributedOperator:
 
     @property
     def output(self) -> TensorLayout:
-        """The layout that the next operators find, of whole values."""
+        """The layout of the completed output, as the next operators get it."""
         return self.reduction[-1].target if self.reduction else self.local
 
     @property
@@ -47,12 +47,12 @@ class DistributedOperator:
 
     @cached_property
     def moved(self) -> int:
-        """Elements that its own collectives move in all."""
+        """Elements that its own collectives move in total."""
         return sum(step.total for step in self.reduction)
 
     @cached_property
     def flops(self) -> int:
-        """Floating-point operations of each device."""
+        """Floating-point operations per device."""
         splits = {}
         for layout, letters in zip(self.inputs, self.operator.input_letters):
             splits.update(dict(zip(letters, layout.splits)))
@@ -66,7 +66,7 @@ class DistributedOperator:
 
     def compute(self, device: int, arrays: list[Array]) -> Array:
         """A device's piece of `local`, from its pieces of the inputs."""
-        table = self.operator.kind == "gather"  # of which a device knows only some rows
+        table = self.operator.kind == "gather"  # a device may hold only some rows of the table
         offset = self.inputs[0].box(device)[0].start if table else 0
         return self.operator.compute(arrays, self.local.local_shape, offset)
 
@@ -76,14 +76,14 @@ class DistributedOperator:
 
 
 def distribute(operator: Operator, strategy: tuple[tuple[int, ...], ...], devices: int) -> DistributedOperator:
-    """The distributed operator of a Sharding Strategy, all-reduced where summands are left.
+    """The distributed operator of a Sharding Strategy; remaining partial sums are all-reduced.
 
     The device matrix has an axis for each letter that is split, in the order in which letters appear in the
     inputs, and an axis of copies at the end if devices are left: MatMul ((2, 1), (1, 4)) is on (2, 4).
 
     Raises:
-        LayoutError: the strategy has the wrong form, does not divide a dimension or the devices, splits what
-            must stay whole, or splits one letter differently in two inputs.
+        LayoutError: the strategy is malformed, does not divide a dimension or the devices, splits what must stay
+            whole, or splits one letter differently in two inputs.
     """
     devices = require_int(devices, "devices are counted in whole numbers")
     parts = letters_of(operator, strategy_of(operator.name, strategy))
@@ -118,7 +118,7 @@ def strategy_of(name: str, given: Any) -> tuple[tuple[int, ...], ...]:
     """A strategy given for an operator, as tuples of int.
 
     Raises:
-        LayoutError: it has another form.
+        LayoutError: it is malformed.
     """
     form = f"{name}: a strategy is a tuple of whole numbers for each input, such as ((2, 1), (1, 4))"
     rows = given if isinstance(given, Iterable) else (given,)
@@ -126,10 +126,10 @@ def strategy_of(name: str, given: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dict[str, int]:
-    """The number of parts that a strategy makes of each letter.
+    """The number of parts into which a strategy splits each letter.
 
     Raises:
-        LayoutError: the strategy has another form, or splits a dimension that it cannot.
+        LayoutError: the strategy is malformed, or splits a dimension that cannot be split.
     """
     name = operator.name
     shapes = operator.input_shapes
@@ -152,7 +152,7 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
                     f"{where} is split into {n} parts, but the same dimension of another input into {parts[letter]}"
                 )
             if not operator.divides(letter, n):
-                raise LayoutError(f"{where} cannot be split into {n}: it has to divide {operator.sizes(letter)}")
+                raise LayoutError(f"{where} cannot be split into {n}: that has to divide {operator.sizes(letter)}")
     return parts
 
 

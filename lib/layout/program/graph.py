@@ -19,41 +19,41 @@ from .distributed import distribute, strategy_of
 from .operators import KINDS, Operator
 
 Strategy = tuple[tuple[int, ...], ...]
-"""A Sharding Strategy: into how many parts each dimension of each input is split."""
+"""A Sharding Strategy: the number of parts for each dimension of each input."""
 
 LEADING_LETTERS = "bcdefgh"
-ITEMSIZE_WANTED = "an element of a tensor has a whole number of bytes, 1 or more"
+ITEMSIZE_WANTED = "the size of an element is a whole number of bytes, 1 or more"
 
 
 class Graph:
     """Operators in the order of the program, for `devices` devices or for a named `mesh`.
 
-    Each method that adds an operator takes a name for it and the names of its inputs, and returns the name,
-    which is also that of its output.
+    Each method that adds an operator takes a name for it and the names of its inputs, and returns the name, which is
+    also the name of its output.
     """
 
     def __init__(self, devices: int | None = None, mesh: DeviceMatrix | None = None, itemsize: int = 4) -> None:
         if (devices is None) == (mesh is None):
-            raise LayoutError("a graph is for a number of devices or for a mesh: give one of the two")
+            raise LayoutError("a graph takes either a number of devices or a mesh: give exactly one of them")
         if devices is not None and (not isinstance(devices, int) or devices < 1):
             raise LayoutError(f"a graph needs 1 device or more; got {devices!r}")
         if mesh is not None and not isinstance(mesh, DeviceMatrix):
-            raise LayoutError(f"a graph takes a mesh, as mesh(data=2, model=4) makes it; got {mesh!r}")
+            raise LayoutError(f"a graph takes a mesh, such as mesh(data=2, model=4); got {mesh!r}")
         if require_int(itemsize, ITEMSIZE_WANTED) < 1:
             raise LayoutError(f"{ITEMSIZE_WANTED}; got {itemsize}")
         self.mesh = mesh
         self.devices = mesh.size if mesh is not None else int(devices or 1)
         self.itemsize = itemsize
         self.shapes: dict[str, tuple[int, ...]] = {}
-        """Of every tensor, sources and outputs."""
+        """Shapes of all tensors, sources and outputs."""
         self.sources: dict[str, str] = {}
         """Name to 'input' or 'parameter'."""
         self.operators: dict[str, Operator] = {}
         self.strategies: dict[str, Strategy] = {}
-        """Of the operators that are configured."""
+        """Strategies of the configured operators."""
 
     def input(self, name: str, shape: Sequence[int]) -> str:
-        """A tensor that comes from outside."""
+        """A tensor that is given from outside."""
         return self._source(name, shape, "input")
 
     def parameter(self, name: str, shape: Sequence[int]) -> str:
@@ -79,7 +79,7 @@ class Graph:
         return self._add(name, "matmul", (a, b), (*lead, m, n), (left, right), (*letters, "m", "n"), settings=settings)
 
     def add(self, name: str, a: str, b: str) -> str:
-        """a + b, where b may lack leading dimensions or have 1 in places."""
+        """a + b, where b may lack leading dimensions or have dimensions of size 1."""
         one, two = self._shape(a), self._shape(b)
         aligned = one[len(one) - len(two) :]
         if len(two) > len(one) or any(m not in (1, n) for n, m in zip(aligned, two)):
@@ -124,7 +124,7 @@ class Graph:
         )  # fmt: skip
 
     def reshape(self, name: str, x: str, shape: Sequence[int]) -> str:
-        """The same elements in another shape; of dimensions that are merged or cut, the first may be split."""
+        """The same elements in another shape; of dimensions that are merged or divided, the first may be split."""
         before, after = self._shape(x), require_ints(shape, f"{name}: a shape is a tuple of whole numbers")
         if prod(before) != prod(after):
             raise LayoutError(
@@ -134,21 +134,21 @@ class Graph:
         return self._add(name, "reshape", (x,), after, (left,), right, free)
 
     def gather(self, name: str, table: str, rows: str) -> str:
-        """Rows of a table of shape (v, e), such as an embedding, by numbers of any shape."""
+        """Rows of a table of shape (v, e), such as an embedding; the row numbers may have any shape."""
         one, two = self._shape(table), self._shape(rows)
         if len(one) != 2:
-            raise LayoutError(f"{name}: a gather takes a table of two dimensions; got {one}")
+            raise LayoutError(f"{name}: a gather takes a two-dimensional table; got {one}")
         letters = in_order(len(two))
         return self._add(name, "gather", (table, rows), (*two, one[1]), (("v", "e"), letters), (*letters, "e"))
 
     def einsum(self, name: str, *inputs: str, spec: str) -> str:
-        """Products and sums as numpy.einsum writes them: einsum("hidden", "x", "w", spec="bd,df->bf")."""
+        """Products and sums in numpy.einsum's notation: einsum("hidden", "x", "w", spec="bd,df->bf")."""
         shapes = [self._shape(x) for x in inputs]
         left, right, sizes = of_einsum(name, spec, shapes)
         return self._add(name, "einsum", inputs, tuple(sizes[x] for x in right), left, right, settings={"spec": spec})
 
     def operator(self, kind: str, name: str, *inputs: str, **settings: Any) -> str:
-        """An operator by the name of its kind."""
+        """An operator, given the name of its kind."""
         if kind not in tuple(KINDS):
             raise LayoutError(f"there is no operator '{kind}'; {nearest_name(kind, KINDS)}")
         method = getattr(self, kind)
@@ -160,21 +160,21 @@ class Graph:
         return str(method(name, *inputs, **settings))
 
     def shard(self, name: str, strategy: Iterable[Iterable[int]]) -> None:
-        """Configures an operator with a Sharding Strategy: for each input, into how many parts each dimension.
+        """Configures an operator with a Sharding Strategy: for each input, the number of parts of each dimension.
 
         Raises:
             LayoutError: there is no such operator, or it cannot be distributed like that.
         """
         operator = self.operator_named(name)
         chosen = strategy_of(name, strategy)
-        distribute(operator, chosen, self.devices)  # refuses what cannot be
+        distribute(operator, chosen, self.devices)  # refuses an impossible strategy
         self.strategies[name] = chosen
 
     def operator_named(self, name: str) -> Operator:
         """The operator of this name.
 
         Raises:
-            LayoutError: there is none; naming the nearest one.
+            LayoutError: there is none; the message names the closest match.
         """
         if isinstance(name, str) and name in self.operators:
             return self.operators[name]
@@ -185,7 +185,7 @@ class Graph:
         return [(op, i) for op in self.operators.values() for i, name in enumerate(op.inputs) if name == tensor]
 
     def run(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The program on one device, on numpy arrays: every tensor by name."""
+        """The program on one device, with numpy arrays: every tensor by name."""
         tensors = {name: np.asarray(values[name]) for name in self.check_values(values)}
         for op in self.operators.values():
             tensors[op.name] = op.compute([tensors[name] for name in op.inputs], op.output_shape)
@@ -195,22 +195,24 @@ class Graph:
         """The names of the sources.
 
         Raises:
-            LayoutError: the value of one is missing or has another shape.
+            LayoutError: the value of a source is missing or has the wrong shape.
         """
         if not isinstance(values, Mapping):
-            raise LayoutError(f"values are arrays by the names of inputs and parameters; got {type(values).__name__}")
+            raise LayoutError(f"values are a dictionary of arrays by source name; got {type(values).__name__}")
         for name in self.sources:
             if values.get(name) is None:
                 raise LayoutError(f"no value was given for {self.sources[name]} '{name}' of shape {self.shapes[name]}")
             if np.shape(values[name]) != self.shapes[name]:
-                raise LayoutError(f"'{name}' has shape {self.shapes[name]}; the value given {np.shape(values[name])}")
+                raise LayoutError(
+                    f"'{name}' has shape {self.shapes[name]}; the given value has {np.shape(values[name])}"
+                )
         return list(self.sources)
 
     def _source(self, name: str, shape: Sequence[int], role: str) -> str:
         self._new(name)
         shape = require_ints(shape, f"{name}: a shape is a tuple of whole numbers")
         if not all(n >= 1 for n in shape):
-            raise LayoutError(f"{name}: a tensor has dimensions of 1 or more; got {shape}")
+            raise LayoutError(f"{name}: every dimension of a tensor is at least 1; got {shape}")
         self.shapes[name], self.sources[name] = shape, role
         return name
 
@@ -248,9 +250,9 @@ class Graph:
 
     def _new(self, name: str) -> None:
         if not isinstance(name, str) or not name:
-            raise LayoutError(f"a tensor is named by a text; got {name!r}")
+            raise LayoutError(f"the name of a tensor is a string; got {name!r}")
         if name in self.shapes:
-            raise LayoutError(f"there is a tensor named '{name}' already")
+            raise LayoutError(f"there is already a tensor named '{name}'")
 
     def _shape(self, name: str) -> tuple[int, ...]:
         if not isinstance(name, str) or name not in self.shapes:
@@ -265,6 +267,6 @@ class Graph:
 
 
 def require_graph(graph: Any) -> None:
-    """Refuses to plan anything but a Graph."""
+    """Refuses to plan anything except a Graph."""
     if not isinstance(graph, Graph):
-        raise LayoutError(f"what is planned is a Graph, with operators and tensors; got {graph!r}")
+        raise LayoutError(f"only a Graph can be planned; got {graph!r}")

@@ -1,6 +1,6 @@
 """Operators: kind, shapes, a letter for each dimension, flops, and the computation of a piece on numpy.
 
-An operator is written as einsum writes it: matmul "mk,kn->mn". A letter that the output lacks is contracted:
+An operator is written in einsum notation: matmul is "mk,kn->mn". A letter that the output lacks is contracted, and
 splitting it leaves summands. Letters that may not be split (the axis of a softmax) are not `free`.
 """
 
@@ -18,7 +18,7 @@ from lib.layout.layouts.pieces import Array
 KINDS = tuple("matmul einsum add relu gelu softmax reduce_sum reduce_mean reshape transpose gather".split())
 
 FLOPS = {"add": 1, "relu": 1, "gelu": 8, "softmax": 5, "reduce_sum": 1, "reduce_mean": 1}
-"""Floating-point operations for each element; a product has two for each combination of letters."""
+"""Floating-point operations per element; a product has two for each combination of letters."""
 
 DIMENSION_PRESERVING = ("add", "relu", "gelu", "softmax")
 """Kinds whose output has the dimensions of their first input."""
@@ -60,11 +60,11 @@ class Operator:
         return tuple(found)
 
     def divides(self, letter: str, parts: int) -> bool:
-        """True if the letter may be split into so many parts."""
+        """True if the letter may be split into that many parts."""
         return parts == 1 or (letter in self.free and all(size % parts == 0 for size in self.sizes(letter)))
 
     def flops(self, parts: dict[str, int]) -> int:
-        """Floating-point operations of one device when each letter is in so many parts."""
+        """Floating-point operations of one device when each letter is split into that many parts."""
         if self.kind == "matmul" or (self.kind == "einsum" and len(self.inputs) > 1):
             return 2 * prod(self.sizes(letter)[0] // parts.get(letter, 1) for letter in self.letters)
         shape, letters = self.input_shapes[0], self.input_letters[0]
@@ -75,7 +75,7 @@ class Operator:
     def compute(self, arrays: list[Array], local_shape: tuple[int, ...], offset: int = 0) -> Array:
         """The output's piece from the inputs' pieces, a summand where a contracted letter is split.
 
-        `local_shape` is that of the output; `offset` is where the rows of a gather's table begin.
+        `local_shape` is that of the output; `offset` is where this part of a gather's table starts.
         """
         settings = dict(self.settings)
         first = arrays[0]
@@ -96,7 +96,7 @@ class Operator:
             case "reduce_sum":
                 made = first.sum(axis=settings["axis"])
             case "reduce_mean":
-                # over the whole length, so that the summands of a split axis add up to the mean
+                # divide by the full length, so that the summands of a split axis add up to the mean
                 made = first.sum(axis=settings["axis"]) / self.input_shapes[0][settings["axis"]]
             case "reshape":
                 made = first.reshape(local_shape)
@@ -106,7 +106,7 @@ class Operator:
                 made = _gathered(first, arrays[1].astype(np.int64) - offset)
             case _:
                 raise LayoutError(f"there is no operator '{self.kind}'; there are {', '.join(KINDS)}")
-        return made if made.ndim else np.array(made)  # numpy gives a number where an array has no dimension
+        return made if made.ndim else np.array(made)  # numpy returns a scalar instead of a 0-d array
 
 
 def _turned(matrix: Array, turn: bool) -> Array:
@@ -120,7 +120,7 @@ def _softmax(x: Array, axis: int) -> Array:
 
 
 def _gathered(table: Array, rows: Array) -> Array:
-    """Rows of a table; zeros for rows that this part of the table does not have."""
+    """Rows of a table; zeros for rows that are not in this part of the table."""
     here = (rows >= 0) & (rows < len(table))
     return np.where(here[..., None], table[np.where(here, rows, 0)], 0).astype(table.dtype)
 

@@ -1,9 +1,9 @@
-"""Tracing: a function of numpy is called with tensors that have a shape but no numbers; the result is its graph.
+"""Tracing: a numpy function is called with tensors that have a shape but no values; the result is its graph.
 
-`mesh_split`, `split` and `replicate` annotate a tensor within the program and return it, unlike the functions of these
-names in `layouts.mesh`, which return a layout. They are as in GShard (Lepikhin et al. 2020) and GSPMD (Xu et al. 2021),
-and return arrays unchanged: the same function runs on one device. A tensor that is annotated again moves, from the
-first layout to the second.
+`mesh_split`, `split` and `replicate` annotate a tensor within the program and return it, unlike the functions of the
+same names in `layouts.mesh`, which return a layout. They work as in GShard (Lepikhin et al. 2020) and GSPMD (Xu et al.
+2021), and return arrays unchanged, so the same function also runs on one device. A tensor that is annotated again
+moves from the first layout to the second.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Recorder:
         return Tensor(self, self.graph.operator(kind, name, *(x.name for x in inputs), **settings))
 
     def annotate(self, tensor: Tensor, layout: TensorLayout) -> Tensor:
-        """The tensor in this layout; a copy of it, if it has one already."""
+        """The tensor in this layout; a copy of it, if it already has one."""
         if tensor.name in self.annotations:
             tensor = self.add("reshape", tensor, shape=tensor.shape)
             self.copies.add(tensor.name)
@@ -59,7 +59,7 @@ class Recorder:
 
 
 class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
-    """A tensor of a program that is being followed: a shape, and a name in the graph."""
+    """A tensor of a program that is being traced: a shape, and a name in the graph."""
 
     def __init__(self, recorder: Recorder, name: str) -> None:
         self.recorder = recorder
@@ -87,7 +87,7 @@ class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
         return self.recorder.add("reduce_sum", self, axis=axis)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Tensor:
-        name = ufunc.__name__  # and not the function: a metered run replaces some of numpy's
+        name = ufunc.__name__  # not the function itself: a metered run replaces some of numpy's functions
         if method == "__call__" and not kwargs and len(inputs) == 2:
             if name == "maximum" and not isinstance(inputs[1], Tensor) and np.ndim(inputs[1]) == 0 == inputs[1]:
                 return self.recorder.add("relu", self._mine(inputs[0]))
@@ -108,24 +108,24 @@ class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
         return f"tensor '{self.name}' of shape {self.shape}"
 
     def __getitem__(self, index: Any) -> Any:
-        raise LayoutError(f"'{self.name}' is indexed with {index!r}; the planner follows {KNOWN}")
+        raise LayoutError(f"'{self.name}' is indexed with {index!r}; the planner supports {KNOWN}")
 
     def __bool__(self) -> bool:
-        raise LayoutError(f"'{self.name}' has no numbers yet: a program that is planned cannot ask for values")
+        raise LayoutError(f"'{self.name}' has no values yet: a planned program cannot depend on values")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise LayoutError(f"'{self.name}' has no numbers yet; the planner follows {KNOWN}")
+        raise LayoutError(f"'{self.name}' has no values yet; the planner supports {KNOWN}")
 
     def _mine(self, x: Any) -> Tensor:
         if isinstance(x, Tensor) and x.recorder is self.recorder:
             return x
         what = f"an array of shape {x.shape}" if isinstance(x, np.ndarray) else repr(x)
         raise LayoutError(
-            f"'{self.name}' meets {what}, which the planner does not know; make it an input or a parameter"
+            f"'{self.name}' is combined with {what}, which is not part of the program; make it an input or a parameter"
         )
 
     def _unknown(self, name: str) -> LayoutError:
-        return LayoutError(f"the planner does not know numpy.{name} of such arguments; it follows {KNOWN}")
+        return LayoutError(f"the planner does not support numpy.{name} with these arguments; it supports {KNOWN}")
 
 
 def follow(
@@ -137,7 +137,7 @@ def follow(
     """The program of a function, traced with tensors of these names and shapes.
 
     Raises:
-        LayoutError: it does something with them that the planner does not know, or returns none of them.
+        LayoutError: it does something with them that is not supported, or returns none of them.
     """
     recorder = Recorder(mesh)
     for name, shape in inputs.items():
@@ -151,10 +151,10 @@ def follow(
 
 
 def mesh_split(tensor: T, device_mesh: DeviceMatrix, dims_mapping: Sequence[Mapped] | Mapping[int, Mapped]) -> T:
-    """The tensor with dimension i split over the mesh axis (or axes) dims_mapping[i], -1 or None for not at all.
+    """The tensor with dimension i split over the mesh axis (or axes) dims_mapping[i], -1 or None for not split.
 
-    Axes go by number or by name: mesh_split(w, mesh, ("data", None)). A tensor of any shape; raises LayoutError if
-    the mesh is not the program's, or a dimension has no so many equal parts.
+    Axes are given by number or name: mesh_split(w, mesh, ("data", None)). Accepts a tensor of any shape. Raises
+    LayoutError if the mesh is not the program's, or a dimension cannot be split into that many equal parts.
     """
     if not isinstance(tensor, Tensor):
         return tensor
@@ -170,8 +170,8 @@ def mesh_split(tensor: T, device_mesh: DeviceMatrix, dims_mapping: Sequence[Mapp
 
 
 def split(tensor: T, split_dimension: int, num_partitions: int) -> T:
-    """The tensor in so many equal parts along one dimension: over the axis of the mesh that has so many devices, or
-    over all devices."""
+    """The tensor in equal parts along one dimension: over the mesh axis with that many devices, or over all
+    devices."""
     if not isinstance(tensor, Tensor):
         return tensor
     mesh = tensor.recorder.graph.mesh
@@ -182,7 +182,7 @@ def split(tensor: T, split_dimension: int, num_partitions: int) -> T:
     if len(axes) != 1:
         raise LayoutError(
             f"'{tensor.name}' cannot be split into {num_partitions} parts: of the axes of the mesh {mesh} "
-            f"{len(axes) or 'none'} have so many devices; say with mesh_split over which to split it"
+            f"{len(axes) or 'none'} have that many devices; use mesh_split to choose the axis"
         )
     return mesh_split(tensor, mesh, {split_dimension: axes[0]})
 
@@ -196,5 +196,5 @@ def replicate(tensor: T) -> T:
 
 
 def _as_tuple(given: tuple[Any, ...]) -> tuple[int, ...]:
-    """As numpy's methods take them: one by one, or all in a tuple."""
+    """As numpy's methods take them: separately, or all in a tuple."""
     return tuple(given[0]) if len(given) == 1 and isinstance(given[0], Sequence) else given

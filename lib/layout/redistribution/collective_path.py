@@ -1,9 +1,9 @@
 """The cheapest sequence of named collectives between two layouts: a shortest path over layouts on prime sub-axes.
 
 Steps are slice, all-gather, all-to-all, permute, reduce-scatter and all-reduce, each over whole axes of the
-device matrix after it has been cut into axes of prime size. Two matrices with no common refinement (2x3 and
-3x2) are joined by permutes. Up to MAX_ARRANGEMENTS layouts all permutes are tried, above that those which swap two
-axes or end at the target; after MAX_LAYOUTS_SEARCHED layouts the path gathers everything and slices.
+device matrix after it has been cut into axes of prime size. Two matrices without a common refinement (2x3 and
+3x2) are connected by permutes. Up to MAX_ARRANGEMENTS layouts, all permutes are tried; above that, only those which
+swap two axes or end at the target. After MAX_LAYOUTS_SEARCHED layouts the path gathers everything and slices.
 
 The idea of a search over small steps is that of Rink et al. 2021, "Memory-efficient array redistribution
 through portable collective communication".
@@ -25,21 +25,21 @@ from lib.layout.layouts.tensor_layout import Axes, TensorLayout, parts, same_pla
 from .steps import Step
 
 RESPELLED = ""
-"""The step between two spellings of one placement: nothing moves."""
+"""The step between two descriptions of the same placement: nothing moves."""
 MERGEABLE = ("slice", "all-gather")
-"""Two of these in a row are one step over several axes."""
+"""Two consecutive steps of these kinds are one step over several axes."""
 MAX_ARRANGEMENTS = 600
-"""Up to so many tensor maps of a matrix, every permute is tried."""
+"""Up to this many tensor maps of a matrix, every permute is tried."""
 MAX_LAYOUTS_SEARCHED = 4000
 
 Neighbour = tuple[str, TensorLayout, int]
-"""Name of a step, layout after it, elements moved in all."""
+"""Name of a step, layout after it, elements moved in total."""
 Arrivals = dict[TensorLayout, tuple[str, TensorLayout]]
-"""For each layout that a search has reached, the name of the last step and the layout before it."""
+"""For each layout that a search has reached, the name of the last step and the previous layout."""
 
 
 def collective_path(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
-    """The steps from `source` to `target`, at least bytes in all, then at fewest steps."""
+    """The steps from `source` to `target` with the fewest bytes in total, then the fewest steps."""
     start, goal = refined(source, target.matrix), refined(target, source.matrix)
     arrivals = _search(start, goal)
     return _gather_and_slice(start, goal) if arrivals is None else _steps_to(goal, start, arrivals)
@@ -69,7 +69,8 @@ def _search(start: TensorLayout, goal: TensorLayout) -> Arrivals | None:
 
 
 def _steps_to(goal: TensorLayout, start: TensorLayout, arrivals: Arrivals) -> tuple[Step, ...]:
-    """The steps of a search, from its end to its start and turned round; slices and gathers in a row are one."""
+    """The steps of a search, traced from its end to its start and reversed; consecutive slices and gathers are
+    merged."""
     path: list[Step] = []
     here = goal
     while here != start:
@@ -92,7 +93,7 @@ def neighbours(here: TensorLayout, goal: TensorLayout) -> Iterator[Neighbour]:
 
 @lru_cache(maxsize=65536)
 def _by_collectives(here: TensorLayout) -> list[Neighbour]:
-    """Every step but a permute; these do not depend on the goal."""
+    """Every step except a permute; these do not depend on the goal."""
     found: list[Neighbour] = []
     for dim in range(len(here.shape)):
         found += [*_slices(here, dim), *_all_gathers(here, dim), *_all_to_alls(here, dim)]
@@ -100,7 +101,7 @@ def _by_collectives(here: TensorLayout) -> list[Neighbour]:
 
 
 def _slices(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
-    """A dimension split over one more axis, along which there are copies so far: nothing moves."""
+    """A dimension split over one more axis along which there are copies: nothing moves."""
     used = {axis for axes in (*here.tensor_map, here.partial) for axis in axes}
     for axis, size in enumerate(here.matrix.shape):
         if axis not in used and here.local_shape[dim] % size == 0:
@@ -171,7 +172,7 @@ def _few_permutes(here: TensorLayout, goal: TensorLayout) -> Iterator[TensorLayo
 
 @lru_cache(maxsize=65536)
 def _rearranged(here: TensorLayout) -> list[TensorLayout]:
-    """The layouts on the same matrix that split alike."""
+    """The layouts on the same matrix with the same splits."""
     every, summed = _arrangements(here.matrix, here.shape) or {}, set(here.partial)
     return [
         TensorLayout(here.shape, here.matrix, tensor_map, here.partial)
@@ -182,7 +183,7 @@ def _rearranged(here: TensorLayout) -> list[TensorLayout]:
 
 @lru_cache(maxsize=256)
 def _arrangements(matrix: DeviceMatrix, shape: tuple[int, ...]) -> dict[tuple[int, ...], list[tuple[Axes, ...]]] | None:
-    """All tensor maps without partial sums by the splits they make; None if there are more than MANY."""
+    """All tensor maps without partial sums, by their splits; None if there are more than MANY."""
     found: defaultdict[tuple[int, ...], list[tuple[Axes, ...]]] = defaultdict(list)
     total = 0
     for n in range(len(matrix.shape) + 1):

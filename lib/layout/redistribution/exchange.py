@@ -1,9 +1,9 @@
-"""Exchange: the minimum-traffic transfer between two layouts without partial sums, senders sharing alike.
+"""Exchange: the minimum-traffic transfer between two layouts without partial sums, with balanced senders.
 
-Device r receives what the target gives it and the source does not: no plan can move less. Who sends is free
-only among the copies of a source piece, and two source pieces have no device in common. So the flow problem
-"least work for the busiest sender" separates into one for each piece: the copies of a piece send equal shares of
-what is wanted of it, cut to the element.
+Device r receives what the target gives it and the source does not; no plan can move less. Only the copies of a
+source piece can choose who sends, and two source pieces have no device in common. So the flow problem "least work for
+the busiest sender" separates into one problem per piece: the copies of a piece send equal shares of what is needed of
+it, to the element.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lib.layout.layouts.pieces import Array, Pieces, check
 from lib.layout.layouts.tensor_layout import TensorLayout, parts
 
 MAX_CELLS_CACHED = 4096
-"""Pairs of pieces up to which the boxes of two splits are cached."""
+"""Number of pairs of pieces up to which the boxes of two splits are cached."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,16 +54,16 @@ class Exchange:
 
     @cached_property
     def sends(self) -> list[dict[int, list[int]]]:
-        """For each device, by receiver: the numbers of its messages."""
+        """For each device, by receiver: the indices of its messages."""
         return _by_partner(self.sender, self.receiver, self.source.devices)
 
     @cached_property
     def receives(self) -> list[dict[int, list[int]]]:
-        """For each device, by sender: the numbers of the messages to it."""
+        """For each device, by sender: the indices of the messages to it."""
         return _by_partner(self.receiver, self.sender, self.source.devices)
 
     def run(self, pieces: Pieces) -> Pieces:
-        """The target's pieces, made of the source's."""
+        """The target's pieces, assembled from the source's."""
         check(pieces, self.source)
         result = {device: self.kept(device, piece) for device, piece in pieces.items()}
         for i, (sender, receiver) in enumerate(zip(self.sender.tolist(), self.receiver.tolist())):
@@ -71,7 +71,7 @@ class Exchange:
         return result
 
     def kept(self, device: int, piece: Array) -> Array:
-        """A device's new piece, in which so far only what it holds already is filled in."""
+        """A device's new piece, with only what it already holds filled in so far."""
         result = np.empty(self.target.local_shape, dtype=piece.dtype)
         mine, yours = self.origins[0][device], self.origins[1][device]
         start = np.maximum(mine, yours)
@@ -81,7 +81,7 @@ class Exchange:
         return result
 
     def take(self, i: int, piece: Array) -> Array:
-        """The elements of message i, in a row, out of its sender's piece."""
+        """The elements of message i, flat, taken from its sender's piece."""
         box = _within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[0][self.sender[i]])
         return piece[box].ravel()[self.lo[i] : self.hi[i]]
 
@@ -104,10 +104,10 @@ class Exchange:
 
 
 def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
-    """The balanced exchange at the bound.
+    """The balanced exchange that meets the bound.
 
     Raises:
-        LayoutError: the layouts are of different tensors or devices, or one is partial.
+        LayoutError: the layouts are for different tensors or devices, or one is partial.
     """
     require_same(source, target)
     if source.partial or target.partial:
@@ -119,7 +119,7 @@ def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
     cell, column = np.nonzero(mine[receivers] != from_part[:, None])
     receiver, piece = receivers[cell, column], from_part[cell]
     volume = (stops - starts).prod(axis=1)
-    if owners.shape[1] == 1:  # nobody has a copy, so there is nothing to share
+    if owners.shape[1] == 1:  # without copies, there is nothing to balance
         columns = owners[piece, 0], receiver, cell, np.zeros_like(cell), volume[cell]
     else:
         columns = _shared(owners, receiver, cell, piece, volume)
@@ -127,20 +127,20 @@ def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
 
 
 def _shared(owners: Ints, receiver: Ints, cell: Ints, piece: Ints, volume: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Messages of which the copies of each piece send equal shares: sender, receiver, cell, lo and hi.
+    """Messages that make the copies of each piece send equal shares: sender, receiver, cell, lo and hi.
 
-    `owners` are the devices with each piece: pieces x copies. Every `receiver` wants a whole `cell`, of so much
-    `volume`, out of a `piece`.
+    `owners` are the devices with each piece: pieces x copies. Every `receiver` needs a whole `cell`, of size
+    `volume`, from a `piece`.
     """
     pieces, copies = owners.shape
     copy = np.empty(owners.size, dtype=np.int64)  # the number of each device among the copies of its piece
     copy[owners] = np.arange(copies)
-    # Devices with the same copy number come together, so that a gather stays within its group of devices.
+    # Devices with the same copy number are adjacent, so that a gather stays within its group of devices.
     order = np.argsort((piece * copies + copy[receiver]) * owners.size + receiver, kind="stable")
     cell, receiver, piece = cell[order], receiver[order], piece[order]
     size = volume[cell]
 
-    # All that is wanted in a row, piece by piece; the copies of each piece cut their stretch into equal shares.
+    # Everything needed in one row, piece by piece; the copies of each piece divide their part into equal shares.
     begin = np.cumsum(size) - size
     wanted = _count(piece, size, pieces)
     first = np.cumsum(wanted) - wanted
@@ -183,14 +183,14 @@ def least_table(sources: Sequence[TensorLayout], targets: Sequence[TensorLayout]
 
 
 def require_same(source: TensorLayout, target: TensorLayout) -> None:
-    """Refuses layouts of different tensors or different devices, and anything but layouts.
+    """Refuses layouts of different tensors or different devices, and anything that is not a layout.
 
     Raises:
-        LayoutError: naming the difference.
+        LayoutError: names the difference.
     """
     for what, layout in (("source", source), ("target", target)):
         if not isinstance(layout, TensorLayout):
-            raise LayoutError(f"the {what} of a redistribution is a layout, as mesh_split makes it; got {layout!r}")
+            raise LayoutError(f"the {what} of a redistribution is a layout, such as mesh_split returns; got {layout!r}")
     if source.shape != target.shape:
         raise LayoutError(f"the source layout is for shape {source.shape}, the target layout for {target.shape}")
     if source.devices != target.devices:
@@ -206,13 +206,13 @@ def _piece_of(layout: TensorLayout) -> Ints:
 
 
 def _cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
-    """The boxes in which a source piece and a target piece meet; small answers are remembered."""
+    """The boxes in which source pieces and target pieces overlap; small results are cached."""
     small = prod(mine) * prod(yours) <= MAX_CELLS_CACHED
     return (_remembered_cells if small else _new_cells)(shape, mine, yours)
 
 
 def _new_cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
-    """The boxes in which a source piece and a target piece meet: both piece numbers, starts and stops."""
+    """The boxes in which source pieces and target pieces overlap: both piece numbers, starts and stops."""
     sides = [_meetings(*each) for each in zip(shape, mine, yours)]
     grid = np.indices([len(side) for side in sides]).reshape(len(sides), -1)
     chosen = [side[index] for side, index in zip(sides, grid)]
@@ -243,7 +243,7 @@ def _by_partner(mine: Ints, other: Ints, devices: int) -> list[dict[int, list[in
 
 
 def _count(place: Ints, amount: Ints, length: int) -> Ints:
-    # Sums of bincount are of doubles, which are exact up to 2**53 elements.
+    # bincount sums doubles, which are exact up to 2**53 elements.
     return np.bincount(place, weights=amount, minlength=length).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Tensor Redistribution: from any layout of a tensor to any other at the least bytes, with its collectives named.
+"""Tensor Redistribution: from any layout of a tensor to any other with the fewest bytes, as named collectives.
 
 Source of the definition: "Sharding Propagation", section Tensor Redistribution, documentation of MindSpore 2.1.
 """
@@ -45,30 +45,31 @@ class Redistribution:
 
     @property
     def bytes(self) -> int:
-        """Bytes moved in all."""
+        """Bytes moved in total."""
         return int(self.received.sum())
 
     def run(self, pieces: Pieces) -> Pieces:
-        """The target's pieces on numpy arrays, one for each device."""
+        """The target's pieces as numpy arrays, one per device."""
         check(pieces, self.source)
         for step in self.steps:
             pieces = step.run(pieces)
         return pieces
 
     def on_engine(self, pieces: Pieces, on: str | None = None) -> Executed:
-        """The same on `lib.engine`, with a device for each piece: the target's pieces, and the meters' readings.
+        """The same on `lib.engine`, with one device per piece: the target's pieces, and the meters' readings.
 
         Raises:
             LayoutError: the pieces are not those of the source layout.
         """
-        from lib.layout.on_engine import execute_steps  # here, for planning loads no engine
+        from lib.layout.on_engine import execute_steps  # imported here, because planning does not need the engine
 
         check(pieces, self.source)
         return execute_steps(self.named_steps, self.target, pieces, on)
 
     @cached_property
     def named_steps(self) -> tuple[Step, ...]:
-        """The plan as named collectives if with them every device sends and receives the same, otherwise as it is."""
+        """The plan as named collectives, if every device then sends and receives the same amount; otherwise
+        unchanged."""
         if all(step.name != "exchange" for step in self.steps):
             return self.steps
         named = collective_path(self.source, self.target)
@@ -79,7 +80,7 @@ class Redistribution:
         return named if same else self.steps
 
     def explain(self) -> str:
-        """The plan in words, with bytes: 'all-to-all [x, -] on 8 to [-, x] on 8: 1,536 bytes ...'."""
+        """The plan as text, with bytes: 'all-to-all [x, -] on 8 to [-, x] on 8: 1,536 bytes ...'."""
         if not self.steps:
             return "nothing moves"
         lines = []
@@ -111,18 +112,18 @@ def redistribute(
 ) -> Redistribution:
     """The plan from one layout to another.
 
-    Of whole values every device receives exactly what it needs and does not hold. Partial sums are reduced
-    first, by whichever reduce-scatters and all-reduces make reduction and exchange together cheapest. With
-    `named_only` the plan is the cheapest sequence of named collectives.
+    Every device receives exactly the whole values that it needs and does not hold. Partial sums are reduced first, by
+    the reduce-scatters and all-reduces that make reduction and exchange together cheapest. With `named_only` the plan
+    is the cheapest sequence of named collectives.
 
     Raises:
-        LayoutError: different tensors or devices, or a target with partial sums that the source has not.
+        LayoutError: different tensors or devices, or a target with partial sums that the source does not have.
     """
     require_same(source, target)
     if target.partial and source.summands != target.summands:
         raise LayoutError(
             f"the target is a sum of {target.summands} pieces, the source of {source.summands}: "
-            "sums can be completed, but not changed into others"
+            "a redistribution can complete sums, but not change them"
         )
     if same_placement(source, target):
         return Redistribution(source, target, (), itemsize)
@@ -150,7 +151,7 @@ def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
 
 
 def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -> int:
-    """The bytes that `redistribute` moves, over all devices, without making the plan."""
+    """The bytes that `redistribute` moves, over all devices, without creating the plan."""
     if source.partial or target.partial:
         return redistribute(source, target, itemsize).bytes
     return least_elements(source, target) * itemsize

@@ -1,8 +1,8 @@
 """Steps of a redistribution: the name of each, its traffic, and its execution on numpy.
 
 Bytes of collectives are those of the best algorithms (Thakur, Rabenseifner, Gropp 2005, "Optimization of
-Collective Communication Operations in MPICH"): with g devices and pieces of S bytes before a reduction or after
-a gather, (g-1)/g S for reduce-scatter, all-gather and all-to-all, and twice that for an all-reduce.
+Collective Communication Operations in MPICH"). With g devices and pieces of S bytes before a reduction or after
+a gather, that is (g-1)/g S for reduce-scatter, all-gather and all-to-all, and twice that for an all-reduce.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from lib.layout.layouts.tensor_layout import Axes, TensorLayout, groups, parts
 from .exchange import Exchange, exchange, least_elements
 
 REDUCING = ("reduce-scatter", "all-reduce")
-"""Steps that add summands up; all others move values as they are. Axes that are partial in the target stay so."""
+"""Steps that add up summands; all others move values unchanged. Axes that are partial in the target stay partial."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """From `source` to `target`, by the means called `name`."""
+    """A step from `source` to `target`, by the operation called `name`."""
 
     name: str
     source: TensorLayout
@@ -39,17 +39,17 @@ class Step:
 
     @cached_property
     def exchange(self) -> Exchange:
-        """The messages of a step that moves values as they are; summands count as a first dimension."""
+        """The messages of a step that moves values unchanged; summands count as a first dimension."""
         return exchange(lifted(self.source), lifted(self.target))
 
     def group(self, device: int) -> tuple[int, ...]:
-        """The devices that make this step together with one, in the order in which sums are added up."""
+        """The devices that make this step together with this device, in the order in which sums are added up."""
         if self.name in REDUCING:
             return self._groups[device]
         return tuple(sorted({device, *self.exchange.receives[device]}))
 
     def prepare(self) -> None:
-        """Computes now the tables that devices look up when they take this step."""
+        """Computes in advance the tables that devices look up during this step."""
         if self.name in REDUCING:
             _ = self._groups, parts(self.source), parts(self.target)
         else:
@@ -71,7 +71,7 @@ class Step:
 
     @property
     def total(self) -> int:
-        """Elements moved in all, without making the messages."""
+        """Elements moved in total, without creating the messages."""
         if self.name not in REDUCING:
             return least_elements(lifted(self.source), lifted(self.target))
         sizes = self.source.matrix.shape
@@ -80,7 +80,7 @@ class Step:
         return 2 * once if self.name == "all-reduce" else once
 
     def traffic(self) -> Ints:
-        """Elements that each device (row) sends to each (column); a reduction's as its bytes are counted."""
+        """Elements that each device (row) sends to each other (column); for a reduction, as its bytes are counted."""
         table = np.zeros((self.source.devices, self.source.devices), dtype=np.int64)
         if self.name not in REDUCING:
             moved = self.exchange
@@ -94,7 +94,7 @@ class Step:
         return table
 
     def run(self, pieces: Pieces) -> Pieces:
-        """The target's pieces, made of the source's."""
+        """The target's pieces, computed from the source's."""
         check(pieces, self.source)
         if self.name in REDUCING:
             return self._reduce(pieces)
@@ -104,7 +104,7 @@ class Step:
         return {device: piece[0] for device, piece in moved.items()}
 
     def _reduction_traffic(self) -> Ints:
-        """A device sends what others sum up, and receives what it sums up itself; an all-reduce then gathers."""
+        """A device sends what others sum, and receives what it sums itself; an all-reduce then gathers."""
         traffic = np.zeros(self.source.devices, dtype=np.int64)
         for group, shares in self._shares():
             for device, share in zip(group, shares):
@@ -113,7 +113,7 @@ class Step:
         return traffic
 
     def _shares(self) -> list[tuple[list[int], list[int]]]:
-        """For each group that adds up, its devices and how many elements each of them sums."""
+        """For each group that adds up, its devices and the number of elements that each of them sums."""
         size, found = self.source.elements, []
         for group in groups(self.source, self.reduced):
             cuts = [size * place // len(group) for place in range(len(group) + 1)]
@@ -124,7 +124,7 @@ class Step:
         result: Pieces = {}
         for group in groups(self.source, self.reduced):
             total = pieces[group[0]]
-            for device in group[1:]:  # in the order of the devices, so that the sum never depends on arrival
+            for device in group[1:]:  # in device order, so that the sum never depends on the order of arrival
                 total = total + pieces[device]
             for device in group:
                 origin = [part.start for part in self.source.box(device)]
@@ -137,21 +137,21 @@ class Step:
 
 
 def lifted(layout: TensorLayout) -> TensorLayout:
-    """A partial layout as one of the stack of its summands, a first dimension split over the partial axes."""
+    """A partial layout, as a layout of the stack of its summands: a first dimension split over the partial axes."""
     if not layout.partial:
         return layout
     return TensorLayout((layout.summands, *layout.shape), layout.matrix, (layout.partial, *layout.tensor_map))
 
 
 def reductions(source: TensorLayout, axes: Axes) -> list[tuple[Step, ...]]:
-    """Every way of adding summands up along `axes`: each is scattered over a dimension or reduced everywhere.
+    """Every way to add up summands along `axes`: each axis is scattered over a dimension or reduced everywhere.
 
     Scattered axes split their dimension further, at its fine end; all-reduces come last, when pieces are small.
     """
     ways = []
     dims = len(source.shape)
     for number in range((dims + 1) ** len(axes)):
-        # The digits of the number, one for each axis: a dimension, or `dims` for an all-reduce.
+        # The digits of the number, one per axis: a dimension, or `dims` for an all-reduce.
         choice = [number // (dims + 1) ** i % (dims + 1) for i in range(len(axes))]
         chosen = [tuple(axis for axis, digit in zip(axes, choice) if digit == dim) for dim in range(dims + 1)]
         way = _reduction(source, chosen[:dims], chosen[dims])

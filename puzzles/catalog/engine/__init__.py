@@ -1,4 +1,4 @@
-"""The engine track's catalog, by chapters, in the order of play: a module for each puzzle in its chapter's package."""
+"""The catalog of the engine track, by chapters in the order of play: one module per puzzle in its chapter's package."""
 
 from __future__ import annotations
 

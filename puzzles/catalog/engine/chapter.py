@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A package with a module of words for each puzzle. Its module `trials` holds TRIALS: for each slug what makes
-    the trials, the first with the shown data."""
+    """A package with a module of texts for each puzzle. Its module `trials` defines TRIALS: for each slug, the makers
+    of its trials, the first with the shown data."""
 
     package: str
     title: str
@@ -41,6 +41,6 @@ class Chapter:
         return tuple(Listing[EnginePuzzle](self.modules).values())
 
     def trials(self, slug: str) -> tuple[Callable[[], Trial], ...]:
-        """Makers of a puzzle's trials. They need numpy, so they are loaded here and not before."""
+        """Makers of a puzzle's trials. They need numpy, so they are loaded only here."""
         found: dict[str, Any] = import_module(f"{self.package}.trials").TRIALS
         return tuple(found[slug])

@@ -1,4 +1,4 @@
-"""Metrics that a class is judged by, called figures: the words for each, and its value from the meters."""
+"""Figures that a class is judged by: the name of each, and how it is read from the meters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Figure(NamedTuple):
-    """A figure in words, and its value: of the device that has most, unless the words say otherwise."""
+    """A figure's name and value: the maximum over devices, unless the name says otherwise."""
 
     words: str
     of: Callable[[Performed], int]
@@ -25,13 +25,13 @@ def _calls(name: str) -> Callable[[Performed], int]:
 
 
 def _stored(performed: Performed) -> int:
-    """Bytes held while waiting for a message, less those held since loading: weights, and room for gradients."""
+    """Bytes held while waiting for a message, minus those held since loading: weights, and room for gradients."""
     pairs = zip(performed.readings[-1], performed.readings[0])
     return max(max(meter.stored - loaded.live, 0) for meter, loaded in pairs)
 
 
 def _uplink(performed: Performed) -> int:
-    """Bytes sent by all devices but device 0, which is a server."""
+    """Bytes sent by all devices except device 0, the server."""
     return sum(meter.sent for meter in performed.readings[-1][1:])
 
 

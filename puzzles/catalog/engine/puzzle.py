@@ -1,4 +1,4 @@
-"""An engine puzzle: the words of every puzzle, a class to write, and its targets for each device."""
+"""An engine puzzle: the texts that every puzzle has, a class to write, and targets per device."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class EnginePuzzle(Puzzle):
     """A class to write; `slug` is its name."""
 
     targets: Mapping[str, int]
-    """Upper limits for every device, by the names in `figures`."""
+    """Upper limits per device, by the names in `figures`."""
     arithmetic: str
     """Derives the targets."""
     devices: int = 4
     """Number of devices in the first trial, which is the one shown."""
     imports: tuple[str, ...] = ()
-    """Lines of the starter's file, after those that every engine puzzle has."""
+    """Lines of the starter's file, after those of every engine puzzle."""
     credit: str = CREDIT
 
     def targets_text(self) -> str:

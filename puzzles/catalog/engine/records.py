@@ -23,4 +23,4 @@ RECORDS: Mapping[str, tuple[Mapping[str, int], ...]] = MappingProxyType(
         "Compose": ({"sent": 76, "peak": 135_680},),
     }
 )
-"""Records by slug. A class that no record dominates has three stars; puzzles without records have optimal targets."""
+"""Records by slug. A class that no record dominates gets three stars; puzzles without records have optimal targets."""

@@ -1,6 +1,7 @@
 """A transformer layer on one device, in float64: multi-head attention and an MLP, each with its residual connection.
 
-The expected results of puzzles that split the layer. It has no norms and no dropout, which work on each token alone.
+It gives the expected results of puzzles that split the layer. It has no norms and no dropout, which treat each token
+separately.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 COLUMNS = ("attention/query", "attention/key", "attention/value", "mlp/up")
-"""Weights that read the model's dimension: (model, model), and 'mlp/up' (model, hidden). Split by columns."""
+"""Weights that read the residual stream: (model, model), and 'mlp/up' (model, hidden). Split by columns."""
 
 ROWS = ("attention/output", "mlp/down")
-"""Weights that write it: (model, model) and (hidden, model). Split by rows."""
+"""Weights that write to it: (model, model) and (hidden, model). Split by rows."""
 
 
 def normal(seed: int, *shape: int) -> Any:
@@ -59,8 +60,8 @@ class _Activations(NamedTuple):
 
 
 def layer_output(params: Mapping[str, Any], x: Any, heads: int, residuals: int = 1, scaled: bool = True) -> Any:
-    """The output for (tokens, model). Deliberate mistakes: inputs that are added `residuals` times instead of once;
-    scores that are not `scaled`."""
+    """The output for (tokens, model). Deliberate mistakes: inputs added `residuals` times instead of once; scores that
+    are not `scaled`."""
     p = _in_float64(params)
     a = _activations(p, x, heads, residuals, scaled)
     return residuals * a.y + np.maximum(a.z, 0) @ p["mlp/down"]

@@ -1,4 +1,4 @@
-"""Trials of a class and their outcomes: plain data both, so that a trial can run in another process."""
+"""Trials of a class and their outcomes: both are plain data, so that a trial can run in another process."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from lib.engine.metering.meter import Reading
 class MethodCall:
     """One call of a method on every device, with each device's argument and expected result.
 
-    Results beyond the expected ones are not compared; with None instead of the expected results, none is
-    (`Trial.check` may compare them).
+    Results beyond the expected ones are not compared. If the expected results are None, none is (`Trial.check` may
+    compare them).
     """
 
     method: str
     arguments: Sequence[Any]
     wanted: Sequence[Any] | None = None
     mistakes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """Results of common mistakes, each device's, by a sentence for the player that names the mistake."""
+    """Each device's results of common mistakes, by a sentence for the player that names the mistake."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Trial:
     """One launch of a class. Arguments and results are numbers, texts, arrays, and lists, tuples and dictionaries
     of them.
 
-    The class is made with `arguments`, gets `params` (if any) by load_checkpoint, then every call in order; with
-    `stream`, inputs and the right outputs of an inference loop come last.
+    The class is created with `arguments`, gets `params` (if any) by load_checkpoint, then every call in order. With
+    `stream`, the inputs and expected outputs of an inference loop come last.
     """
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -39,17 +39,17 @@ class Trial:
     stream: tuple[list[Any], list[Any]] | None = None
     devices: int = 4
     tolerance: float = 0.0
-    """Relative to the largest right number of an array; 0 asks for equality."""
+    """Tolerance relative to the largest expected number of an array; 0 means equality."""
     check: Callable[[Performed], None] | None = None
     """Further conditions on the outcome; raises `WrongResultError`."""
     targets: Mapping[str, int] | None = None
-    """Limits of this trial; None for those of the puzzle."""
+    """Limits of this trial; None for the puzzle's limits."""
     hidden: bool = False
     """True if players do not see it: a class that is wrong only here passes, without its third star."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `launch`."""
     about: str = ""
-    """Special feature of this trial, named in front of its messages."""
+    """What is special about this trial, shown before its messages."""
 
 
 @dataclass(frozen=True)
@@ -63,4 +63,4 @@ class Performed:
 
 
 class WrongResultError(Exception):
-    """A result differs from the expected one; the text is a sentence for the player."""
+    """A result differs from the expected one; the message is a sentence for the player."""

@@ -1,4 +1,4 @@
-"""The model of most engine puzzles, relu(x @ w0) @ w1, computed on one device as the expected result.
+"""The model of most engine puzzles, relu(x @ w0) @ w1, computed on one device to get the expected results.
 
 Its float32 numbers are small integers, so sums are exact in any order and results can be compared for equality.
 The shown sizes are batch 8, model_dim 16, hidden_dim 64, on 4 devices.
@@ -29,7 +29,7 @@ def split_rows(array: Any, devices: int = DEVICES) -> list[Any]:
 
 
 class TwoLayerMLP(NamedTuple):
-    """Sizes of the model, its batch and its devices; these divide batch, model_dim and hidden_dim."""
+    """Sizes of the model, its batch and its devices; the devices divide batch, model_dim and hidden_dim."""
 
     devices: int = DEVICES
     batch: int = BATCH
@@ -42,13 +42,13 @@ class TwoLayerMLP(NamedTuple):
         return {"model_dim": self.model_dim, "hidden_dim": self.hidden_dim}
 
     def tensors(self, most: int = 2) -> tuple[dict[str, Any], Any, Any]:
-        """Parameters, the input of the whole batch, the gradient of the output."""
+        """Parameters, the input of the whole batch, and the gradient of the output."""
         dim, hidden = self.model_dim, self.hidden_dim
         params = {W0: integers(1, dim, hidden, most=most), W1: integers(2, hidden, dim, most=most)}
         return params, integers(3, self.batch, dim, most=most), integers(4, self.batch, dim, most=most)
 
     def trial(self, params: Mapping[str, Any], calls: Sequence[MethodCall], **arguments: Any) -> Trial:
-        """A trial at these sizes. At other sizes than the shown ones it is hidden and has no targets."""
+        """A trial at these sizes. At sizes other than the shown ones it is hidden and has no targets."""
         shown = self == SHOWN
         options: dict[str, Any] = {"targets": None if shown else {}, "hidden": not shown}
         return Trial({**self.sizes, **arguments}, params, calls, devices=self.devices, **options)
@@ -63,7 +63,7 @@ class TwoLayerMLP(NamedTuple):
 
 SHOWN = TwoLayerMLP()
 OTHER = TwoLayerMLP(devices=2, batch=6, model_dim=8, hidden_dim=12)
-"""Detects a class that works for the shown sizes only."""
+"""Detects a class that works only for the shown sizes."""
 
 
 def mlp_forward_backward(params: Mapping[str, Any], x: Any, g: Any) -> tuple[Any, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The layout track's catalog, in the order of play: a module of the same name for each puzzle."""
+"""The catalog of the layout track, in the order of play: one module per puzzle, named after it."""
 
 from __future__ import annotations
 

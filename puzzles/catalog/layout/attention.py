@@ -8,17 +8,17 @@ from .puzzle import LayoutPuzzle
 PUZZLE = LayoutPuzzle(
     number=5,
     slug="attention",
-    title="Attention, head by head",
+    title="Attention, split by heads",
     build=attention,
     annotations=4,
     memory_cap=62_000,
     target=49_152,
     statement="""\
-Multi-head attention on 4 sequences of 16 tokens, 64 columns, 8 heads, 8 devices: projections `q`, `k`, `v`; each
-is reshaped into heads and transposed; `scores`, `softmax`, `mixed`; back again; `out`; and `attended` adds the
-input. A reshape that cuts columns into heads keeps a split of the columns, as long as it divides the heads.
+Multi-head attention on 4 sequences of 16 tokens, 64 columns, 8 heads, 8 devices: projections `q`, `k`, `v`, each
+reshaped into heads and transposed; `scores`, `softmax`, `mixed`; back again; `out`; and `attended` adds the input. A
+reshape that cuts columns into heads keeps a split of the columns, if the split divides the number of heads.
 
-Configure four operators. Everything between the projections and `out` can be free of communication.
+Configure four operators. Everything between the projections and `out` can run without communication.
 """,
     starter='''\
 def attention(graph: Graph) -> None:
@@ -29,19 +29,19 @@ def attention(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "Configure `q`, `k` and `v` alike, and let both the sequences and the columns be split.",
-        "If propagation goes on by itself, `out` contracts a split dimension and pays an all-reduce. Tell it what to "
+        "Configure `q`, `k` and `v` in the same way, and split both the sequences and the columns.",
+        "If propagation chooses `out`, it contracts a split dimension and pays an all-reduce. Tell it what to "
         "do instead.",
-        "All four alike: rows of the batch in two, columns of the weight in four. "
+        "Configure all four in the same way: rows of the batch in two, columns of the weight in four. "
         '`for name in "q", "k", "v", "out": graph.shard(name, ((2, 1, 1), (1, 4)))`.',
     ),
     concept="""\
-Heads never meet between the projections and the output, so splitting the columns of the three projections
-splits everything in between by heads. At the end either the results are summed up, or the inputs are gathered;
-which is cheaper depends on how many devices share the batch.
+Heads are independent between the projections and the output, so splitting the columns of the three projections
+splits everything in between by heads. At the end you either sum the results or gather the inputs. Which is cheaper
+depends on how many devices share the batch.
 """,
     in_practice="""\
-Megatron-LM (Shoeybi et al. 2019) splits heads just so, with an all-reduce at the end. GSPMD (Xu et al. 2021)
+Megatron-LM (Shoeybi et al. 2019) splits heads exactly like this, with an all-reduce at the end. GSPMD (Xu et al. 2021)
 shows the same layouts as annotations on a mesh of two axes, for models of up to a trillion parameters.
 """,
     sources=(MEGATRON, GSPMD),

@@ -14,13 +14,13 @@ PUZZLE = LayoutPuzzle(
     memory_cap=1_164_000,
     target=98_304,
     statement="""\
-Two blocks on 8 devices. The front (`matmul1`, `relu1`, `matmul2`, and `front` adds its input) is narrow and works
-on 16 pixels of each of 256 rows; a `mean` over the pixels; the tail (`matmul3`, `relu2`, `matmul4`, and `tail` adds
-its input) is wide, with 1,024 columns between its two weights. Rows over all devices would move nothing at all, but
-then the weights of the tail stand whole on each of them, and that is too much.
+Two blocks on 8 devices. The front (`matmul1`, `relu1`, `matmul2`, and `front`, which adds its input) is narrow and
+works on 16 pixels of each of 256 rows. Then `mean` averages over the pixels. The tail (`matmul3`, `relu2`, `matmul4`,
+and `tail`, which adds its input) is wide, with 1,024 columns between its two weights. Splitting rows over all devices
+would move nothing at all, but then every device holds the full weights of the tail, and that is too much.
 
-Configure two operators: one that keeps the front what it should be, one on the other side of the boundary. The mean
-shrinks the activation sixteen times; choose on which side of it to pay.
+Configure two operators: one that keeps the front data parallel, and one on the other side of the boundary. The mean
+makes the activation sixteen times smaller; choose on which side of it to communicate.
 """,
     starter='''\
 def boundary(graph: Graph) -> None:
@@ -32,22 +32,21 @@ def boundary(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "Whatever crosses the boundary should be small: that is the output of `mean`.",
-        "One annotation on the tail alone spreads to the front as well; one on the front alone lets the tail choose, "
-        "edge by edge, and it chooses badly. Annotate the last operator of the front and the first of the tail.",
-        "Rows over 8 in front, rows over 4 and columns over 2 in the tail: "
+        "What crosses the boundary should be small, like the output of `mean`.",
+        "One annotation on the tail alone also spreads to the front. One on the front alone lets the rule choose the "
+        "tail, edge by edge, and it chooses badly. Annotate the last operator of the front and the first of the tail.",
+        "Rows over 8 in the front, rows over 4 and columns over 2 in the tail: "
         '`graph.shard("front", ((8, 1, 1), (8, 1, 1)))` and `graph.shard("matmul3", ((4, 1), (1, 2)))`.',
     ),
     concept="""\
-Different parts of a network prefer different parallelisms. Two annotations, one on each side, let each part
-follow its own, and the redistribution between them falls on the edge where they meet. Put that edge where the
-tensor is small. The wide block splits its columns over pairs of devices and pays one all-reduce, as in
-Megatron-LM (Shoeybi et al. 2019).
+Different parts of a network prefer different kinds of parallelism. With two annotations, one on each side, each part
+follows its own, and the redistribution happens on the edge where they meet. Put that edge where the tensor is small.
+The wide block splits its columns over pairs of devices and pays one all-reduce, as in Megatron-LM (Shoeybi et al.
+2019).
 """,
     in_practice="""\
-The documentation of MindSpore (2023) lists this as one of three principles: configure the operators at the
-boundary where the parallelism changes, as in a ResNet whose front is data parallel and whose tail is model
-parallel.
+The documentation of MindSpore (2023) lists this as one of three principles: configure the operators at the boundary
+where the parallelism changes, as in a ResNet whose front is data parallel and whose tail is model parallel.
 """,
     sources=(SHARDING_PROPAGATION, MEGATRON),
 )

@@ -1,4 +1,4 @@
-"""Layout puzzle 6: an embedding table that the output head shares."""
+"""Layout puzzle 6: an embedding table that is shared with the output head."""
 
 from lib.layout.examples import embedding_and_head
 from puzzles.catalog.papers import SHARDING_PROPAGATION, TIED_EMBEDDING
@@ -14,11 +14,12 @@ PUZZLE = LayoutPuzzle(
     memory_cap=52_000,
     target=178_176,
     statement="""\
-`embed` gathers rows of a table of 512 words by token number, `hidden` and `gelu` work on them, and `head`
-multiplies with the same table to get a score for each word. The table lives where `embed`, its first user, wants it.
+`embed` gathers rows of a table of 512 words by token number, `hidden` and `gelu` work on them, and `head` multiplies
+with the same table to compute a score for each word. The layout of the table is the one that `embed`, its first user,
+needs.
 
-If the words are split, a device finds only some of the tokens, the rest are zeros, and the results are summed up.
-If the columns are split, every device finds all tokens and has a part of each row. Configure three operators.
+If the words are split, a device finds only some of the tokens, gets zeros for the rest, and the results are summed. If
+the columns are split, every device finds all tokens and has a part of each row. Configure three operators.
 """,
     starter='''\
 def embedding_head(graph: Graph) -> None:
@@ -29,16 +30,16 @@ def embedding_head(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "A table that is whole anywhere costs more memory than the cap leaves. Split its words over as many devices as "
-        "you can for `head`: its output is the largest tensor of all.",
-        "`embed` can have its columns over 8 devices without an all-reduce. What does `head` then pay for the table?",
+        "A full copy of the table takes more memory than the cap allows. Split its words over as many devices as you "
+        "can for `head`, because its output is the largest tensor of all.",
+        "`embed` can split its columns over 8 devices without an all-reduce. What does `head` then pay for the table?",
         "Move the small things: tokens over 8 for `hidden`, 4 parts of the words for `head`, and let `embed` keep the "
         'table where it is smallest. `graph.shard("embed", ((8, 1), (1, 1)))` sums up; try `((1, 8), (1, 1))`, then '
         '`graph.shard("hidden", ((1, 8, 1), (1, 1)))` and `graph.shard("head", ((1, 2, 1), (4, 1)))`.',
     ),
     concept="""\
-A tied table has two users with different wishes, and its home decides who pays. The scores for all words are
-much larger than anything else, so they should be split without ever being moved.
+A tied table has two users with different needs, and its stored layout decides which one pays. The scores for all words
+are much larger than anything else, so split them and never move them.
 """,
     in_practice="""\
 Sharing the table is due to Press and Wolf (2017). Large vocabularies are usually split by words over the

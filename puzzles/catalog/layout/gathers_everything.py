@@ -16,10 +16,10 @@ PUZZLE = LayoutPuzzle(
     memory_cap=80_000,
     target=98_304,
     statement="""\
-Somebody has configured three operators of a feed-forward network with a hidden width of 256, on 8 devices, and
-wonders why it is slow: it moves 557,056 bytes, and most of them on one edge.
+Someone has configured three operators of a feed-forward network with a hidden width of 256, on 8 devices, and
+wonders why it is slow: it moves 557,056 bytes, most of them on one edge.
 
-Change one annotation. `puzzles grade` tells which edges pay, so it is fair to grade before you think.
+Change one annotation. `puzzles grade` shows which edges pay, so you may grade before you think.
 """,
     starter='''\
 def gathers_everything(graph: Graph) -> None:
@@ -30,17 +30,18 @@ def gathers_everything(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "Read the strategies in the order of the graph. What does each operator hand on, and what does the next want?",
-        "A strategy of ones is no innocent default: it asks for the whole tensor on every device.",
-        '`relu` can work on the pieces it is given: `graph.shard("relu", ((2, 4),))`.',
+        "Read the strategies in the order of the graph. What does each operator produce, and what does the next one "
+        "need?",
+        "A strategy of ones is not a harmless default: it requests the full tensor on every device.",
+        '`relu` can work on the pieces that it gets: `graph.shard("relu", ((2, 4),))`.',
     ),
     concept="""\
-An annotation is a command, not a hint. "Replicated" on a tensor in the middle makes the compiler gather it,
-compute the same on all devices, and cut it again.
+An annotation is a command, not a hint. "Replicated" on a tensor in the middle makes the compiler gather it, compute the
+same on all devices, and cut it again.
 """,
     in_practice="""\
-This is the most common performance bug with sharding annotations. GSPMD (Xu et al. 2021) lets dimensions be left
-open for this reason. Reading the compiled program for gathers that nobody asked for is a good habit.
+This is the most common performance bug with sharding annotations. That is why GSPMD (Xu et al. 2021) lets you leave
+dimensions open. Check the compiled program for all-gathers that you did not ask for.
 """,
     sources=(GSPMD, SHARDING_PROPAGATION),
 )

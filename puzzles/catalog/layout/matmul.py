@@ -14,12 +14,12 @@ PUZZLE = LayoutPuzzle(
     memory_cap=50_000,
     target=0,
     statement="""\
-`matmul` multiplies x of shape (256, 64) with w of shape (64, 128) on 8 devices. A Sharding Strategy says into how
+`matmul` multiplies x of shape (256, 64) with w of shape (64, 128) on 8 devices. A Sharding Strategy states into how
 many parts each dimension of each input is split: ((2, 1), (1, 4)) cuts the rows of x in two and the columns of
 w in four, so every device multiplies its part of x with its part of w.
 
-Find the strategy that moves nothing and leaves least on each device. Memory counts x and w where they live and
-the output, 4 bytes an element.
+Find the strategy that moves nothing and takes the least memory on each device. Memory counts x and w as they are
+stored, and the output, 4 bytes per element.
 """,
     starter='''\
 def matmul(graph: Graph) -> None:
@@ -30,20 +30,20 @@ def matmul(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "Splitting the columns of x means splitting the rows of w too, and each device then has only a summand.",
-        "Without that, rows of x and columns of w share the 8 devices: 8 and 1, 4 and 2, 2 and 4, or 1 and 8. What "
-        "one of them does not split stands on more devices.",
+        "Splitting the columns of x also means splitting the rows of w, and each device then has only a partial sum.",
+        "Without that, rows of x and columns of w share the 8 devices: 8 and 1, 4 and 2, 2 and 4, or 1 and 8. The less "
+        "you split one of them, the more devices hold copies of it.",
         'x has twice the elements of w, so cut x more often: `graph.shard("matmul", ((4, 1), (1, 2)))`.',
     ),
     concept="""\
-A matmul has three dimensions to split. Along the rows of the first factor and the columns of the second the
-devices are independent, at the price of copies of the other factor. Along the contracted dimension nothing is
-copied, but the results are partial sums that have to be added up.
+A matmul has three dimensions to split. Along the rows of the first factor and the columns of the second, the devices
+are independent, but they hold copies of the other factor. Along the contracted dimension nothing is copied, but the
+results are partial sums that have to be added up.
 """,
     in_practice="""\
-This choice is the atom of all parallelism of tensors: rows are data parallelism, columns and contraction are
-the two halves of tensor parallelism. The example strategy of this puzzle's statement is the one that the
-documentation of MindSpore (2023) explains device by device.
+All tensor layouts start from this choice: splitting rows is data parallelism, splitting columns and the contraction are
+the two halves of tensor parallelism. The documentation of MindSpore (2023) explains the example strategy in this
+puzzle's statement device by device.
 """,
     sources=(SHARDING_PROPAGATION,),
 )

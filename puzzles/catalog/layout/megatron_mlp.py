@@ -14,11 +14,11 @@ PUZZLE = LayoutPuzzle(
     memory_cap=68_000,
     target=98_304,
     statement="""\
-Two matmuls with a gelu between them, as in every transformer: `matmul1` from 64 to 256 columns, `gelu`,
-`matmul2` back to 64, `residual` adds the input. There are 64 tokens and 8 devices.
+Two matmuls with a gelu between them, as in every transformer: `matmul1` from 64 to 256 columns, `gelu`, `matmul2` back
+to 64, and `residual`, which adds the input. There are 64 tokens and 8 devices.
 
-Splitting the tokens moves nothing, but keeps both weights whole on every device, which does not fit. Splitting
-the weights over all devices fits easily, and moves much. Configure one operator so that both axes share the work.
+Splitting the tokens moves nothing, but every device holds both full weights, which does not fit. Splitting the weights
+over all devices fits easily, but moves a lot. Configure one operator so that both axes share the work.
 """,
     starter='''\
 def megatron_mlp(graph: Graph) -> None:
@@ -29,19 +29,19 @@ def megatron_mlp(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "Split the columns of the first weight. Gelu does not mind, and the second matmul finds its contracted "
-        "dimension split the same way.",
-        "Only one all-reduce is left, after `matmul2`. It is the smaller, the more the tokens are split as well.",
+        "Split the columns of the first weight. Gelu works on pieces, and the second matmul finds its contracted "
+        "dimension split in the same way.",
+        "Only one all-reduce is left, after `matmul2`. The more you split the tokens, the smaller it is.",
         'Tokens in two, columns in four is the most the memory allows: `graph.shard("matmul1", ((2, 1), (1, 4)))`.',
     ),
     concept="""\
-Column-parallel, then row-parallel: the elementwise function in the middle works on pieces, and a single
-all-reduce at the end completes the sum. A second axis for the tokens makes that all-reduce smaller, and costs
-copies of the weights along it.
+Column-parallel, then row-parallel: the elementwise function in the middle works on pieces, and a single all-reduce at
+the end completes the sum. A second axis for the tokens makes that all-reduce smaller, but the weights are copied along
+it.
 """,
     in_practice="""\
-Megatron-LM (Shoeybi et al. 2019) writes these collectives into the model by hand. With annotations a compiler
-finds them, and the pair of axes is what large runs call tensor and data parallelism.
+Megatron-LM (Shoeybi et al. 2019) writes these collectives into the model by hand. With annotations, a compiler inserts
+them. Large runs call the two axes tensor parallelism and data parallelism.
 """,
     sources=(MEGATRON, SHARDING_PROPAGATION),
 )

@@ -14,11 +14,10 @@ PUZZLE = LayoutPuzzle(
     memory_cap=35_000,
     target=18_432,
     statement="""\
-The feed-forward network again, 48 to 96 to 48 columns on 48 rows, now on 6 devices. A device matrix may be
-(2, 3) or (3, 2), and from one to the other no piece fits: half of a dimension and a third of it overlap in a
-sixth.
+The feed-forward network again, 48 to 96 to 48 columns on 48 rows, now on 6 devices. A device matrix may be (2, 3) or
+(3, 2), and no piece of one matches a piece of the other: halves and thirds of a dimension overlap in sixths.
 
-Configure two operators. Mind what `relu` hands to `matmul2`.
+Configure two operators. Watch what `relu` passes to `matmul2`.
 """,
     starter='''\
 def mesh_2x3(graph: Graph) -> None:
@@ -30,20 +29,20 @@ def mesh_2x3(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "All rows over six devices move nothing, and hold both weights whole: too much.",
-        "Let both matmuls split rows and columns in the same way; between them only the columns of `relu` have to come "
-        "together, within small groups.",
+        "All rows over six devices move nothing, but every device holds both full weights, which is too much.",
+        "Let both matmuls split rows and columns in the same way. Between them, only the columns of `relu` have to be "
+        "gathered, within small groups.",
         "Groups of two are cheaper than groups of three: rows in three, columns in two, for both. "
         '`graph.shard("matmul1", ((3, 1), (1, 2)))`, and the same for `matmul2`.',
     ),
     concept="""\
-A gather among g devices brings g - 1 pieces to each. So the axis along which activations are gathered should
-be the short one, and the long one should split what never has to meet: rows.
+A gather among g devices brings g - 1 pieces to each. So gather activations along the short axis, and use the long one
+to split what is never gathered: rows.
 """,
     in_practice="""\
-Numbers of devices that are no powers of two are real: nodes with 6 accelerators, or 8 less the broken ones.
-Redistribution then meets overlaps that no single collective describes, and a general exchange moves fewer bytes
-than a chain of named ones.
+Device counts that are not powers of two are real: nodes with 6 accelerators, or 8 minus the broken ones. Redistribution
+then has overlaps that no single collective describes, and a general exchange moves fewer bytes than a chain of named
+collectives.
 """,
     sources=(SHARDING_PROPAGATION,),
 )

@@ -1,4 +1,4 @@
-"""A layout puzzle: the words of every puzzle, a graph, how many operators may be configured, and two limits."""
+"""A layout puzzle: the texts that every puzzle has, a graph, how many operators may be configured, and two limits."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class LayoutPuzzle(Puzzle):
     target: int
     """Bytes moved by all devices together."""
     given: Mapping[str, Strategy] = field(default_factory=dict)
-    """Operators that are configured already."""
+    """Operators that are already configured."""
     may_change: bool = False
-    """True if the player may configure those anew."""
+    """True if the player may reconfigure those."""
     credit: str = CREDIT
 
     def graph(self) -> Graph:
-        """A fresh graph, with what is given configured."""
+        """A new graph, with the given operators configured."""
         graph = self.build()
         for name, strategy in self.given.items():
             graph.shard(name, strategy)

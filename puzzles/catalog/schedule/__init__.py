@@ -1,4 +1,4 @@
-"""The schedule track's catalog, in the order of play: a module of the same name for each puzzle."""
+"""The catalog of the schedule track, in the order of play: one module per puzzle, named after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puzzle 0, basic: one training step on one device, with the memory of activations at its lowest."""
+"""Puzzle 0, basic: one training step on one device, with activations freed as early as possible."""
 
 from lib import Goal, Size
 from lib.judging.family import ONE_RANK
@@ -21,11 +21,11 @@ PUZZLE = SchedulePuzzle(
     other_sizes=(Size(3, 2, 1), Size(5, 6, 1)),
     statement="""\
 Train the whole model for one step on a single rank, with all batches together. Go forward through every
-layer, take the loss, go backward through every layer, and update each weight with its gradient.
+layer, compute the loss, go backward through every layer, and update each weight with its gradient.
 
-The four parts take a few lines each. The art is in forgetting: a value counts as memory for as long as it
-stands in one of the five dictionaries, so delete what nothing will use again. Nothing can be done about the
-time here; every batch has to pass through every layer twice.
+Each of the four parts takes a few lines. The trick is deleting: a value counts as memory as long as it is in
+one of the five dictionaries, so delete whatever will not be used again. You can't reduce the time here:
+every batch has to pass through every layer twice.
 """,
     starter='''\
 def basic(model: Model) -> Model:
@@ -47,28 +47,28 @@ def basic(model: Model) -> Model:
 ''',
     calls=("forward", "loss", "backward", "update"),
     hints=(
-        "Write it first without any `del`, and see that it is correct. Then ask of each value which "
+        "Write it without any `del` first, and check that it is correct. Then ask, for each value, which "
         "operation is the last to read it.",
-        "Keep `activations[layer]` under the number of the layer that reads it: "
-        "`activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])`. Forward must "
-        "keep them all, because the backward of a layer reads the same input again.",
-        "The loss is the last to read the last layer's output: "
-        "`grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])`, and then that activation "
-        "can go.",
+        "Store each activation under the number of the layer that reads it: "
+        "`activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])`. Keep all of "
+        "them during forward, because a layer's backward reads the same input again.",
+        "The loss is the last operation to read the last layer's output: "
+        "`grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])`. After it, you can delete "
+        "that activation.",
         "Go backward with `for layer in reversed(range(model.LAYERS))`. `backward` returns two values: the "
         "weight's gradient, and the activation gradient for the layer before. After it, delete "
         "`activations[layer]` and `grad_activations[layer + 1]`. Then update every layer.",
     ),
     concept="""\
-Backpropagation visits the layers in reverse, and each visit needs what went into that layer on the way
-forward. So activations pile up during forward and melt away during backward: the peak of memory lies at
-the turn. Beside them stand, all the time, the weights and the state of the optimizer.
+Backpropagation visits the layers in reverse, and each visit needs that layer's input from the forward pass.
+So activations pile up during forward and are freed during backward. Memory peaks where forward ends and
+backward begins. The weights and the optimizer state take memory all the time.
 """,
     in_practice="""\
 PyTorch's autograd keeps each layer's input until backward has used it, as you do here. Adam keeps two
-numbers for each weight, which is why optimizer state is a large share of a real device's memory. Where
-activations are the larger share, activation checkpointing drops most of them and computes them again on
-the way back (Chen et al. 2016).
+numbers for each weight, so optimizer state is a large share of a real device's memory. When activations are
+the larger share, activation checkpointing drops most of them and recomputes them during backward (Chen et
+al. 2016).
 """,
     sources=(BACKPROPAGATION, ADAM, CHECKPOINTING),
     praise="One good dog, one whole bone.",

@@ -1,4 +1,4 @@
-"""Puzzle 2, ddp: four ranks each take a batch and all-reduce the gradient of every layer."""
+"""Puzzle 2, ddp: four ranks each take one batch and all-reduce the gradient of every layer."""
 
 from lib import Goal, Size
 from lib.judging.family import DATA_PARALLEL
@@ -20,13 +20,13 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 2, 2), Size(5, 6, 6)),
     statement="""\
-Now there are as many ranks as batches, and each rank takes the batch of its own number. Every rank holds
-the whole model: it loads all the weights, goes forward and backward with its batch, and has then a gradient
-that knows one batch of four. Sum the gradients over all ranks with `await model.allreduce(grad, layer)`,
+Now there are as many ranks as batches, and each rank takes the batch with its own number. Every rank holds
+the whole model: it loads all the weights and goes forward and backward with its batch. Its gradient then
+covers only one batch of four. Sum the gradients over all ranks with `await model.allreduce(grad, layer)`,
 and let every rank make the same update.
 
-Your function runs once for each rank, at the same time; `model.rank` says which one it is. Compared with
-gradient accumulation the same work takes about a quarter of the time.
+Your function runs once on each rank, at the same time; `model.rank` is the number of the rank. Compared with
+gradient accumulation, the same work takes about a quarter of the time.
 """,
     starter='''\
 async def ddp(model: Model) -> Model:
@@ -46,27 +46,27 @@ async def ddp(model: Model) -> Model:
 ''',
     calls=("load_weights", "forward", "loss", "backward", "allreduce", "update"),
     hints=(
-        "Between loading and the end of backward a rank does what it does in `basic`, with one batch. Nobody "
-        "needs anybody until the gradients are there.",
-        "`allreduce` involves other ranks, so it has to be awaited, and every rank has to call it for the "
+        "From loading to the end of backward, a rank does what it does in `basic`, with one batch. No rank "
+        "needs another until the gradients are ready.",
+        "`allreduce` involves other ranks, so you have to await it, and every rank has to call it for the "
         "same layers in the same order.",
-        "What `allreduce` returns is a new value, the sum. Put it where the rank's own gradient stood, so "
-        "that both are not kept: `grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)`.",
-        "After backward, for each layer: the allreduce, and then "
+        "`allreduce` returns a new value, the sum. Store it over the rank's own gradient, so that you don't "
+        "keep both: `grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)`.",
+        "After backward, for each layer: all-reduce the gradient, then "
         "`weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], "
-        "opt_states[layer])`. Remember the deletions of `basic`.",
+        "opt_states[layer])`. Remember the deletions from `basic`.",
     ),
     concept="""\
-Data parallelism: replicate the model, divide the batch, sum the gradients. Because every rank starts from
-the same weights and adds the same sum, all replicas stay equal without ever sending a weight. An
-all-reduce can be done by passing pieces around a ring; each device then sends about twice the size of the
-gradient, however many devices there are (Patarasuk and Yuan 2009).
+Data parallelism: replicate the model, divide the batch, sum the gradients. All ranks start from the same
+weights and apply the same summed gradient, so the replicas stay equal and no weight is ever sent. An
+all-reduce can pass pieces around a ring. Each device then sends about twice the size of the gradient, no
+matter how many devices there are (Patarasuk and Yuan 2009).
 """,
     in_practice="""\
-PyTorch's DistributedDataParallel does this. It does not wait for the end of backward, as our clock makes
-you do: it collects gradients in buckets and starts the all-reduce of a bucket as soon as it is full, while
-backward goes on (Li et al. 2020).
+PyTorch's DistributedDataParallel does this. It does not wait for the end of backward, as our clock makes you
+do. It collects gradients in buckets and starts the all-reduce of a bucket as soon as the bucket is full,
+while backward continues (Li et al. 2020).
 """,
     sources=(PYTORCH_DDP, RING_ALL_REDUCE),
-    praise="Everyone fetched one stick, and now everyone knows of all of them.",
+    praise="Everyone fetched one stick, and now everyone has them all.",
 )

@@ -21,12 +21,12 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\
-In the last puzzle every rank still held a whole gradient for every layer. That is more than it needs: it
-updates one shard, so one shard of the summed gradient will do.
+In the last puzzle, every rank still held a full gradient for every layer. That is more than it needs: it
+updates one shard, so one shard of the summed gradient is enough.
 
-`await model.scatterreduce(grad, layer)` does both at once. Every rank brings its whole gradient; the
-gradients are summed over the batches, and each rank gets its own shard of the sum. Use it in place of
-`allreduce`, and use it early, so that a whole gradient never lives for long.
+`await model.scatterreduce(grad, layer)` does both steps at once. Every rank contributes its full gradient.
+The gradients are summed over the batches, and each rank gets its own shard of the sum. Use it in place of
+`allreduce`, and use it early, so that a full gradient never lives for long.
 """,
     starter='''\
 async def fsdp(model: Model) -> Model:
@@ -48,24 +48,24 @@ async def fsdp(model: Model) -> Model:
 ''',
     calls=("allgather", "forward", "loss", "backward", "scatterreduce", "update"),
     hints=(
-        "Start from `wsdp`. Where in it does memory grow during backward, and does it have to?",
+        "Start from `wsdp`. Where does memory grow during backward, and does it have to?",
         "Call `scatterreduce` inside the backward loop, right after the `backward` of the layer, not at the "
-        "end. Every rank reaches that line for the same layer, so it is a safe place to meet.",
-        "`grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)` replaces the whole "
-        "gradient by your shard of the sum. What stays is small.",
+        "end. Every rank reaches that line for the same layer, so the collective is safe there.",
+        "`grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)` replaces the full "
+        "gradient with your shard of the sum, which is small.",
         "Shard `rank` of the gradient matches shard `rank` of the weight and of the optimizer state, so the "
-        "update is the same line as before. Delete the last layer's output right after the loss, and in the "
-        "backward loop the whole weight, `activations[layer]` and `grad_activations[layer + 1]`.",
+        "update is the same line as before. Delete the last layer's output right after the loss. In the "
+        "backward loop, delete the full weight, `activations[layer]` and `grad_activations[layer + 1]`.",
     ),
     concept="""\
-With weights, optimizer states and gradients all sharded, what a rank keeps of the model shrinks by the
+With weights, optimizer states and gradients all sharded, each rank's share of the model shrinks by the
 number of ranks. Only one layer at a time is whole. An all-reduce is a reduce-scatter followed by an
-all-gather; sharding uses the two halves separately, and puts the all-gather where the weight is needed.
+all-gather. Sharding uses the two halves separately, and puts the all-gather where the weight is needed.
 """,
     in_practice="""\
 This is stage 3 of ZeRO (Rajbhandari et al. 2020), and PyTorch's Fully Sharded Data Parallel (Zhao et al.
-2023). The weights of a few layers at a time are gathered, used and freed. PyTorch also asks for the next
-weights while the present ones are in use, so that the communication hides behind computation.
+2023). The weights of a few layers at a time are gathered, used and freed. PyTorch also prefetches the next
+weights while the current ones are in use, so that communication overlaps with computation.
 """,
     sources=(ZERO, PYTORCH_FSDP),
     praise="Fully shared: the bone, the ball and the basket.",

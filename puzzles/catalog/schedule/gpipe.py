@@ -20,12 +20,12 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(6, 6, 3), Size(4, 4, 2)),
     statement="""\
-In the last puzzle three ranks out of four were always waiting. The cure is to hand on smaller pieces: take
+In the last puzzle, three ranks out of four were always waiting. The fix is to pass on smaller pieces: take
 each batch through the pipeline by itself, so that rank 1 can work on batch 0 while rank 0 works on batch 1.
 
-First all batches go forward, one after the other; then all go backward; then each rank adds up the
-gradients of its layers and updates them. The picture looks like the last one, with a smaller bubble. It
-needs more memory than the last one too, because more is remembered at the turn.
+First all batches go forward, one after the other. Then all go backward. Then each rank adds up the gradients
+of its layers and updates the weights. The picture looks like the last one, with a smaller bubble. It also
+needs more memory, because activations of all batches are stored when backward begins.
 """,
     starter='''\
 async def gpipe(model: Model) -> Model:
@@ -48,25 +48,26 @@ async def gpipe(model: Model) -> Model:
 ''',
     calls=("get_activation", "forward", "loss", "backward", "pass_to", "receive", "update"),
     hints=(
-        "Take `pipeline` apart into its forward half and its backward half, and put a loop over the batches "
+        "Split `pipeline` into its forward half and its backward half, and put a loop over the batches "
         "around each of them.",
-        "Several batches are now under way at once, so keep them apart by their keys: "
+        "Several batches are now in flight at the same time, so give each its own keys: "
         "`activations[layer, batch]`, `grad_activations[layer, batch]`, `grad_weights[layer, batch]`.",
-        "Messages from one rank to another arrive in the order in which they were sent. If all ranks go "
-        "through the batches in the same order, the k-th message that you receive is batch k.",
-        "The last rank may take the loss of a batch when that batch's turn to go backward comes. After the "
+        "Messages from one rank to another arrive in the order in which they were sent. If all ranks process "
+        "the batches in the same order, the k-th message that you receive is batch k.",
+        "The last rank can compute the loss of a batch when that batch's turn to go backward comes. After the "
         "two loops, for each of your layers add `grad_weights[layer, batch]` over all batches with `+`, "
         "deleting the parts, and update with the sum.",
     ),
     concept="""\
 With M microbatches and K equal stages, a pipeline that runs all forward and then all backward is idle for
 (K - 1) / (M + K - 1) of the time, apart from communication: three sevenths here, instead of three quarters.
-More microbatches make it smaller. The price is that all M of them are remembered before the first goes back.
+More microbatches make the bubble smaller. The price is that the activations of all M are stored before the
+first goes backward.
 """,
     in_practice="""\
-GPipe (Huang et al. 2019) introduced this schedule, and keeps only the inputs of each stage, computing the
-rest again on the way back. PipeDream's order, one forward and one backward in turn (1F1B), frees
-activations earlier; Megatron-LM uses it in a form that keeps the weights consistent, and interleaves
+GPipe (Huang et al. 2019) introduced this schedule. It keeps only the inputs of each stage and recomputes the
+rest during backward. PipeDream's order alternates one forward and one backward (1F1B), which frees
+activations earlier. Megatron-LM uses a form of 1F1B that keeps the weights consistent, and interleaves
 several small stages on each device to shrink the bubble further (Narayanan et al. 2021).
 """,
     sources=(GPIPE, MEGATRON_CLUSTERS),

@@ -20,11 +20,11 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 6, 1), Size(4, 2, 1)),
     statement="""\
-The same model on the same single rank, with less memory. Instead of all batches together, take one batch
-forward and backward by itself, then the next. Each gives a gradient that knows only its own batch; add the
-gradients up with `+`, and update once, when the sum holds every batch.
+Train the same model on the same single rank, with less memory. Instead of all batches together, take one
+batch forward and backward by itself, then the next. Each gradient covers only its own batch. Add the
+gradients up with `+`, and update once, when the sum covers every batch.
 
-The time stays what it was, because the work is the same. Only as much is remembered as one batch needs.
+The time does not change, because the work is the same. But only one batch's activations are stored at a time.
 """,
     starter='''\
 def grad_accum(model: Model) -> Model:
@@ -45,26 +45,26 @@ def grad_accum(model: Model) -> Model:
 ''',
     calls=("get_activation", "forward", "loss", "backward", "update"),
     hints=(
-        "Take your solution of `basic` and put a loop over the batches around all of it but the update.",
-        "`model.get_activation([batch])` is the input of one batch alone. When the loop comes round, no "
-        "activation of the batch before should be left.",
-        "Two gradients of one layer are added with `+`, and the sum takes no more memory than one of them. "
-        "Do not keep one gradient for each batch until the end.",
-        "In the backward loop: if this is the first batch, `grad_weights[layer] = grad`, and otherwise "
+        "Take your solution of `basic` and put a loop over the batches around everything except the update.",
+        "`model.get_activation([batch])` is the input of one batch alone. At the start of each round, no "
+        "activation of the previous batch should be left.",
+        "Add two gradients of a layer with `+`; the sum takes no more memory than one of them. Don't keep "
+        "one gradient per batch until the end.",
+        "In the backward loop, if this is the first batch, `grad_weights[layer] = grad`, otherwise "
         "`grad_weights[layer] = grad_weights[layer] + grad`, where `grad, grad_activations[layer] = "
         "model.backward(...)`. After the loop over batches, update each layer once.",
     ),
     concept="""\
-The gradient of a sum is the sum of the gradients. A large batch can therefore be cut into microbatches,
-and the update after the last of them is the same as if they had all been there at once. Activations
-shrink by the number of microbatches; weights, optimizer state and gradients do not.
+The gradient of a sum is the sum of the gradients. So a large batch can be cut into microbatches, and the
+update after the last one is the same as if they had all been processed together. Activation memory shrinks
+by the number of microbatches; weights, optimizer state and gradients do not.
 """,
     in_practice="""\
-PyTorch adds to `.grad` on every `backward()` until it is cleared, so accumulation is what happens when the
-optimizer steps only after several microbatches. Ott et al. (2018) trained that way with batches of some
-400,000 tokens on one machine with 8 GPUs. With several devices it saves communication too: DDP's `no_sync`
-keeps the sum local until the last microbatch.
+PyTorch adds to `.grad` on every `backward()` until it is cleared, so gradients accumulate if the optimizer
+steps only after several microbatches. Ott et al. (2018) trained that way, with batches of some 400,000 tokens
+on one machine with 8 GPUs. With several devices it also saves communication: DDP's `no_sync` keeps the sum
+local until the last microbatch.
 """,
     sources=(SCALING_TRANSLATION, GPIPE.cited_for("for the word micro-batch")),
-    praise="Small bites, the same bone, and crumbs for nobody.",
+    praise="Small bites, the same bone, and not a crumb left.",
 )

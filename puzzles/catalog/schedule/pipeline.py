@@ -20,12 +20,13 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(6, 2, 3), Size(4, 6, 2)),
     statement="""\
-So far the weights travelled. Now they stay: each rank owns a *stage*, an equal share of consecutive layers,
-with their optimizer states, and it is the activations that travel. Rank 0 takes all batches through its
-layers and hands the result to rank 1 with `await model.pass_to(1, activation)`, and rank 1 takes it with
-`await model.receive()`. The last rank takes the loss, and the gradient travels back the same way.
+So far, the weights were sent between ranks. Now they stay where they are: each rank owns a *stage*, an equal
+share of consecutive layers, with their optimizer states. Instead, the activations are sent. Rank 0 takes all
+batches through its layers and sends the result to rank 1 with `await model.pass_to(1, activation)`. Rank 1
+receives it with `await model.receive()`. The last rank computes the loss, and the gradient is sent back the
+same way.
 
-When the gradient has passed, each rank has everything to update its own layers. No collective is needed.
+After backward, each rank has everything it needs to update its own layers. No collective is needed.
 """,
     starter='''\
 async def pipeline(model: Model) -> Model:
@@ -48,29 +49,28 @@ async def pipeline(model: Model) -> Model:
 ''',
     calls=("get_activation", "forward", "loss", "backward", "pass_to", "receive", "update"),
     hints=(
-        "Write down for the first, a middle and the last rank what it receives and what it passes on. Only "
-        "the first and the last differ from the others.",
+        "Write down what the first, a middle and the last rank receive and pass on. Only the first and the "
+        "last differ from the others.",
         "Rank 0 gets its input with `model.get_activation(range(model.BATCHES))`, all others with "
         "`await model.receive()`. The last rank gets its gradient from `model.loss(...)`, all others with "
         "`await model.receive()`.",
-        "Number the activations as before, by the layer that reads them: a stage starts with "
-        "`activations[my_layers[0]]` and ends with `activations[my_layers[-1] + 1]`, and that one is passed "
-        "on.",
-        "Forward through `my_layers`; if not last, `await model.pass_to(model.rank + 1, ...)`. Then get the "
-        "gradient, go backward through `reversed(my_layers)` with the deletions you know; if not first, "
+        "Number the activations as before, by the layer that reads them. A stage starts with "
+        "`activations[my_layers[0]]` and ends with `activations[my_layers[-1] + 1]`, which it passes on.",
+        "Go forward through `my_layers`; if not last, `await model.pass_to(model.rank + 1, ...)`. Then get the "
+        "gradient and go backward through `reversed(my_layers)`, with the same deletions as before; if not first, "
         "`await model.pass_to(model.rank - 1, grad_activations[my_layers[0]])`. Then update.",
     ),
     concept="""\
-Dividing a model by layers makes each rank's share of weights, optimizer states and gradients small, with
-little communication: one activation crosses each border. But a rank has to wait for the one before, so
-with all batches together only one rank works at a time. The idle share is called the bubble; here it is
-about three quarters.
+Dividing a model by layers makes each rank's share of weights, optimizer states and gradients small. It needs
+little communication: one activation crosses each stage boundary. But each rank has to wait for the previous
+one, so with all batches together only one rank works at a time. The idle time is called the pipeline bubble;
+here it is about three quarters.
 """,
     in_practice="""\
-This is the simplest form of pipeline parallelism, also called naive model parallelism. It is what you get by
-placing layers on different GPUs and doing nothing else. Huang et al. (2019) show its picture as the one to
-improve on, and Narayanan et al. (2019) start from it too. The next puzzle fills the bubble.
+This is the simplest form of pipeline parallelism, also called naive model parallelism. You get it by placing
+layers on different GPUs and doing nothing else. Huang et al. (2019) show it as the baseline to improve on,
+and Narayanan et al. (2019) start from it too. The next puzzle fills the bubble.
 """,
     sources=(GPIPE, PIPEDREAM),
-    praise="The ball went down the line and back by mouth. Nobody dropped it.",
+    praise="The ball went down the line and back, from mouth to mouth. It was never dropped.",
 )

@@ -1,4 +1,4 @@
-"""Puzzle 7, pipeline_fsdp: four pipelines side by side, with every weight in sixteen shards."""
+"""Puzzle 7, pipeline_fsdp: four parallel pipelines, with every weight in sixteen shards."""
 
 from lib import Goal, Size
 from lib.judging.family import SHARDED_PIPELINE
@@ -19,18 +19,17 @@ PUZZLE = SchedulePuzzle(
         family=SHARDED_PIPELINE,
         loads_once=True,
     ),
-    # 16 ranks throughout: four stages for each of four batches is what the puzzle is.
+    # Always 16 ranks: the puzzle is four stages for each of four batches.
     other_sizes=(Size(8, 4, 16), Size(12, 4, 16)),
     statement="""\
-The last puzzle puts everything together. There are 16 ranks: four pipelines of four stages. Rank `r` is
-stage `r % 4` of pipeline `r // 4`, and pipeline `p` takes batch `p`. Between the stages of a pipeline
-activations and their gradients travel by `pass_to` and `receive`, from rank to neighbouring rank.
+The last puzzle combines everything. There are 16 ranks: four pipelines of four stages. Rank `r` is stage
+`r % 4` of pipeline `r // 4`, and pipeline `p` takes batch `p`. Between the stages of a pipeline, activations
+and their gradients are sent with `pass_to` and `receive`, from one rank to its neighbor.
 
-At the same time every layer's weight, with its optimizer state, is cut into 16 shards, one on each rank. So
-a weight has to be gathered from all ranks before a stage can use it, and its gradient is reduced and
-scattered over all ranks afterwards. Collectives involve everybody: a rank that has no work on a layer joins
-them all the same. To a `scatterreduce` it brings a gradient of no batches, which is a zero:
-`empty_grad(layer)`.
+At the same time, every layer's weight and optimizer state are cut into 16 shards, one on each rank. So a
+weight has to be gathered from all ranks before a stage can use it, and its gradient is reduce-scattered over
+all ranks afterwards. Collectives involve every rank: a rank with no work on a layer still has to join. To a
+`scatterreduce` it contributes a gradient of no batches, which is zero: `empty_grad(layer)`.
 """,
     starter='''\
 async def pipeline_fsdp(model: Model) -> Model:
@@ -67,30 +66,30 @@ async def pipeline_fsdp(model: Model) -> Model:
         "update",
     ),
     hints=(
-        "Let every rank loop over all layers, not only over its own. Inside the loop the collectives stand "
-        "outside any `if`, and the work stands inside `if layer in my_layers`.",
-        "A stage receives just before its first layer and passes on just after its last. The others pass the "
-        "time by gathering a weight and forgetting it at once.",
-        "Mind the order: a rank that waits in `receive` does not join a collective. Receive for layer "
-        "`my_layers[0]` after the collectives of all earlier layers, since the sender joins those first.",
+        "Let every rank loop over all layers, not only over its own. In the loop, put the collectives outside "
+        "any `if`, and the computation inside `if layer in my_layers`.",
+        "A stage receives just before its first layer and passes on just after its last. For all other layers "
+        "it only gathers the weight and deletes it right away.",
+        "Watch the order: a rank that waits in `receive` does not join a collective. Receive for layer "
+        "`my_layers[0]` after the collectives of all earlier layers, because the sender joins those first.",
         "Forward, for every layer: `if layer == my_layers[0]`, get the input (stage 0 with "
-        "`get_activation([batch])`); gather; `if layer in my_layers`, forward; delete the whole weight; "
-        "`if layer == my_layers[-1]`, pass on, or take the loss. Backward is its mirror image, with a "
+        "`get_activation([batch])`); gather; `if layer in my_layers`, forward; delete the full weight; "
+        "`if layer == my_layers[-1]`, pass the activation on, or compute the loss. Backward mirrors this, with a "
         "`scatterreduce` of the gradient or of `empty_grad(layer)` in every round. Then update your shard of "
         "every layer.",
     ),
     concept="""\
-Parallelisms combine: data between the pipelines, layers within each of them, shards over all. What a rank
-keeps for good is a sixteenth of the model. The catch is in the meeting points. Every rank has to come to
-every gather, so the stages wait for each other in communication as well as in computation.
+You can combine kinds of parallelism: data between the pipelines, layers within each pipeline, shards over all
+ranks. Each rank permanently stores a sixteenth of the model. The catch is synchronization. Every rank has to
+join every gather, so the stages wait for each other in communication as well as in computation.
 """,
     in_practice="""\
-There is no best mixture for all cases: it depends on the sizes of model and batch, on memory, and on how
-fast the links are within a machine and between machines. Combined naively, as here, pipelines and sharding
-do not go well together, since the weights travel again for each microbatch that passes. Lamy-Poirier (2022)
-orders the schedule breadth-first, so that one gather serves many microbatches. Megatron-LM combines
-pipelines with data and tensor parallelism (Narayanan et al. 2021).
+No combination is best in all cases. It depends on the sizes of model and batch, on memory, and on how fast the
+links are within a machine and between machines. Combined naively, as here, pipelines and sharding do not work
+well together, because the weights are sent again for each microbatch. Lamy-Poirier (2022) orders the schedule
+breadth-first, so that one gather serves many microbatches. Megatron-LM combines pipelines with data and tensor
+parallelism (Narayanan et al. 2021).
 """,
     sources=(BREADTH_FIRST_PIPELINE, MEGATRON_CLUSTERS, ZERO),
-    praise="A whole sledge team, and all of them pull the same way.",
+    praise="A whole sled team, all pulling the same way.",
 )

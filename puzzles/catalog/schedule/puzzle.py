@@ -1,4 +1,4 @@
-"""A schedule puzzle: the words of every puzzle, a goal, and the sizes and calls that go with it."""
+"""A schedule puzzle: the texts that every puzzle has, a goal, other sizes, and the calls that a solution needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lib import Goal, Size
 from puzzles.catalog.puzzle import Puzzle
 
 CREDIT = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush/LLM-Training-Puzzles"
-"""Credit of the classic puzzles."""
+"""Credit for the original puzzles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class SchedulePuzzle(Puzzle):
     number: int
     goal: Goal
     other_sizes: tuple[Size, ...]
-    """Sizes, besides the goal's, at which a general schedule works too."""
+    """Sizes other than the goal's at which a general schedule also works."""
     calls: tuple[str, ...]
     """The methods of Model that a solution is likely to need."""
     credit: str = CREDIT

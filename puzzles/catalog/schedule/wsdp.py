@@ -1,4 +1,4 @@
-"""Puzzle 3, wsdp: each rank keeps a shard of every weight and gathers the whole when a layer needs it."""
+"""Puzzle 3, wsdp: each rank keeps a shard of every weight and gathers the full weight when a layer needs it."""
 
 from lib import Goal, Size
 from lib.judging.family import SHARDED
@@ -21,12 +21,11 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
     statement="""\
-In data parallel training every rank keeps the same weights. Here each keeps a quarter: shard `model.rank` of
-`model.RANKS` of every layer's weight, and of its optimizer state. That is little, but `forward` and
-`backward` need the whole weight, so gather it with `await model.allgather(shard, layer)` just before, and
-delete it just after.
+In data parallel training, every rank keeps the same weights. Here each keeps a quarter: shard `model.rank` of
+`model.RANKS` of every layer's weight, and of its optimizer state. But `forward` and `backward` need the full
+weight. Gather it with `await model.allgather(shard, layer)` just before the call, and delete it right after.
 
-Each rank again takes the batch of its own number. At the end sum the gradients with `allreduce`, and let
+Each rank again takes the batch with its own number. At the end, sum the gradients with `allreduce`, and let
 each rank update the shard that it keeps.
 """,
     starter='''\
@@ -50,24 +49,24 @@ async def wsdp(model: Model) -> Model:
     calls=("allgather", "forward", "loss", "backward", "allreduce", "update"),
     hints=(
         "Start from `ddp`. Only two lines change: the weight that forward uses, and the weight that backward uses.",
-        'Keep the gathered weight under a key of its own, such as `weights["whole"]`, so that the shard in '
-        "`weights[layer]` stays where it is. The shard is what gets updated.",
-        "One whole weight at a time is enough. Forward is done with it as soon as the next activation "
-        "exists; backward gathers it once more.",
+        'Keep the gathered weight under a separate key, such as `weights["whole"]`, so that the shard stays in '
+        "`weights[layer]`. You update the shard.",
+        "One full weight at a time is enough. Forward no longer needs it once the next activation exists; "
+        "backward gathers it again.",
         'For each layer forward: `weights["whole"] = await model.allgather(weights[layer], layer)`, then '
-        'forward with it, then `del weights["whole"]`. The same around backward, in reverse order. At the '
-        "end allreduce each gradient and update with `weights[layer]` and `opt_states[layer]`, the shards.",
+        'forward with it, then `del weights["whole"]`. Do the same around backward, in reverse order. At the '
+        "end, all-reduce each gradient and update the shards, `weights[layer]` and `opt_states[layer]`.",
     ),
     concept="""\
-A weight that is the same everywhere is stored once too often for every rank but one. Sharding stores it
-once over all ranks, and pays with communication: the weight travels twice, once on the way forward and once
-on the way back. The optimizer state never has to travel, because each rank updates only its own shard.
+If every rank holds the same weight, all copies but one are redundant. Sharding stores the weight once over
+all ranks, and pays with communication: the weight is sent twice, once for forward and once for backward. The
+optimizer state is never sent, because each rank updates only its own shard.
 """,
     in_practice="""\
-ZeRO (Rajbhandari et al. 2020) names three stages: shard the optimizer state, then the gradients, then the
-weights. This puzzle shards states and weights, and leaves the gradients whole; it is a step on the way to
-the next. Xu et al. (2020) let a compiler shard the weight update of data parallel programs by itself.
+ZeRO (Rajbhandari et al. 2020) defines three stages: shard the optimizer state, then the gradients, then the
+weights. This puzzle shards states and weights, and keeps full gradients; it is a step towards the next
+puzzle. Xu et al. (2020) made a compiler that shards the weight update of data parallel programs automatically.
 """,
     sources=(ZERO, WEIGHT_UPDATE_SHARDING),
-    praise="Nobody carries the whole stick, and it still gets home.",
+    praise="No dog carries the whole stick, and it still gets home.",
 )

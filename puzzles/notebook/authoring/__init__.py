@@ -1,1 +1,1 @@
-"""Makes the notebooks: from their percent sources, the catalog and the solutions."""
+"""Builds the notebooks from their percent sources, the catalog and the solutions."""

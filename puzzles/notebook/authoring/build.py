@@ -1,7 +1,7 @@
-"""Builds the notebooks from their percent sources, the catalog and the solutions, the same bytes each time.
+"""Builds the notebooks from their percent sources, the catalog and the solutions; the output is always the same bytes.
 
 A markdown cell that holds only `{setup}`, `{collective: NAME}` or `{puzzle: SLUG}` is replaced by cells made here, so
-that a notebook has the words of the catalog.
+that notebooks use the texts of the catalog.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ MARKER = re.compile(r"\{(setup|puzzle|collective)(?:: *(\w+))?\}")
 
 
 class MissingPackageError(ImportError):
-    """A package that building notebooks needs is not installed; the text says how to install it."""
+    """A package that building notebooks needs is not installed; the message says how to install it."""
 
 
 class Book(NamedTuple):
-    """One notebook: the file to write it to, without a folder, and its text."""
+    """One notebook: the name of its file, without a folder, and its text."""
 
     file: str
     text: str
@@ -59,16 +59,16 @@ def build(path: Path, solved: bool = False) -> str:
 
 
 def _jupyter() -> tuple[Any, Any]:
-    """The packages jupytext and nbformat, which have no types."""
+    """The packages jupytext and nbformat, which are untyped."""
     try:
         return import_module("jupytext"), import_module("nbformat")
     except ImportError as why:
-        advice = f"notebooks are made with jupytext: pip install 'training-puzzles[notebook]' ({why})"
+        advice = f"building notebooks needs jupytext: pip install 'training-puzzles[notebook]' ({why})"
         raise MissingPackageError(advice) from None
 
 
 def _cells(v4: Any, source: list[tuple[str, str, str]], solved: bool) -> Iterator[Any]:
-    """Cells of nbformat 4, each with an id that stays the same when other cells come and go."""
+    """Cells of nbformat 4, each with an id that does not change when other cells are added or removed."""
     taken: set[str] = set()
     for kind, text, name in _expanded(source, solved):
         identity = name or sha256(text.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Picture of a collective: the value of each rank before and after, computed by the runtime's own rule."""
+"""Picture of a collective: each rank's value before and after, computed by the runtime's own rule."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ BEFORE, AFTER = 70, 250
 INK, SOFT, WIRE, FULL, BARE = "#1f2933", "#5a6675", "#44546a", "#2a788e", "#f5f7f9"
 
 TITLES = {
-    "allreduce": "all-reduce: the gradients of all batches, summed, on every rank",
-    "allgather": "all-gather: the shards of all ranks, joined, on every rank",
-    "scatterreduce": "reduce-scatter: the sum of all gradients, a shard of it on each rank",
+    "allreduce": "all-reduce: every rank gets the sum of all batches' gradients",
+    "allgather": "all-gather: every rank gets all shards, joined",
+    "scatterreduce": "reduce-scatter: every rank gets one shard of the summed gradient",
 }
 
 
 def brought(name: str) -> list[Value]:
-    """Each rank's value before: a shard of a weight, or the whole gradient of a batch."""
+    """Each rank's value before the collective: a shard of a weight, or the full gradient of one batch."""
     if name == "allgather":
         return [Weight(0, 1, 0, frozenset({rank}), RANKS) for rank in range(RANKS)]
     return [WeightGrad(0, 1, frozenset({rank}), RANKS) for rank in range(RANKS)]

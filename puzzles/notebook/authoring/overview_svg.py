@@ -1,6 +1,6 @@
-"""Overview picture of a schedule puzzle: the part of each layer that a rank keeps, its batches, and its partners.
+"""Overview picture of a schedule puzzle: which part of each layer a rank keeps, its batches, and its partners.
 
-It shows placement only, no order of operations, because the order is the solution.
+It shows only placement, not the order of operations, because finding the order is the puzzle.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ FONT = "'Helvetica Neue',Helvetica,Arial,sans-serif"
 
 @dataclass(frozen=True)
 class Placement:
-    """Placement of weights and batches on ranks. `part` is the share of a layer that a rank keeps, as (index, of how
-    many), or None.
+    """Placement of weights and batches on ranks. `part` is the share of a layer that a rank keeps, as (index, total),
+    or None.
 
-    `batches` names what a rank reads; `talk` is the label of what joins the ranks: a bracket (`everybody`), or arrows
-    from rank to rank (`chain`).
+    `batches` names what a rank reads. `talk` labels what connects the ranks: a bracket (`everybody`), or arrows from
+    rank to rank (`chain`).
     """
 
     part: Callable[[int, int], tuple[int, int] | None]
@@ -33,7 +33,7 @@ class Placement:
     talk: str = ""
     everybody: bool = False
     chain: Callable[[int], bool] = lambda rank: False
-    """True for a rank that hands activations to the next one."""
+    """True for a rank that passes activations to the next one."""
     works: Callable[[int, int], bool] = lambda rank, layer: True
     """True if a rank computes a layer."""
 
@@ -62,7 +62,7 @@ def placement_of(puzzle: SchedulePuzzle) -> Placement:
     return {
         "basic": Placement(whole, first(f"{all_of_them}, at once")),
         "grad_accum": Placement(whole, first(f"{all_of_them}, in turn")),
-        "ddp": Placement(whole, each, "gradients are summed over all", everybody=True),
+        "ddp": Placement(whole, each, "gradients are summed over all ranks", everybody=True),
         "wsdp": Placement(shard, each, "weights are gathered, gradients summed", everybody=True),
         "fsdp": Placement(shard, each, "weights are gathered, gradients scattered", everybody=True),
         "pipeline": Placement(own, first(f"{all_of_them}, at once"), up_and_down, chain=lambda r: r < ranks - 1),
@@ -70,7 +70,7 @@ def placement_of(puzzle: SchedulePuzzle) -> Placement:
         "pipeline_fsdp": Placement(
             shard,
             lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",
-            "shards are for all; a frame: computes it",
+            "all ranks share shards; a frame marks who computes",
             everybody=True,
             chain=lambda rank: rank % 4 < 3,
             works=lambda rank, layer: layer == rank % 4,
@@ -117,7 +117,7 @@ def overview_markdown(puzzle: SchedulePuzzle) -> str:
 
 
 def _cell(puzzle: SchedulePuzzle, placement: Placement, rank: int, layer: int, y: float, height: float) -> str:
-    """A layer on a rank: outlined, and filled as far as the rank keeps it."""
+    """One layer on one rank: outlined, and filled to show the part that the rank keeps."""
     layers = puzzle.goal.size.layers
     x = LEFT + layer * (CELL + GAP)
     part = placement.part(rank, layer)
@@ -135,7 +135,7 @@ def _cell(puzzle: SchedulePuzzle, placement: Placement, rank: int, layer: int, y
 
 
 def _handover(placement: Placement, layers: int, rank: int, right: float, y: float, row: float) -> str:
-    """Two arrows between a rank and the next: one down, one up."""
+    """Two arrows between a rank and the next one, one in each direction."""
     top, bottom = y + row * 0.6, y + row * 1.4 + GAP
     down = f"M{right + 6} {top:g}V{bottom:g}m-3 -4l3 4l3 -4"
     up = f"M{right + 15} {bottom:g}V{top:g}m-3 4l3 -4l3 4"

@@ -1,4 +1,4 @@
-"""Cells made from the catalog and from `solutions/`: those of one puzzle, and the setup cell."""
+"""Cells made from the catalog and from `solutions/`: the cells of one puzzle, and the setup cell."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from puzzles.version import VERSION
 from .overview_svg import overview_markdown
 
 SOURCE = "https://github.com/YOUR_ORG/training-puzzles"
-"""Address of the published project, where each version has a tag; pyproject.toml and the README say the same."""
+"""Address of the published project, where each version has a tag; pyproject.toml and the README have the same one."""
 
 PUBLISHED = "YOUR_ORG" not in SOURCE
-"""Until then there is nothing to install from but a wheel: a name that nobody has taken could be anybody's."""
+"""Until the project is published, a wheel is the only safe source: anybody could register an unclaimed name."""
 
 SOLUTIONS = Path(__file__).parents[3] / "solutions"
-"""Beside lib, drawing and puzzles, in the clone and in the wheel."""
+"""Next to lib, drawing and puzzles, in the clone and in the wheel."""
 
 Cell = tuple[str, str, str]
 """Kind, text, and name, which becomes the cell's id."""
 
 
 def setup() -> str:
-    """The code that makes the puzzles importable, and installs them where they are not, as in Colab: from a wheel that
-    lies beside the notebook, or from where the project is published."""
+    """The code that makes the puzzles importable. Where they are missing, as in Colab, it installs them: from a wheel
+    next to the notebook, or from the published project."""
     elsewhere = f'get_ipython().run_line_magic("pip", "install --quiet git+{SOURCE}@v{VERSION}")'
     if not PUBLISHED:
         elsewhere = (
-            f'raise ImportError("put training_puzzles-{VERSION}-py3-none-any.whl beside this notebook, run again")'
+            f'raise ImportError("put training_puzzles-{VERSION}-py3-none-any.whl next to this notebook, run again")'
         )
     return f"""\
 # Makes the puzzles importable. It installs them only if they are missing, as in Colab; in a clone it installs nothing.
@@ -52,7 +52,7 @@ elif find_spec("training_puzzles") is None:
     else:
         {elsewhere}
 
-import training_puzzles  # from here on, lib, drawing and puzzles are those of the game"""
+import training_puzzles  # now lib, drawing and puzzles are those of the game"""
 
 
 def puzzle_cells(puzzle: SchedulePuzzle, solved: bool) -> Iterator[Cell]:
@@ -66,7 +66,7 @@ def puzzle_cells(puzzle: SchedulePuzzle, solved: bool) -> Iterator[Cell]:
 
 
 def solution(slug: str) -> str:
-    """The reference solution without its file's docstring and imports, which the notebook has already."""
+    """The reference solution without its docstring and imports, which the notebook already has."""
     text = (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
     head = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
     return "\n".join(text.splitlines()[head[-1].end_lineno :]).strip()
@@ -84,7 +84,7 @@ def _task(puzzle: SchedulePuzzle) -> str:
 
 | model and ranks | target time | target memory |
 |---|---|---|
-| {size_text(goal.size)} | {goal.time} steps | {goal.memory:,} elements on any rank |
+| {size_text(goal.size)} | {goal.time_text} steps | {goal.memory_text} elements on any rank |
 
 <details><summary>The calls you may need</summary>
 
@@ -98,13 +98,13 @@ def _hints(puzzle: SchedulePuzzle) -> str:
         f"<details><summary>Hint {number} of {len(puzzle.hints)}</summary>\n\n{hint}\n\n</details>"
         for number, hint in enumerate(puzzle.hints, 1)
     )
-    return f"Stuck? From a nudge to the whole idea:\n\n{hints}"
+    return f"Stuck? Here are hints, from a nudge to the full idea:\n\n{hints}"
 
 
 def _background(puzzle: SchedulePuzzle) -> str:
     sources = "\n".join(f"- {_linked(str(source))}" for source in (*puzzle.sources, puzzle.credit))
     return f"""\
-### What you have built, and what the real systems do
+### What you have built, and how real systems do it
 
 {puzzle.concept.strip()}
 

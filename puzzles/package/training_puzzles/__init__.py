@@ -1,11 +1,11 @@
-"""The one name that is installed: it makes `lib`, `drawing` and `puzzles` importable, before anybody else's.
+"""The one name that is installed: importing it makes `lib`, `drawing` and `puzzles` importable, ahead of all others.
 
 import training_puzzles
 from lib import Model
 
-All of the game lies in this package's folder; in a clone, and where that is installed with `pip install -e`, it lies in
-the clone. A folder on `sys.path`, and not an import hook, because processes started by multiprocessing, MPI and dask
-get `sys.path` from the one that starts them. Modules have one name: `training_puzzles.lib` is `lib`, the same object.
+The whole game is in this package's folder; in a clone, or where that is installed with `pip install -e`, it is in the
+clone. It extends `sys.path` instead of adding an import hook, because processes started by multiprocessing, MPI and
+dask inherit `sys.path`. Every module has one identity: `training_puzzles.lib` is the same object as `lib`.
 """
 
 import pickle
@@ -20,10 +20,10 @@ from types import ModuleType
 from typing import Any
 
 NAMES = ("lib", "drawing", "puzzles")
-"""The packages that players import, by these names, after `import training_puzzles`."""
+"""The packages that players import by these names, after `import training_puzzles`."""
 
 FOLDERS = (*NAMES, "solutions", "notebooks")
-"""Folders in ROOT, beside each other."""
+"""Folders in ROOT, next to each other."""
 
 
 def _root() -> str:
@@ -35,26 +35,34 @@ def _root() -> str:
 ROOT = _root()
 
 
+class OtherModuleError(ImportError):
+    """A module with one of our names that is not ours."""
+
+    def _render_traceback_(self) -> list[str]:
+        """The text that IPython shows: this sentence, without the machinery."""
+        return [f"ImportError: {self}"]
+
+
 def _require_ours(name: str) -> None:
-    """Refuses to go on beside another module of that name.
+    """Refuses to continue if another module of that name is already imported.
 
     Raises:
-        ImportError: one is imported already; the text says from where, and what to do.
+        OtherModuleError: there is one; the message says where it is from and what to do.
     """
     module = sys.modules.get(name)
     if module is None:
         return
     place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
     if dirname(realpath(place)) != join(ROOT, name):
-        raise ImportError(
-            f"another module called {name!r} is imported already ({place or 'made by hand'}); start Python again and "
+        raise OtherModuleError(
+            f"another module called {name!r} is already imported ({place or 'made by hand'}); restart Python and "
             "write 'import training_puzzles' before anything that imports it",
             name=name,
         )
 
 
 class _Alias(MetaPathFinder, Loader):
-    """Finds `training_puzzles.lib` and what is below as the modules that they are, so that no class exists twice."""
+    """Resolves `training_puzzles.lib` and its submodules to the existing modules, so that no class exists twice."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         package, _, name = fullname.partition(".")
@@ -70,18 +78,18 @@ class _Alias(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Gives the module, which has run already, back the spec that the import system has just replaced."""
+        """Restores the spec of a module that has already run; the import system has just replaced it."""
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state
 
 
 def run_pickled(job: bytes, *given: Any) -> Any:
-    """Calls a pickled function of ours, in a process that has found it by importing this module: a worker of dask."""
+    """Calls a pickled function of ours, in a process that finds it by importing this module, such as a dask worker."""
     return pickle.loads(job)(*given)
 
 
 def __getattr__(name: str) -> Any:
-    """The packages as attributes, and `__version__`, loaded when they are asked for."""
+    """The packages as attributes, and `__version__`, loaded on first access."""
     if name in FOLDERS:
         return import_module(name)
     if name == "__version__":

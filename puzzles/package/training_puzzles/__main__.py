@@ -1,4 +1,4 @@
-"""`python -m training_puzzles` is the command `puzzles`."""
+"""`python -m training_puzzles` runs the `puzzles` command."""
 
 from puzzles.commands.main import main
 

@@ -24,7 +24,7 @@ def main() -> None:
     os.dup2(2, 1)
     if given is None:
         return
-    code = SubmissionCode(given["name"], given["cells"], given["notebook"], given["slugs"])
+    code = SubmissionCode(given["name"], given["text"], given["slugs"])
     request = given["request"]
     if request is None:
         protocol.send(os.fdopen(out, "wb"), code.survey())

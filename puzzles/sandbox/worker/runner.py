@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import redirect_stdout
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -48,7 +49,8 @@ class DefinitionRun:
         self.out = out
         self.phase = "while the file is loaded, "
         self.start = code.lines.get(self.slug, 0)
-        self.timer = Timer(seconds, request["left"], lambda: self._send(StageResult(failure=self._too_slow())))
+        describe = getattr(self.stage, "work_of", lambda frame: "")
+        self.timer = Timer(seconds, request["left"], self._report_time, describe)
 
     def run(self) -> None:
         """Loads the file, runs the definition and sends the result."""
@@ -56,13 +58,15 @@ class DefinitionRun:
         module = self._module(MODULE_NAME)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            failure = self._load(module.__dict__)
+            failure = self._load(module.__dict__) or self.code.failure_of(self.slug, module.__dict__)
             if failure is None and self.slug not in module.__dict__:
                 return self._send(StageResult(), defined=False)
             result = StageResult(failure=failure)
             if failure is None:
                 self.phase = ""
                 result = self._run_definition(module.__dict__[self.slug])
+            if result.failure is not None:
+                result = replace(result, failure=self.code.explained(result.failure, module.__dict__))
         forgotten = [str(w.message) for w in warned if str(w.message).endswith("was never awaited")]
         self._send(result, forgotten[0] if forgotten else "")
 
@@ -119,9 +123,13 @@ class DefinitionRun:
         except (Exception, SystemExit, GeneratorExit) as why:
             return StageResult(failure=of_crash(why, site.file, "; ".join(getattr(why, "__notes__", [])), site.line))
 
+    def _report_time(self) -> None:
+        self._send(StageResult(failure=self._too_slow()))
+
     def _too_slow(self) -> Failure:
         line = self.timer.line_in(self.code.name) or (0 if self.phase else self.start)
-        return Failure("timeout", too_slow(self.timer.seconds, self.phase), line)
+        during = f"{self.timer.work_at}: " if self.timer.work_at else self.phase
+        return Failure("timeout", too_slow(self.timer.seconds, during), line)
 
 
 def too_slow(seconds: float, phase: str = "") -> str:

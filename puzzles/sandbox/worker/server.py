@@ -37,7 +37,7 @@ def main() -> None:
         os.dup2(null, fd)
     os_limits.protect_process()
     while (given := protocol.receive(control)) is not None:
-        if "cells" not in given:
+        if "text" not in given:
             continue  # a request to a supervisor that has just ended, which the grader already knows
         _warm_up(given)
         os_limits.fresh_folder(os.getcwd())
@@ -97,7 +97,7 @@ class Supervisor:
         self.hidden = given["hidden"]
         self.control = control
         os_limits.cap_memory(self.limits["memory"])
-        self.code = SubmissionCode(given["name"], given["cells"], given["notebook"], given["slugs"])
+        self.code = SubmissionCode(given["name"], given["text"], given["slugs"])
         self.wake, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self.wake, False)

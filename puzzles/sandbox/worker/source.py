@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from hashlib import sha256
+from collections.abc import Collection, Iterable, Mapping
 from types import CodeType
 from typing import Any
 
-from puzzles.failure import Failure, of_source
+from puzzles.failure import Failure, UnreadableError, of_crash, of_source
 
-DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+from .kept_statements import (
+    DEFINITION,
+    FAILED,
+    GAME_PACKAGES,
+    KeptStatements,
+    LeftOut,
+    bound_as,
+    bound_by,
+    bound_names,
+)
+from .notebook_cells import Cell, is_notebook, read_cells, with_plain_newlines, without_magics
+from .sketch import Sketch, sketch
 
-GAME_PACKAGES = ("lib", "lib.engine", "lib.layout")
-"""Packages whose names belong to the game: a star import of them brings no solution."""
+KEPT = "of a notebook only imports, definitions and pure assignments are kept, so compute it inside a function"
 
 
 class SubmissionCode:
     """A submission, parsed and compiled."""
 
-    def __init__(self, name: str, cells: Iterable[tuple[int, str]], notebook: bool, slugs: Iterable[str]) -> None:
-        """`cells` are (first line, text): one for a script, one for each code cell of a notebook; `slugs` are puzzles
-        that may be asked for."""
+    def __init__(self, name: str, text: str, slugs: Collection[str]) -> None:
+        """`slugs` are puzzles that may be asked for."""
         self.name = name
+        self.cells: list[Cell] = []
+        text = with_plain_newlines(text)
         self.code: CodeType | None = None
         self.problem: Failure | None = None
         """Reason why nothing of the file can be used."""
@@ -32,47 +42,115 @@ class SubmissionCode:
         """By puzzle, the error in the cell that seems to define it."""
         self.lines: dict[str, int] = {}
         """The names that the file binds, with their last lines; '*' for a star import."""
-        self.digests: dict[str, str] = {}
-        """By puzzle, the digest of its definition: by it the grader recognizes an unchanged starter."""
+        self.sketches: dict[str, Sketch] = {}
+        """By puzzle, the sketch of its definition."""
+        self.left_out: dict[str, LeftOut] = {}
+        """By name, what the file binds and this code does not."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                body = self._notebook(cells, slugs) if notebook else self._script(cells)
+                self.cells = read_cells(name, text)
+                body = self._notebook(slugs) if is_notebook(name, text) else ast.parse(text, name).body
+                body = self._compiling(body, slugs)
                 tree = ast.Module(body, [])
                 self.code = compile(tree, name, "exec", dont_inherit=True)
-            for bound, line in _bound_by(body):
+            for bound, line in bound_by(body):
                 self.lines[bound] = max(line, self.lines.get(bound, 0))
-            definitions = {n.name: n for n in body if isinstance(n, DEFINITION)}
-            self.digests = {slug: digest(definitions[slug]) for slug in slugs if slug in definitions}
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
+            definitions = _definitions(body)
+            self.sketches = {slug: sketch(definitions[slug]) for slug in slugs if slug in definitions}
+        except (SyntaxError, ValueError, RecursionError, MemoryError, UnreadableError) as why:
             self.problem = of_source(why)
 
     def survey(self) -> dict[str, Any]:
         """The findings, as plain data for the grader."""
         broken = {slug: list(failure) for slug, failure in self.broken.items()}
         problem = None if self.problem is None else list(self.problem)
-        return {"problem": problem, "broken": broken, "lines": self.lines, "digests": self.digests}
+        cells = self.cells if self.name.endswith(".ipynb") else []  # of a script, the grader has the lines
+        return {
+            "problem": problem,
+            "broken": broken,
+            "lines": self.lines,
+            "sketches": self.sketches,
+            "cells": cells,
+        }
 
-    def _script(self, cells: Iterable[tuple[int, str]]) -> list[ast.stmt]:
-        ((_, text),) = cells
-        return ast.parse(text, self.name).body
+    def failure_of(self, name: str, names: Mapping[str, Any]) -> Failure | None:
+        """The failure of the assignment of a name, if it has failed; `names` are those of the module."""
+        failed = names.get(FAILED, {}).get(name)
+        return None if failed is None or name in names else of_crash(failed, self.name, "", self.lines[name])
 
-    def _notebook(self, cells: Iterable[tuple[int, str]], slugs: Iterable[str]) -> list[ast.stmt]:
-        """Imports that are used, definitions, and plain constants. The last definition of a name wins."""
-        kept: list[ast.stmt] = []
-        flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        for first, text in cells:
+    def explained(self, failure: Failure, names: Mapping[str, Any]) -> Failure:
+        """A failure, with the reason if it is for a name that was left out, or whose assignment has failed."""
+        missing = re.search(r"NameError: name '(\w+)' is not defined", failure.sentence)
+        name = missing[1] if missing else ""
+        failed = self.failure_of(name, names)
+        if failed is not None:
+            line, reason = failed.line, f"that fails: {failed.sentence}"
+        elif name in self.left_out:
+            line, reason = self.left_out[name]
+        else:
+            return failure
+        return failure._replace(sentence=f"{failure.sentence}; line {line} defines {name}, but {reason}")
+
+    def _notebook(self, slugs: Collection[str]) -> list[ast.stmt]:
+        """Imports that are used, definitions, and pure assignments. The last definition of a name wins."""
+        statements = KeptStatements(slugs)
+        for first, text, _ in self.cells:
             try:
-                tree: ast.Module = compile(text, self.name, "exec", flags, dont_inherit=True)
+                tree = self._tree(text)
             except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
                 failure = of_source(why)
                 failure = failure._replace(line=failure.line + first - 1 if failure.line else first)
                 self.broken.update((slug, failure) for slug in slugs if looks_defined(slug, text.splitlines()))
                 continue
-            kept += [ast.increment_lineno(node, first - 1) for node in tree.body if _is_definition(node)]
             for node in tree.body:
+                statements.see(ast.increment_lineno(node, first - 1))
                 self.broken.pop(getattr(node, "name", ""), None)  # defined again, and well
-        return _without_idle_imports(kept)
+        for name, (line, reason) in statements.left_out.items():
+            self.left_out[name] = LeftOut(line, f"it was left out because {reason}; {KEPT}")
+            if name in slugs and "it calls" in reason:
+                advice = f"this defines {name}, but it was left out because {reason}; use 'def' or 'class' instead"
+                self.broken[name] = Failure("crash", advice, line)
+        return _without_idle_imports(statements.kept)
+
+    def _compiling(self, body: Iterable[ast.stmt], slugs: Collection[str]) -> list[ast.stmt]:
+        """The statements without the definitions that Python refuses, so that the others can be graded."""
+        kept: list[ast.stmt] = []
+        refused: dict[str, Failure] = {}
+        for node in body:
+            name = node.name if isinstance(node, DEFINITION) else ""
+            failure = self._refusal(node, slugs) if name else None
+            if failure is None:
+                kept.append(node)
+                refused.pop(name, None)
+            elif name in slugs:
+                refused[name] = failure
+            else:
+                self.left_out[name] = LeftOut(node.lineno, failure.sentence)
+        self.broken = {**refused, **self.broken}
+        return kept
+
+    def _refusal(self, definition: ast.stmt, slugs: Collection[str]) -> Failure | None:
+        """The reason why Python does not compile a definition, if it does not."""
+        try:
+            compile(ast.Module([definition], []), self.name, "exec", dont_inherit=True)
+        except SyntaxError as why:
+            function = _function_that_awaits(definition)
+            if function is None:
+                return of_source(why)
+            also = "" if function.name in slugs else ", and await its calls"
+            sentence = f"{function.name} awaits, so it must be async: write 'async def {function.name}'{also}"
+            return Failure("syntax", sentence, function.lineno)
+        return None
+
+    def _tree(self, text: str) -> ast.Module:
+        """The syntax tree of a cell; of one that is not Python as it is, without IPython's lines."""
+        flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        try:
+            tree: ast.Module = compile(text, self.name, "exec", flags, dont_inherit=True)
+        except SyntaxError:
+            tree = compile(without_magics(text), self.name, "exec", flags, dont_inherit=True)
+        return tree
 
 
 def looks_defined(name: str, lines: Iterable[str]) -> bool:
@@ -81,23 +159,37 @@ def looks_defined(name: str, lines: Iterable[str]) -> bool:
     return any(line.startswith((*starts, f"{name} =")) for line in lines)
 
 
-def digest(definition: ast.AST) -> str:
-    """Digest of a definition's syntax tree, so that comments and layout do not count; empty if it is too deep."""
-    try:
-        return sha256(ast.dump(definition).encode("utf-8", "surrogatepass")).hexdigest()
-    except RecursionError:
-        return ""  # no starter is as deep as that
+def _definitions(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
+    """The function or class that each name is bound to, also by `basic = my_basic`."""
+    found: dict[str, ast.stmt] = {}
+    for node in body:
+        for name in bound_names(node):
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    found[name] = node
+                case ast.Try(body=[ast.Assign(value=ast.Name(id=other))]) | ast.Assign(value=ast.Name(id=other)) if (
+                    other in found
+                ):
+                    found[name] = found[other]
+                case _:
+                    found.pop(name, None)
+    return found
 
 
-def _is_definition(node: ast.stmt) -> bool:
-    match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom():
-            return True
-        case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
-            with suppress(ValueError, TypeError, RecursionError, MemoryError):
-                ast.literal_eval(value)
-                return True
-    return False
+def _function_that_awaits(definition: ast.AST) -> ast.FunctionDef | None:
+    """The first function that awaits without being async."""
+    for function in ast.walk(definition):
+        if isinstance(function, ast.FunctionDef):
+            to_visit = list[ast.AST](function.body)
+            while to_visit:
+                match node := to_visit.pop():
+                    case ast.Await() | ast.AsyncFor() | ast.AsyncWith():
+                        return function
+                    case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
+                        pass
+                    case _:
+                        to_visit += ast.iter_child_nodes(node)
+    return None
 
 
 def _without_idle_imports(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -108,37 +200,10 @@ def _without_idle_imports(body: list[ast.stmt]) -> list[ast.stmt]:
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             lasting = isinstance(node, ast.ImportFrom) and node.module in ("__future__", *GAME_PACKAGES)
-            node.names = [a for a in node.names if lasting or _bound(a) in used or a.name == "*"]
+            node.names = [a for a in node.names if lasting or bound_as(a) in used or a.name == "*"]
             if isinstance(node, ast.ImportFrom) and node.module in ("drawing", "chalk") and node.names[:1]:
                 node.names = [a for a in node.names if a.name != "*"]  # pictures have no part in a schedule
             if not node.names:
                 continue
         kept.append(node)
     return kept
-
-
-def _bound(alias: ast.alias) -> str:
-    return alias.asname or alias.name.partition(".")[0]
-
-
-def _bound_by(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
-    """The names that a module's statements bind, and on which lines; not those bound inside functions.
-
-    A star import binds '*', which stands for unknown names; those of the game's packages bind no puzzle.
-    """
-    to_visit: list[ast.AST] = list(body)
-    while to_visit:
-        match node := to_visit.pop():
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield node.name, node.lineno
-            case ast.Lambda():
-                pass
-            case ast.ImportFrom(module=module, names=[ast.alias(name="*")]) if module in GAME_PACKAGES:
-                pass
-            case ast.Import() | ast.ImportFrom():
-                for alias in node.names:
-                    yield _bound(alias), node.lineno
-            case ast.Name(ctx=ast.Store()):
-                yield node.id, node.lineno
-            case _:
-                to_visit += ast.iter_child_nodes(node)

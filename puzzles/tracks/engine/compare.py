@@ -63,9 +63,9 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
         place = tuple(int(i[0]) for i in np.nonzero(~near))
         at = ", ".join(map(str, place))
         finite = result.dtype.kind not in "fc" or np.isfinite(result[place])
-        told = "" if finite else " (something was too large for its dtype, or divided by 0)"
+        cause = "" if finite else " (an overflow of its dtype, or a division by 0)"
         raise WrongResultError(
-            f"{where} differs from what a single device computes: at [{at}] it is {_number(result[place])}{told} "
+            f"{where} differs from what a single device computes: at [{at}] it is {_number(result[place])}{cause} "
             f"and should be {_number(right[place])}"
         )
 

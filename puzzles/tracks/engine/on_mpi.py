@@ -18,7 +18,7 @@ from puzzles.tracks.workbench import Runner
 
 def runner_on_mpi(submission: Mapping[str, Any], slug: str) -> Runner:
     """Starts mpiexec for each run, with as many processes as the trial has devices. `submission` is what the sandbox
-    would get of it: name, parts, notebook."""
+    would get of it: name and text."""
     from lib.engine.transports.mpi.spawn import by_mpiexec
 
     def run(request: RunRequest) -> RunOutcome:
@@ -47,11 +47,14 @@ def _row(source: SubmissionCode, slug: str, data: Mapping[str, Any]) -> Mapping[
     try:
         assert source.code is not None, "the submission was read before"
         exec(source.code, names)
-        return run_class(slug, names[slug], data, "mpi") if slug in names else {"defined": False}
+        if slug in names:
+            return run_class(slug, names[slug], data, "mpi")
+        failed = source.failure_of(slug, names)
+        return {"defined": False} if failed is None else {"failure": list(failed)}
     except UnplayableError as why:
         failure = Failure("crash", str(why), line)
     except PuzzleError as why:
         failure = of_refusal(why, line_in(why.__traceback__, source.name) or line)
     except (Exception, SystemExit) as why:
         failure = of_crash(why, source.name, "; ".join(getattr(why, "__notes__", [])), line)
-    return {"failure": list(failure)}
+    return {"failure": list(source.explained(failure, names))}

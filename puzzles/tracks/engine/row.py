@@ -54,7 +54,7 @@ def _reading(given: Any) -> Reading:
         raise ValueError("a meter cannot be read")
     figures: dict[str, Any] = {f.name: given.get(f.name) for f in fields(Reading) if f.name not in tables}
     if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in figures.values()):
-        raise ValueError("a meter shows what is no number of bytes, calls or flops")
+        raise ValueError("a meter does not show a number of bytes, calls or flops")
     return Reading(**figures, **tables)
 
 
@@ -62,7 +62,7 @@ def _table(given: Any) -> dict[str, Any]:
     if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
         raise ValueError("a meter cannot be read")
     if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in given.values()):
-        raise ValueError("a meter shows what is no number of bytes, calls or flops")
+        raise ValueError("a meter does not show a number of bytes, calls or flops")
     return given
 
 
@@ -74,13 +74,13 @@ def _require_consistent(meters: Sequence[Sequence[Reading]], wire: Any) -> None:
                 raise ValueError("a meter has gone back")
     sent = [0] * len(meters[0])
     if not isinstance(wire, list):
-        raise ValueError("it does not tell what was sent")
+        raise ValueError("it does not say what was sent")
     for row in wire:
         match row:
             case [int(device), str(name), int(nbytes), int(n), int(times)] if 0 <= device < len(sent) and n > 0:
                 sent[device] += bytes_sent(name, nbytes, n) * times
             case _:
-                raise ValueError("it does not tell what was sent")
+                raise ValueError("it does not say what was sent")
     for device, meter in enumerate(meters[-1]):
         if any(reading.live > reading.peak for step in meters for reading in step) or meter.sent < sent[device]:
             raise ValueError("a meter shows less than was sent or held; leave the meters alone")

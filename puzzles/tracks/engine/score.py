@@ -10,11 +10,14 @@ from puzzles.catalog.engine.records import RECORDS
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.failure import Failure, plain
 from puzzles.sandbox.plain_data import pack
-from puzzles.tracks.outcomes import Row, RunRequest, Score
+from puzzles.tracks.outcomes import Row, RunRequest, Score, listed
 
 from .compare import require_right
 from .perform import asked, size_of
 from .row import performed_of
+
+TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "barriers"))
+"""Figures that follow from what is called."""
 
 
 def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
@@ -59,7 +62,7 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
     missed = tuple(_missed(measured, targets))
     figures = {name: measured[name] for name in puzzle.targets}
     stars = 1 if missed else 2 if better_record(puzzle.slug, figures) else 3
-    return Score(figures, missed, stars)
+    return Score(figures, missed, stars, advice=_advice(measured, targets, performed) if missed else "")
 
 
 def better_record(slug: str, figures: Mapping[str, float]) -> Mapping[str, int] | None:
@@ -71,6 +74,18 @@ def _missed(figures: Mapping[str, float], targets: Mapping[str, int]) -> Iterato
     for name, limit in targets.items():
         if figures[name] > limit:
             yield f"{FIGURES[name].words} {figures[name]:,}, and the target is {limit:,}"
+
+
+def _advice(figures: Mapping[str, float], targets: Mapping[str, int], performed: Performed) -> str:
+    """What the device that sends most has called, if too much is sent or called."""
+    if not any(figures[name] > limit for name, limit in targets.items() if name in TRAFFIC):
+        return ""
+    readings = performed.readings[-1]
+    device = max(range(len(readings)), key=lambda device: readings[device].sent)
+    calls = listed([f"{times} {name}" for name, times in sorted(readings[device].calls.items()) if times])
+    return (
+        f"Device {device} makes these calls: {calls}. Which of them could be fewer, later or smaller?" if calls else ""
+    )
 
 
 def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:

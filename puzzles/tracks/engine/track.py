@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
 
 CALLS = (
-    ("self.device_id, self.num_devices", "This device's number, from 0 on; n, how many there are."),
+    ("self.device_id, self.num_devices", "This device's number, from 0; their number n."),
     ("self.send(dest_id, arr)", "An array of S bytes to one device; does not wait."),
-    ("self.receive(src_id)", "The next array that a device has sent to this one; waits for it."),
-    ("self.all_reduce(arr, op='sum')", "All devices' arrays added up (or avg, max, min, prod); sends 2(n-1)/n S."),
-    ("self.reduce_scatter(arr, op='sum', axis=0)", "Your n-th of the same; sends (n-1)/n S."),
-    ("self.all_gather(arr, axis=0)", "All devices' arrays, joined in their order; sends (n-1) S."),
-    ("self.all_to_all(arr, axis=0)", "Your n-th of everybody's array, joined; sends (n-1)/n S."),
-    ("help(ShardedEngine)", "Everything: groups, barriers, other devices' buffers, slower memories."),
+    ("self.receive(src_id)", "The next array from one device; waits for it."),
+    ("self.all_reduce(arr, op='sum')", "The sum of all devices' arrays (or avg, max, min, prod); sends 2(n-1)/n S."),
+    ("self.reduce_scatter(arr, op='sum', axis=0)", "One n-th of that, for each device its own; sends (n-1)/n S."),
+    ("self.all_gather(arr, axis=0)", "All devices' arrays, concatenated in order; sends (n-1) S."),
+    ("self.all_to_all(arr, axis=0)", "This device's n-th of every array, concatenated; sends (n-1)/n S."),
+    ("help(ShardedEngine)", "The rest: groups, barriers, other devices' buffers, slower memories."),
 )
 
 
@@ -32,7 +32,8 @@ class Engine(Track[EnginePuzzle]):
 
     name = "engine"
     title = "On real tensors"
-    idea = "one class that every device runs, on numpy arrays: what does each device hold, and what does it send?"
+    idea = "who holds what, and who sends what?"
+    form = "one class that every device runs, on numpy arrays"
     stage = "puzzles.sandbox.worker.stages.engine"
     max_result = 16 << 20
     noun = "class"
@@ -69,6 +70,9 @@ class Engine(Track[EnginePuzzle]):
     def limits(self, puzzle: EnginePuzzle) -> str:
         return f"Targets for each device: {puzzle.targets_text()}"
 
+    def listed_limits(self, puzzle: EnginePuzzle) -> str:
+        return puzzle.targets_text()
+
     def starter_head(self, puzzles: Sequence[EnginePuzzle]) -> str:
         needed = dict.fromkeys(line for puzzle in puzzles for line in puzzle.imports)
         return "\n".join(("import numpy as np\n\nfrom lib.engine import ShardedEngine", *needed, ""))
@@ -78,14 +82,14 @@ class Engine(Track[EnginePuzzle]):
 
     def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         if stars >= 3:
-            return "Three stars: none of the classes that we keep is better."
+            return "Three stars: no known class is better."
         from .score import better_record
 
         better = better_record(puzzle.slug, figures)
         if better is None:
-            return "All targets met. See the note for the third star."
+            return "See the note for the third star."
         known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
-        return f"All targets met. For the third star: a class with {known} is known."
+        return f"Best known: {known}. Match that for the third star."
 
     def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
         return [] if puzzle.imports else [Section("Calls", CALLS)]  # with imports, others make the calls
@@ -99,11 +103,11 @@ class Engine(Track[EnginePuzzle]):
     # --- Pictures and tensors ---
 
     def draw(self, puzzle: EnginePuzzle, options: DrawOptions, bench: Workbench) -> bool:
-        raise OptionError(f"{puzzle.slug} is a class, of which there is no picture; 'puzzles grade' measures it")
+        raise OptionError(f"{puzzle.slug} is a class, and classes have no picture; 'puzzles grade' measures it")
 
     def require_runnable(self, puzzle: EnginePuzzle, options: TensorOptions) -> None:
         if options.output:
-            raise OptionError(f"{puzzle.slug} is a class, and only schedules are drawn; leave out -o")
+            raise OptionError(f"{puzzle.slug} is a class, and only runs of schedules are drawn; leave out -o")
 
     def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
         """On MPI every device is a process: without a sandbox, so it is for the player's own code."""

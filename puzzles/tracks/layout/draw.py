@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import click
-
 from lib.layout import GraphPlan
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
@@ -33,16 +31,15 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
         PuzzleError: the picture cannot be written.
     """
     if options.text or options.against or options.pareto or options.critical:
-        raise OptionError(f"{puzzle.slug} is a layout; of it there is only the picture of its plan")
+        raise OptionError(f"{puzzle.slug} is a layout; all that can be drawn is its plan, without these options")
     target = options.output or f"{puzzle.slug}.svg"
-    if not target.lower().endswith(".svg"):
-        raise OptionError(f"pictures are written as SVG; '{target}' should end in .svg")
     drawing = import_drawing()
+    drawing.require_ending(target, of_a_run=False)
     from drawing.layouts.graph import draw_plan
 
     plan = plan_of_file(puzzle, bench)
     if isinstance(plan, Failure):
-        return report_failure(puzzle.slug, plan)
+        return report_failure(puzzle.slug, plan, bench)
     drawing.save(draw_plan(plan, puzzle.title, options.dark), target)
-    click.echo(f"Wrote {target}.")
+    bench.wrote(target)
     return True

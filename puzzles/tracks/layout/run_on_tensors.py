@@ -52,7 +52,7 @@ def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) 
         return bench.refuse(f"is laid out on {needed} devices; leave out -n, or say -n {needed}")
     plan = plan_of_file(puzzle, bench)
     if isinstance(plan, Failure):
-        return bench.refuse(f"is not run: {plan.message}")
+        return bench.refuse(f"was not run: {bench.message(plan)}")
     try:
         result = on_transport(plan, puzzle.slug, options.on)
     except PuzzleError as why:
@@ -109,14 +109,16 @@ def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun)
     for _, text in plan.paying():
         console.print(Text(text), soft_wrap=True)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("device", "bytes sent", "foretold", ""):
+    for heading in ("device", "bytes sent", "predicted", ""):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("calls", overflow="fold")
-    for device, (sent, told, calls) in enumerate(zip(result.sent, result.predicted, result.calls)):
+    for device, (sent, predicted, calls) in enumerate(zip(result.sent, result.predicted, result.calls)):
         words = ", ".join(f"{n} {name}" for name, n in sorted(calls.items()))
-        table.add_row(str(device), f"{sent:,}", f"{told:,}", "equal" if sent == told else "DIFFERS", words or "none")
+        table.add_row(
+            str(device), f"{sent:,}", f"{predicted:,}", "equal" if sent == predicted else "DIFFERS", words or "none"
+        )
     console.print(table)
-    console.print(f"{sum(result.sent):,} bytes moved; {sum(result.predicted):,} were foretold.")
+    console.print(f"{sum(result.sent):,} bytes moved; {sum(result.predicted):,} were predicted.")
 
 
 def _tensors(result: PlanRun) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.failure import Failure
-from puzzles.tracks.base import OptionError, PuzzleGroup, Section, Track
+from puzzles.tracks.base import Column, OptionError, Overview, PuzzleGroup, Section, Track
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, capitalized
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 # What needs numpy is imported inside the methods that judge: list does without.
 
 CALLS = (
-    ("graph.shard(name, strategy)", "Configures an operator: for each input, into how many parts each dimension."),
+    ("graph.shard(name, strategy)", "Configures an operator: for each input, the number of parts of each dimension."),
     ("graph.operators, graph.shapes", "The operators by name, in order; the shape of every tensor."),
-    ("graph.consumers(tensor)", "Who takes a tensor, and as which input."),
-    ("propagate(graph).explain()", "What propagation makes of it: strategies, local shapes, bytes on every edge."),
+    ("graph.consumers(tensor)", "The operators that use a tensor, and as which input."),
+    ("propagate(graph).explain()", "The plan after propagation: strategies, local shapes, bytes on every edge."),
 )
 
 
@@ -30,10 +30,11 @@ class Layouts(Track["LayoutPuzzle"]):
 
     name = "layout"
     title = "Where tensors live"
-    idea = "one function that configures a few operators of a graph: which layouts move the least?"
+    idea = "which layouts move the fewest bytes?"
+    form = "one function that configures a few operators of a graph"
     stage = "puzzles.sandbox.worker.stages.layout"
     has_pictures = True
-    columns = (("bytes moved", "bytes", "bytes"), ("memory", "memory", "memory"))
+    columns = (("bytes moved", "bytes"), ("memory", "memory"))
 
     @property
     def groups(self) -> Sequence[PuzzleGroup]:
@@ -80,10 +81,20 @@ class Layouts(Track["LayoutPuzzle"]):
         return f"def {slug}(graph)"
 
     def record(self, puzzle: LayoutPuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        return "Three stars: by the exact planner, with sums all-reduced, nothing moves less under this cap."
+        return "Three stars: the exact planner finds no plan with all-reduced sums that moves less under this cap."
 
     def sections(self, puzzle: LayoutPuzzle) -> Sequence[Section]:
         return [Section("Graph", [(line, "") for line in graph_lines(puzzle)]), Section("Calls", CALLS)]
+
+    def overview(self) -> Overview:
+        numbers = [Column(heading, "right", no_wrap=True) for heading in ("ops", "moved", "held")]
+        columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
+        rows = [
+            (str(p.number), p.slug, p.title, str(p.annotations), f"{p.target:,}", f"{p.memory_cap:,}")
+            for p in LAYOUT_PUZZLES.values()
+        ]
+        notes = ["At most: operators to configure; bytes moved in all; bytes held by each device."]
+        return Overview(columns, rows, notes)
 
     def devices(self, puzzle: LayoutPuzzle) -> int:
         return puzzle.graph().devices
@@ -106,7 +117,7 @@ class Layouts(Track["LayoutPuzzle"]):
 
     def require_runnable(self, puzzle: LayoutPuzzle, options: TensorOptions) -> None:
         if options.output:
-            raise OptionError(f"{puzzle.slug} is a layout, of which 'puzzles draw' makes a picture; leave out -o")
+            raise OptionError(f"{puzzle.slug} is a layout, and 'puzzles draw' draws it; leave out -o")
 
     def run_on_tensors(self, puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
         from .run_on_tensors import replay_plan

@@ -1,4 +1,4 @@
-"""Compares a schedule that passed with the reference solution, call by call."""
+"""What is said of a schedule that passed: its kind, and how it differs from the reference solution, call by call."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from lib import Report, Trace, referee, run, trace_from_json
 from lib.trace import TIMED
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 
+from .kinds import kind_of
 
-def differences(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
-    """Sentences on the calls and figures in which the reference differs; none where it is not installed."""
+
+def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
+    """Sentences on the kind of the schedule, and on what the reference does differently, where it is installed."""
+    trace = trace_from_json(kept)
+    kind = kind_of(trace)
+    if kind:
+        yield f"This is {kind}."
     known = _reference(puzzle.slug)
     if known is None:
         return
     theirs, report = known
-    mine = _counts(trace_from_json(kept))
+    mine = _counts(trace)
     differing = [
         f"{name} {theirs[name]} times (you: {mine[name]})"
         for name in sorted(mine | theirs)
@@ -26,11 +32,11 @@ def differences(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str)
     ]
     same = (report.timesteps, report.peak.memory) == (figures.get("timesteps"), figures.get("peak_memory"))
     if differing:
-        yield f"The reference calls {', '.join(differing)}, in all ranks together."
+        yield f"The reference calls {', '.join(differing)}, counted over all ranks."
     elif same:
-        yield "The reference does the same, call by call."
+        yield "The reference makes the same calls."
     if not same:
-        yield f"It takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements."
+        yield f"The reference takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements."
 
 
 @cache

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -52,23 +54,26 @@ class _Drawing:
             raise click.ClickException(f"{self.puzzle.slug} did nothing, so there is nothing to draw")
         if trace is not None and any(trace.ranks):
             self._write_timeline(trace)
-        return report_failure(self.puzzle.slug, failure)
+        return report_failure(self.puzzle.slug, failure, self.bench)
 
     def _write_timeline(self, trace: Trace) -> None:
         options, title, goal = self.options, self.puzzle.title, self.puzzle.goal
         if options.text:
             click.echo(self.drawing.text(trace, title, options.width, goal), nl=False)
-        if self.target.lower().endswith(".svg") and (options.output or not options.text):
-            self._save(self.drawing.draw(trace, title, options.critical, goal, options.dark))
+        if self.drawing.is_picture(self.target) and (options.output or not options.text):
+            with redirect_stdout(StringIO()):  # `draw` prints figures, which the picture shows too
+                picture = self.drawing.draw(trace, title, options.critical, goal, options.dark)
+            self._save(picture)
         elif options.output:
             self.drawing.save(trace, options.output, title, goal, options.critical)
-            click.echo(f"Wrote {options.output}.")
+            self.bench.wrote(options.output)
 
     def _compare(self) -> bool:
         path, options = self._reference(), self.options
         reference, problem = self._trace(path)
         if reference is None or problem is not None:
-            raise click.ClickException(f"{path}, to compare with, failed: {problem.message if problem else 'no run'}")
+            why = self.bench.message(problem, path) if problem else "no run"
+            raise click.ClickException(f"{path}, to compare with, failed: {why}")
         mine, failure = self._trace(self.bench.path)
         if mine is not None and any(mine.ranks):
             names, goal = (self.bench.path, path), self.puzzle.goal
@@ -76,7 +81,7 @@ class _Drawing:
                 mine, reference, self.puzzle.title, names, options.critical, goal, options.dark
             )
             self._save(picture)
-        return report_failure(self.puzzle.slug, failure)
+        return report_failure(self.puzzle.slug, failure, self.bench)
 
     def _reference(self) -> str:
         """The file to compare with: of several in a folder, the one that is named after the puzzle."""
@@ -98,7 +103,7 @@ class _Drawing:
                 attempts.append(self.drawing.Attempt(name, referee(trace, self.puzzle.goal)))
             if failure is not None:
                 passed = False
-                click.echo(f"{path}: {failure.message}", err=True)
+                click.echo(f"{path}: {self.bench.message(failure, path)}", err=True)
         self._save(self.drawing.draw_pareto(self.puzzle.goal, attempts, self.puzzle.title, self.options.dark))
         return passed
 
@@ -117,4 +122,4 @@ class _Drawing:
 
     def _save(self, picture: Any) -> None:
         self.drawing.save(picture, self.target)
-        click.echo(f"Wrote {self.target}.")
+        self.bench.wrote(self.target)

@@ -46,7 +46,7 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     size = puzzle.goal.size if options.devices is None else puzzle.goal.size._replace(ranks=options.devices)
     trace = _correct_trace(request_at(puzzle, size), bench)
     if isinstance(trace, Failure):
-        return bench.refuse(f"is not run: {trace.message}")
+        return bench.refuse(f"was not run: {bench.message(trace)}")
     try:
         result = on_transport(trace, options.on, options.small)
     except PuzzleError as why:
@@ -54,7 +54,7 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     show_replay(bench.console, puzzle.slug, result)
     if options.output:
         draw_replay(options.output, puzzle, trace, result)
-        bench.console.print(f"Wrote {options.output}.")
+        bench.wrote(options.output)
     return result.passed
 
 
@@ -88,7 +88,7 @@ def draw_replay(output: str, puzzle: SchedulePuzzle, trace: Trace, result: Repla
     same = sum(rank.same for rank in result.ranks)
     lines = [
         f"On {len(result.ranks)} devices, {result.on}, {_tensors(result)}.",
-        f"{_weights(result)} Memory, messages and bytes as foretold on {same} of {len(result.ranks)} ranks.",
+        f"{_weights(result)} Memory, messages and bytes as predicted on {same} of {len(result.ranks)} ranks.",
     ]
     times = [[(span.start, span.end) for span in rank] for rank in result.measured]
     drawing.save(drawing.draw_replay(trace, times, puzzle.title, lines), output)
@@ -99,7 +99,7 @@ def show_replay(console: Console, slug: str, result: Replay) -> None:
     console.print(Text(f"{slug} on {len(result.ranks)} devices, {result.on}, {_tensors(result)}", style="bold"))
     console.print(_weights(result))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("rank", "peak bytes", "messages", "bytes sent", "as foretold"):
+    for heading in ("rank", "peak bytes", "messages", "bytes sent", "as predicted"):
         table.add_column(heading, justify="right", no_wrap=True)
     for rank, r in enumerate(result.ranks):
         pairs = ((r.peak, r.predicted_peak), (r.messages, r.predicted_messages), (r.sent, r.predicted_sent))
@@ -110,7 +110,7 @@ def show_replay(console: Console, slug: str, result: Replay) -> None:
 
 
 def _figure(measured: int, predicted: int) -> str:
-    return f"{measured:,}" if measured == predicted else f"{measured:,} (foretold {predicted:,})"
+    return f"{measured:,}" if measured == predicted else f"{measured:,} (predicted {predicted:,})"
 
 
 def _tensors(result: Replay) -> str:
@@ -127,14 +127,14 @@ def _weights(result: Replay) -> str:
 def time_lines(result: Replay, width: int = WIDTH) -> list[str]:
     """Predicted and measured time, one line for each rank, each picture as wide as its last event's end."""
     lines = []
-    for title, spans, unit in (("foretold", result.predicted, 1.0), ("measured", result.measured, 1e3)):
+    for title, spans, unit in (("predicted", result.predicted, 1.0), ("measured", result.measured, 1e3)):
         end = max((span.end for rank in spans for span in rank), default=0) or 1
-        shown = f"{end:g} steps" if title == "foretold" else f"{end * unit:.3g} ms"
+        shown = f"{end:g} steps" if title == "predicted" else f"{end * unit:.3g} ms"
         lines.append(f"{title}, {shown}")
         for rank, events in enumerate(spans):
             lines.append(f"{rank:>4} |{_lane(events, width, end)}|")
     working = sum(span.end - span.start for rank in result.measured for span in rank) or 1
-    lines.append("share of the work, foretold and measured: " + ", ".join(_shares(result, working)))
+    lines.append("share of the work, predicted then measured: " + ", ".join(_shares(result, working)))
     lines.append("  ".join(f"{letter} {name}" for name, letter in LETTERS.items()))
     return lines
 

@@ -98,11 +98,11 @@ def _remark(report: Report, puzzle: SchedulePuzzle, size: Size) -> str:
 def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
     goal, peak = puzzle.goal, report.peak
     if not report.meets_time:
-        yield f"it takes {report.timesteps:g} timesteps and the target is {goal.time}"
+        yield f"it takes {report.timesteps:g} timesteps and the target is {goal.time_text}"
     if not report.meets_memory:
         yield (
             f"it needs {peak.memory:,} elements of memory (rank {peak.rank} at t={peak.time:g}) "
-            f"and the target is {goal.memory:,}"
+            f"and the target is {goal.memory_text}"
         )
     if report.reloads:
         yield f"the puzzle is about not having whole weights: {'; '.join(plain(note.text) for note in report.reloads)}"

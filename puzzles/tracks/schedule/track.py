@@ -30,9 +30,10 @@ class Schedules(Track[SchedulePuzzle]):
 
     name = "schedule"
     title = "Schedules"
-    idea = "one coroutine that every rank runs: who computes what, who sends what, and when?"
+    idea = "who computes and sends what, and when?"
+    form = "one coroutine that every rank runs"
     stage = "puzzles.sandbox.worker.stages.schedule"
-    columns = (("timesteps", "timesteps", "time"), ("peak memory", "peak_memory", "memory"))
+    columns = (("timesteps", "timesteps"), ("peak memory", "peak_memory"))
     graded_by_default = True
     star_imports_solve = True
     has_pictures = True
@@ -59,8 +60,8 @@ class Schedules(Track[SchedulePuzzle]):
         goal, steps, memory = puzzle.goal, figures.get("timesteps"), figures.get("peak_memory")
         lasting = f" ({figures['lasting_peak']:,} if training went on)" if "lasting_peak" in figures else ""
         return [
-            Measure("timesteps", steps, goal.time, steps is not None and goal.meets_time(steps)),
-            Measure(f"elements{lasting}", memory, goal.memory, memory is not None and goal.meets_memory(int(memory))),
+            Measure.below_limit("timesteps", steps, goal.time_limit, goal.time_text),
+            Measure.below_limit(f"elements{lasting}", memory, goal.memory_limit, goal.memory_text),
         ]
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
@@ -108,7 +109,7 @@ class Schedules(Track[SchedulePuzzle]):
 
     def limits(self, puzzle: SchedulePuzzle) -> str:
         goal = puzzle.goal
-        return f"{size_text(goal.size)}; targets: {goal.time} timesteps, {goal.memory:,} elements"
+        return f"{size_text(goal.size)}; targets: {goal.time_text} timesteps, {goal.memory_text} elements"
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
@@ -123,9 +124,9 @@ class Schedules(Track[SchedulePuzzle]):
         return standing(puzzle, figures, stars, family)
 
     def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Sequence[str]:
-        from .comparison import differences
+        from .comparison import comparison
 
-        return list(differences(puzzle, figures, kept)) if kept else ()
+        return list(comparison(puzzle, figures, kept)) if kept else ()
 
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
         return [Section("Calls", reminder(puzzle.calls))]
@@ -134,13 +135,12 @@ class Schedules(Track[SchedulePuzzle]):
         numbers = [Column(heading, "right", no_wrap=True) for heading in ("L", "B", "R", "time", "memory")]
         columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
         rows = [
-            (str(p.number), p.slug, p.title, *map(str, p.goal.size), str(p.goal.time), f"{p.goal.memory:,}")
+            (str(p.number), p.slug, p.title, *map(str, p.goal.size), p.goal.time_text, p.goal.memory_text)
             for p in PUZZLES.values()
         ]
-        notes = (
-            "L, B, R: layers, batches, ranks. Targets: timesteps; peak memory in elements.",
-            "Begin with 'puzzles start', then 'puzzles show basic'.",
-        )
+        notes = [
+            "L, B, R: layers, batches, ranks. Targets: timesteps, and peak memory in elements.",
+        ]
         return Overview(columns, rows, notes)
 
     def devices(self, puzzle: SchedulePuzzle) -> int:

@@ -141,8 +141,8 @@ def test_the_same_function_is_the_program_of_one_device(slug: str, cls: Any) -> 
         assert np.abs(out).max() < 2**20
 
 
-def test_the_reference_says_no_more_than_it_must() -> None:
-    """Three annotations on the mesh and one for the experts, besides those that come with the starter."""
+def test_the_reference_has_no_unnecessary_annotation() -> None:
+    """Three annotations on the mesh and one for the experts, in addition to the starter's."""
 
     def annotated(cls: Any, inputs: dict[str, Any], parameters: dict[str, Any], grid: Any) -> Program:
         alone = cls.__new__(cls)

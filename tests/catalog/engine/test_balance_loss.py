@@ -32,7 +32,7 @@ ROWS = st.lists(st.integers(1, 9), min_size=4, max_size=4, unique=True)
 
 @given(st.lists(ROWS, min_size=1, max_size=5))
 def test_uniform_choices_give_exactly_alpha(weights: list[list[int]]) -> None:
-    """Every row, turned around so that each expert is the likeliest once."""
+    """Every row, rotated so that each expert is the likeliest once."""
     turned = [row[i:] + row[:i] for row in weights for i in range(4)]
     assert loss_of([[Fraction(w, sum(row)) for w in row] for row in turned]) == 1
 
@@ -44,12 +44,12 @@ def test_collapse_gives_alpha_n() -> None:
 @pytest.mark.parametrize(
     ("make", "loss"), [(trials.balanced_routing, trials.ALPHA), (trials.collapsed_routing, trials.ALPHA * N)]
 )
-def test_the_reference_says_alpha_and_alpha_n(make: Any, loss: float) -> None:
+def test_the_reference_gives_alpha_and_alpha_n(make: Any, loss: float) -> None:
     results = perform(make(), BalanceLoss).results[0]
     assert [float(result[0]) for result in results] == pytest.approx([loss] * N, rel=1e-6)
 
 
-def test_alpha_is_not_the_least_value() -> None:
+def test_alpha_is_not_the_minimum() -> None:
     """The catalog's example: three tokens prefer the first of two experts by a hair, one the second for certain."""
     hair = Fraction(1, 1000)
     half = Fraction(1, 2)

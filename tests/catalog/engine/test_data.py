@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,7 +44,7 @@ def wide(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_three_steps_of_zero2_stay_exact() -> None:
-    """In double precision a single device gets the same numbers: no sum was rounded, in whatever order."""
+    """In double precision a single device gets the same numbers: no sum was rounded, in any order."""
     params = {two_layer_mlp.W0: integers(11, 8, 12, most=1), two_layer_mlp.W1: integers(12, 12, 8, most=1)}
     x, g = integers(13, 6, 8, most=1), integers(14, 6, 8, most=1)
     narrow, exact = params, wide(params)
@@ -107,54 +106,54 @@ def test_the_reference_finds_what_trying_everything_finds(thousands: int, device
 
 
 CASE = Case(7_500_000_000, 64, 40_000_000_000, 312_500)
-"""Stage 2 in degree 8 is best: 28.1 GB."""
+"""Stage 2 with degree 8 is best: 28.1 GB."""
 
 
 @pytest.mark.parametrize(
-    ("result", "told"),
+    ("result", "facts"),
     [
-        (None, "nothing was chosen, but something fits"),
-        ((2, 8.0), "forward should return (stage, degree), two whole numbers, or None; it is (2, 8.0)"),
-        ((4, 8), "there is no plan (stage 4, degree 8); stages are 0 to 3, and a degree divides the number of devices"),
-        ((2, 7), "there is no plan (stage 2, degree 7); stages are 0 to 3, and a degree divides the number of devices"),
-        ((2, 4), "stage 2 in degree 4 takes 41.25 GB on a device"),
-        ((3, 4), "stage 3 in degree 4 fits, but sends 3 numbers for each parameter; another stage fits that sends 2"),
-        ((2, 16), "stage 2 in degree 16 fits, but so does a smaller degree, and no more is sent"),
+        (None, ("returned None", "a plan fits")),
+        ((2, 8.0), ("(stage, degree)", "two whole numbers", "(2, 8.0)")),
+        ((4, 8), ("(stage 4, degree 8)", "0 to 3", "divide the number of devices")),
+        ((2, 7), ("(stage 2, degree 7)", "0 to 3", "divide the number of devices")),
+        ((2, 4), ("stage 2 with degree 4", "41.25 GB per device")),
+        ((3, 4), ("stage 3 with degree 4", "3 numbers per parameter", "another stage", "only 2")),
+        ((2, 16), ("stage 2 with degree 16", "a smaller degree")),
     ],
 )
-def test_a_plan_that_is_not_the_best_is_told_why(result: Any, told: str) -> None:
-    with pytest.raises(WrongResultError, match=re.escape(f"device 0: {told}")):
+def test_the_message_says_why_a_plan_is_not_the_best(result: Any, facts: tuple[str, ...]) -> None:
+    with pytest.raises(WrongResultError) as why:
         require_best(CASE, result, "device 0")
+    assert all(fact in str(why.value) for fact in ("device 0: ", *facts)), why.value
     require_best(CASE, (2, 8), "device 0")
 
 
-def test_what_is_held_has_to_be_what_the_plan_takes() -> None:
+def test_the_arrays_held_must_match_the_plan() -> None:
     require_held(CASE, (2, 8), 90_000, "device 0")
-    with pytest.raises(
-        WrongResultError, match="device 0: stage 2 in degree 8 takes 90,000 B, at a scale of 1 to 312,500, but the"
-    ):
+    with pytest.raises(WrongResultError, match=r"device 0: .*degree 8.* 90,000 B .*1 to 312,500.* reads 48,000 B"):
         require_held(CASE, (2, 8), 48_000, "device 0")
-    with pytest.raises(
-        WrongResultError, match="device 0: without a plan nothing should be kept, but the meter reads 8 B"
-    ):
+    with pytest.raises(WrongResultError, match=r"device 0: without a plan.* the meter reads 8 B"):
         require_held(CASE, None, 8, "device 0")
 
 
 RIGHT = np.array([1, 2, 0], np.float32)
 
 
+FLAT = "should return your flat shards; the one of 'layer_0' has 3 numbers"
+
+
 @pytest.mark.parametrize(
-    ("result", "told"),
+    ("result", "message"),
     [
-        (None, "should return your flat shards, under 'layer_0' one of 3 numbers"),
-        ({"layer_1": RIGHT}, "should return your flat shards, under 'layer_0' one of 3 numbers"),
-        ({"layer_0": RIGHT[:2]}, "should return your flat shards, under 'layer_0' one of 3 numbers"),
-        ({"layer_0": RIGHT + 1}, "the shard of layer_0 differs from that part of the flat layer: number 0 is 2 and"),
-        ({"layer_0": np.array([1, 2, 5])}, "the shard of layer_0 ends in padding, which belongs to no weight and"),
+        (None, FLAT),
+        ({"layer_1": RIGHT}, FLAT),
+        ({"layer_0": RIGHT[:2]}, FLAT),
+        ({"layer_0": RIGHT + 1}, "layer_0 differs .*: number 0 is 2 but should be 1"),
+        ({"layer_0": np.array([1, 2, 5])}, "layer_0 ends with padding"),
     ],
 )
-def test_a_shard_that_is_wrong_is_told_how(result: Any, told: str) -> None:
-    with pytest.raises(WrongResultError, match=told):
+def test_the_message_says_how_a_shard_is_wrong(result: Any, message: str) -> None:
+    with pytest.raises(WrongResultError, match=message):
         require_shard(result, "layer_0", RIGHT, 2, "device 0")
     require_shard({"layer_0": RIGHT}, "layer_0", RIGHT, 2, "device 0")
 
@@ -168,7 +167,7 @@ def test_the_meter_reads_what_the_formula_says() -> None:
     ]
 
 
-def test_what_the_statement_says_of_looking_oneself_works() -> None:
+def test_the_statements_way_to_read_the_meter_works() -> None:
     assert "`run = launch(ZeROMemory, 1)`" in " ".join(ENGINE_PUZZLES["ZeROMemory"].statement.split())
     run = launch(ZeROMemory, 1)
     assert run.forward(CASE._asdict()) == [(2, 8)]

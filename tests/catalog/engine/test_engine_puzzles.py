@@ -82,7 +82,7 @@ def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle,
 
 
 @pytest.mark.parametrize(("slug", "mistake"), first_of_each_kind(WRONG, lambda wrong: wrong[0]))
-def test_a_wrong_solution_is_told_what_is_wrong(slug: str, mistake: str, tmp_path: Path) -> None:
+def test_a_wrong_solution_gets_the_right_message(slug: str, mistake: str, tmp_path: Path) -> None:
     old, new, wanted = WRONG[slug, mistake]
     assert old in source(slug)
     path = tmp_path / "mine.py"
@@ -99,7 +99,7 @@ def test_every_puzzle_has_wrong_solutions(puzzle: EnginePuzzle) -> None:
     assert sum(slug == puzzle.slug for slug, _ in WRONG) >= 3
 
 
-def test_a_record_stands_where_a_reference_is_better_than_its_targets() -> None:
+def test_a_reference_that_beats_its_targets_has_a_record() -> None:
     roomy = {
         slug
         for slug, puzzle in ENGINE_PUZZLES.items()

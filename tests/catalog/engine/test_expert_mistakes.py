@@ -32,26 +32,26 @@ SOURCES = {cls.__name__: inspect.getsource(inspect.getmodule(cls)) for cls in SO
 
 TOLD = {
     ("SwitchDispatch", "not scaled"): "an expert's output is not multiplied by p(x)",
-    ("SwitchDispatch", "overflow lost"): "a token that does not fit is lost, instead of passing by",
+    ("SwitchDispatch", "overflow lost"): "a token that does not fit is lost",
     ("SwitchDispatch", "capacity rounded down"): "the capacity is rounded down; round it up",
-    ("SwitchDispatch", "room for all tokens"): "it has room for tokens / experts x factor",
+    ("SwitchDispatch", "room for all tokens"): "its capacity is tokens / experts x factor",
     ("SwitchDispatch", "a place counted from 1"): "places are counted from 1",
     ("BalanceLoss", "local losses averaged"): "a product of averages is not the average of products",
     ("BalanceLoss", "nothing reduced"): "this is the loss of this device's tokens alone",
     ("BalanceLoss", "no N"): "without the factor N, the number of experts",
     ("BalanceLoss", "as many tokens everywhere"): "here devices have 8, 1, 3 and 5 tokens",
     ("BalanceLoss", "as many experts as devices"): "here there are 6 experts on 4 devices",
-    ("BalanceLoss", "the incoming gradient forgotten"): "the gradient that came in is left out",
-    ("GShardTop2", "gates not normalized"): "the two gates are not made to add up to 1",
+    ("BalanceLoss", "the incoming gradient forgotten"): "the incoming gradient is missing",
+    ("GShardTop2", "gates not normalized"): "the two gates do not add up to 1",
     ("GShardTop2", "second choices counted from 0"): "second choices are counted from 0",
-    ("GShardTop2", "both choices at once"): "a token makes both choices before the next one",
-    ("GShardTop2", "the refused are not counted"): "a second choice that the coin refuses takes no place",
+    ("GShardTop2", "both choices at once"): "a token makes both choices before the next token",
+    ("GShardTop2", "the refused are not counted"): "a second choice that rnd refuses takes no place",
     ("GShardTop2", "the coin is not doubled"): "g2, not 2 g2, is compared with rnd",
-    ("GShardTop2", "the second always"): "the coin rnd is left out",
-    ("ExactDispatch", "rows read too early"): "there has to be a barrier between",
-    ("ExactDispatch", "results read too early"): "there has to be a barrier between",
+    ("GShardTop2", "the second always"): "rnd is ignored",
+    ("ExactDispatch", "rows read too early"): "there has to be a barrier in between",
+    ("ExactDispatch", "results read too early"): "there has to be a barrier in between",
     ("ExactDispatch", "still sorted"): "the rows came back sorted by expert",
-    ("ExactDispatch", "one buffer for both ways"): "here what is put lands at once, before a barrier and after",
+    ("ExactDispatch", "one buffer for both ways"): "here what is put lands immediately",
     ("FindTheRace", "another sum to wait for"): "what makes them wait for rows?",
 }
 
@@ -79,7 +79,7 @@ class EverybodyHasAll(SwitchDispatch):
 
 
 class OneHasAllTokens(ExactDispatch):
-    """No counts: everybody gathers all tokens, serves them, and sums what the experts have made."""
+    """No counts: every device gathers all tokens, processes them, and sums the experts' outputs."""
 
     def forward(self, x: Any) -> Any:
         every = self.all_gather(x)
@@ -124,7 +124,7 @@ def test_a_layer_that_does_nothing_is_wrong(slug: str) -> None:
         score_class(ENGINE_PUZZLES[slug], NoExpert)
 
 
-def test_a_mistake_is_named_only_where_it_is_made_and_what_is_special_is_told_last() -> None:
+def test_only_the_mistake_that_was_made_is_named() -> None:
     right, mistake = np.array([1.0, 2.0]), np.array([1.0, 3.0])
     call = MethodCall("forward", [right] * N, [right] * N, {"you added one": [mistake] * N})
 

@@ -55,7 +55,7 @@ def test_the_targets_are_what_the_formulas_give(slug: str) -> None:
     assert trials.TRIALS[slug][0]().targets == ENGINE_PUZZLES[slug].targets
 
 
-def test_what_the_catalog_says_of_the_shown_counts() -> None:
+def test_the_catalogs_table_of_counts_is_that_of_the_shown_data() -> None:
     trial = trials.exact_dispatch()
     routed = reference_layers.token_counts(trial.params, trial.calls[0].arguments)
     puzzle = ENGINE_PUZZLES["ExactDispatch"]

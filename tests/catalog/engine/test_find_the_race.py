@@ -1,4 +1,4 @@
-"""FindTheRace: the race is hidden when puts land at once, and shows in every run where one device's land late."""
+"""FindTheRace: the race is hidden if puts land immediately, and shows in every run where one device's land late."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def racing(tmp_path: Path) -> type:
     return cls
 
 
-def test_the_race_does_not_show_when_all_lands_at_once(tmp_path: Path) -> None:
+def test_the_race_is_hidden_if_all_puts_land_immediately(tmp_path: Path) -> None:
     trial = trials.find_the_race(())
     require_right(trial, perform(trial, racing(tmp_path)))
 
@@ -67,13 +67,11 @@ def test_a_late_device_finds_its_rows_missing_every_time(late: int, tmp_path: Pa
     trial = trials.find_the_race((late,))
     told = []
     for _ in range(3):
-        with pytest.raises(
-            WrongResultError, match=f"device {late}, forward.*; the experts read this device's rows before"
-        ) as why:
+        with pytest.raises(WrongResultError, match=f"device {late}, forward.*; the experts read .* before") as why:
             require_right(trial, perform(trial, racing(tmp_path)))
         told.append(str(why.value))
     assert len(set(told)) == 1
-    assert told[0].endswith(f"here what device {late} puts lands at the barrier, and all else at once")
+    assert f"what device {late} puts lands at the barrier" in told[0]
 
 
 def test_one_barrier_fixes_it(tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_one_barrier_fixes_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_race_shows_on_mpi_as_well(tmp_path: Path) -> None:
+def test_the_race_also_shows_on_mpi(tmp_path: Path) -> None:
     mpiexec_or_skip()
     verdict = verdict_on_mpi("FindTheRace", starter(tmp_path))
     assert (verdict.status, verdict.reason) == ("failed", "rule")

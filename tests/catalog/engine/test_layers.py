@@ -46,7 +46,7 @@ def test_the_shown_targets_are_those_of_the_formulas() -> None:
     assert gpipe_targets(2, 16, 4, 4, 4) == ENGINE_PUZZLES["GPipeRemat"].targets
 
 
-def test_nobody_overlaps_so_the_clock_is_all_devices_work() -> None:
+def test_without_overlap_the_clock_is_the_work_of_all_devices() -> None:
     readings = performed(split_trials.layer_split(), LayerSplit).readings[-1]
     assert [meter.flops for meter in readings] == [12_288] * 4
     assert max(meter.clock for meter in readings) == sum(meter.flops for meter in readings) == 49_152
@@ -125,7 +125,7 @@ class OnFour(Stored):
         return GPipeRemat.stage(self, x) if self.num_devices == 4 else super().stage(x)
 
 
-def test_what_goes_wrong_with_other_data_only_is_told_so() -> None:
+def test_a_failure_with_other_data_names_that_data() -> None:
     with pytest.raises(WrongResultError, match=r"tried with 3 devices, .*: device 0, backward\(\), .* and should be "):
         score_class(ENGINE_PUZZLES["LayerSplit"], First)
     (missed,) = score_class(ENGINE_PUZZLES["GPipeRemat"], OnFour).missed

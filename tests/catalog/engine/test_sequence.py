@@ -118,14 +118,14 @@ OVERFLOW = {
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("mistake", OVERFLOW)
-def test_scores_that_overflow_are_told_so(mistake: str, tmp_path: Path) -> None:
+def test_the_message_explains_scores_that_overflow(mistake: str, tmp_path: Path) -> None:
     old, new, seen = OVERFLOW[mistake]
     source = (SOLUTIONS / "ring_attention.py").read_text(encoding="utf-8")
     assert old in source
     path = tmp_path / "mine.py"
     path.write_text(source.replace(old, new))
     verdict = verdict_on("RingAttention", path)
-    assert f"it is {seen} (something was too large for its dtype, or divided by 0) and should be " in verdict.message
+    assert f"it is {seen} (an overflow of its dtype, or a division by 0) and should be " in verdict.message
 
 
 def test_hops_are_one_less_than_devices() -> None:

@@ -121,7 +121,7 @@ def test_its_gradients_are_slopes(name: str) -> None:
 
 
 class Alone(MegatronLayer):
-    """All heads and all of the MLP on every device: nobody has to talk."""
+    """All heads and the whole MLP on every device, without communication."""
 
     def __init__(self, model_dim: int, hidden_dim: int, heads: int) -> None:
         super().__init__(model_dim, hidden_dim, heads)
@@ -192,11 +192,11 @@ OVERFLOW = {
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("mistake", OVERFLOW)
-def test_a_loss_that_overflows_is_told_so(mistake: str, tmp_path: Path) -> None:
+def test_the_message_explains_a_loss_that_overflows(mistake: str, tmp_path: Path) -> None:
     old, new = OVERFLOW[mistake]
     source = (SOLUTIONS / "vocab_parallel_loss.py").read_text(encoding="utf-8")
     assert old in source
     path = tmp_path / "mine.py"
     path.write_text(source.replace(old, new))
     verdict = verdict_on("VocabParallelLoss", path)
-    assert "at [0] it is inf (something was too large for its dtype, or divided by 0) and should be " in verdict.message
+    assert "at [0] it is inf (an overflow of its dtype, or a division by 0) and should be " in verdict.message

@@ -13,6 +13,7 @@ from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.grading.starters import starter_file, untouched
+from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.tracks import UnknownPuzzleError, find
 from puzzles.tracks.schedule.calls import reminder
 
@@ -94,13 +95,28 @@ def test_the_starter_has_no_line_of_the_solution_in_its_gap(puzzle: SchedulePuzz
 
 @every_puzzle
 def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: SchedulePuzzle):
-    def parsed(source: str) -> ast.AST:
-        return ast.parse(source).body[0]
+    def found(source: str) -> Sketch:
+        return sketch(ast.parse(source).body[0])
 
-    assert untouched(puzzle, parsed(puzzle.starter))
-    assert untouched(puzzle, parsed(puzzle.starter.replace(GAP, GAP + "\n    # later!\n")))
-    assert not untouched(puzzle, parsed(puzzle.starter.replace(GAP, "pass")))
-    assert not untouched(puzzle, None)
+    starter, gap = puzzle.starter, GAP + "\n    "
+    for same in (
+        starter,
+        starter.replace(GAP, gap + "# later!\n"),
+        starter.replace("(model: Model) -> Model", "(model)").replace("async def", "def"),
+        starter.replace(GAP, gap + "assert False, 'TODO: Implement me'\n"),
+        starter.replace(GAP, gap + "raise NotImplementedError('later')\n"),
+        starter.replace(GAP, gap + "...\n").replace("for layer in", "for l in"),
+    ):
+        assert untouched(puzzle, found(same)), same
+    for other in (
+        starter.replace(GAP, gap + "pass\n"),
+        starter.replace(GAP, gap + "assert False, model.loss(activations[0])\n"),
+        starter.replace(GAP, gap + "forward(model)\n    raise NotImplementedError\n"),
+        starter.replace(GAP, gap + "assert model.RANKS, 'TODO'\n"),
+        starter.replace(GAP, gap + "raise ValueError\n"),
+    ):
+        assert not untouched(puzzle, found(other)), other
+    assert not untouched(puzzle, Sketch())
 
 
 def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():
@@ -160,6 +176,9 @@ def test_find_takes_a_slug_or_a_number():
         ("fsdb", "did you mean 'fsdp'?"),
         ("grad_acum", "did you mean 'grad_accum'?"),
         ("pipelines", "did you mean 'pipeline'?"),
+        ("accum", "did you mean 'grad_accum'?"),
+        ("sdp", "did you mean 'wsdp' or 'fsdp'?"),
+        ("nope", "there are basic, grad_accum, "),
         ("zebra", "there are basic, grad_accum, "),
         ("", "there are basic, grad_accum, "),
         ("8", "there are basic, grad_accum, "),

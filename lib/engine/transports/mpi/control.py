@@ -1,9 +1,9 @@
 """MPI control channel: completion, failure propagation, deadlock detection.
 
-A device that waits polls, and now and then reads its control messages. When one device has failed, all stop waiting.
-After some seconds without progress a device asks all others what they do (a two-round probe, as in distributed
-termination detection): when two rounds in a row all answer that they wait, and nobody has made progress in between,
-that is a deadlock. A blocking MPI call could do none of this.
+A device that waits polls, and regularly reads its control messages. If one device has failed, all stop waiting. After
+some seconds without progress, a device asks all others what they are doing (a two-round probe, as in distributed
+termination detection). If all answer in two consecutive rounds that they wait, and none has made progress in between,
+that is a deadlock. A blocking MPI call could not do any of this.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ POLLS_PER_CHECK = 64
 """Polls between two checks of the control messages."""
 
 ANSWER_SECONDS = 0.25
-"""Seconds within which a device that waits answers a question."""
+"""Seconds within which a waiting device answers a question."""
 
 GRACE_SECONDS = 0.8
-"""Seconds that all wait, after one device has failed, for the others to end as well."""
+"""Seconds that all devices wait, after one has failed, for the others to end too."""
 
 
 class PeerFailedError(BaseException):
@@ -51,7 +51,7 @@ class ControlChannel:
         self.has_ended = False
         """This device has ended the current call."""
         self.gave_up = False
-        """A device did not end in time after another had failed."""
+        """A device did not end in time after another one had failed."""
         self._failed_at = 0.0
         self._progress = 0
         self._waits_in: object = None
@@ -66,14 +66,14 @@ class ControlChannel:
 
         Raises:
             PeerFailedError: another device has failed.
-            DeadlockError: nobody can move.
+            DeadlockError: no device can continue.
         """
         polls = 0
         since = 0.0
         while not test():
             polls += 1
             if polls > 4:
-                os.sched_yield()  # devices may be more than cores
+                os.sched_yield()  # there may be more devices than cores
             if not polls % POLLS_PER_CHECK:
                 since = since or perf_counter()
                 self._waits_in = what
@@ -117,7 +117,8 @@ class ControlChannel:
         self.stream(self.call_number)[self.device].append(item)
 
     def finish_call(self, outcome: tuple[str, Any]) -> list[tuple[str, Any]]:
-        """Reports to all how this device has ended the call, and waits for the others: the outcomes by device."""
+        """Reports to all how this device has ended the call, and waits for the others; returns the outcomes by
+        device."""
         self.announce_end(outcome)
         self.wait(self.all_have_ended, "ended")
         return self.take_outcomes()
@@ -131,7 +132,7 @@ class ControlChannel:
         self.ended.setdefault(self.call_number, {})[self.device] = outcome
 
     def all_have_ended(self) -> bool:
-        """True if all have ended the call, or one has failed and the others have had time enough."""
+        """True if all have ended the call, or one has failed and the others have had enough time."""
         self.receive_news("ended")
         now = self.ended[self.call_number]
         if self._failed_at or any(known[0] == "failed" for known in now.values()):
@@ -148,7 +149,7 @@ class ControlChannel:
         return [now.get(device, ("lost", None)) for device in range(self.world.size)]
 
     def _check_deadlock(self, since: float) -> float:
-        """Asks all others when nothing has moved since `since` for too long; returns the time to count from."""
+        """Asks all others if nothing has moved since `since` for too long; returns the time to count from."""
         now = perf_counter()
         if self.has_ended:
             return now

@@ -1,6 +1,6 @@
 """MPI rendezvous header: describes the collective; small payloads travel inline.
 
-A header is at a fixed place in a device's send buffer and in its receive buffers, so that a repeated call finds
+A header has a fixed place in a device's send buffer and in its receive buffers, so that a repeated call finds
 everything prepared: it only writes its clock, and reads digests and clocks of the others where they have arrived.
 """
 
@@ -26,14 +26,15 @@ _CALL_LENGTH = Struct("<i")
 
 
 def buffer_bytes(size: int) -> int:
-    """Bytes of every handshake among `size` devices: enough to name a group of all, and for a count for each."""
+    """Bytes of every handshake among `size` devices: enough to name a group of all devices, and one count per
+    device."""
     return CALL_BYTES + 12 * size
 
 
 class Handshake:
     """One call of one device: writes it to the send buffer `out`, and reads what the others wrote from `into`.
 
-    `content` is an example of the array that each member sends with it, None if it is always sent separately.
+    `content` is an example of the array that each member sends with it, or None if it is always sent separately.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Handshake:
         self.packed_call = _CALL_LENGTH.pack(len(spelt)) + spelt
         start = -(-(_DIGEST_AND_CLOCK.size + len(self.packed_call)) // 16) * 16
         self.arrays: list[Array] = []
-        """The payload of each member, in the group's order, inside the buffers; none if it does not fit."""
+        """The payload of each member, in the group's order, inside the buffers; empty if it does not fit."""
         if content is not None and start + content.nbytes <= len(out):
             sources = [out if member == device else into[member] for member in call.group]
             self.arrays = [np.ndarray(content.shape, content.dtype, source.data, start) for source in sources]
@@ -58,7 +59,7 @@ class Handshake:
         self.out[_DIGEST_AND_CLOCK.size : _DIGEST_AND_CLOCK.size + len(self.packed_call)] = self.packed_call
 
     def write_clock(self, clock: int) -> None:
-        """Writes the digest of the call and this device's clock: for every meeting."""
+        """Writes the digest of the call and this device's clock, for every meeting."""
         _DIGEST_AND_CLOCK.pack_into(self.out, 0, self.digest, clock)
 
     def latest_clock(self) -> int | None:

@@ -1,7 +1,7 @@
 """Collectives of arrays too large for a handshake, on MPI's own exchanges of bytes.
 
-MPI only moves: arrays are reduced here, in the order of the devices, which MPI_Allreduce does not promise. All calls
-have been compared before, so every member is here with an array of the same shape and dtype.
+MPI only moves bytes: arrays are reduced here, in device order, which MPI_Allreduce does not guarantee. All calls have
+been compared before, so every member is here with an array of the same shape and dtype.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 
 BLOCK_ELEMENTS = 1 << 14
-"""Elements that are reduced at once: those of all devices together stay in a processor's cache."""
+"""Number of elements reduced together: those of all devices fit into a processor's cache."""
 
 
 def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Array:
@@ -29,7 +29,7 @@ def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Arra
     counts = [b - a for a, b in pairwise(ends)]
     mine = flat[ends[index] : ends[index + 1]]
     others = _scratch(n * mine.nbytes).view(arr.dtype).reshape(n, mine.size)
-    # A device's contribution to its own part is not copied: copying takes longer than anything else here.
+    # A device's contribution to its own part is not copied, because copying takes longer than anything else here.
     sent = [0 if i == index else count * itemsize for i, count in enumerate(counts)]
     received = [0 if i == index else mine.nbytes for i in range(n)]
     comm.Alltoallv(
@@ -70,7 +70,7 @@ _SCRATCH = [empty(0, np.uint8)]
 
 
 def _scratch(nbytes: int) -> Array:
-    """Memory for the time of a call. Cached, because new pages cost as much time as moving the bytes."""
+    """Memory for the duration of a call. Cached, because new pages take as long as moving the bytes."""
     if _SCRATCH[0].size < nbytes:
         _SCRATCH[0] = empty(nbytes, np.uint8)
     return _SCRATCH[0][:nbytes]

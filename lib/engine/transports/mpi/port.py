@@ -1,9 +1,9 @@
-"""The MPI transport: every call is first agreed upon in a small message, so that no process blocks in a mismatch.
+"""The MPI transport: every call is first agreed on in a small message, so that no process blocks in a mismatch.
 
 A meeting sends each member a handshake of about a kilobyte that holds the call and, if it fits, the array: a small
-collective needs nothing else. Large arrays follow when all calls agree; from then on MPI cannot get stuck. Parts are
-reduced here and not by MPI, in the order of the devices, so that results equal those of `collectives` to the last
-bit. A device that waits polls and reads its control messages (see `control`); it never sleeps and never blocks.
+collective needs nothing else. Large arrays follow once all calls agree; from then on MPI cannot get stuck. Parts are
+reduced here and not by MPI, in device order, so that results equal those of `collectives` bit for bit. A device that
+waits polls and reads its control messages (see `control`); it never sleeps and never blocks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .handshake import Handshake, buffer_bytes
 from .large_arrays import LARGE_COLLECTIVES
 
 MAX_HANDSHAKES = 1024
-"""Handshakes that are cached for the next time that their call is made."""
+"""Number of handshakes that are cached for the next time that their call is made."""
 
 Startall, Testall = MPI.Prequest.Startall, MPI.Request.Testall
 
@@ -78,7 +78,7 @@ class MpiPort:
         return handshake
 
     def _meet(self, handshake: Handshake) -> None:
-        """Meets the group; afterwards the arrays of all members are in the handshake's buffers."""
+        """Synchronizes the group; afterwards the arrays of all members are in the handshake's buffers."""
         call, meter = handshake.call, self.meter
         if handshake is not self._in_buffer:
             handshake.write_call()
@@ -99,7 +99,7 @@ class MpiPort:
             meter.clock = latest
 
     def _persistent_requests(self, group: tuple[int, ...]) -> list[Any]:
-        """Persistent requests of a group, started again for each meeting: half the time of new ones."""
+        """Persistent requests of a group, restarted for each meeting: half the time of new ones."""
         others = [member for member in group if member != self.device]
         requests = [self.data.Recv_init([self._in[member], MPI.BYTE], member, MEETING_TAG) for member in others]
         requests += [self.data.Send_init([self._out, MPI.BYTE], member, MEETING_TAG) for member in others]

@@ -20,7 +20,7 @@ START = f"import sys; sys.path.insert(0, {ROOT!r}); from {__name__} import main;
 
 
 def mpiexec() -> list[str]:
-    """The mpiexec command: of the MPI installed beside this Python, else the first on the path.
+    """The mpiexec command: of the MPI installed next to this Python, else the first on the path.
 
     Raises:
         RuleError: there is none.
@@ -56,12 +56,13 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """This process's variables, with one thread for each process unless they say otherwise."""
+    """This process's variables, with one thread per process unless they say otherwise."""
     return {**dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"), **os.environ}
 
 
 def main(module: str, asked: str, answered: str) -> None:
-    """Runs in each process. Only the first reads the request and writes the answer: others may be on other hosts."""
+    """Runs in each process. Only the first reads the request and writes the answer, because others may be on other
+    hosts."""
     from mpi4py import MPI
 
     first = MPI.COMM_WORLD.rank == 0

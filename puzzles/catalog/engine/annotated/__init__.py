@@ -4,8 +4,8 @@ from puzzles.catalog.engine.chapter import Chapter
 
 CHAPTER = Chapter(
     package=__name__,
-    title="Say where, let the planner move",
-    idea="the program is that of one device; which of its tensors must be annotated, and how?",
+    title="Annotate, and let the planner move",
+    idea="the program is written for one device; which of its tensors do you have to annotate, and how?",
     files={
         "AnnotatedMLP": "annotated_mlp",
         "AnnotatedMoE": "annotated_moe",

@@ -5,32 +5,32 @@ from puzzles.catalog.papers import GSHARD, GSPMD
 
 PUZZLE = EnginePuzzle(
     slug="AnnotatedMLP",
-    title="Two layers on a mesh, and three annotations",
+    title="Two layers on a mesh, with three annotations",
     targets={"sent": 4_096, "flops": 65_536, "weights": 2_048},
     imports=("from lib.layout.spmd import Spmd, mesh, mesh_split, replicate",),
     arithmetic="""\
 64 rows, model_dim 16, hidden_dim 64, on a mesh of 2 x 2. A device has 16 rows, 1,024 B, and a quarter of each weight,
 1,024 B. With h split as (data, model) it needs the rows of two devices, which is 1,024 B to send, and half of each
-weight, 2 x 1,024 B; what comes out is a sum over model, (32, 16), 2,048 B, and to reduce-scatter it is another 1,024 B:
-4,096 B in all.
+weight, 2 x 1,024 B. The result is a partial sum over model, (32, 16), 2,048 B, and to reduce-scatter it takes another
+1,024 B: 4,096 B in all.
 
-Gathering the weights whole is 2 x 3 x 1,024 = 6,144 B (FSDP). Splitting only the hidden dimension is 3 x 1,024 B to
-gather the rows, and 3/4 of 4,096 B to reduce-scatter the sum, 6,144 B too (tensor parallel). Flops are a quarter of
+Gathering the full weights takes 2 x 3 x 1,024 = 6,144 B (FSDP). Splitting only the hidden dimension takes 3 x 1,024 B
+to gather the rows, and 3/4 of 4,096 B to reduce-scatter the sum, 6,144 B too (tensor parallel). Flops are a quarter of
 2 x 2 x 64 x 16 x 64 = 262,144: 65,536.
 """,
     statement="""\
-`program` is the model of one device, `relu(x @ w0) @ w1`, written with einsum. `Spmd` follows it, completes your
-annotations, and plans what every device computes and what moves; the methods below hand everything to it.
+`program` is the model of one device, `relu(x @ w0) @ w1`, written with einsum. `Spmd` traces it, completes your
+annotations, and plans what every device computes and what moves; the methods below delegate everything to it.
 
-`mesh_split(tensor, self.mesh, dims)` returns the tensor annotated: dims names for each dimension the axis of the mesh
-over which it is split, a tuple of axes, or None. The mesh is 2 x 2, with the axes data and model. `replicate(tensor)`
-says that every device has the whole tensor. A weight's annotation is where it lives after loading; a tensor that is
-annotated again moves. What is not annotated, the planner decides: in a product or a sum, dimensions that meet are split
-alike, and what does not go together stays whole.
+`mesh_split(tensor, self.mesh, dims)` returns the annotated tensor. For each dimension, dims gives the mesh axis over
+which it is split, a tuple of axes, or None. The mesh is 2 x 2, with the axes data and model. `replicate(tensor)` means
+that every device has the full tensor. A weight's annotation is where it lives after loading; a tensor that is annotated
+again moves. The planner decides everything else. In a product or a sum, matching dimensions are split in the same way;
+where splits conflict, the tensor stays whole.
 
-x comes, and the result goes, split by rows over all devices: these two annotations stay. Add your own, so that a
+The input x and the result are split by rows over all devices: keep these two annotations. Add your own, so that each
 device holds a quarter of the weights and as few bytes as possible are sent. `print(self.spmd.explain())` in __init__
-tells what the planner has made of it, operator by operator.
+shows the planner's result, operator by operator.
 """,
     starter='''\
 class AnnotatedMLP(ShardedEngine):
@@ -66,12 +66,13 @@ class AnnotatedMLP(ShardedEngine):
 ''',
     hints=(
         (
-            "Where do the weights live? A quarter of each on every device: both of its dimensions split over one axis, "
-            "or one dimension over both axes."
+            "Where do the weights live? A quarter of each on every device: either both dimensions are split over one "
+            "axis each, or one dimension over both axes."
         ),
         (
-            "The planner's lines that begin with two spaces are what moves. Splitting h decides who computes what: "
-            "rows over data and columns over model make every device fetch half of everything, and nobody all of it."
+            "The planner's lines that start with two spaces are what moves. Splitting h decides which device computes "
+            "what: with rows over data and columns over model, every device fetches half of everything, and none of it "
+            "in full."
         ),
         (
             '`w0 = mesh_split(w0, self.mesh, ("data", "model"))`, w1 the other way round, and between the two products '
@@ -79,14 +80,15 @@ class AnnotatedMLP(ShardedEngine):
         ),
     ),
     concept="""\
-The program says what is computed, the annotations say where, and neither knows of collectives: all-gathers and the
-reduce-scatter follow from who has what and who needs it. Data parallel, FSDP, tensor parallel and what lies between are
-the same program with other annotations. What lies between is best here, because rows and weights weigh the same.
+The program says what is computed, the annotations say where, and neither mentions collectives. All-gathers and the
+reduce-scatter follow from which device has what and which needs it. Data parallelism, FSDP, tensor parallelism and
+everything in between are the same program with different annotations. Here a combination is best, because rows and
+weights have the same size.
 """,
     in_practice="""\
-GShard (Lepikhin et al. 2020) and GSPMD (Xu et al. 2021) do this in the XLA compiler; `jax.jit` with
-`with_sharding_constraint` is used like `mesh_split`, and DTensor's `parallelize_module` is a relative in PyTorch.
-Large transformers on TPUs are split over two axes as here, with a weight's dimensions over both.
+GShard (Lepikhin et al. 2020) and GSPMD (Xu et al. 2021) do this in the XLA compiler. `jax.jit` with
+`with_sharding_constraint` is used like `mesh_split`, and PyTorch has DTensor's `parallelize_module`. Large transformers
+on TPUs are split over two axes like this, with a weight's dimensions over both.
 """,
     sources=(GSPMD, GSHARD),
 )

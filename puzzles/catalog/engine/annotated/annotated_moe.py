@@ -5,28 +5,29 @@ from puzzles.catalog.papers import GSHARD, GSPMD
 
 PUZZLE = EnginePuzzle(
     slug="AnnotatedMoE",
-    title="A layer of experts, and one annotation",
+    title="A layer of experts, with one annotation",
     targets={"sent": 768, "flops": 20_480, "weights": 4_096},
     imports=("from lib.layout.spmd import Spmd, replicate, split",),
     arithmetic="""\
-4 groups of 8 tokens, 4 experts with room for 2 tokens of each group, model_dim 16, hidden_dim 32. What a group sends
-to the experts is 4 x 2 x 16 numbers, 512 B, of which 3/4 go to other devices: 384 B, and as much back: 768 B.
+4 groups of 8 tokens, 4 experts with room for 2 tokens of each group, model_dim 16, hidden_dim 32. A group sends
+4 x 2 x 16 numbers to the experts, 512 B, of which 3/4 go to other devices: 384 B, and the same back: 768 B.
 
-Flops of a device: to dispatch and to combine its group, 2 x 2 x 8 x 4 x 2 x 16 = 4,096; as an expert with 4 x 2 tokens,
+Flops of a device: to dispatch and combine its group, 2 x 2 x 8 x 4 x 2 x 16 = 4,096; as an expert with 4 x 2 tokens,
 two products of 2 x 8 x 16 x 32, 16,384; together 20,480. An expert's weights are 2 x 16 x 32 numbers, 4,096 B.
 """,
     statement="""\
-`program` is a layer of experts on one device, written as GShard writes it. G groups of S tokens, E experts, each with
-room for C tokens of every group: `dispatch` (G, S, E, C) has a 1 where a token goes to a place of an expert, `combine`
-the weight with which its output comes back. The router has made both; who found no place has only zeros.
+`program` is a layer of experts on one device, written as in GShard. There are G groups of S tokens, and E experts, each
+with room for C tokens of every group. `dispatch` (G, S, E, C) is 1 where a token goes to a place of an expert;
+`combine` holds the weight with which its output comes back. The router has computed both; a token without a place has
+only zeros.
 
-Four devices are in a row. `split(tensor, dimension, 4)` returns the tensor annotated: in four parts along a dimension.
-`replicate(tensor)` says that every device has the whole. A weight's annotation is where it lives after loading. What
-is not annotated, the planner decides.
+Four devices are in a row. `split(tensor, dimension, 4)` returns the annotated tensor: in four parts along a dimension.
+`replicate(tensor)` means that every device has the full tensor. A weight's annotation is where it lives after loading.
+The planner decides everything else.
 
-x, dispatch and combine come split by groups, and so goes the result: these annotations stay. Add your own, so that
-each device holds one expert, and what is in the places of the experts travels to them and back, and nothing else
-moves. `print(self.spmd.explain())` in __init__ tells what the planner has made of it. Other trials have other sizes.
+The inputs x, dispatch and combine and the result are split by groups: keep these annotations. Add your own, so that
+each device holds one expert, and only the tokens in the experts' places move, to the experts and back.
+`print(self.spmd.explain())` in __init__ shows the planner's result. Other trials have other sizes.
 """,
     starter='''\
 class AnnotatedMoE(ShardedEngine):
@@ -66,25 +67,26 @@ class AnnotatedMoE(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "Which tensors have a dimension E that should be split, so that an expert finds its tokens where it lives?",
+        "Which tensors have a dimension E that should be split, so that the tokens of an expert are where it lives?",
         (
-            "With wi and wo alone, groups and experts meet in the tensors between: both want the same devices, and the "
-            "planner leaves whole what two want. Read its plan, and tell it about one tensor more, or one instead."
+            "If only wi and wo are annotated, groups and experts meet in the tensors in between. Both want the same "
+            "devices, and the planner keeps a tensor whole if two splits conflict. Read its plan, and annotate one "
+            "more tensor, or another one instead."
         ),
         (
-            "After its line, `sent = split(sent, 0, 4)`: what is sent to the experts is split as they are. The weights "
-            "follow from it, and the way back from the annotation of y."
+            "After its line, `sent = split(sent, 0, 4)`: the dispatched tokens are split like the experts. The weights "
+            "follow from it, and the way back follows from the annotation of y."
         ),
     ),
     concept="""\
-Between two einsums the same tensor is split first by groups and then by experts: that is an all-to-all, and nobody has
-written it. The program stays that of one device, with as many experts as there are; only annotations know how many
-devices hold them.
+Between two einsums, the same tensor is split first by groups and then by experts. That is an all-to-all, although
+it is not written anywhere. The program stays the single-device program, with any number of experts; only the
+annotations know how many devices hold them.
 """,
     in_practice="""\
-GShard (Lepikhin et al. 2020) trained mixtures of up to 2,048 experts in this way, with the words `replicate`, `split`
-and `shard` on a few tensors of the program; GSPMD (Xu et al. 2021) made it general. The masks are large, and systems
-that route by index (one-sided puts, grouped matmuls) avoid the products with them.
+GShard (Lepikhin et al. 2020) trained mixtures of up to 2,048 experts this way, with `replicate`, `split` and `shard` on
+a few tensors of the program; GSPMD (Xu et al. 2021) made it general. The masks are large. Systems that route by index
+(one-sided puts, grouped matmuls) avoid multiplying with them.
 """,
     sources=(GSHARD, GSPMD),
 )

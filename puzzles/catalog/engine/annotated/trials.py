@@ -25,8 +25,8 @@ def annotated_mlp(batch: int = 64, width: int = 16, hidden: int = 64, seed: int 
 
 
 def routed(tokens: int, experts: int, capacity: int, seed: int) -> tuple[Any, Any]:
-    """Masks of top-1 routing, `dispatch` and `combine`, both (groups, tokens, experts, capacity). A token that finds
-    its expert full has zeros in both."""
+    """Masks of top-1 routing, `dispatch` and `combine`, both (groups, tokens, experts, capacity). A token whose expert
+    is full has zeros in both."""
     draw = np.random.default_rng(seed)
     dispatch = np.zeros((DEVICES, tokens, experts, capacity), np.float32)
     combine = dispatch.copy()

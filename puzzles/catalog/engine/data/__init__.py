@@ -5,7 +5,7 @@ from puzzles.catalog.engine.chapter import Chapter
 CHAPTER = Chapter(
     package=__name__,
     title="Split the batch",
-    idea="every device has some rows; how much of the model does it have to hold?",
+    idea="every device has some rows; how much of the model does it need to hold?",
     files={
         "DataParallel": "data_parallel",
         "OneBucket": "one_bucket",

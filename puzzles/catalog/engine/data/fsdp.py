@@ -9,18 +9,18 @@ PUZZLE = EnginePuzzle(
     targets={"sent": 18_432, "flops": 24_576, "weights": 2_048, "peak": 9_088},
     arithmetic="""\
 A shard of a weight is 1,024 B. Gathering sends 3 x 1,024 B; both weights twice: 12,288 B. Reduce-scatter
-sends 3/4 x 4,096 B, twice: 6,144 B. Together 18,432 B. Peak, when the last gradient is reduced: shards
-2,048, the whole gradient 4,096, two shards of gradients 2,048, dz 512, and x, dx and the output 128 each:
+sends 3/4 x 4,096 B, twice: 6,144 B. Together 18,432 B. Memory peaks when the last gradient is reduced: shards
+2,048, the full gradient 4,096, two shards of gradients 2,048, dz 512, and x, dx and the output 128 each:
 9,088 B. With everything replicated: 8,192 + 8,192, z, h and dz 1,536, x, grads and output 384: 18,304 B. (The
-DataParallel solution measures 25,984 B: what its all-reduces return, 8,192 B, stands beside what they were
-given, and h is gone by then.)
+DataParallel solution measures 25,984 B: the results of its all-reduces, 8,192 B, are held in addition to their
+inputs, and h is already gone.)
 """,
     statement="""\
-Now the weights themselves are in shards: device i keeps the i-th quarter of the rows of each weight. A
-whole weight may exist only while it is used, and so may a whole gradient.
+Now the weights themselves are sharded: device i keeps the i-th quarter of the rows of each weight. A full
+weight may exist only while it is used, and so may a full gradient.
 
 `forward` returns your rows' output. `backward` returns your shard of each summed gradient, and under 'x'
-the gradient of your rows' input. The memory target leaves no room for two whole arrays at once.
+the gradient of your rows' input. The memory target leaves no room for two full arrays at the same time.
 """,
     starter='''\
 class FSDP(ShardedEngine):
@@ -51,8 +51,8 @@ class FSDP(ShardedEngine):
         # ----- end of your code -----
 ''',
     hints=(
-        "`self.all_gather(self.w0)` is a whole weight. If it has no name, it is gone as soon as it was used.",
-        "Gather each weight again in backward; a whole gradient goes straight into `self.reduce_scatter(...)`.",
+        "`self.all_gather(self.w0)` is a full weight. If you don't assign it to a name, it is freed right after use.",
+        "Gather each weight again in backward; pass a full gradient straight to `self.reduce_scatter(...)`.",
         (
             "Order matters for the peak: the gradient of w1 first, then dz with the gathered w1, then `dx = dz @ "
             "self.all_gather(self.w0).T`, and the gradient of w0 last. `del` what you no longer need: z after dz, "
@@ -60,12 +60,12 @@ class FSDP(ShardedEngine):
         ),
     ),
     concept="""\
-With N devices, weights and gradients take an N-th. The price is a second gather of each weight: 3/2 of what
-data parallel training sends.
+With N devices, weights and gradients take 1/N of the memory. The price is a second gather of each weight: 3/2
+of what data parallel training sends.
 """,
     in_practice="""\
-ZeRO stage 3 (Rajbhandari et al. 2020), and Fully Sharded Data Parallel (Zhao et al. 2023), which gathers
-the next layer's weights while this one computes.
+This is ZeRO stage 3 (Rajbhandari et al. 2020) and Fully Sharded Data Parallel (Zhao et al. 2023), which
+prefetches the next layer's weights while the current one computes.
 """,
     sources=(ZERO, PYTORCH_FSDP),
 )

@@ -5,14 +5,14 @@ from puzzles.catalog.papers import PYTORCH_FSDP
 
 PUZZLE = EnginePuzzle(
     slug="FSDPLean",
-    title="The same, when nobody asks for dx",
+    title="FSDP without the input's gradient",
     targets={"sent": 15_360, "flops": 20_480, "weights": 2_048, "peak": 9_088},
     arithmetic="""\
-As FSDP, 18,432 B, without the second gather of the first weight, 3 x 1,024 B: 15,360 B.
+As FSDP, 18,432 B, but without the second gather of the first weight, 3 x 1,024 B: 15,360 B.
 """,
     statement="""\
-As in FSDP, but the model's input is data, and nobody needs its gradient: `backward` returns your shards of
-the two gradients and no 'x'. What need not be sent, then?
+As in FSDP, but the model's input is data, so its gradient is not needed: `backward` returns your shards of
+the two gradients and no 'x'. What can you avoid sending?
 """,
     starter='''\
 class FSDPLean(ShardedEngine):
@@ -43,20 +43,20 @@ class FSDPLean(ShardedEngine):
         # ----- end of your code -----
 ''',
     hints=(
-        "Which products of backward does 'x' need, that nothing else needs?",
-        "The first weight's own gradient is `x.T @ dz`: no weight in it.",
+        "Which products of backward are needed only for 'x'?",
+        "The first weight's own gradient is `x.T @ dz`, which uses no weight.",
         (
-            "Take your FSDP and leave out `dx`, and with it the `self.all_gather(self.w0)` of backward. Everything "
+            "Take your FSDP and leave out `dx`, and with it the `self.all_gather(self.w0)` in backward. Everything "
             "else stays."
         ),
     ),
     concept="""\
-A layer's weight is needed in backward only to hand the gradient on to the layer before. The first layer has
-none before it.
+Backward needs a layer's weight only to pass the gradient on to the previous layer. The first layer has no
+previous layer.
 """,
     in_practice="""\
-Autograd systems prune this by themselves where the input requires no gradient; a hand-written communication
-plan has to know it (Zhao et al. 2023).
+Autograd systems prune this automatically when the input requires no gradient. A hand-written communication
+plan has to do it explicitly (Zhao et al. 2023).
 """,
     sources=(PYTORCH_FSDP,),
 )

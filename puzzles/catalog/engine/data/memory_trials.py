@@ -9,11 +9,12 @@ from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResu
 from puzzles.catalog.engine.two_layer_mlp import DEVICES
 
 ZeROPlan = tuple[int, int]
-"""Stage (0 to 3) and degree (devices that share)."""
+"""Stage (0 to 3) and degree (the number of devices that share)."""
 
 
 class Case(NamedTuple):
-    """A model of so many parameters on so many devices, each with a budget in bytes; tried `scale` times smaller."""
+    """The number of parameters and devices, and each device's budget in bytes; tried at a size `scale` times
+    smaller."""
 
     parameters: int
     devices: int
@@ -24,20 +25,20 @@ class Case(NamedTuple):
         return f"{self.parameters / 1e9:g}e9 parameters on {self.devices} devices of {gigabytes(self.budget)}"
 
     def plans(self) -> list[ZeROPlan]:
-        """Everything that fits, the best first: least is sent, then the smallest degree, then the lowest stage."""
+        """All plans that fit, best first: fewest bytes sent, then the smallest degree, then the lowest stage."""
         degrees = [degree for degree in range(1, self.devices + 1) if self.devices % degree == 0]
         every = [(0, 1)] + [(stage, degree) for stage in (1, 2, 3) for degree in degrees]
         return sorted((plan for plan in every if bytes_per_device(self.parameters, *plan) <= self.budget), key=cost)
 
 
 def cost(plan: ZeROPlan) -> tuple[int, int, int]:
-    """Sort key of plans: volume sent, in numbers for each parameter; then degree; then stage."""
+    """Sort key of plans: volume sent, in numbers per parameter; then degree; then stage."""
     stage, degree = plan
     return (3 if stage == 3 else 2, degree, stage)
 
 
 def bytes_per_device(parameters: int, stage: int, degree: int) -> float:
-    """Bytes on a device (Rajbhandari et al. 2020): 16P; 4P + 12P/N; 2P + 14P/N; 16P/N."""
+    """Bytes per device (Rajbhandari et al. 2020): 16P; 4P + 12P/N; 2P + 14P/N; 16P/N."""
     whole, shared = ((16, 0), (4, 12), (2, 14), (0, 16))[stage]
     return parameters * (whole + shared / degree)
 
@@ -73,7 +74,7 @@ def zero_memory() -> Trial:
 
 
 def zero_memory_others() -> Trial:
-    """A cluster that is no power of two, and larger models."""
+    """A cluster whose size is not a power of two, and larger models."""
     return zero_memory_trial(OTHER_CASES)
 
 
@@ -96,34 +97,34 @@ def require_best(case: Case, result: Any, where: str) -> None:
     """Compares a plan with the best one.
 
     Raises:
-        WrongResultError: it is another; the text says which is better in which respect.
+        WrongResultError: the plan is not the best; the message says which other plan is better, and why.
     """
     fits = case.plans()
     if result is None:
         if fits:
-            raise WrongResultError(f"{where}: nothing was chosen, but something fits")
+            raise WrongResultError(f"{where}: forward returned None, but a plan fits")
         return
     if not isinstance(result, (tuple, list)) or len(result) != 2 or not all(isinstance(n, int) for n in result):
         raise WrongResultError(
-            f"{where}: forward should return (stage, degree), two whole numbers, or None; it is {result!r}"
+            f"{where}: forward should return (stage, degree), two whole numbers, or None; got {result!r}"
         )
     stage, degree = result
     if stage not in range(4) or degree < 1 or case.devices % degree:
         raise WrongResultError(
-            f"{where}: there is no plan (stage {stage}, degree {degree}); stages are 0 to 3, and a degree divides the "
-            "number of devices"
+            f"{where}: there is no plan (stage {stage}, degree {degree}); stages are 0 to 3, and the degree must "
+            "divide the number of devices"
         )
     needed = bytes_per_device(case.parameters, stage, degree)
-    named = f"{where}: stage {stage} in degree {degree}"
+    named = f"{where}: stage {stage} with degree {degree}"
     if needed > case.budget:
-        raise WrongResultError(f"{named} takes {gigabytes(needed)} on a device")
+        raise WrongResultError(f"{named} needs {gigabytes(needed)} per device")
     best, mine = cost(fits[0]), cost((stage, degree))
     if mine[0] > best[0]:
-        raise WrongResultError(f"{named} fits, but sends 3 numbers for each parameter; another stage fits that sends 2")
+        raise WrongResultError(f"{named} fits, but sends 3 numbers per parameter; another stage fits that sends only 2")
     if mine[1] > best[1]:
-        raise WrongResultError(f"{named} fits, but so does a smaller degree, and no more is sent")
+        raise WrongResultError(f"{named} fits, but so does a smaller degree that sends no more")
     if mine[2] > best[2]:
-        raise WrongResultError(f"{named} fits, but so does a lower stage in the same degree")
+        raise WrongResultError(f"{named} fits, but so does a lower stage with the same degree")
 
 
 def require_held(case: Case, result: Any, live: int, where: str) -> None:
@@ -134,11 +135,11 @@ def require_held(case: Case, result: Any, live: int, where: str) -> None:
     """
     if result is None:
         if live:
-            raise WrongResultError(f"{where}: without a plan nothing should be kept, but the meter reads {live:,} B")
+            raise WrongResultError(f"{where}: without a plan, keep no arrays; the meter reads {live:,} B")
         return
     needed = round(bytes_per_device(case.parameters, *result)) // case.scale
     if live != needed:
         raise WrongResultError(
-            f"{where}: stage {result[0]} in degree {result[1]} takes {needed:,} B, at a scale of 1 to {case.scale:,}, "
+            f"{where}: stage {result[0]} with degree {result[1]} takes {needed:,} B at a scale of 1 to {case.scale:,}, "
             f"but the meter reads {live:,} B"
         )

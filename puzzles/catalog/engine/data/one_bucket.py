@@ -11,10 +11,10 @@ PUZZLE = EnginePuzzle(
 The same 8,192 B of gradients in one array: 2 x 3/4 x 8,192 = 12,288 B, in 1 call.
 """,
     statement="""\
-As in DataParallel, but a device may make one collective call only: every call costs a wait, whatever it
-carries.
+As in DataParallel, but a device may make only one collective call, because every call adds latency, no matter
+how much it carries.
 
-Let both gradients travel as one flat array, and take them apart again.
+Send both gradients as one flat array, and take them apart again.
 """,
     starter='''\
 class OneBucket(ShardedEngine):
@@ -45,19 +45,19 @@ class OneBucket(ShardedEngine):
         # ----- end of your code -----
 ''',
     hints=(
-        "All-reduce does not care what the numbers mean, only that they stand in the same order everywhere.",
-        "`np.concatenate` joins flat arrays; `ravel` and `reshape` go there and back.",
+        "All-reduce doesn't care what the numbers mean, only that they are in the same order on every device.",
+        "`np.concatenate` joins flat arrays; `ravel` and `reshape` convert to flat arrays and back.",
         (
             "`bucket = self.all_reduce(np.concatenate([w0_grad.ravel(), w1_grad.ravel()]))`, then `np.split(bucket, "
-            "[w0_grad.size])`, and give each part its shape again."
+            "[w0_grad.size])`, and reshape each part."
         ),
     ),
     concept="""\
-A collective costs latency, which does not depend on its size, and bandwidth, which does. Many small ones
-pay the latency many times; a bucket pays it once.
+A collective costs latency, which does not depend on its size, and bandwidth, which does. Many small
+collectives pay the latency many times; a bucket pays it once.
 """,
     in_practice="""\
-PyTorch fills buckets of 25 MB by default, in the order in which backward makes the gradients, and reduces
+PyTorch fills buckets of 25 MB by default, in the order in which backward produces the gradients, and reduces
 one while the next fills (Li et al. 2020).
 """,
     sources=(PYTORCH_DDP,),

@@ -70,7 +70,7 @@ def zero2() -> Trial:
 
 
 def zero2_again() -> Trial:
-    """Two devices, another width, and three steps with another rate each: the state and its order matter."""
+    """Two devices, another width, and three steps with different rates: the state and its order matter."""
     params = {W0: integers(11, 8, 12, most=1), W1: integers(12, 12, 8, most=1)}
     return zero2_steps(params, integers(13, 6, 8, most=1), integers(14, 6, 8, most=1), 2, (0.5, 0.25, 0.5))
 
@@ -96,7 +96,7 @@ def zero2_steps(start: Tensors, x: Any, g: Any, n: int, rates: Sequence[float]) 
 
 
 def zero2_targets(batch: int, model_dim: int, hidden_dim: int, n: int, steps: int) -> dict[str, int]:
-    """Limits by the puzzle's arithmetic, for any sizes."""
+    """Limits from the puzzle's arithmetic, for any sizes."""
     weights = 2 * 4 * model_dim * hidden_dim
     activations = 4 * batch // n * (3 * model_dim + 2 * hidden_dim)
     return {

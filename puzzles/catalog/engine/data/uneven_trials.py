@@ -1,4 +1,4 @@
-"""Trials of UnevenFSDP: layers with a bias, whose sizes no number of devices divides, trained for two steps."""
+"""Trials of UnevenFSDP: layers with a bias, whose sizes are not divisible by the devices, trained for two steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tensors = dict[str, Any]
 
 
 def uneven_fsdp() -> Trial:
-    """4 devices; two numbers of padding at the end of the second layer."""
+    """4 devices; the second layer ends with two numbers of padding."""
     return uneven_fsdp_trial(BATCH, MODEL, HIDDEN, DEVICES)
 
 
@@ -28,8 +28,8 @@ def uneven_small() -> Trial:
 
 
 def uneven_tiny() -> Trial:
-    """8 devices, 9 numbers in the second layer: three devices have nothing but padding. No limit for the peak, because
-    arrays of a few bytes have theirs elsewhere."""
+    """8 devices, 9 numbers in the second layer: three devices hold only padding. There is no limit on the peak,
+    because arrays of a few bytes peak elsewhere."""
     trial = uneven_fsdp_trial(8, 3, 2, 8)
     return replace(trial, targets={name: limit for name, limit in (trial.targets or {}).items() if name != "peak"})
 
@@ -75,29 +75,29 @@ def flat_shards(params: Mapping[str, Any], layer: str, n: int) -> list[Any]:
 
 
 def require_shard(result: Any, layer: str, right: Any, real: int, where: str) -> None:
-    """Compares a shard, of which the first `real` numbers are weights or bias and the others padding.
+    """Compares a shard in which the first `real` numbers are weights or bias and the rest is padding.
 
     Raises:
         WrongResultError: it differs.
     """
     shard = result.get(layer) if isinstance(result, dict) else None
     if not isinstance(shard, np.ndarray) or shard.shape != right.shape:
-        raise WrongResultError(f"{where} should return your flat shards, under '{layer}' one of {right.size} numbers")
+        raise WrongResultError(f"{where} should return your flat shards; the one of '{layer}' has {right.size} numbers")
     if not np.array_equal(shard[:real], right[:real]):
         at = int(np.nonzero(shard[:real] != right[:real])[0][0])
         raise WrongResultError(
-            f"{where}: the shard of {layer} differs from that part of the flat layer: number {at} is {shard[at]:g} "
-            f"and should be {right[at]:g}"
+            f"{where}: the shard of {layer} differs from its part of the flat layer: number {at} is {shard[at]:g} "
+            f"but should be {right[at]:g}"
         )
     if shard[real:].any():
         raise WrongResultError(
-            f"{where}: the shard of {layer} ends in padding, which belongs to no weight and should be 0; "
+            f"{where}: the shard of {layer} ends with padding, which belongs to no weight and should be 0; "
             f"it is {shard[real:].tolist()}"
         )
 
 
 def uneven_targets(batch: int, model_dim: int, hidden_dim: int, n: int) -> dict[str, int]:
-    """Limits by the puzzle's arithmetic; the peak is that of the first layer's gradient, plus a shard."""
+    """Limits from the puzzle's arithmetic; the peak is at the first layer's gradient, plus a shard."""
     first, second = (4 * -(-(prod(sizes)) // n) for sizes in ((model_dim + 1, hidden_dim), (hidden_dim + 1, model_dim)))
     weights, rows = 4 * model_dim * hidden_dim, batch // n
     activations = 4 * rows * (3 * model_dim + 2 * hidden_dim)

@@ -5,30 +5,29 @@ from puzzles.catalog.papers import ZERO
 
 PUZZLE = EnginePuzzle(
     slug="ZeRO2",
-    title="Gradients in shards, as soon as they exist",
+    title="Shard gradients as soon as they exist",
     targets={"sent": 12_288, "flops": 20_480, "peak": 17_792, "kept": 10_240},
     arithmetic="""\
-Each gradient is 4,096 B. Reduce-scatter sends 3/4 of both, 6,144 B, in backward; all-gather sends 3 x 1,024
-B of each updated weight, 6,144 B, in the step: 12,288 B together, what an all-reduce of the gradients
-sends. The flops are those of data parallel training, 20,480.
+Each gradient is 4,096 B. Reduce-scatter sends 3/4 of both, 6,144 B, in backward. All-gather sends 3 x 1,024 B
+of each updated weight, 6,144 B, in the step. Together that is 12,288 B, the same as an all-reduce of the
+gradients. The flops are those of data parallel training, 20,480.
 
-Peak, when the second gradient is scattered: weights 8,192, a quarter of the state 2,048, one whole gradient
-4,096, the shards of both 2,048, z and dz 512 each, and x, grads and the output 128 each: 17,792 B. The step
-needs less: 8,192 + 2,048, shards 2,048, the gathered weight 4,096, its own new rows 1,024: 17,408 B. If
-both whole gradients are kept until they are summed, as stage 1 allows, it is 4,096 more: 21,888 B.
+Memory peaks when the second gradient is scattered: weights 8,192, a quarter of the state 2,048, one full
+gradient 4,096, the shards of both 2,048, z and dz 512 each, and x, grads and the output 128 each: 17,792 B.
+The step needs less: 8,192 + 2,048, shards 2,048, the gathered weight 4,096, its own new rows 1,024: 17,408 B.
+If both full gradients are kept until they are summed, as stage 1 allows, it is 4,096 more: 21,888 B.
 """,
     statement="""\
-Data parallel training of `relu(x @ w0) @ w1` with momentum, as in ZeRO1, but backward and step are two
-calls, as an optimizer makes them: between the two, gradients lie around. In stage 1 these are whole
-gradients, 8,192 B. Now a device keeps no more of them than its state is for: its quarter of the rows of
-each.
+Data parallel training of `relu(x @ w0) @ w1` with momentum, as in ZeRO1. But backward and step are now two
+calls, as with a real optimizer, so gradients are stored between them. In stage 1 these are full gradients,
+8,192 B. Now a device keeps only the part that matches its state: its quarter of the rows of each gradient.
 
-`backward` returns your shards of both summed gradients, and keeps them for the step. `step(rate)` makes it:
-`state = momentum * state + grad`, `weight = weight - rate * state`; it returns the dictionary of updated
-weights, whole, on every device. Afterwards the shards of the gradients are gone.
+`backward` returns your shards of both summed gradients, and keeps them for the step. `step(rate)` updates:
+`state = momentum * state + grad`, `weight = weight - rate * state`. It returns the dictionary of updated
+weights, in full, on every device. Afterwards the gradient shards are freed.
 
-The peak leaves room for one layer's whole gradient, beside shards. Scatter it before you make the next.
-Other sizes and another number of devices are tried as well.
+The peak leaves room for one layer's full gradient in addition to the shards. Scatter it before you compute the
+next one. Other sizes and another number of devices are also tried.
 """,
     starter='''\
 class ZeRO2(ShardedEngine):
@@ -65,26 +64,25 @@ class ZeRO2(ShardedEngine):
         # ----- end of your code -----
 ''',
     hints=(
-        "Backward makes the gradient of w1 first. Does it have to wait for the one of w0?",
+        "Backward computes the gradient of w1 first. Does it have to wait for the gradient of w0?",
         (
-            "What has a name lives until the name goes. An expression that goes straight into "
-            "`self.reduce_scatter(...)` has none: only the shard stays."
+            "A value lives as long as a name refers to it. An expression passed straight to "
+            "`self.reduce_scatter(...)` has no name: only the shard remains."
         ),
         (
-            "`self.shards['layer_1/weights'] = self.reduce_scatter(relu(z).T @ grads)` comes before `dz`; then the "
-            "other layer likewise. Return `self.shards`, and let `step` take them out with `self.shards.pop(name)`."
+            "`self.shards['layer_1/weights'] = self.reduce_scatter(relu(z).T @ grads)` comes before `dz`; then do the "
+            "same for the other layer. Return `self.shards`, and let `step` take them out with `self.shards.pop(name)`."
         ),
     ),
     concept="""\
-A whole gradient is needed for a moment only: from when backward has made it until it is summed. If each
-device then keeps the rows that it will update, gradients take an N-th of the memory as well, and not a byte
-more is sent.
+A full gradient is needed only briefly, from when backward has computed it until it is summed. If each device
+then keeps only the rows that it will update, gradients also take 1/N of the memory, and no extra bytes are
+sent.
 """,
     in_practice="""\
-This is stage 2 of ZeRO (Rajbhandari et al. 2020). DeepSpeed reduces gradients in buckets while backward
-runs, so there is a bucket in the place of our layer. With gradient accumulation every microbatch is
-scattered, and sent, anew: there stage 1, which sums whole gradients at home and sends once, may be the
-quicker one.
+This is stage 2 of ZeRO (Rajbhandari et al. 2020). DeepSpeed reduces gradients in buckets while backward runs,
+so a bucket plays the role of our layer. With gradient accumulation, every microbatch has to be scattered, and
+sent, again. Stage 1 sums full gradients locally and sends them once, so there it may be faster.
 """,
     sources=(ZERO,),
 )

@@ -8,36 +8,34 @@ PUZZLE = EnginePuzzle(
     title="Which stage fits?",
     targets={"peak": 384_000},
     arithmetic="""\
-For P parameters, of which a share lies on N devices: everything everywhere is 2P + 2P + 12P = 16P bytes.
-Stage 1 shares the 12: 4P + 12P/N. Stage 2 shares the gradients too: 2P + 14P/N. Stage 3 shares all: 16P/N.
+For P parameters, with everything replicated: 2P + 2P + 12P = 16P bytes per device. Stage 1 shards the 12 over N
+devices: 4P + 12P/N. Stage 2 also shards the gradients: 2P + 14P/N. Stage 3 shards everything: 16P/N.
 With P = 7.5e9 and N = 64 that is 120 GB; 30 + 1.40625 = 31.4 GB; 15 + 1.640625 = 16.6 GB; 1.875 = 1.9 GB.
 
-Volume, in numbers sent for each parameter (times (N-1)/N): an all-reduce of the gradients 2; stages 1 and
-2, reduce-scatter of gradients and all-gather of weights, 2; stage 3 gathers the weights once more, 3.
+Volume, in numbers sent per parameter (times (N-1)/N): an all-reduce of the gradients sends 2; stages 1 and 2,
+a reduce-scatter of gradients and an all-gather of weights, 2; stage 3 gathers the weights once more, 3.
 
-At a scale of 1 to 312,500 the model has 24,000 parameters; most is held for 128 GB, where everything fits
-everywhere: 16 x 24,000 = 384,000 B. That is the peak, if a case's arrays are gone before the next ones are
-made.
+At a scale of 1 to 312,500 the model has 24,000 parameters. Most memory is held for 128 GB, where everything
+fits on every device: 16 x 24,000 = 384,000 B. That is the peak, if one case's arrays are freed before the next
+ones are created.
 """,
     statement="""\
-Training with Adam in mixed precision takes 16 bytes for each parameter: a weight of 2 bytes (float16), a
-gradient of 2, and 12 of optimizer state: a master copy of the weight, momentum and variance, float32 each.
-ZeRO shares these among groups of `degree` devices; each device keeps one degree-th of what is shared, and
-all of the rest:
+Training with Adam in mixed precision takes 16 bytes per parameter: a weight of 2 bytes (float16), a gradient of
+2, and 12 of optimizer state: a master copy of the weight, momentum and variance, float32 each. ZeRO shards these
+over groups of `degree` devices. Each device keeps 1/degree of what is sharded, and all of the rest:
 
-Stage 0 shares nothing, and its degree is 1. Stage 1 shares the optimizer state. Stage 2 shares the
-gradients as well. Stage 3 shares the weights too, which are then gathered when they are needed.
+Stage 0 shards nothing, and its degree is 1. Stage 1 shards the optimizer state. Stage 2 also shards the
+gradients. Stage 3 also shards the weights, which are then gathered when they are needed.
 
 `forward` gets a case, a dictionary: {'parameters': 7_500_000_000, 'devices': 64, 'budget': 80_000_000_000,
-'scale': 312_500}. Choose what fits into the budget, in bytes, of every device. Of all that fits take what
-sends least: stages 0, 1 and 2 send 2 numbers for each parameter in a step, stage 3 sends 3. If several are
-left, the smallest degree; if there are still several, the lowest stage. A degree must divide the cluster's
-number of devices (which is the case's, not that of the devices your class runs on). Return (stage, degree),
-or None if nothing fits.
+'scale': 312_500}. Choose a plan that fits into every device's budget, in bytes. Of the plans that fit, take one
+that sends the least: stages 0, 1 and 2 send 2 numbers per parameter in a step, stage 3 sends 3. Break ties by the
+smallest degree, then by the lowest stage. A degree must divide the number of devices in the cluster (the one in
+the case, not the number of devices that your class runs on). Return (stage, degree), or None if nothing fits.
 
-Then see it: keep the arrays of one such device, of a model `scale` times smaller, until the next case
-comes. All five kinds, each in its type: after every case the meter has to read what the formula says, to
-the byte. Without a plan, keep nothing. To look yourself: `run = launch(ZeROMemory, 1)`,
+Then measure it: allocate the arrays of one such device, for a model `scale` times smaller, and keep them until the
+next case. Allocate all five kinds, each with its dtype. After every case the meter has to read exactly what the
+formula predicts. Without a plan, keep nothing. To look yourself: `run = launch(ZeROMemory, 1)`,
 `run.forward(case)`, `run.meters[0].live * scale`, with `launch` from `lib.engine`.
 """,
     starter='''\
@@ -58,14 +56,14 @@ class ZeROMemory(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "Write the bytes of a device as a function of stage, parameters and degree first; try it on 7.5e9 and 64.",
+        "First write the bytes per device as a function of stage, parameters and degree; try it on 7.5e9 and 64.",
         (
             "There are few plans: every stage with every degree that divides the number of devices. Keep those that "
             "fit, and let `min` with a `key` find the best."
         ),
         (
-            "The arrays: float16 for weights and gradients, three of float32; each has parameters // scale numbers, or "
-            "a degree-th of that if its stage is reached. Let go of the last case's before you make these."
+            "The arrays: float16 for weights and gradients, three of float32. Each has parameters // scale numbers, or "
+            "1/degree of that if its stage is reached. Free the last case's arrays before you create these."
         ),
         (
             "`min(fits, key=lambda plan: (plan[0] == 3, plan[1], plan[0]), default=None)` for plans (stage, degree); "
@@ -73,15 +71,14 @@ class ZeROMemory(ShardedEngine):
         ),
     ),
     concept="""\
-Three quarters of the memory of a training run are optimizer state, so sharing it, which costs nothing, is
-most of the gain. After that gradients, still for nothing. Weights come last: they are the only thing whose
-sharing is paid with bytes.
+Three quarters of a training run's memory is optimizer state, so sharding it, which costs nothing, gains the
+most. Gradients come next, also for free. Weights come last: only their sharding costs extra bytes.
 """,
     in_practice="""\
 The figures are those of the paper (Rajbhandari et al. 2020), which counts K = 12 bytes of state for Adam.
-DeepSpeed calls them zero stages 1, 2 and 3; a degree smaller than the number of devices is PyTorch's hybrid
-sharding (Zhao et al. 2023), usually one machine with its fast links. Activations, buffers and fragmentation
-come on top, so leave room.
+DeepSpeed calls them ZeRO stages 1, 2 and 3. A degree smaller than the number of devices is PyTorch's hybrid
+sharding (Zhao et al. 2023), usually within one machine with fast links. Activations, buffers and fragmentation
+add to this, so leave room.
 """,
     sources=(ZERO, PYTORCH_FSDP),
 )

@@ -1,11 +1,11 @@
-"""Chapter of expert parallelism: one expert on each device, with tokens dispatched to it and results combined."""
+"""Chapter of expert parallelism: one expert per device; tokens are dispatched to it and results are combined."""
 
 from puzzles.catalog.engine.chapter import Chapter
 
 CHAPTER = Chapter(
     package=__name__,
     title="Split the experts",
-    idea="every device has one expert, and tokens go where they are served best; how do they get there and back?",
+    idea="every device has one expert, and tokens go to the expert they prefer; how do they get there and back?",
     files={
         "SwitchDispatch": "switch_dispatch",
         "BalanceLoss": "balance_loss",

@@ -1,4 +1,4 @@
-"""FindTheRace: a dispatch that is wrong only when a put lands late."""
+"""FindTheRace: a dispatch that gives wrong results only if a put lands late."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import OPENSHMEM
@@ -20,16 +20,16 @@ As in ExactDispatch, 944 B, and the all-reduce of 4 probabilities, 2 x 3/4 x 16 
 nothing; two are enough.
 """,
     statement="""\
-A colleague has written ExactDispatch, and added the mean probabilities of the experts, 'share', that a balance
-loss asks for; they are summed while the rows are under way. It has passed every test for weeks. Last night, on a
-busy network, one device got wrong outputs.
+A colleague has written ExactDispatch, and added 'share', the mean probabilities of the experts, which a balance loss
+needs. They are summed while the rows are in flight. The program has passed every test for weeks. Last night, on a busy
+network, one device got wrong outputs.
 
-Here it is tried on several networks. On the first, everything that is put lands at once. On the others, what some
-devices put lands late: at the next barrier, which is all that `send_async` promises. A right program cannot tell the
-difference.
+Here it is tried on several networks. On the first, everything that is put lands immediately. On the others, what some
+devices put lands late: at the next barrier, which is all that `send_async` promises. A correct program behaves the
+same on all of them.
 
-Find the race, and mend it. The starter is the whole program: take out the line that raises NotImplementedError,
-and grade it as it is, to see what happens. `forward` returns 'out', (8, 16), and 'share', (4,).
+Find the race and fix it. The starter is the whole program. Remove the line that raises NotImplementedError, and grade
+it unchanged to see what happens. `forward` returns 'out', (8, 16), and 'share', (4,).
 """,
     starter='''\
 class FindTheRace(ShardedEngine):
@@ -84,27 +84,28 @@ class FindTheRace(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "Who waits for whom between a put and the first look at what was put? And what exactly is waited for?",
+        "What waits for what between a put and the first read of the data? And what exactly does it wait for?",
         (
-            "The future of `send_async` tells when `rows` may be written to again, not when they have arrived. And an "
-            "all-reduce is over when all devices have brought their numbers: of puts it knows nothing."
+            "The future of `send_async` is done when `rows` may be overwritten, not when they have arrived. And an "
+            "all-reduce finishes when all devices have contributed their numbers; it does not wait for puts."
         ),
         (
-            "Everybody reads its inbox in the line that begins with `made`. `self.barrier()` just before it is the "
-            "only call that promises that the rows are there."
+            "Every device reads its inbox in the line that starts with `made`. Only `self.barrier()` just before it "
+            "guarantees that the rows have arrived."
         ),
     ),
     concept="""\
-The all-reduce made every device wait until all others had put their rows, so on a quick network the rows were there,
-every time. Nothing had promised that. A race is not what goes wrong; it is what nothing forbids.
+The all-reduce made every device wait until all others had issued their puts, so on a fast network the rows had always
+arrived. But nothing guaranteed that. A race is a bug even while it gives correct results: it depends on an order that
+nothing enforces.
 
-That is why it pays to run programs under an unkind schedule: in process, `launch(..., late_puts=(2,))` holds
-back what device 2 puts until the barrier, and the rare night becomes every run.
+So it pays to test programs under an adverse schedule. In process, `launch(..., late_puts=(2,))` delays what device 2
+puts until the barrier. The rare failure then happens in every run.
 """,
     in_practice="""\
-OpenSHMEM (Chapman et al. 2010) draws the same line: a put returns when its source may be reused; `shmem_barrier_all`
-waits for all devices and for what they have put, `shmem_sync_all` for the devices alone. NVSHMEM has the same calls
-for GPUs.
+OpenSHMEM (Chapman et al. 2010) makes the same distinction. A put returns when its source may be reused;
+`shmem_barrier_all` waits for all devices and for their puts, `shmem_sync_all` only for the devices. NVSHMEM has the
+same calls for GPUs.
 """,
     sources=(OPENSHMEM,),
 )

@@ -1,7 +1,7 @@
-"""Mixture-of-experts layers on one device, token by token: the results expected of devices that share the work.
+"""Mixture-of-experts layers on one device, token by token: the expected results of devices that share the work.
 
-Loops in the papers' own order, rather than the vectorized form of the solutions, so that the two are unlikely to share
-a mistake. Inputs are integers in float32: only softmax, and products with it, are rounded.
+The loops follow the papers' own order, instead of the vectorized form of the solutions, so the two are unlikely to
+share a mistake. Inputs are integers in float32, so only softmax and products with it are rounded.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def chosen_experts(params: Params, x: Any) -> Any:
 
 
 def token_counts(params: Params, xs: Sequence[Any]) -> Any:
-    """Number of tokens of each device that go to each expert, (devices, experts)."""
+    """Number of tokens that each device sends to each expert, (devices, experts)."""
     return np.array([np.bincount(chosen_experts(params, x), minlength=DEVICES) for x in xs])
 
 
 def switch_layer(params: Params, x: Any, capacity: int, scaled: bool = True, overflow: float = 1.0) -> dict[str, Any]:
-    """A Switch layer and its residual connection on one group of tokens: 'out', and the numbers of those 'dropped'.
+    """A Switch layer and its residual connection on one group of tokens: 'out', and the indices of 'dropped' tokens.
 
     Deliberate mistakes: not `scaled` by p; an `overflow` of 0, which loses dropped tokens instead of passing them on.
     """
@@ -70,7 +70,7 @@ def switch_layer(params: Params, x: Any, capacity: int, scaled: bool = True, ove
 
 
 def dropless_layer(params: Params, x: Any, scaled: bool = True, skipped: Collection[int] = ()) -> Any:
-    """A Switch layer without a capacity. Deliberate mistake: experts that are `skipped`, as if their inputs were 0."""
+    """A Switch layer without a capacity. Deliberate mistake: `skipped` experts, as if their inputs were 0."""
     out = switch_layer(params, x, len(x), scaled)["out"]
     for i, e in enumerate(chosen_experts(params, x)):
         if e in skipped:
@@ -82,9 +82,9 @@ def top2_layer(params: Params, x: Any, rnd: Any, capacity: int, mistake: str = "
     """A layer with the gate of GShard's Algorithm 1 on one group of tokens, and its residual connection: 'out', and the
     auxiliary loss 'aux', (1,).
 
-    Deliberate mistakes: 'unequal', gates that do not add up to 1; 'alone', second choices that are counted from 0;
-    'mixed', both choices of a token before the next token; 'holes', a second choice that is not counted when the coin
-    refuses it; 'half', g2 as the probability; 'always', no coin.
+    Deliberate mistakes: 'unequal', gates that do not add up to 1; 'alone', second choices counted from 0; 'mixed', both
+    choices of a token before the next token; 'holes', a second choice that is not counted when the draw refuses it;
+    'half', g2 as the probability; 'always', no draw.
     """
     g, out = router_probabilities(params, x), x.copy()
     best = np.argsort(-g, axis=1, kind="stable")
@@ -112,7 +112,7 @@ def top2_layer(params: Params, x: Any, rnd: Any, capacity: int, mistake: str = "
 
 
 def balance_loss_and_gradients(logits: Sequence[Any], alpha: float) -> tuple[Any, list[Any]]:
-    """alpha N sum f P over all tokens of all devices, and its gradient for each device's logits; f is a constant."""
+    """alpha N sum f P over all tokens of all devices, and its gradient for each device's logits, with f constant."""
     p = [softmax(z.astype(np.float64)) for z in logits]
     every = np.concatenate(p)
     tokens, experts = every.shape

@@ -5,32 +5,32 @@ from puzzles.catalog.papers import SPARSELY_GATED, SWITCH
 
 PUZZLE = EnginePuzzle(
     slug="SwitchDispatch",
-    title="Tokens go to their expert and come back",
+    title="Send tokens to their expert and back",
     targets={"sent": 768, "flops": 33_792, "weights": 8_448},
     arithmetic="""\
 A device has 8 tokens for 4 experts. With factor 1.0 an expert takes 8 / 4 = 2 of them: the buffer is 4 x 2
-rows of 16 numbers, 512 B. All-to-all sends 3/4 of it, 384 B, there and back 768 B. With factor 1.25 the
-capacity is 2.5, rounded up to 3: 768 B of buffer, 1,152 B there and back. Tokens and results gathered everywhere
-would be 3 x 512 = 1,536 B each.
+rows of 16 numbers, 512 B. All-to-all sends 3/4 of it, 384 B, and 768 B both ways. With factor 1.25 the
+capacity is 2.5, rounded up to 3: 768 B of buffer, 1,152 B both ways. Gathering all tokens and all results would send
+3 x 512 = 1,536 B each.
 
-An expert is given 4 x 2 rows, 2 x 2 x 16 x 64 = 4,096 flops each, full or not: 32,768; the router takes 2 x 8 x
+An expert gets 4 x 2 rows, 2 x 2 x 16 x 64 = 4,096 flops each, full or not: 32,768; the router takes 2 x 8 x
 16 x 4 = 1,024: 33,792. (With factor 1.25: 12 rows, 50,176.) One expert is 2 x 1,024 numbers, 8,192 B, the
 router 64, 256 B: 8,448 B; four experts would be 32,768 B.
 """,
     statement="""\
 There are as many experts as devices: device i holds expert i, `relu(x @ w0) @ w1`, with weights
-'expert_i/w0' (16, 64) and 'expert_i/w1' (64, 16). All hold the router, 'router/weights' (16, 4).
+'expert_i/w0' (16, 64) and 'expert_i/w1' (64, 16). Every device holds the router, 'router/weights' (16, 4).
 
-`forward` gets this device's tokens, (8, 16). The router gives each token probabilities p(x) = softmax(x @
-router), and the token chooses the likeliest expert i. Its output is x + p_i(x) E_i(x): what the expert makes of it,
-times its probability, and the token itself by the residual connection.
+`forward` gets this device's tokens, (8, 16). The router gives each token probabilities p(x) = softmax(x @ router), and
+the token chooses the likeliest expert i. Its output is x + p_i(x) E_i(x): the expert's output times its probability,
+plus the token itself (the residual connection).
 
-Shapes are fixed before anybody has chosen: of this device's tokens an expert takes at most as many as its capacity,
-tokens / experts x factor, rounded up, the first ones in the order of the tokens. Those that do not fit pass
-by: their output is x.
+Shapes are fixed before the router runs. An expert takes at most its capacity of each device's tokens: tokens / experts
+x factor, rounded up. It takes the first ones, in token order. Tokens that do not fit skip the expert: their output is
+x.
 
-Return a dictionary: 'out', (8, 16), and 'dropped', the numbers of your tokens that passed by, in rising order.
-Results may differ from one device's by rounding only.
+Return a dictionary: 'out', (8, 16), and 'dropped', the indices of your tokens that skipped the expert, in ascending
+order. Results may differ from a single device's only by rounding.
 """,
     starter='''\
 class SwitchDispatch(ShardedEngine):
@@ -58,29 +58,28 @@ class SwitchDispatch(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "Fill a buffer of shape (experts, capacity, 16) with your tokens. What does all_to_all make of its first axis?",
+        "Fill a buffer of shape (experts, capacity, 16) with your tokens. What does all_to_all do with its first axis?",
         (
-            "A token's place in its expert's part is how many tokens before it have chosen the same expert: a "
+            "A token's place in its expert's part is the number of earlier tokens that have chosen the same expert: a "
             "cumulative sum of one-hot rows, `np.eye(experts, dtype=int)[chosen].cumsum(axis=0) - 1`."
         ),
         (
-            "`rows = self.all_to_all(buffer)` are the rows for your expert, from each device; after `back = "
-            "self.all_to_all(relu(rows @ self.w0) @ self.w1)`, `back[chosen[i], place[i]]` is what came back for token "
-            "i. Slots that stayed empty do no harm: relu(0 @ w0) @ w1 is 0."
+            "`rows = self.all_to_all(buffer)` are the rows for your expert, from each device. After `back = "
+            "self.all_to_all(relu(rows @ self.w0) @ self.w1)`, `back[chosen[i], place[i]]` is the result for token i. "
+            "Empty slots do no harm: relu(0 @ w0) @ w1 is 0."
         ),
     ),
     concept="""\
-A model with N experts has N times the weights, but a token pays for one. Who goes where is known only when
-the router has spoken, and yet every buffer has the same shape: the capacity is what is paid for that. A low one drops
-tokens, a high one sends and multiplies zeros.
+A model with N experts has N times the weights, but a token pays for only one. The router decides at run time which
+tokens go where, yet every buffer has a fixed shape: the capacity. A low capacity drops tokens; a high one sends and
+multiplies zeros.
 
-The factor p(x) looks like a detail, but it is all that the router ever learns from: the choice itself has no
-gradient.
+The factor p(x) looks like a detail, but the router learns only through it, because the choice itself has no gradient.
 """,
     in_practice="""\
-Switch Transformers (Fedus et al. 2021) choose one expert for each token where earlier mixtures took two or
-more (Shazeer et al. 2017), and did best with low capacity factors, 1.0 and 1.25. The all-to-all there and back, in
-every such layer, is what splitting the experts costs.
+Switch Transformers (Fedus et al. 2021) choose one expert per token, where earlier mixtures took two or more (Shazeer
+et al. 2017), and worked best with low capacity factors, 1.0 and 1.25. The price of splitting the experts is the
+all-to-all in both directions, in every such layer.
 """,
     sources=(SWITCH, SPARSELY_GATED),
 )

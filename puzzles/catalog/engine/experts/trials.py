@@ -28,7 +28,7 @@ from .reference_layers import (
 TOKENS = 8
 SEED = 121
 TOLERANCE = 1e-5
-"""Softmax is rounded, and players may sum it in an order of their own."""
+"""Softmax is rounded, and players may sum it in any order."""
 
 ALPHA = 0.5
 
@@ -38,7 +38,7 @@ def sizes(model_dim: int, hidden_dim: int, **others: Any) -> dict[str, Any]:
 
 
 def flops(rows: int, tokens: int, model_dim: int, hidden_dim: int) -> int:
-    """Flops of an expert for so many rows, and of the router for a device's tokens."""
+    """Flops of an expert for that many rows, and of the router for a device's tokens."""
     return 4 * rows * model_dim * hidden_dim + 2 * tokens * model_dim * DEVICES
 
 
@@ -46,7 +46,7 @@ def flops(rows: int, tokens: int, model_dim: int, hidden_dim: int) -> int:
 
 
 def padded_targets(capacity: int, tokens: int, model_dim: int, hidden_dim: int) -> dict[str, int]:
-    """Targets where every device sends every expert `capacity` rows, twice, and keeps a quarter of them."""
+    """Targets if every device sends every expert `capacity` rows, twice, and keeps a quarter of them."""
     return {
         "sent": 2 * (DEVICES - 1) * capacity * model_dim * 4,
         "flops": flops(DEVICES * capacity, tokens, model_dim, hidden_dim),
@@ -61,30 +61,30 @@ def switch_dispatch(
     exactly = tokens / DEVICES * factor
     capacity = ceil(exactly)
     mistakes = {
-        "this is what comes out if an expert's output is not multiplied by p(x)": [
+        "this is the result if an expert's output is not multiplied by p(x)": [
             switch_layer(params, x, capacity, scaled=False) for x in xs
         ],
-        "this is what comes out if a token that does not fit is lost, instead of passing by": [
+        "this is the result if a token that does not fit is lost, instead of skipping the expert": [
             switch_layer(params, x, capacity, overflow=0.0) for x in xs
         ],
-        "this is what comes out if an expert takes all that come; it has room for tokens / experts x factor": [
+        "this is the result if an expert takes all tokens; its capacity is tokens / experts x factor": [
             switch_layer(params, x, tokens) for x in xs
         ],
     }
     fewer = "the capacity is rounded down; round it up" if int(exactly) < exactly else "places are counted from 1"
-    mistakes[f"this is what comes out if {fewer}"] = [switch_layer(params, x, capacity - 1) for x in xs]
+    mistakes[f"this is the result if {fewer}"] = [switch_layer(params, x, capacity - 1) for x in xs]
     call = MethodCall("forward", xs, [switch_layer(params, x, capacity) for x in xs], mistakes)
     targets = padded_targets(capacity, tokens, model, hidden)
     return Trial(sizes(model, hidden, factor=factor), params, (call,), tolerance=TOLERANCE, targets=targets)
 
 
 TOP2_MISTAKES = {
-    "unequal": "this is what comes out if the two gates are not made to add up to 1",
-    "alone": "this is what comes out if second choices are counted from 0; they come after all first choices",
-    "mixed": "this is what comes out if a token makes both choices before the next one; all first choices come first",
-    "holes": "this is what comes out if a second choice that the coin refuses takes no place; here it takes one",
-    "always": "this is what comes out if the coin rnd is left out",
-    "half": "this is what comes out if g2, not 2 g2, is compared with rnd",
+    "unequal": "this is the result if the two gates do not add up to 1",
+    "alone": "this is the result if second choices are counted from 0; they come after all first choices",
+    "mixed": "this is the result if a token makes both choices before the next token; all first choices come first",
+    "holes": "this is the result if a second choice that rnd refuses takes no place; here it takes one",
+    "always": "this is the result if rnd is ignored",
+    "half": "this is the result if g2, not 2 g2, is compared with rnd",
 }
 
 
@@ -116,10 +116,10 @@ def balance_loss(logits: Sequence[Any], alpha: float = ALPHA, gradient: bool = T
         logits,
         [loss] * DEVICES,
         {
-            "this is what comes out if the devices' own losses are averaged: a product of averages is not the "
+            "this is the result if the devices' own losses are averaged: a product of averages is not the "
             "average of products": [np.mean([own for own, _ in local], axis=0)] * DEVICES,
             "this is the loss of this device's tokens alone": [own for own, _ in local],
-            "this is what comes out without the factor N, the number of experts": [loss / experts] * DEVICES,
+            "this is the result without the factor N, the number of experts": [loss / experts] * DEVICES,
         },
     )
     backward = MethodCall(
@@ -127,7 +127,7 @@ def balance_loss(logits: Sequence[Any], alpha: float = ALPHA, gradient: bool = T
         [np.full(1, 3, np.float32)] * DEVICES,
         [{"logits": 3 * grad} for grad in grads],
         {
-            "the gradient that came in is left out: the loss may be scaled": [{"logits": grad} for grad in grads],
+            "the incoming gradient is missing: the loss may be scaled": [{"logits": grad} for grad in grads],
             "this is the gradient of the loss of this device's tokens alone": [
                 {"logits": 3 * own} for _, (own,) in local
             ],
@@ -164,7 +164,7 @@ def collapsed_routing() -> Trial:
 
 
 def exact_targets(params: Params, xs: Sequence[Any]) -> dict[str, int]:
-    """Targets of one call in which every row travels once in each direction, unless its expert is on its own device."""
+    """Targets of one call in which every row is sent once in each direction, unless its expert is on its own device."""
     routed, (tokens, model_dim) = token_counts(params, xs), xs[0].shape
     hidden_dim = params["expert_0/w0"].shape[1]
     away = routed * (1 - np.eye(DEVICES, dtype=int))
@@ -182,7 +182,7 @@ def exact_targets(params: Params, xs: Sequence[Any]) -> dict[str, int]:
 
 
 def outputs_before_landing(params: Params, xs: Sequence[Any]) -> list[Any]:
-    """Outputs if rows land after the experts have read their inboxes: only a device's own expert has seen them."""
+    """Outputs if rows land after the experts have read their inboxes: only a device's own expert has seen its rows."""
     return [dropless_layer(params, x, skipped={*range(DEVICES)} - {device}) for device, x in enumerate(xs)]
 
 
@@ -195,7 +195,7 @@ def exact_dispatch(
     late: Sequence[int] | None = None,
     favourite: int | None = None,
 ) -> Trial:
-    """A trial of calls with new tokens each. With a `favourite`, the router sends all tokens to one expert."""
+    """A trial of several calls with new tokens each. With a `favourite`, the router sends all tokens to one expert."""
     params = expert_parameters(seed, model, hidden)
     if favourite is not None:
         params["router/weights"] *= 0
@@ -214,10 +214,10 @@ def _landing(late: Sequence[int] | None) -> dict[str, Any]:
     """Arguments of a trial that delay the puts of some devices until the barrier."""
     if late is None:
         return {}
-    about = f"here what {_devices(late)} puts lands at the barrier, and all else at once"
+    about = f"here what {_devices(late)} puts lands at the barrier, and everything else immediately"
     return {
         "options": {"late_puts": tuple(late)},
-        "about": about if late else "here what is put lands at once, before a barrier and after",
+        "about": about if late else "here what is put lands immediately, before a barrier and after",
     }
 
 
@@ -236,11 +236,11 @@ def _exact_call(params: Params, xs: Sequence[Any]) -> MethodCall:
         xs,
         [dropless_layer(params, x) for x in xs],
         {
-            "this is what comes out if an expert's output is not multiplied by p(x)": [
+            "this is the result if an expert's output is not multiplied by p(x)": [
                 dropless_layer(params, x, scaled=False) for x in xs
             ],
-            "the rows came back sorted by expert, and have to go where their tokens stand": sorted_only,
-            "what was put had not landed when it was read: there has to be a barrier between": outputs_before_landing(
+            "the rows came back sorted by expert, and have to go back to their tokens' places": sorted_only,
+            "the rows had not landed when they were read; there has to be a barrier in between": outputs_before_landing(
                 params, xs
             ),
         },

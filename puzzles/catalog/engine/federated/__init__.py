@@ -5,7 +5,7 @@ from puzzles.catalog.engine.chapter import Chapter
 CHAPTER = Chapter(
     package=__name__,
     title="Leave the data where it is",
-    idea="clients keep their examples and send updates to a server; in how few bytes?",
+    idea="clients keep their examples and send updates to a server; how few bytes are enough?",
     files={
         "FedSGD": "fed_sgd",
         "FedAvg": "fed_avg",

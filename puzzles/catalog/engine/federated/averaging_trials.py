@@ -13,10 +13,10 @@ from .server_result import DEVICES, Targets, server_result
 
 RATE = 0.25
 COUNTS = (4, 2, 1, 1), (1, 1, 2, 4)
-"""Numbers of examples of each client, in each round."""
+"""Each client's number of examples, in each round."""
 
 CLOSED = 0.99
-"""Required part of the way from the first loss to the least possible one."""
+"""Required fraction of the way from the first loss to the minimum."""
 EXAMPLES = 128, 64, 32, 32
 
 
@@ -30,12 +30,14 @@ def fed_sgd(
         examples = [{"x": integers(s, n, dim, most=1), "y": integers(s + 50, n)} for s, n in zip(seeds, each)]
         grads = [e["x"].T @ (e["x"] @ w - e["y"]) for e in examples]
         steps = {
-            "every client's average counts the same here; but an example should, and clients have different numbers "
-            "of them": sum(grad / n for grad, n in zip(grads, each)) / len(each),
+            "every client's average has the same weight here; weight each by its number of examples": sum(
+                grad / n for grad, n in zip(grads, each)
+            )
+            / len(each),
             "the sum over examples is divided by the number of clients; divide it by the number of examples": sum(grads)
             / len(each),
             "this is the step of a sum over examples; the loss is their average": sum(grads),
-            "these are the weights from before the step; the server sends the new ones to everybody": 0,
+            "these are the weights from before the step; the server has to send the new ones to all devices": 0,
         }
         mistakes = {words: [w - RATE * step] * DEVICES for words, step in steps.items()}
         w = w - RATE * sum(grads) / sum(each)
@@ -54,8 +56,8 @@ def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
         if not closed >= CLOSED:
             raise WrongResultError(
                 f"the server's weights have a loss of {_loss(x, y, w):.3f}: {closed:.1%} of the way from {first:.3f} "
-                f"to the least possible, {least:.3f}, and it should be {CLOSED:.0%}; more rounds help, and fewer "
-                "epochs, where the clients' own optima pull them apart"
+                f"to the minimum, {least:.3f}; it should be {CLOSED:.0%}. More rounds help, and fewer epochs, "
+                "because the clients' own optima pull them apart"
             )
 
     return Trial(
@@ -68,7 +70,7 @@ def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
 
 
 def regressions(seed: int, dim: int) -> list[dict[str, Any]]:
-    """Four clients' examples. Each client's labels follow weights of its own, around common ones."""
+    """Four clients' examples. Each client's labels follow its own weights, which vary around common ones."""
     rng = np.random.default_rng(seed)
     scale = np.geomspace(1, 0.5, dim)
     common = rng.normal(size=dim)

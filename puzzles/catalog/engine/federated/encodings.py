@@ -1,7 +1,7 @@
 """Reference encodings of a vector in float64: levels of a quantizer, the Walsh-Hadamard rotation, and test vectors.
 
-Written in another form than the solutions (Kronecker products instead of butterflies), so that the two are unlikely
-to share a mistake.
+They are written differently from the solutions (Kronecker products instead of butterflies), so the two are unlikely to
+share a mistake.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from puzzles.catalog.engine.two_layer_mlp import integers
 
 
 class QuantizationScale(NamedTuple):
-    """A vector on the scale of a quantizer with 2^bits levels, from its least number to its largest.
+    """A vector on the scale of a quantizer with 2^bits levels, from its minimum to its maximum.
 
-    `below` is the level below each number, `fraction` its distance from that level in steps, `step` the height of one.
+    `below` is the level below each number, `fraction` its distance from that level in steps, `step` the step size.
     """
 
     least: float
@@ -25,12 +25,12 @@ class QuantizationScale(NamedTuple):
     fraction: Any
 
     def values(self, up: Any) -> Any:
-        """The quantized numbers: each at the level below it, or at the one above where `up` is 1."""
+        """The quantized numbers: each at the level below it, or at the level above where `up` is 1."""
         return self.least + self.step * (self.below + up)
 
     @property
     def variance(self) -> Any:
-        """Variance of every number h under stochastic rounding to a neighbour h' or h'': (h'' - h)(h - h')."""
+        """Variance of every number h under stochastic rounding to a neighbor h' or h'': (h'' - h)(h - h')."""
         return self.step**2 * self.fraction * (1 - self.fraction)
 
 
@@ -43,7 +43,7 @@ def quantization_scale(h: Any, bits: int) -> QuantizationScale:
 
 
 def walsh_hadamard(v: Any) -> Any:
-    """H v / sqrt(d): for d = s^2, H is the Kronecker product of two matrices of s rows."""
+    """H v / sqrt(d): for d = s^2, H is the Kronecker product of two matrices with s rows."""
     side = int(np.sqrt(v.size))
     h = np.ones((1, 1))
     while len(h) < side:

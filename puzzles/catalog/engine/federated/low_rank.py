@@ -9,22 +9,22 @@ PUZZLE = EnginePuzzle(
     devices=5,
     targets={"sent": 1_028},
     arithmetic="""\
-An update of 64 x 64 numbers has 16,384 B. B has 4 x 64 numbers, 1,024 B, and a seed 4 B: 1,028 B, a sixteenth
-(64 / 4) and a seed. With A, 64 x 4, sent as well it would be 2,048 B.
+An update of 64 x 64 numbers takes 16,384 B. B has 4 x 64 numbers, 1,024 B, and a seed takes 4 B: 1,028 B, a sixteenth
+(64 / 4) and a seed. If A, 64 x 4, were sent too, it would be 2,048 B.
 """,
     statement="""\
 Device 0 is a server, devices 1 to 4 are clients. All have the same 'weights' w (64, 64) of a linear layer
 x @ w. A client gets {'x': (8, 64), 'y': (8, 64), 'seed': a whole number below 2^32}, the server None.
 
-A client's update, to be added to w, has to be a product A B of rank at most 4. A (64, 4) is drawn and stays:
+A client's update, to be added to w, has to be a product A B of rank at most 4. A (64, 4) is drawn and stays fixed:
 
     coins = np.random.default_rng(seed).integers(0, 2, (64, 4))
     A = (2 * coins - 1).astype(np.float32)
 
-B (4, 64) begins with zeros and is trained for `steps` steps, B - rate * (the gradient by B of the sum of
-(x @ (w + A B) - y)^2 / 2). The server knows no seed, so a client has to send its own; the server draws A
-again. `forward` returns on device 0 what it has rebuilt, (4, 64, 64): the update A B of each client. Another
-size and rank are tried as well.
+B (4, 64) starts at zero and is trained for `steps` steps, B - rate * (the gradient with respect to B of the sum of
+(x @ (w + A B) - y)^2 / 2). The server does not know the seed, so a client has to send it; the server then draws A
+again. On device 0, `forward` returns what it has rebuilt, (4, 64, 64): the update A B of each client. Another size and
+rank are also tried.
 """,
     starter='''\
 class LowRank(ShardedEngine):
@@ -53,21 +53,21 @@ class LowRank(ShardedEngine):
 ''',
     hints=(
         "If both sides draw from the same seed, they have the same A. What does the seed cost?",
-        "With G the gradient by w, taken at w + A B, the gradient by B is A.T @ G.",
+        "With G the gradient with respect to w, at w + A B, the gradient with respect to B is A.T @ G.",
         (
             "A client does `b -= rate * (a.T @ (x.T @ (x @ (w + a @ b) - y)))` in every step, then "
-            "`self.send(0, np.uint32(seed))` and `self.send(0, b)`; the server `int(self.receive(client))`, draws A, "
-            "and multiplies it with the B that it receives."
+            "`self.send(0, np.uint32(seed))` and `self.send(0, b)`. The server gets `int(self.receive(client))`, draws "
+            "A, and multiplies it with the B that it receives."
         ),
     ),
     concept="""\
-This is a structured update: the search is confined to few directions from the start, and what is found needs
-no compression. A random A that is drawn anew in every round and for every client reaches other directions
-each time, and nobody has to send it.
+This is a structured update: the search is confined to a few directions from the start, so the result needs no
+compression. A new random A in every round and for every client reaches other directions each time, and A is never
+sent.
 """,
     in_practice="""\
-Konečný et al. (2016) propose it to spare the uplinks of phones; training A as well worked no better for them.
-Adapters of low rank for fine-tuning confine an update in the same way, to save memory.
+Konečný et al. (2016) propose it to save uplink bandwidth on phones; training A as well worked no better for them.
+Low-rank adapters for fine-tuning confine an update in the same way, to save memory.
 """,
     sources=(FEDERATED_STRATEGIES,),
 )

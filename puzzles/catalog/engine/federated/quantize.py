@@ -5,27 +5,27 @@ from puzzles.catalog.papers import FEDERATED_STRATEGIES, MEAN_ESTIMATION
 
 PUZZLE = EnginePuzzle(
     slug="Quantize",
-    title="A coin for every number",
+    title="Random rounding to a few bits",
     devices=5,
     targets={"sent": 520},
     arithmetic="""\
-4,096 numbers of one bit are 512 B; the least and the largest number 8 B: 520 B instead of 16,384. With two bits
-1,024 + 8 = 1,032 B. No seed is sent: the server draws nothing.
+4,096 numbers of one bit are 512 B; the minimum and the maximum 8 B: 520 B instead of 16,384. With two bits
+1,024 + 8 = 1,032 B. No seed is sent, because the server draws nothing.
 
 A number h between levels h' and h'' becomes h'' with probability q = (h - h') / (h'' - h'), and otherwise h'.
 On average that is h' + q (h'' - h') = h. The variance is q (1 - q) (h'' - h')^2 = (h'' - h)(h - h'); with one
-bit, (h_max - h)(h - h_min). Konečný et al. divide into 2^b intervals for b bits, which would need 2^b + 1 names
-for the levels between; here b bits mean 2^b levels, 2^b - 1 intervals. For b = 1 it is what they describe.
+bit, (h_max - h)(h - h_min). Konečný et al. divide the range into 2^b intervals for b bits, which would need 2^b + 1
+levels. Here b bits mean 2^b levels, 2^b - 1 intervals. For b = 1 it is what they describe.
 """,
     statement="""\
-Device 0 is a server, devices 1 to 4 are clients. A client gets {'update': (4096,), 'seed': a whole number}. It
-sends each number in `bits` bits: one of 2^bits levels, the first of which is the least number of the update,
-the last its largest, the others evenly between. A number that lies between two levels becomes one of these two,
-by a coin that makes it right on average. If all numbers are equal, so are the levels.
+Device 0 is a server, devices 1 to 4 are clients. A client gets {'update': (4096,), 'seed': a whole number}. It sends
+each number in `bits` bits: one of 2^bits levels, evenly spaced from the minimum of the update to its maximum. A number
+between two levels becomes one of the two, at random, so that it is right on average. If all numbers are equal, so are
+the levels.
 
-The server gets None, and returns what it has decoded, (4, 4096). The class is tried with 1 and 2 bits, and with
-many seeds at a small size. You draw as you like, from the client's seed: every number for itself, and the same
-for the same seed.
+The server gets None, and returns what it has decoded, (4, 4096). The class is tried with 1 and 2 bits, and with many
+seeds at a small size. You may draw in any way from the client's seed: independently for every number, and the same for
+the same seed.
 """,
     starter='''\
 class Quantize(ShardedEngine):
@@ -50,24 +50,24 @@ class Quantize(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "Rounding to the nearest level makes the same error every time. Where must a coin come in, and how fair is it?",
+        "Rounding to the nearest level makes the same error every time. Where do you need chance, and how much of it?",
         (
-            "Measure each number in steps, from 0 to 2^bits - 1. Its whole part is the level below; its fraction is "
+            "Express each number in steps, from 0 to 2^bits - 1. Its integer part is the level below; its fraction is "
             "the probability of the level above."
         ),
         (
-            "`levels = below + (rng.random(size) < exact - below)`. `np.packbits` makes bytes of single bits: "
-            "`levels[:, None] >> np.arange(bits) & 1` has a row of them for each number, `np.unpackbits(packed, "
-            "count=size * bits)` undoes it."
+            "`levels = below + (rng.random(size) < exact - below)`. `np.packbits` turns single bits into bytes: "
+            "`levels[:, None] >> np.arange(bits) & 1` has a row of bits for each number, and `np.unpackbits(packed, "
+            "count=size * bits)` reverses it."
         ),
     ),
     concept="""\
-A bit for a number can still be right on average, if chance decides. The price is variance: largest for numbers
-in the middle between two levels, and growing with the square of the range, which a single spike can stretch.
+One bit per number can still be right on average, if the rounding is random. The price is variance: it is largest for
+numbers in the middle between two levels, and grows with the square of the range, which a single spike can stretch.
 """,
     in_practice="""\
-Stochastic rounding of updates is analysed by Suresh et al. (2017) and proposed for phones by Konečný et al.
-(2016). Libraries for federated learning offer it as an option, usually with more bits.
+Suresh et al. (2017) analyze stochastic rounding of updates, and Konečný et al. (2016) propose it for phones. Libraries
+for federated learning offer it as an option, usually with more bits.
 """,
     sources=(FEDERATED_STRATEGIES, MEAN_ESTIMATION),
 )

@@ -9,18 +9,18 @@ PUZZLE = EnginePuzzle(
     devices=5,
     targets={"sent": 1_028},
     arithmetic="""\
-256 of 4,096 numbers, 1,024 B, and a seed of 4 B: 1,028 B instead of 16,384. Had the places to be sent as well,
-256 x 2 B in the shortest whole numbers that can hold them, it would be 1,536 B.
+256 of 4,096 numbers, 1,024 B, and a seed of 4 B: 1,028 B instead of 16,384. If the places had to be sent too, 256 x 2 B
+in the shortest integers that can hold them, it would be 1,536 B.
 """,
     statement="""\
-The same layer, clients and server as in LowRank, but another restriction: a client's update may differ from
-zero in 256 of its 64 x 64 places only. Which, is drawn from its seed, in the flat order of the array:
+The same layer, clients and server as in LowRank, but with another restriction: a client's update may be nonzero in only
+256 of its 64 x 64 places. These are drawn from its seed, in the flat order of the array:
 
     places = np.random.default_rng(seed).choice(4096, 256, replace=False)
 
-In each of `steps` steps these weights, and no others, go down the gradient of the sum of (x @ w - y)^2 / 2,
-taken at the weights as they are by then, with all changes so far. A client gets {'x', 'y', 'seed'}; the server
-None, and returns what it has rebuilt of the clients' updates, (4, 64, 64). Another size is tried as well.
+In each of `steps` steps, only these weights go down the gradient of the sum of (x @ w - y)^2 / 2, taken at the current
+weights, with all changes so far. A client gets {'x', 'y', 'seed'}. The server gets None, and returns what it has
+rebuilt of the clients' updates, (4, 64, 64). Another size is also tried.
 """,
     starter='''\
 class RandomMask(ShardedEngine):
@@ -48,23 +48,23 @@ class RandomMask(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "The server can draw the places again. What does it need for that, besides their values?",
+        "The server can draw the places again. What does it need for that, apart from their values?",
         (
-            "Mask the gradient in every step, not the update at the end: a later gradient must not see changes that "
-            "are never made."
+            "Mask the gradient in every step, not the update at the end: a later gradient must not depend on changes "
+            "that are dropped."
         ),
         (
-            "`grad.ravel()[places]` are the 256 numbers to go down by; `update.ravel()[places] = values` puts them "
-            "back. Send `np.uint32(seed)` and the values."
+            "`grad.ravel()[places]` are the 256 gradient entries to use; `update.ravel()[places] = values` puts the "
+            "values back. Send `np.uint32(seed)` and the values."
         ),
     ),
     concept="""\
-Again a structured update: a client trains what it will send, and nothing else. So nothing is lost on the way
-and nothing is to be scaled up, unlike where a whole update is trained and then thinned out.
+This is another structured update: a client trains only what it will send. So nothing is lost, and nothing has to be
+scaled up, unlike when a full update is trained and then subsampled.
 """,
     in_practice="""\
-Konečný et al. (2016) compare it with updates of low rank of the same size, and draw a new mask in every round
-and for every client.
+Konečný et al. (2016) compare it with low-rank updates of the same size, and draw a new mask in every round and for
+every client.
 """,
     sources=(FEDERATED_STRATEGIES,),
 )

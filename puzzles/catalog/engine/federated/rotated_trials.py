@@ -21,7 +21,7 @@ RIGHT = "right"
 Answers = Mapping[str, Any]
 """One client's update as the server rebuilds it: under RIGHT, and for known mistakes under the message for each."""
 
-STILL_SIGNED = "the signs are not undone; after H the server multiplies by the same signs again"
+STILL_SIGNED = "the signs are not undone; after H, the server has to multiply by the same signs again"
 STILL_ROTATED = "it is still rotated; the server has to apply H and then the signs"
 
 
@@ -47,11 +47,12 @@ def _rotated(h: Any, seed: int) -> Answers:
     right = signs * walsh_hadamard(sent)
     return {
         RIGHT: right,
-        "it was quantized as it is; rotate it before, and back on the server": bit(h),
+        "it was quantized without rotation; rotate it first, and rotate back on the server": bit(h),
         STILL_SIGNED: walsh_hadamard(sent),
         STILL_ROTATED: sent,
-        "H was applied, but no signs before it": walsh_hadamard(bit(walsh_hadamard(h))),
-        f"it is {root:g} times too large; H / sqrt(d) is its own inverse, so both sides divide": root * right,
+        "H was applied without multiplying by the signs first": walsh_hadamard(bit(walsh_hadamard(h))),
+        f"it is {root:g} times too large; H / sqrt(d) is its own inverse, so both sides divide by sqrt(d)": root
+        * right,
         f"it is {h.size} times too large; H H is d, so both sides divide by sqrt(d)": h.size * right,
     }
 
@@ -74,7 +75,7 @@ def _composed(h: Any, seed: int, share: int, bits: int) -> Answers:
     unscaled = signs * walsh_hadamard(sent)
     return {
         RIGHT: share * unscaled,
-        f"it is {share} times too small; one in {share} was sent, so scale what arrives": unscaled,
+        f"it is {share} times too small; only one in {share} was sent, so scale up what arrives": unscaled,
         STILL_SIGNED: share * walsh_hadamard(sent),
         STILL_ROTATED: share * sent,
     }

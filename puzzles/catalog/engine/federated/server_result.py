@@ -19,7 +19,7 @@ def server_result(performed: Performed, shape: tuple[int, ...], call: int = 0) -
     """The array of this shape that the server returned in a call.
 
     Raises:
-        WrongResultError: it returned something else; the text names its shape or type.
+        WrongResultError: it returned something else; the message names its shape or type.
     """
     got = performed.results[call][0]
     if not isinstance(got, np.ndarray) or got.shape != shape:

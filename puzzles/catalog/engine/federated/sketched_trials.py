@@ -1,7 +1,7 @@
 """Trials of Subsample and Quantize: updates that are compressed at random, with draws of the player's choice.
 
-There is no single right answer. Each number that arrives is compared with the values it may have, and over many seeds
-its mean and its frequency are tested within bounds from the exact variance.
+There is no single right answer. Each number that arrives is compared with the values that it may have. Over many seeds,
+its mean and frequency are tested against bounds from the exact variance.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .encodings import quantization_scale, random_signs
 from .server_result import CLIENTS, DEVICES, Targets, server_result
 
 DEVIATIONS = 6
-"""Standard deviations that an average may be off. Seeds are fixed, so a class that passes once always does."""
+"""Allowed deviation of an average, in standard deviations. Seeds are fixed, so a class that passes once always does."""
 
 
 def calls_with(rounds: int, updates: Sequence[Any]) -> tuple[tuple[MethodCall, ...], Any]:
@@ -36,13 +36,13 @@ def _rows(performed: Performed, size: int) -> Any:
     """The updates that the server has rebuilt, (rounds, clients, size).
 
     Raises:
-        WrongResultError: the last round, which has the seeds of the first, differs from it.
+        WrongResultError: the last round differs from the first, although it has the same seeds.
     """
     rows = np.stack([server_result(performed, (CLIENTS, size), i) for i in range(len(performed.results))])
     if not np.array_equal(rows[0], rows[-1], equal_nan=True):
         raise WrongResultError(
-            "the same seeds led to other numbers in a later round; draw from np.random.default_rng(seed), made anew "
-            "in every call, and from nothing else"
+            "the same seeds gave different numbers in a later round; draw only from np.random.default_rng(seed), "
+            "created again in every call"
         )
     return rows
 
@@ -59,12 +59,12 @@ def subsample(size: int = 4096, share: int = 16, rounds: int = 1, targets: Targe
             i, client, place = (int(at[0]) for at in np.nonzero(wrong))
             raise WrongResultError(
                 f"the update of client {client + 1}, as rebuilt: [{place}] was {h[client, place]:g} and is "
-                f"{rows[i, client, place]:g}; it should be 0 or {share} times what it was: as one in {share} is sent, "
-                "that makes it right on average"
+                f"{rows[i, client, place]:g}; it should be 0, or {share} times what it was: only one in {share} is "
+                "sent, so that makes it right on average"
             )
         if (counts := sent.sum(axis=-1)).min() < size // share or counts.max() > size // share:
             raise WrongResultError(
-                f"of {size} numbers of a client between {counts.min()} and {counts.max()} arrived; it should be "
+                f"of {size} numbers of a client, between {counts.min()} and {counts.max()} arrived; it should be "
                 f"{size // share}, chosen without replacement"
             )
         _require_even(sent[1:], 1 / share)
@@ -82,14 +82,14 @@ def _require_even(sent: Any, p: float) -> None:
         raise WrongResultError(
             f"over {seeds} seeds the number at [{place}] arrived {times[place]} times; it should be about "
             f"{seeds * p:.0f}, and at most {allowed:.0f} off ({DEVIATIONS} standard deviations): every place has to "
-            "be as likely as any other, whatever stands there"
+            "be equally likely, whatever its value"
         )
 
 
 def quantize(size: int = 4096, bits: int = 1, rounds: int = 1, targets: Targets = None, flat: bool = False) -> Trial:
     rng = np.random.default_rng(91)
     first = rng.integers(-12, 21, size).astype(np.float32)
-    # Over many seeds all clients have the same update, so that each of its numbers is tried often.
+    # Over many seeds, all clients have the same update, so that each of its numbers is tried often.
     others = [first if rounds > 1 else rng.permutation(first) for _ in range(CLIENTS - 1)]
     updates = [np.full(size, -3, np.float32) if flat else first, *others]
     calls, _ = calls_with(rounds, updates)
@@ -110,7 +110,7 @@ def _require_neighbours(rows: Any, h: Any, scale: Any, bits: int, where: str) ->
     if not scale.step:
         if not (rows == h).all():
             raise WrongResultError(
-                f"{where}: all its numbers were {h[0]:g}, so there is one level only; mind the division by 0"
+                f"{where}: all its numbers were {h[0]:g}, so there is only one level; avoid dividing by 0"
             )
         return
     level = (rows - scale.least) / scale.step
@@ -121,8 +121,8 @@ def _require_neighbours(rows: Any, h: Any, scale: Any, bits: int, where: str) ->
         below, above = (scale.values(up)[place] for up in (0, np.ceil(scale.fraction)))
         choice = f"{below:g} or {above:g}" if above > below else f"{below:g}"
         raise WrongResultError(
-            f"{where}: [{place}] was {h[place]:g} and is {rows[i, place]:g}; of {2**bits} levels from the least to "
-            f"the largest number its neighbours are {choice}"
+            f"{where}: [{place}] was {h[place]:g} and is {rows[i, place]:g}; of {2**bits} levels from the minimum to "
+            f"the maximum, its neighbors are {choice}"
         )
 
 
@@ -140,13 +140,11 @@ def _require_fair(rows: Any, h: Any, scale: Any) -> None:
             f"be {allowed[place]:.2f} off ({DEVIATIONS} standard deviations); it has to go up with probability "
             "(h - h') / (h'' - h')"
         )
-    # Independent errors add up to a variance that is the sum of theirs; equal draws to far more.
+    # Independent errors have a variance that is the sum of theirs; with shared draws it is far larger.
     if np.mean((rows - h).sum(axis=1) ** 2) > 3 * scale.variance.sum():
-        raise WrongResultError(
-            "the errors of an update's numbers go up and down together; draw for every number of its own"
-        )
+        raise WrongResultError("the errors of an update's numbers are correlated; draw separately for every number")
 
 
 def repeated_rounds(make: Callable[..., Trial], rounds: int, sent: int, **sizes: int) -> Callable[[], Trial]:
-    """A maker of a small trial of several rounds, in each of which a client may send so many bytes."""
+    """A maker of a small trial of several rounds; in each, a client may send that many bytes."""
     return lambda: make(rounds=rounds, targets={"sent": rounds * sent}, **sizes)

@@ -17,12 +17,12 @@ from .server_result import CLIENTS, DEVICES, Targets
 RATE = 2.0**-10
 ROWS = 8
 Direction = Callable[[Any], Any]
-"""Makes, of a gradient, the change to subtract."""
+"""Turns a gradient into the change to subtract."""
 
 
 @dataclass(frozen=True)
 class LinearClients:
-    """Weights that all clients have, and each client's examples and seed; all integers, so that sums are exact."""
+    """Weights that all clients share, and each client's examples and seed; all integers, so that sums are exact."""
 
     w: Any
     examples: Sequence[Mapping[str, Any]]
@@ -32,9 +32,9 @@ class LinearClients:
         return [e["seed"] for e in self.examples]
 
     def trained(self, steps: int, directions: Iterable[Direction], moving: bool = True) -> Any:
-        """The clients' updates after some steps, each along what a client's function makes of the gradient.
+        """The clients' updates after some steps; each client's function turns a gradient into its step.
 
-        Deliberate mistake: not `moving` takes every gradient at the first weights.
+        Deliberate mistake: without `moving`, every gradient is taken at the first weights.
         """
         updates = []
         for e, direction in zip(self.examples, directions):
@@ -46,7 +46,7 @@ class LinearClients:
         return np.stack(updates)
 
     def unrestricted(self, steps: int) -> Any:
-        """The updates of plain gradient descent."""
+        """The updates of unrestricted gradient descent."""
         return self.trained(steps, [lambda grad: grad] * CLIENTS)
 
 
@@ -67,17 +67,17 @@ def linear_clients(dim: int, seed: int) -> LinearClients:
 def low_rank(dim: int = 64, rank: int = 4, steps: int = 2, seed: int = 70, targets: Targets = None) -> Trial:
     given = linear_clients(dim, seed)
     bases = [random_signs(np.random.default_rng(s), (dim, rank)).astype(np.float32) for s in given.seeds]
-    # Training B alone moves the update along A A^T: the gradient by B is A^T grad, and A dB = -rate A A^T grad.
+    # Training only B moves the update along A A^T: the gradient by B is A^T grad, and A dB = -rate A A^T grad.
     within = [lambda grad, a=a: a @ (a.T @ grad) for a in bases]
     right, free = given.trained(steps, within), given.unrestricted(steps)
     mistakes = {
         f"the whole layer was trained, without restriction; the update should be A B, of rank {rank} at most": free,
         "the whole layer was trained, and the result multiplied by A A^T; train B itself, so that each step's "
-        "gradient is that at w + A B": np.stack([a @ (a.T @ update) for a, update in zip(bases, free)]),
-        "every step took the gradient at the first weights; it should be that at w + A B": given.trained(
+        "gradient is taken at w + A B": np.stack([a @ (a.T @ update) for a, update in zip(bases, free)]),
+        "every step took the gradient at the first weights; take it at w + A B": given.trained(
             steps, within, moving=False
         ),
-        "the steps went up; subtract rate times the gradient": given.trained(steps, map(_uphill, within)),
+        "the steps went uphill; subtract rate times the gradient": given.trained(steps, map(_uphill, within)),
     }
     arguments = {"dim": dim, "rank": rank, "rate": RATE, "steps": steps}
     return _trial(arguments, given, right, mistakes, targets)
@@ -92,14 +92,14 @@ def random_mask(dim: int = 64, kept: int = 256, steps: int = 2, seed: int = 80, 
     right, free = given.trained(steps, within), given.unrestricted(steps)
     share = dim * dim // kept
     mistakes = {
-        "all weights were trained; only those that the mask picks should be": free,
-        "all weights were trained, and the others' changes dropped at the end; the mask belongs into each step": masks
+        "all weights were trained; train only those that the mask picks": free,
+        "all weights were trained, and the others' changes dropped at the end; apply the mask in each step": masks
         * free,
-        "every step took the gradient at the first weights; it should be that with all changes so far": given.trained(
+        "every step took the gradient at the first weights; include all changes so far": given.trained(
             steps, within, moving=False
         ),
-        f"it is {share} times too large; what is trained within a mask is the whole update, and nothing is missing "
-        "that scaling could make up for": share * right,
+        f"it is {share} times too large; what is trained within a mask is the full update, so it needs no "
+        "scaling": share * right,
     }
     arguments = {"dim": dim, "kept": kept, "rate": RATE, "steps": steps}
     return _trial(arguments, given, right, mistakes, targets)

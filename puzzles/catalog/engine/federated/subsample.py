@@ -14,14 +14,14 @@ probability p = 1/16, as h / p, and otherwise as 0: on average p h / p = h, with
 (1/p - 1) h^2 = 15 h^2.
 """,
     statement="""\
-Device 0 is a server, devices 1 to 4 are clients. A client gets {'update': (4096,), 'seed': a whole number below
-2^32}: an update that is finished, with no zeros in it. It may send one in 16 of its numbers. The server gets
-None, and returns an estimate of each client's update, (4, 4096): 0 where nothing was sent, and elsewhere so
-much that it is right on average.
+Device 0 is a server, devices 1 to 4 are clients. A client gets {'update': (4096,), 'seed': a whole number below 2^32}:
+a finished update without zeros. It may send one in 16 of its numbers. The server gets None, and returns an estimate of
+each client's update, (4, 4096): 0 where nothing was sent, and elsewhere a value that makes the estimate right on
+average.
 
-Which numbers are sent, you draw as you like, from the client's seed: exactly one in 16, every place as likely
-as any other. Besides the shown size the class is tried with many seeds at a small one, and the same seed has
-to lead to the same result.
+You may draw in any way which numbers are sent, from the client's seed: exactly one in 16, with every place equally
+likely. The class is tried at the shown size, and with many seeds at a small size. The same seed must give the same
+result.
 """,
     starter='''\
 class Subsample(ShardedEngine):
@@ -46,22 +46,22 @@ class Subsample(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "The largest numbers would make the smallest error, every time the same one. Why does averaging not help then?",
-        "If a number arrives once in 16 times, by what must it be multiplied to be right on average?",
+        "Sending the largest numbers gives the smallest error, but the same one every time. Why doesn't averaging help "
+        "then?",
+        "If a number arrives once in 16 times, what must you multiply it by to make it right on average?",
         (
             "`places = np.random.default_rng(seed).choice(size, size // share, replace=False)` on both sides; send "
-            "`np.uint32(seed)` and `update[places]`, and let the server put `share` times that there."
+            "`np.uint32(seed)` and `update[places]`, and let the server put `share` times these values there."
         ),
     ),
     concept="""\
-This is a sketched update: computed in full, then cut down. Each estimate is far off, but unbiased, and errors
-of independent clients cancel: the average over K clients has a K-th of the variance. Scaling is what makes it
-unbiased; without it the average is 16 times too small.
+This is a sketched update: computed in full, then cut down. Each estimate is far off, but unbiased, and the errors of
+independent clients cancel: the average over K clients has 1/K of the variance. Scaling makes it unbiased; without it
+the average is 16 times too small.
 """,
     in_practice="""\
-Konečný et al. (2016) thin updates out like this, with a mask that a seed stands for. Sending the largest
-numbers instead is common among data-parallel workers; it is biased, so what was not sent is kept and added
-to the next round's update.
+Konečný et al. (2016) subsample updates like this, with a mask given by a seed. Data-parallel training often sends the
+largest numbers instead. That is biased, so what was not sent is kept and added to the next round's update.
 """,
     sources=(FEDERATED_STRATEGIES,),
 )

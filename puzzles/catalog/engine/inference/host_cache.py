@@ -15,21 +15,21 @@ PUZZLE = EnginePuzzle(
         "peak": 1_664,
     },
     arithmetic="""\
-A shard is 256 B, and the host has room for 4 of 8. The first pass reads all from the disk, 8 x 256 = 2,048 B. From one
-pass to the next only the host can keep shards, 4 of them, for the device has no room: each later pass must read 4 at
-least. 2 x 4 x 256 = 2,048 B, together 4,096 B. Keeping the latest four reads all 8 in each pass: 3 x 2,048 = 6,144 B.
+A shard is 256 B, and the host has room for 4 of 8. The first pass reads all from the disk, 8 x 256 = 2,048 B. Between
+passes only the host can keep shards, 4 of them, because the device has no room: each later pass must read at least 4.
+2 x 4 x 256 = 2,048 B, together 4,096 B. Keeping the latest four reads all 8 in each pass: 3 x 2,048 = 6,144 B.
 
-Sent are 3 passes of 8 x 3 x 256 B, 18,432 B. On the device: a layer, a shard and three activations as in Stream,
-1,024 + 256 + 3 x 128 = 1,664 B.
+The bytes sent are 3 passes of 8 x 3 x 256 B, 18,432 B. On the device: a layer, a shard and three activations as in
+Stream, 1,024 + 256 + 3 x 128 = 1,664 B.
 """,
     statement="""\
-The eight layers of Stream are on disks now: `load_checkpoint` puts your shards on `self.disk`, which has the same
-methods as `self.host`, and nothing on the host. `forward` is called three times, for three batches; each goes
+The eight layers of Stream are now on disks: `load_checkpoint` puts your shards on `self.disk`, which has the same
+methods as `self.host`, and nothing on the host. `forward` is called three times, for three batches; each batch goes
 through all the layers.
 
-Your host may hold `host_bytes` bytes, at most and at any time: 1,024, four of the eight shards. What it holds need
-not be read from the disk again. `name in self.host`, `len(self.host)` and `self.host.drop(name)` help you to
-keep order there. Which shards do you keep? Other trials have other numbers of layers and other hosts.
+Your host may never hold more than `host_bytes` bytes: 1,024, four of the eight shards. You don't have to read from the
+disk again what the host holds. Use `name in self.host`, `len(self.host)` and `self.host.drop(name)` to manage it. Which
+shards do you keep? Other trials have other numbers of layers and other hosts.
 """,
     starter='''\
 class HostCache(ShardedEngine):
@@ -57,26 +57,26 @@ class HostCache(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "Which shard is needed latest, of all that could make room? With layers in a circle: the one just used.",
+        "Of all shards that you could drop, which is needed last? In a cycle of layers, it is the one just used.",
         (
-            "Follow a cache that drops what was used longest ago through the second pass: when layer 0 is needed, "
-            "it holds 4 to 7. And when layer 4 is?"
+            "Follow a cache that drops the least recently used shard through the second pass: when layer 0 is needed, "
+            "it holds 4 to 7. And when layer 4 is needed?"
         ),
         (
-            "Keep the first that come, and never drop any: `if name in self.host: return self.host.fetch(name)`; "
+            "Keep the first shards, and never drop any: `if name in self.host: return self.host.fetch(name)`; "
             "otherwise fetch it from `self.disk`, and put it on the host while `len(self.host) < self.fits`."
         ),
     ),
     concept="""\
-A cache that keeps the latest is right where the near past foretells the near future. Layers come in a circle: the one
-just used is needed last of all. What is best drops the one whose next use is farthest away (Belady 1966), and for a
-circle that means: keep what you have, and let the rest pass by.
+An LRU cache works well if the near past predicts the near future. But layers are used in a cycle, so the one just used
+is needed last. The optimal strategy drops the item whose next use is farthest away (Belady 1966). In a cycle that
+means: keep what you have, and don't cache the rest.
 """,
     in_practice="""\
 FlexGen (Sheng et al. 2023) decides once which share of the weights stays on the GPU, on the host and on the disk, and
-lets no cache decide. ZeRO-Inference (DeepSpeed, 2022) and ZeRO-Infinity (Rajbhandari et al. 2021) read from NVMe
-what does not fit on the host. A file mapped into memory leaves the choice to the system's page cache, which mostly
-keeps the latest: a model slightly larger than the host's memory is then read whole in every pass.
+uses no cache. ZeRO-Inference (DeepSpeed, 2022) and ZeRO-Infinity (Rajbhandari et al. 2021) read from NVMe what does not
+fit on the host. A memory-mapped file leaves the choice to the system's page cache, which mostly keeps the most recently
+used pages. A model slightly larger than the host's memory is then read completely in every pass.
 """,
     sources=(BELADY, FLEXGEN, ZERO_INFERENCE, ZERO_INFINITY),
 )

@@ -5,28 +5,28 @@ from puzzles.catalog.papers import ZERO_INFERENCE
 
 PUZZLE = EnginePuzzle(
     slug="Prefetch",
-    title="The next layer comes while this one computes",
+    title="Fetch the next layer while this one computes",
     targets={"elapsed": 18_432, "sent": 6_144, "weights": 0, "peak": 2_816},
     arithmetic="""\
 A shard of 256 B takes f = 256 x 8 = 2,048 flops of time, a layer c = 2 x 4 x 16 x 16 = 2,048 flops. One after the
-other, 8 layers take 8 (f + c) = 32,768. One ahead, only the first fetch and the last product have nothing beside
-them: f + 7 max(f, c) + c = 9 x 2,048 = 18,432. In units of 512 flops f is 4; with 1, 2, 4 and 8 rows on each device
+other, 8 layers take 8 (f + c) = 32,768. With one fetch ahead, only the first fetch and the last product overlap with
+nothing: f + 7 max(f, c) + c = 9 x 2,048 = 18,432. In units of 512 flops f is 4. With 1, 2, 4 and 8 rows on each device
 c is 1, 2, 4 and 8, and the time is 33, 34, 36 and 68 units instead of 40, 48, 64 and 96. All four are tried.
 
-Memory: two layers, 2 x 1,024 B, and three activations of 4 x 16 numbers, 3 x 256 B: 2,816 B, of which a layer and
-two shards, 1,536 B, are enough. All shards at once, 2,048 B, and a whole layer are too much.
+Memory: two layers, 2 x 1,024 B, and three activations of 4 x 16 numbers, 3 x 256 B: 2,816 B. A layer and two shards,
+1,536 B, are enough for the weights. All shards together, 2,048 B, and a full layer are too much.
 """,
     statement="""\
-As in Stream, with four rows on each device, and now it is judged how long `forward` takes. Time is counted in
-flops: a byte from the host takes 8, products take their flops, and nothing else takes any. A link carries one
-array at a time, in the order asked for; `self.host.fetch(name)` waits for it.
+As in Stream, with four rows on each device, but now the time of `forward` counts. Time is measured in flops: a byte
+from the host takes 8, products take their flops, and nothing else takes time. A link carries one array at a time, in
+the order of the requests; `self.host.fetch(name)` waits for it.
 
-`coming = self.host.fetch_async(name)` only asks: the array is on its way while the device computes, and
-`coming.wait()` returns it, waiting as long as it must. From when it was asked for it takes up memory: there
-is room for no more than two layers.
+`coming = self.host.fetch_async(name)` only starts the fetch. The array is transferred while the device computes, and
+`coming.wait()` returns it, waiting if necessary. It takes up memory from the moment of the request: there is room for
+at most two layers.
 
-Other trials have 1, 2 and 8 rows, other layers, and another link. With f for a fetch and c for a layer's product,
-L layers take no longer than f + (L-1) max(f, c) + c.
+Other trials have 1, 2 and 8 rows, other layers, and another link. If a fetch takes f and a layer's product c, L layers
+must not take longer than f + (L-1) max(f, c) + c.
 """,
     starter='''\
 class Prefetch(ShardedEngine):
@@ -54,22 +54,22 @@ class Prefetch(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "When is the link idle in your Stream, and when the device?",
-        "Ask for the first shard before the loop. In the loop, when do you know the name of the next one?",
+        "When is the link idle in your Stream, and when is the device?",
+        "Start the first fetch before the loop. In the loop, when do you know the name of the next shard?",
         (
             "In each round: `shard = coming.wait()`, then `coming = self.host.fetch_async(next_name)` (not in the "
             "last round), and only then `x = relu(x @ self.all_gather(shard))`."
         ),
     ),
     concept="""\
-Two buffers, one being filled while the other is used: the slower of link and device sets the pace, and the other's
-time is hidden behind it. Where the link is slower, more rows cost almost nothing: with 4 rows on each device the
-batch takes 36 units, with 1 it takes 33. From f = c on the device is busy all the time.
+This is double buffering: one buffer is filled while the other is used. The slower of link and device determines the
+speed, and hides the other's time. If the link is slower, more rows cost almost nothing: with 4 rows on each device the
+batch takes 36 units, with 1 it takes 33. From f = c on, the device is busy all the time.
 """,
     in_practice="""\
-ZeRO-Inference (DeepSpeed, 2022) prefetches layers over PCIe and relies on large batches: the fetch of a layer is
-hidden once its computation takes as long. On CUDA the copy runs on a stream of its own, from pinned memory, and an
-event is what `wait()` is here.
+ZeRO-Inference (DeepSpeed, 2022) prefetches layers over PCIe and relies on large batches: the fetch of a layer is hidden
+if its computation takes at least as long. On CUDA the copy runs on its own stream, from pinned memory, and an event
+plays the role of `wait()`.
 """,
     sources=(ZERO_INFERENCE,),
 )

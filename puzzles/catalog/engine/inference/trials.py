@@ -18,9 +18,9 @@ HOST, DISK = 8, 64
 def chain_calls(
     layers: int = LAYERS, dim: int = DIM, batch: int = 2, passes: int = 1, seed: int = 0
 ) -> tuple[dict[str, Any], tuple[MethodCall, ...]]:
-    """Parameters, and for each pass a forward of new rows, `batch` for each device: x = relu(x @ w) in every layer."""
+    """Parameters, and for each pass a forward of new rows, `batch` per device: x = relu(x @ w) in every layer."""
     draw = np.random.default_rng(seed)
-    # Few ones in each column: whole numbers stay small, so that float32 adds them exactly.
+    # Few ones in each column keep the numbers small, so that float32 adds them exactly.
     weights = [(draw.integers(-1, 2, (dim, dim)) * draw.integers(0, 2, (dim, dim))) for _ in range(layers)]
     params: dict[str, Any] = {f"layer_{i}/weights": w.astype(np.float32) for i, w in enumerate(weights)}
     calls = []
@@ -42,7 +42,7 @@ def weights_are_metered(params: Mapping[str, Any]) -> Callable[[Performed], None
         if seen < whole:
             raise WrongResultError(
                 f"the weights have {whole:,} B, but only {seen:,} B of them were kept in arrays or read from hosts and "
-                "disks; what keeps the others, no meter counts: put them on the host or the disk"
+                "disks; the others are somewhere that no meter counts: put them on the host or the disk"
             )
 
     return check
@@ -70,7 +70,7 @@ def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
 def prefetch(
     batch: int, layers: int = LAYERS, dim: int = DIM, byte_time: int = HOST, seed: int = 1
 ) -> Callable[[], Trial]:
-    """Trials that are judged by time: f flops for each fetch of a shard, c for each layer's product."""
+    """Trials that are judged by time: f flops to fetch a shard, c for a layer's product."""
 
     def make() -> Trial:
         params, calls = chain_calls(layers, dim, batch, seed=seed)

@@ -5,7 +5,7 @@ from puzzles.catalog.engine.chapter import Chapter
 CHAPTER = Chapter(
     package=__name__,
     title="Split the layers",
-    idea="every device has some layers; how are all of them kept busy?",
+    idea="every device has some layers; how do you keep all of them busy?",
     files={
         "LayerSplit": "layer_split",
         "PipelineInference": "pipeline_inference",

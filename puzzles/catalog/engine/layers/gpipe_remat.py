@@ -5,7 +5,7 @@ from puzzles.catalog.papers import CHECKPOINTING, GPIPE, TORCHGPIPE
 
 PUZZLE = EnginePuzzle(
     slug="GPipeRemat",
-    title="Keep what came in, make the rest again",
+    title="Keep the inputs, recompute the rest",
     targets={
         "sent": 1_024,
         "messages": 8,
@@ -16,43 +16,42 @@ PUZZLE = EnginePuzzle(
         "clock": 102_400,
     },
     arithmetic="""\
-An activation of a microbatch, 2 x 16 numbers, is a = 128 B. A device between two others sends 4 of them
-forward and 4 gradients back: 8 x 128 = 1,024 B in 8 messages. Its four weights, and room for their
-gradients, are 2 x 4 x 1,024 = 8,192 B.
+An activation of a microbatch, 2 x 16 numbers, is a = 128 B. A device in the middle sends 4 of them forward and
+4 gradients back: 8 x 128 = 1,024 B in 8 messages. Its four weights and their gradient buffers are 2 x 4 x 1,024 =
+8,192 B.
 
-Stored is what a device has at hand while it waits in a receive, over these 8,192 B. What has just come does
-not count, and neither does what lives only inside a product. Backward needs the inputs of all layers. Who
-keeps them has, when forward ends, 4 microbatches x 4 layers x a = 2,048 B. Who keeps the stage's input only
-has 4 a = 512 B; while the first gradient is on its way, the inputs of the other three layers are made again
-for one microbatch, 3 a = 384 B: 896 B. For every further microbatch one input less is kept: 3 a + 3 a, and
-so on. The last device waits only forward, with 3 inputs and 3 outputs, 768 B.
+"Stored" is what a device holds while it waits in a receive, beyond these 8,192 B. It excludes what has just
+arrived and what exists only inside a product. Backward needs the inputs of all layers. A device that keeps them
+all holds, when forward ends, 4 microbatches x 4 layers x a = 2,048 B. One that keeps only the stage's inputs holds
+4 a = 512 B. While the first gradient is on its way, it recomputes the inputs of the other three layers for one
+microbatch, 3 a = 384 B: 896 B. For every further microbatch, one input less is kept: 3 a + 3 a, and so on. The
+last device waits only in forward, with 3 inputs and 3 outputs, 768 B.
 
-A layer takes 2 x 2 x 16 x 16 = 1,024 flops for a microbatch, so a stage F = 4,096 forward and 2F backward:
-4 x 3F = 49,152 in all. Once more forward makes it 4 x 4F = 65,536, 4/3. (The last layer's output is not
-needed again: leaving it out makes 61,440, 5/4, and is better than the target.)
+A layer takes 2 x 2 x 16 x 16 = 1,024 flops per microbatch, so a stage takes F = 4,096 forward and 2F backward:
+4 x 3F = 49,152 in all. A second forward makes it 4 x 4F = 65,536, 4/3 as much. (The last layer's output is not
+needed again. Leaving it out gives 61,440, 5/4 as much, which beats the target.)
 
-Clock: the last device has its first input after 3F, and is done forward after 3F + 4F = 7F. Then it makes
-each microbatch again and takes it back, 4 x 3F: 19F. The other three devices have made theirs again by the
-time the gradient comes, and add 2F each: 25F = 102,400. If they wait first and make it then, they add 3F
-each: 28F = 114,688. With everything stored it would be 7F + 4 x 2F + 3 x 2F = 21F = 86,016.
+Clock: the last device gets its first input after 3F, and finishes forward after 3F + 4F = 7F. Then it recomputes
+each microbatch and takes it back, 4 x 3F: 19F. The other three devices have finished recomputing when the gradient
+arrives, and add 2F each: 25F = 102,400. If they wait first and recompute then, they add 3F each: 28F = 114,688.
+With everything stored it would be 7F + 4 x 2F + 3 x 2F = 21F = 86,016.
 """,
     statement="""\
 Sixteen layers `x = relu(x) @ w`, 'layer_0/weights' to 'layer_15/weights', (16, 16) each, on four devices:
-device i is a stage of four layers, 4 i to 4 i + 3. The batch of 8 rows is cut into four microbatches of 2,
-so that stages work at the same time on different ones. In which order a device sends, receives and computes
+device i is a stage of four layers, 4 i to 4 i + 3. The batch of 8 rows is cut into four microbatches of 2, so
+that stages can work on different ones at the same time. The order in which a device sends, receives and computes
 is up to you.
 
-`forward` gets the batch, (8, 16), on the first device, and None on the others; the last one returns the
+`forward` gets the batch, (8, 16), on the first device, and None on the others. The last device returns the
 output of the whole batch, the others None. `backward` gets the output's gradient, (8, 16), on the last
-device, and None on the others. Each returns a dictionary with the gradients of its four weights, summed
-over the batch. Nobody asks for the gradient of x.
+device, and None on the others. Each device returns a dictionary with the gradients of its four weights, summed
+over the batch. The gradient of x is not needed.
 
-The catch is memory. Make room for the gradients in `__init__`, beside the weights. Over these, whenever a
-device waits in `receive`, it may have 896 B at hand: that is not enough for all layers' inputs of all
-microbatches, 2,048 B. Each stage may go forward twice. And the clock counts: a device that waits could be
-making something again.
+The catch is memory. Allocate room for the gradients in `__init__`, along with the weights. Beyond these, a device
+may hold 896 B whenever it waits in `receive`. That is not enough for all layers' inputs of all microbatches,
+2,048 B. Each stage may compute forward twice. The clock counts too: a device that waits could be recomputing.
 
-Other numbers of layers, devices and microbatches are tried as well.
+Other numbers of layers, devices and microbatches are also tried.
 """,
     starter='''\
 class GPipeRemat(ShardedEngine):
@@ -84,17 +83,17 @@ class GPipeRemat(ShardedEngine):
 ''',
     hints=(
         (
-            "Begin with a stage as a function: from its input to the inputs of all its layers and the output. Forward "
-            "needs the output, backward needs the inputs. What has to be kept between the two?"
+            "Start with a stage as a function, from its input to the inputs of all its layers and the output. Forward "
+            "needs the output, backward needs the inputs. What do you have to keep between the two?"
         ),
         (
-            "Keep the stage's input of each microbatch. Backward takes the last microbatch first, makes its inputs "
-            "again, and then waits for the gradient: in this order the work is done while there is nothing else to do."
+            "Keep the stage's input of each microbatch. Backward takes the last microbatch first, recomputes its "
+            "inputs, and then waits for the gradient: this way the device recomputes while it would be idle anyway."
         ),
         (
-            "128 or 256 B too much? A variable of the last microbatch is still there while you wait for the next one: "
-            "let a method take one microbatch back, then its names go when it returns. The output that was made again "
-            "should not have a name at all."
+            "128 or 256 B too much? A variable of the last microbatch still exists while you wait for the next one. "
+            "Let a method take one microbatch back; then its local variables are freed when it returns. Don't assign "
+            "the recomputed output to a name at all."
         ),
         (
             "`for _ in range(microbatches): inputs = self.stage(self.kept.pop())[0]; self.through(inputs, "
@@ -104,16 +103,15 @@ class GPipeRemat(ShardedEngine):
         ),
     ),
     concept="""\
-A pipeline keeps every microbatch's activations from its way forward until its way back, so the better it is
-filled, the more it stores. Rematerialization keeps what crosses the boundary, and makes the rest again for
-the one microbatch whose turn it is: M + L - 1 arrays instead of M x L, for M microbatches and L layers in a
-stage, at a third more flops.
+A pipeline keeps every microbatch's activations from its forward to its backward, so the better it is filled, the
+more it stores. Rematerialization keeps only what crosses the stage boundary, and recomputes the rest for one
+microbatch at a time: M + L - 1 arrays instead of M x L, for M microbatches and L layers per stage, at a third more
+flops.
 """,
     in_practice="""\
-GPipe (Huang et al. 2019) does this in every stage; the idea for single devices is that of checkpoints (Chen
-et al. 2016). torchgpipe starts the recomputation before the gradient arrives, so that it takes place in the
-bubble (Kim et al. 2020). 1F1B schedules begin the way back early instead, so that fewer microbatches are on
-the way.
+GPipe (Huang et al. 2019) does this in every stage. On a single device the idea is known as checkpointing (Chen et
+al. 2016). torchgpipe starts to recompute before the gradient arrives, so that it happens in the bubble (Kim et
+al. 2020). 1F1B schedules start backward early instead, so that fewer microbatches are in flight.
 """,
     sources=(GPIPE, CHECKPOINTING, TORCHGPIPE),
 )

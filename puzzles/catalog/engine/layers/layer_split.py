@@ -1,35 +1,34 @@
-"""LayerSplit: one layer on each device, forward and backward, without microbatches."""
+"""LayerSplit: one layer per device, forward and backward, without microbatches."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import DISTBELIEF, GPIPE, ZERO_BUBBLE
 
 PUZZLE = EnginePuzzle(
     slug="LayerSplit",
-    title="One after the other, there and back",
+    title="One layer per device, forward and back",
     targets={"sent": 1_024, "messages": 2, "collectives": 0, "flops": 12_288, "weights": 1_024, "clock": 49_152},
     arithmetic="""\
-What crosses a boundary is 8 x 16 numbers, 512 B: an activation forward, its gradient back. A device between
-two others sends both, 1,024 B in 2 messages; the first and the last send 512 B. A weight is 16 x 16
-numbers, 1,024 B.
+What crosses a boundary is 8 x 16 numbers, 512 B: an activation forward, its gradient back. A device in the middle
+sends both, 1,024 B in 2 messages; the first and the last send 512 B. A weight is 16 x 16 numbers, 1,024 B.
 
-A product is 2 x 8 x 16 x 16 = 4,096 flops, one forward and two backward: 12,288 on each device. Nobody can
-start before the one before has finished, so the last of 4 devices is done forward after 4 x 4,096 = 16,384,
-and the first is done backward after 4 x 8,192 more: 49,152, which is all devices' work added up. No two
-were ever busy at a time.
+A product is 2 x 8 x 16 x 16 = 4,096 flops, one forward and two backward: 12,288 on each device. No device can
+start before the previous one has finished, so the last of 4 devices finishes forward after 4 x 4,096 = 16,384,
+and the first finishes backward after 4 x 8,192 more: 49,152. That is the work of all devices added up: no two were
+ever busy at the same time.
 
-A device that sends the gradient on before it makes that of its own weight hides one product of every other
-device: 36,864.
+If each device sends the gradient on before it computes its own weight's gradient, it hides one product of every
+other device: 36,864.
 """,
     statement="""\
-A model of four layers `x = relu(x) @ w`, parameters 'layer_0/weights' to 'layer_3/weights', (16, 16) each,
-is too large for one device: device i is layer i, and holds nothing else.
+A model of four layers `x = relu(x) @ w`, parameters 'layer_0/weights' to 'layer_3/weights', (16, 16) each, is too
+large for one device. Device i holds layer i and nothing else.
 
-`forward` gets the batch, (8, 16), on the first device, and None on the others. The last one returns the
+`forward` gets the batch, (8, 16), on the first device, and None on the others. The last device returns the
 output, the others return None. `backward` gets the output's gradient on the last device, and None on the
-others. Each returns a dictionary with the gradient of its weight under the weight's name; the first one
-also the gradient of the batch, under 'x'. Use `send` and `receive`: what a device needs, its neighbour has.
+others. Each device returns a dictionary with the gradient of its weight under the weight's name. The first device
+also returns the gradient of the batch, under 'x'. Use `send` and `receive`: a device's neighbor has what it needs.
 
-Other numbers of devices are tried as well, and two batches in a row.
+Other numbers of devices are also tried, and two batches in a row.
 """,
     starter='''\
 class LayerSplit(ShardedEngine):
@@ -60,27 +59,26 @@ class LayerSplit(ShardedEngine):
         # ----- end of your code -----
 ''',
     hints=(
-        "Who has what your layer needs forward? And who has it backward?",
+        "Which device has what your layer needs in forward? And in backward?",
         (
-            "Only the ends differ: the first does not receive forward and does not send backward, the last does not "
-            "send forward and does not receive backward."
+            "Only the ends differ: the first device does not receive in forward or send in backward, and the last does "
+            "not send in forward or receive in backward."
         ),
         (
-            "Keep the input of your layer for backward. With it, `w_grad = relu(x).T @ grads`, and what goes to device "
-            "i - 1 is `(grads @ self.w.T) * (x > 0)`."
+            "Keep the input of your layer for backward. With it, `w_grad = relu(x).T @ grads`, and device i - 1 gets "
+            "`(grads @ self.w.T) * (x > 0)`."
         ),
     ),
     concept="""\
-Splitting the layers divides the memory by the number of devices, and sends little: activations, not
-weights. But a layer needs the one before it, so as long as there is one batch, one device works and the
-others wait. With N devices each is busy an N-th of the time. What helps is more than one batch on the way:
-that is the next puzzles' matter.
+Splitting the layers divides the memory by the number of devices, and sends little: activations instead of weights.
+But a layer needs the previous one, so with only one batch, one device works and the others wait. With N devices
+each is busy 1/N of the time. Having several batches in flight helps; the next puzzles are about that.
 """,
     in_practice="""\
 DistBelief (Dean et al. 2012) split a model among machines, and sent what crosses from one part to the next.
-Today layers are split like this where a model is loaded onto several devices just to make it fit; for
-training, a pipeline of microbatches fills the gaps (Huang et al. 2019). Sending the gradient on before
-making that of the weight is where zero-bubble schedules begin (Qi et al. 2023).
+Today, layers are split like this to make a model fit onto several devices. For training, a pipeline of
+microbatches fills the gaps (Huang et al. 2019). Zero-bubble schedules start with the idea of sending the gradient
+on before computing the weight's gradient (Qi et al. 2023).
 """,
     sources=(DISTBELIEF, GPIPE, ZERO_BUBBLE),
 )

@@ -1,4 +1,4 @@
-"""PipelineInference: one layer on each device, and a stream of inputs."""
+"""PipelineInference: one layer per device, and a stream of inputs."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import GPIPE
@@ -9,13 +9,13 @@ PUZZLE = EnginePuzzle(
     targets={"sent": 1_536, "messages": 12, "collectives": 0, "weights": 1_024, "clock": 15_360},
     arithmetic="""\
 12 inputs of 2 x 16 numbers, 128 B: each boundary sends 12 x 128 = 1,536 B in 12 messages. A layer takes 2 x
-2 x 16 x 16 = 1,024 flops for each input; with 4 layers the last output is there after 12 + 3 = 15 of them,
-15,360 flops, if everybody works as soon as the first input is there. One after the other it would be 48.
+2 x 16 x 16 = 1,024 flops per input. With 4 layers, the last output is ready after 12 + 3 = 15 of these, 15,360
+flops, if every device works as soon as its first input arrives. One after the other it would be 48.
 """,
     statement="""\
-Four layers `x = relu(x @ w)`, parameters 'layer_0/weights' to 'layer_3/weights', (16, 16) each: device i is
-layer i and holds nothing else. A stream of 12 inputs, (2, 16) each, goes through `inference_loop`, which
-calls `forward` on every device for every input and ends when the stream does.
+Four layers `x = relu(x @ w)`, parameters 'layer_0/weights' to 'layer_3/weights', (16, 16) each: device i holds
+layer i and nothing else. A stream of 12 inputs, (2, 16) each, goes through `inference_loop`, which calls
+`forward` on every device for every input and ends when the stream does.
 
 Only the last device returns an output; the others return None. Once the pipeline is full, all devices work
 at the same time.
@@ -50,19 +50,19 @@ class PipelineInference(ShardedEngine):
 ''',
     hints=(
         "Every device reads every input of the stream, but only one of them needs it.",
-        "`send` does not wait. A device that has sent an activation on can take the next input at once.",
+        "`send` does not wait. A device that has sent an activation can take the next input right away.",
         (
-            "`if self.device_id > 0: x = self.receive(self.device_id - 1)`; compute; return it on the last device, "
-            "`self.send(self.device_id + 1, y)` on the others."
+            "`if self.device_id > 0: x = self.receive(self.device_id - 1)`; compute; return the result on the last "
+            "device, `self.send(self.device_id + 1, y)` on the others."
         ),
     ),
     concept="""\
-A device that holds one layer needs an N-th of the memory, and sends each activation once. The first output
-takes as long as before; then one comes in the time of a single layer.
+A device that holds one layer needs 1/N of the memory, and sends each activation once. The first output takes as
+long as before; after that, one comes in the time of a single layer.
 """,
     in_practice="""\
-Inference of models that do not fit on one device is pipelined like this; for training, GPipe (Huang et al.
-2019) does it with microbatches, forward and back.
+Inference of models that do not fit on one device is pipelined like this. For training, GPipe (Huang et al. 2019)
+does it with microbatches, forward and backward.
 """,
     sources=(GPIPE,),
 )

@@ -1,6 +1,6 @@
 """Trials of LayerSplit and GPipeRemat: training a chain of layers x = relu(x) @ w.
 
-Weights have two entries in each column, so that numbers stay small integers through sixteen layers.
+Weights have two nonzero entries in each column, so that numbers stay small integers through sixteen layers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def layer_split() -> Trial:
 
 
 def layer_split_again() -> Trial:
-    """Three devices, and two batches, one after the other."""
+    """Three devices, and two batches one after the other."""
     return layer_split_trial(5, 6, 3, steps=2)
 
 
@@ -35,7 +35,7 @@ def gpipe_remat_others() -> Trial:
 
 
 def sparse_square(seed: int, dim: int) -> Any:
-    """A square matrix with two entries, -1 or 1, in each column."""
+    """A square matrix with two nonzero entries, -1 or 1, in each column."""
     rng = np.random.default_rng(seed)
     weight = np.zeros((dim, dim), np.float32)
     for column in range(dim):
@@ -63,12 +63,12 @@ def sparse_layers(seed: int, dim: int, layers: int) -> Tensors:
 
 
 def at_ends(first: Any, last: Any, n: int) -> list[Any]:
-    """Arguments or results of all devices: of the first, of the last, and None of those between."""
+    """Arguments or results of all devices: given for the first and the last, None for those in between."""
     return [first, *[None] * (n - 2), last]
 
 
 def parts_of(grads: Tensors, names: Sequence[str], n: int) -> list[Tensors]:
-    """The gradients that each device returns: those of its layers."""
+    """The gradients that each device returns, which are those of its layers."""
     each = len(names) // n
     return [{name: grads[name] for name in names[i * each : (i + 1) * each]} for i in range(n)]
 
@@ -87,7 +87,7 @@ def layer_split_trial(batch: int, dim: int, n: int, steps: int) -> Trial:
 
 
 def split_targets(batch: int, dim: int, n: int, steps: int) -> dict[str, int]:
-    """Limits by the puzzle's arithmetic."""
+    """Limits from the puzzle's arithmetic."""
     boundary, product = 4 * batch * dim, 2 * batch * dim * dim
     return {
         "sent": steps * 2 * boundary,
@@ -113,7 +113,7 @@ def gpipe_trial(batch: int, dim: int, layers: int, n: int, microbatches: int) ->
 
 
 def gpipe_targets(rows: int, dim: int, each: int, n: int, microbatches: int) -> dict[str, int]:
-    """Limits by the puzzle's arithmetic, for `each` layers on a device and `rows` in a microbatch."""
+    """Limits from the puzzle's arithmetic, for `each` layers per device and `rows` per microbatch."""
     boundary, forward = 4 * rows * dim, each * 2 * rows * dim * dim
     return {
         "sent": 2 * microbatches * boundary,

@@ -5,7 +5,7 @@ from puzzles.catalog.engine.chapter import Chapter
 CHAPTER = Chapter(
     package=__name__,
     title="Split the sequence",
-    idea="every device has some tokens; how does each of them see all the others?",
+    idea="every device has some tokens; how does each token see all the others?",
     files={
         "RingAttention": "ring_attention",
         "CausalRingAttention": "causal_ring_attention",

@@ -5,27 +5,27 @@ from puzzles.catalog.papers import LLAMA_3, RING_ATTENTION, STRIPED_ATTENTION
 
 PUZZLE = EnginePuzzle(
     slug="CausalRingAttention",
-    title="Nobody looks ahead, all are equally busy",
+    title="A causal mask, with equal work for all",
     targets={"sent": 3_072, "messages": 3, "collectives": 0, "flops": 9_216, "peak": 5_248},
     arithmetic="""\
-Bytes as in RingAttention: 3 x 1,024 = 3,072. The sequence has 2N = 8 chunks of 4 tokens; a chunk of queries and
-one of keys and values cost two products of 2 x 4 x 4 x 16 = 512 flops, 1,024. Chunk c sees c + 1 chunks, so
-device i, with i and 2N - 1 - i, has (i + 1) + (2N - i) = 2N + 1 = 9 to do, whatever i is: 9,216 flops. Computing
-all and masking half of it takes 4N = 16. With the tokens in order, device i has chunks 2 i and 2 i + 1 and so 4 i +
-3 to do: the first device 3, the last one 15.
+Bytes as in RingAttention: 3 x 1,024 = 3,072. The sequence has 2N = 8 chunks of 4 tokens. A chunk of queries and a
+chunk of keys and values cost two products of 2 x 4 x 4 x 16 = 512 flops, 1,024. Chunk c sees c + 1 chunks, so
+device i, with i and 2N - 1 - i, has (i + 1) + (2N - i) = 2N + 1 = 9 to compute, for every i: 9,216 flops. Computing
+everything and masking half of it takes 4N = 16. With the tokens in order, device i has chunks 2 i and 2 i + 1 and so
+4 i + 3 to compute: the first device 3, the last one 15.
 
-Peak, when the two chunks' results are joined: queries 512, the last keys and values 1,024, for each chunk its sum of
-values 256, two numbers for each query 32 and its result 256, and the joined result 512: 3,136 B. The target is that of
-RingAttention, for which whole blocks are corrected.
+Memory peaks when the two chunks' results are joined: queries 512, the last keys and values 1,024, for each chunk its
+sum of values 256, two numbers per query 32 and its result 256, and the joined result 512: 3,136 B. The target is the
+same as for RingAttention, where whole blocks are corrected.
 """,
     statement="""\
-As RingAttention, but causal: a token sees itself and those before it. If device i had the i-th tokens, the last
-device would have N times as much to do as the first. So the sequence is cut into 2N chunks of 4 tokens, and
-device i has two of them: chunk i, and chunk 2N - 1 - i, in this order.
+As RingAttention, but causal: a token sees itself and the tokens before it. If device i had the i-th tokens, the last
+device would have several times as much work as the first. So the sequence is cut into 2N chunks of 4 tokens, and
+device i has two of them: chunk i and chunk 2N - 1 - i, in this order.
 
-`forward` gets 'q', (8, 16), and 'kv', (2, 8, 16), each with the tokens of your two chunks, and returns your tokens'
-attention, (8, 16). The flops target is just enough for what is not masked: a chunk that lies ahead as a whole
-must not be multiplied at all. The other targets are those of RingAttention, again for 2, 4 and 8 devices.
+`forward` gets 'q', (8, 16), and 'kv', (2, 8, 16), each for the tokens of your two chunks, and returns your tokens'
+attention, (8, 16). The flops target is just enough for what is not masked: a chunk that is entirely masked must not
+be multiplied at all. The other targets are those of RingAttention, again for 2, 4 and 8 devices.
 """,
     starter='''\
 class CausalRingAttention(ShardedEngine):
@@ -44,29 +44,29 @@ class CausalRingAttention(ShardedEngine):
         """Not called."""
 ''',
     hints=(
-        "Draw the 8 x 8 table of chunks against chunks, cross out what lies ahead, and write in who computes what.",
+        "Draw the 8 x 8 table of chunks against chunks, cross out what is masked, and fill in who computes what.",
         (
-            "After r hops you hold what device (me - r) % N began with: you know the places of its two chunks without "
-            "being told. A chunk of keys is to be seen whole, in part, or not at all."
+            "After r hops you hold what device (me - r) % N started with, so you know the places of its two chunks "
+            "without being told. A chunk of keys is seen fully, partly, or not at all."
         ),
         (
-            "Keep highest, total and mixed for each of your two chunks of queries, and compare places: later is left "
-            "out, earlier is seen whole, the same place needs a mask."
+            "Keep highest, total and mixed for each of your two chunks of queries, and compare places: skip a later "
+            "chunk, use an earlier one in full, and mask one at the same place."
         ),
         (
-            "The places of a device are `d` and `2 * n - 1 - d`. For the same place, `scores = np.where(np.tri(4, "
-            "dtype=bool), scores, -np.inf)` before the highest is taken: a token always sees itself, so no row is all "
+            "The places of a device are `d` and `2 * n - 1 - d`. For the same place, use `scores = np.where(np.tri(4, "
+            "dtype=bool), scores, -np.inf)` before taking the maximum: a token always sees itself, so no row is all "
             "-inf. `np.split(x['q'], 2)` gives the chunks; `np.concatenate` joins the results."
         ),
     ),
     concept="""\
-A mask halves the work, but time is that of the device that has most. Giving everybody something early and
-something late makes all of them equal, in every round of the ring: two pairs of chunks, three in the first.
+A mask halves the work, but the slowest device determines the time. If every device gets something early and something
+late, all have the same work in every round of the ring: two pairs of chunks, and three in the first round.
 """,
     in_practice="""\
-Striped Attention (Brandon et al. 2023) noticed the imbalance, and deals tokens out one by one. Early and late
-chunks, often called zigzag, are what context parallelism mostly uses; the training of Llama 3 has chunks i and 2N -
-1 - i on device i as well, and gathers keys and values instead of sending them round (Dubey et al. 2024).
+Striped Attention (Brandon et al. 2023) noticed the imbalance, and deals out tokens one by one. Context parallelism
+mostly uses an early and a late chunk per device, often called zigzag. The training of Llama 3 also puts chunks i and
+2N - 1 - i on device i, but gathers keys and values instead of sending them around (Dubey et al. 2024).
 """,
     sources=(STRIPED_ATTENTION, LLAMA_3, RING_ATTENTION),
 )

@@ -1,8 +1,8 @@
 """Trials of the ring attention puzzles: 8 tokens on each of 2, 4 or 8 devices.
 
 Queries, keys and values are integers and head_dim is 16, so scores are exact. The first two columns put the scores
-around 100, -100, -200 or -400, by blocks of 8 keys: exp overflows or underflows unless the highest is subtracted, and
-the highest is not known before all blocks have arrived.
+around 100, -100, -200 or -400, by blocks of 8 keys. So exp overflows or underflows unless the maximum is subtracted,
+and the maximum is unknown until all blocks have arrived.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from puzzles.catalog.engine.trial import MethodCall, Trial
 from puzzles.catalog.engine.two_layer_mlp import integers
 
 LOCAL, DIM = 8, 16
-"""Tokens on each device, and the numbers of each."""
+"""Tokens per device, and numbers per token."""
 
 ROUNDING = 1e-5
-"""Relative to the largest number, of which float32 has seven digits."""
+"""Relative to the largest number; float32 has seven digits."""
 
 PEAK = 5_248
 """Bytes, for any number of devices."""
@@ -45,18 +45,18 @@ def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: i
     q[:, 1], k[:, 1] = np.where(place % 4 == 3, -60, 0), 20
 
     def parts(whole: Any) -> list[Any]:
-        """Each device's part of it."""
+        """Each device's part."""
         pieces = np.split(whole, len(order))
         return np.split(np.concatenate([pieces[part] for part in order]), devices)
 
     mask = np.tri(tokens, dtype=bool) if causal else np.ones((tokens, tokens), dtype=bool)
     local = [attention(*some) for some in zip(parts(q), parts(k), parts(v))]
-    mistakes = {"is this the attention among your own tokens only?": local}
+    mistakes = {"is this the attention over your own tokens only?": local}
     if causal:
-        mistakes["does a token see those that come after it?"] = parts(attention(q, k, v))
+        mistakes["does a token see later tokens?"] = parts(attention(q, k, v))
     else:
         each = [sum(attention(own, *other) for other in zip(parts(k), parts(v))) / devices for own in parts(q)]
-        mistakes["is this the average of what each block gives? Blocks with higher scores count for more"] = each
+        mistakes["did you average the blocks' results? Blocks with higher scores count for more"] = each
     arguments = [{"q": a, "kv": np.stack([b, c])} for a, b, c in zip(parts(q), parts(k), parts(v))]
     return Trial(
         calls=(MethodCall("forward", arguments, parts(attention(q, k, v, mask)), mistakes),),

@@ -5,7 +5,7 @@ from puzzles.catalog.engine.chapter import Chapter
 CHAPTER = Chapter(
     package=__name__,
     title="Split the tensors",
-    idea="every device has a part of each weight; which parts fit together without talking?",
+    idea="every device has a part of each weight; which parts fit together without communication?",
     files={
         "TensorParallel": "tensor_parallel",
         "SequenceParallel": "sequence_parallel",

@@ -5,29 +5,29 @@ from puzzles.catalog.papers import GSPMD, MESH_TENSORFLOW
 
 PUZZLE = EnginePuzzle(
     slug="Matmul2D",
-    title="A mesh: which axis does the sum go along?",
+    title="A mesh: along which axis do you sum?",
     targets={"sent": 1_536, "flops": 6_144, "weights": 1_024},
     arithmetic="""\
 A device's product is (4, 8) @ (8, 32): 2 x 4 x 8 x 32 = 2,048 flops, and with two more like it in backward
-6,144. Its result is a part of a sum along y, 4 x 32 x 4 = 512 B. All-reduced along y (2 devices) that sends
-2 x 1/2 x 512 = 512 B, and both hold the same; reduce-scattered 1/2 x 512 = 256 B. Gathering x and the weight
-along y first would send 128 + 1,024 = 1,152 B, for twice the flops.
+6,144. Its result is one part of a sum along y, 4 x 32 x 4 = 512 B. An all-reduce along y (2 devices) sends
+2 x 1/2 x 512 = 512 B, and both devices hold the same; a reduce-scatter sends 1/2 x 512 = 256 B. Gathering x and the
+weight along y first would send 128 + 1,024 = 1,152 B, for twice the flops.
 
 Backward gathers 256 B of the output's gradient along y, which sends 256 B, and sums the weight's gradient,
 1,024 B, along x: 2 x 1/2 x 1,024 = 1,024 B. Together 256 + 256 + 1,024 = 1,536 B. The weight is 8 x 32 x 4 =
 1,024 B.
 """,
     statement="""\
-Four devices form a mesh of 2 x 2: with `mesh` (2, 2), device 2 i + j stands at place i along x and j along y.
-The model is one product, `x @ w`, x (8, 16), w (16, 32).
+Four devices form a mesh of 2 x 2: with `mesh` (2, 2), device 2 i + j has position i along x and j along y.
+The model is one product, `x @ w`, with x (8, 16) and w (16, 32).
 
-x is cut both ways: its rows along x, its columns along y, so you get (4, 8), rows block i, columns block j.
-The rows of w, params['weights'], are cut along y: you hold block j, (8, 32); devices with the same j hold the
-same. The output is cut as x is: `forward` returns rows block i, columns block j, (4, 16).
+x is cut both ways, its rows along x and its columns along y, so you get (4, 8): row block i, column block j.
+The rows of w, params['weights'], are cut along y: you hold block j, (8, 32). Devices with the same j hold the
+same block. The output is cut like x: `forward` returns row block i, column block j, (4, 16).
 
-`backward` gets the gradient of your output block. It returns under 'weights' the gradient of your block of w,
-from the whole batch, and under 'x' the gradient of your block of x. Collectives take `group`, the devices
-that make the call together. Other meshes are tried too: with (a, b), device b i + j stands at (i, j).
+`backward` gets the gradient of your output block. It returns, under 'weights', the gradient of your block of w for
+the whole batch, and under 'x' the gradient of your block of x. Collectives take `group`, the devices that make the
+call together. Other meshes are also tried: with (a, b), device b i + j is at (i, j).
 """,
     starter='''\
 class Matmul2D(ShardedEngine):
@@ -58,13 +58,13 @@ class Matmul2D(ShardedEngine):
         # ----- end of your code -----
 ''',
     hints=(
-        "Multiply what you have. Over what does the sum in that product run, and who has the rest of it?",
+        "Multiply what you have. What does the sum in that product run over, and which devices have the rest of it?",
         (
-            "The contraction is cut along y, so outputs are summed along y. The batch is cut along x, so what is "
-            "summed over the batch is summed along x."
+            "The contraction is cut along y, so outputs are summed along y. The batch is cut along x, so sums over the "
+            "batch run along x."
         ),
         (
-            "With `i, j = divmod(self.device_id, b)`, your neighbours along y are the devices `i * b + k` for all k: "
+            "With `i, j = divmod(self.device_id, b)`, your neighbors along y are the devices `i * b + k` for all k: "
             "a list for `group`. You need only a part of the output's columns: which collective gives a sum in parts?"
         ),
         (
@@ -74,14 +74,14 @@ class Matmul2D(ShardedEngine):
         ),
     ),
     concept="""\
-Each axis of the mesh cuts one index. An index that an operand has and the result has not is summed over, and
-the sum goes along the axis that cuts it: here that is tensor parallelism along y and data parallelism along
-x, in one product.
+Each axis of the mesh cuts one index. An index that an operand has but the result does not is summed over, and the
+sum runs along the axis that cuts the index. Here that is tensor parallelism along y and data parallelism along x,
+in one product.
 """,
     in_practice="""\
-Mesh-TensorFlow (Shazeer et al. 2018) and GSPMD (Xu et al. 2021) write layouts like this, one mesh axis for each
-dimension of a tensor, and put in the collectives by themselves. Large runs give the axis that sends most the
-fastest links.
+Mesh-TensorFlow (Shazeer et al. 2018) and GSPMD (Xu et al. 2021) describe layouts like this, with one mesh axis per
+dimension of a tensor, and insert the collectives automatically. Large runs give the fastest links to the axis that
+sends the most.
 """,
     sources=(MESH_TENSORFLOW, GSPMD),
 )

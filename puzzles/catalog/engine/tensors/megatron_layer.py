@@ -5,31 +5,31 @@ from puzzles.catalog.papers import MEGATRON, TRANSFORMER
 
 PUZZLE = EnginePuzzle(
     slug="MegatronLayer",
-    title="A transformer layer in four sums",
+    title="A transformer layer with four all-reduces",
     targets={"sent": 3_072, "collectives": 4, "flops": 39_936, "weights": 3_072},
     arithmetic="""\
-An activation is 8 x 16 x 4 = 512 B; an all-reduce of it sends 2 x 3/4 x 512 = 768 B. One behind attention, one
-behind the MLP, and one for the gradient of the input of each: 4 x 768 = 3,072 B.
+An activation is 8 x 16 x 4 = 512 B; an all-reduce of it sends 2 x 3/4 x 512 = 768 B. One after attention, one
+after the MLP, and one for the gradient of the input of each: 4 x 768 = 3,072 B.
 
 Weights: four of 16 x 16 and two of 16 x 64 are 3,072 numbers, 12,288 B, a quarter of them 3,072 B. Their
-products take 2 x 8 x 3,072 = 49,152 flops forward, and the two of attention, in which each head multiplies
-(8, 4) by (4, 8) and (8, 8) by (8, 4), 2 x 4 x 2 x 8 x 8 x 4 = 4,096: a quarter is 13,312. Backward makes two
+products take 2 x 8 x 3,072 = 49,152 flops forward. The two products of attention, in which each head multiplies
+(8, 4) by (4, 8) and (8, 8) by (8, 4), take 2 x 4 x 2 x 8 x 8 x 4 = 4,096. A quarter is 13,312. Backward computes two
 products for each: 3 x 13,312 = 39,936.
 """,
     statement="""\
-A transformer layer, without norms and dropout: `y = x + attention(x)`, then `y + relu(y @ up) @ down`. Every
-device gets all 8 tokens, (8, 16), and returns the whole output. What is divided is the heads and the MLP.
+A transformer layer without norms and dropout: `y = x + attention(x)`, then `y + relu(y @ up) @ down`. Every
+device gets all 8 tokens, (8, 16), and returns the full output. The heads and the MLP are divided among the devices.
 
 `params` has 'attention/query', 'attention/key', 'attention/value' and 'attention/output', (16, 16) each,
 'mlp/up' (16, 64) and 'mlp/down' (64, 16). With 4 heads, head_dim is 4, and head h has the columns 4 h to 4 h + 3
 of `x @ query`, `x @ key` and `x @ value`. In each head, every token sees every token: `softmax(q @ k.T /
-sqrt(head_dim)) @ v`, softmax along each row. The heads' results stand side by side again, (8, 16), and are
+sqrt(head_dim)) @ v`, with softmax along each row. The heads' results are joined side by side, (8, 16), and
 multiplied by output.
 
-`backward` returns the gradients of your parts of all six weights, in the shape of your parts, and under 'x'
-the gradient of the whole input. Device i has the i-th part of the heads; other numbers of heads and devices
-are tried too. Results may differ from a single device's by 0.00001 of the largest number. All is float32; mind
-that `np.sqrt(4)` is a float64, and makes one of every array that it multiplies, while `4 ** 0.5` does not.
+`backward` returns the gradients of your parts of all six weights, in the shape of your parts, and under 'x' the
+gradient of the full input. Device i has the i-th part of the heads. Other numbers of heads and devices are also
+tried. Results may differ from a single device's by 0.00001 of the largest number. Everything is float32. Note that
+`np.sqrt(4)` is a float64 and turns every array that it multiplies into one, while `4 ** 0.5` does not.
 """,
     starter='''\
 class MegatronLayer(ShardedEngine):
@@ -60,14 +60,14 @@ class MegatronLayer(ShardedEngine):
         # ----- end of your code -----
 ''',
     hints=(
-        "Which of the four weights of attention are to be cut by columns, which by rows, so that a head stays whole?",
+        "Which of attention's four weights should be cut by columns, and which by rows, so that a head stays whole?",
         (
-            "Attention is TensorParallel with softmax for relu: query, key and value by columns, output by rows, one "
-            "sum behind it. Mind where x is added: a sum over devices adds what each of them brings."
+            "Attention is TensorParallel with softmax instead of relu: query, key and value by columns, output by "
+            "rows, then one sum. Be careful where you add x: a sum over devices adds what each of them contributes."
         ),
         (
-            "Three products share the input x, so its gradient is a sum of three: add them up on your device, and "
-            "let all of it travel in one all-reduce."
+            "Three products share the input x, so its gradient is a sum of three. Add them up on your device, and "
+            "send the total in one all-reduce."
         ),
         (
             "`y = x + self.all_reduce(mixed @ output)`. Backward of softmax, with `p` its result: `ds = p * (dp - (dp "
@@ -76,12 +76,12 @@ class MegatronLayer(ShardedEngine):
         ),
     ),
     concept="""\
-Heads do not see each other, as hidden units do not, so a device with whole heads needs nobody until the output
-is summed. Two sums forward and two backward are all that a layer costs, whatever it is made of.
+Heads are independent, as hidden units are, so a device with whole heads needs no communication until the output
+is summed. A layer costs two sums forward and two backward, no matter how large its weights are.
 """,
     in_practice="""\
-Megatron-LM trains GPT and BERT like this (Shoeybi et al. 2019). Norms, dropout and residuals are done by every
-device for all tokens, unless sequence parallelism splits these too. There can be no more devices than heads.
+Megatron-LM trains GPT and BERT like this (Shoeybi et al. 2019). Every device computes norms, dropout and residuals
+for all tokens, unless sequence parallelism splits these too. The number of heads limits the number of devices.
 """,
     sources=(MEGATRON, TRANSFORMER),
 )

@@ -1,23 +1,22 @@
-"""SequenceParallel: all-gather and reduce-scatter in place of an all-reduce."""
+"""SequenceParallel: all-gather and reduce-scatter instead of an all-reduce."""
 
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.papers import MEGATRON, SEQUENCE_PARALLELISM
 
 PUZZLE = EnginePuzzle(
     slug="SequenceParallel",
-    title="Gather and scatter instead of reducing",
+    title="Gather and scatter instead of all-reduce",
     targets={"sent": 1_536, "flops": 24_576, "weights": 2_048, "peak": 7_552},
     arithmetic="""\
-Gathering 2 rows of 64 B sends 3 x 128 = 384 B, reduce-scatter of 512 B sends 3/4 x 512 = 384 B; forward and
-backward each do one of both: 1,536 B, as in TensorParallel. Peak at the
-last reduce-scatter: weights and gradients 4,096, x, z, dz, grads and the partial dx of the whole batch 512
-each, two results of 128: 6,912 B. The target, 7,552 B, leaves room for one more activation of 512 B and for the
-128 B of rows that came in.
+Gathering 2 rows of 64 B sends 3 x 128 = 384 B, and the reduce-scatter of 512 B sends 3/4 x 512 = 384 B. Forward and
+backward each do one of both: 1,536 B, as in TensorParallel. Memory peaks at the last reduce-scatter: weights and
+gradients 4,096, x, z, dz, grads and the partial dx of the whole batch 512 each, two results of 128: 6,912 B. The
+target, 7,552 B, leaves room for one more activation of 512 B and for the 128 B of input rows.
 """,
     statement="""\
-As TensorParallel, the weights are cut by columns and rows. But between the layers no device should hold the
-whole batch: `forward` gets your 2 rows and returns your 2 rows of the output, `backward` gets your rows of
-the gradient and returns 'x' for your rows.
+As in TensorParallel, the weights are cut by columns and rows. But between the layers, no device should hold the
+whole batch: `forward` gets your 2 rows and returns your 2 rows of the output, `backward` gets your rows of the
+gradient and returns 'x' for your rows.
 
 It must not send more than TensorParallel does.
 """,
@@ -51,22 +50,22 @@ class SequenceParallel(ShardedEngine):
 ''',
     hints=(
         (
-            "An all-reduce is a reduce-scatter followed by an all-gather. Which half stands before, which behind "
-            "the two layers?"
+            "An all-reduce is a reduce-scatter followed by an all-gather. Which half goes before the two layers, and "
+            "which goes after?"
         ),
-        "Gather the rows of x before the first product, and scatter the sum of the partial outputs.",
+        "Gather the rows of x before the first product, and reduce-scatter the partial outputs.",
         (
-            "forward: `x = self.all_gather(x)`, remember it with z, return `self.reduce_scatter(relu(z) @ "
+            "forward: `x = self.all_gather(x)`, keep it and z, return `self.reduce_scatter(relu(z) @ "
             "self.w1)`. backward: gather `grads`, and `self.reduce_scatter(dz @ self.w0.T)` is 'x'. Do not gather x "
             "again."
         ),
     ),
     concept="""\
-The bytes are those of tensor parallelism, but what lies between two blocks (norms, dropout, residuals) is
-kept, and computed, once among all devices instead of on each.
+The bytes are those of tensor parallelism. But what lies between two blocks (norms, dropout, residuals) is
+computed and stored only once over all devices, instead of once on each.
 """,
     in_practice="""\
-Megatron-LM calls it sequence parallelism, because the rows are a sequence's tokens (Korthikanti et al.
+Megatron-LM calls this sequence parallelism, because the rows are a sequence's tokens (Korthikanti et al.
 2022).
 """,
     sources=(SEQUENCE_PARALLELISM, MEGATRON),

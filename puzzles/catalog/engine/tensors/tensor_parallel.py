@@ -13,11 +13,11 @@ forward and once backward: 1,536 B. Each product is 2 x 8 x 16 x 16 = 4,096 flop
 quarter of the weights is 2,048 B.
 """,
     statement="""\
-Every device gets the whole batch, (8, 16), and returns the whole output. What is divided is the model:
-device i holds a quarter of the columns of w0 and the matching quarter of the rows of w1.
+Every device gets the whole batch, (8, 16), and returns the full output. The model is divided: device i holds a
+quarter of the columns of w0 and the matching quarter of the rows of w1.
 
-`backward` returns your part of each weight's gradient, in the shape of your part, and under 'x' the
-gradient of the whole input. One sum each way is enough.
+`backward` returns your part of each weight's gradient, in the shape of your part, and under 'x' the gradient
+of the full input. One sum in each direction is enough.
 """,
     starter='''\
 class TensorParallel(ShardedEngine):
@@ -48,20 +48,20 @@ class TensorParallel(ShardedEngine):
         # ----- end of your code -----
 ''',
     hints=(
-        "relu works on each number alone: with a quarter of z's columns it needs nobody else's.",
-        "`relu(x @ w0_columns) @ w1_rows` has the right shape already. What is wrong with its numbers?",
+        "relu works on each number separately, so a quarter of z's columns is all that a device needs.",
+        "`relu(x @ w0_columns) @ w1_rows` already has the right shape. What is wrong with its numbers?",
         (
-            "It is a partial sum: `self.all_reduce(...)` of it is the output. In backward, `dz @ w0_columns.T` is a "
-            "partial sum as well, of the input's gradient. The weights' gradients need no communication."
+            "It is a partial sum: `self.all_reduce(...)` of it is the output. In backward, `dz @ w0_columns.T` is also "
+            "a partial sum, of the input's gradient. The weights' gradients need no communication."
         ),
     ),
     concept="""\
-Cutting the first weight by columns and the second by rows puts the cut where the nonlinearity is, so two
-layers cost one all-reduce.
+Cutting the first weight by columns and the second by rows puts the cut at the nonlinearity, so two layers cost
+one all-reduce.
 """,
     in_practice="""\
-Megatron-LM cuts the two halves of a transformer's MLP like this, and attention by heads (Shoeybi et al.
-2019). It sends activations in every layer, so it stays within one machine.
+Megatron-LM cuts the two halves of a transformer's MLP like this, and attention by heads (Shoeybi et al. 2019). It
+sends activations in every layer, so it is used within one machine.
 """,
     sources=(MEGATRON,),
 )

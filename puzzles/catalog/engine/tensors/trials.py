@@ -1,6 +1,6 @@
 """Trials of the tensor parallel puzzles, with the results of a single device.
 
-Small integers are compared for equality, and other numbers within a tolerance of some roundings.
+Small integers are compared for equality, other numbers within a tolerance of a few rounding errors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from puzzles.catalog.engine.two_layer_mlp import (
 )
 
 ROUNDING = 1e-5
-"""Relative to the largest number: float32 has seven digits, and each product or sum rounds the last."""
+"""Relative to the largest number: float32 has seven digits, and each product or sum rounds the last one."""
 
 
 def tensor_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
@@ -50,7 +50,7 @@ def sequence_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
 
 
 def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim: int = 16, hidden: int = 32) -> Trial:
-    """Devices in the order of the mesh, y fastest. x and the output are split along both axes, the weight along y."""
+    """Devices in mesh order, y fastest. x and the output are split along both axes, the weight along y."""
     w, x, g = (
         integers(seed, dim, hidden),
         integers(seed + 1, batch, dim),
@@ -68,14 +68,14 @@ def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim
     w_rows = np.split(w, along_y) * along_x
     parts = [np.split(block @ own, along_y, axis=1) for block, own in zip(blocks(x), w_rows)]
     everything = {
-        "is this the sum over all devices? Only those along y have parts of the same rows": [
+        "is this the sum over all devices? Only devices along y have parts of the same rows": [
             sum(part[i % along_y] for part in parts) for i in range(n)
         ]
     }
     w_grads, x_grads = np.split(x.T @ g, along_y) * along_x, blocks(g @ w.T)
     own_grads = [block.T @ band for block, band in zip(blocks(x), bands(g))]
     own = {
-        "is the weight's gradient that of your rows only? Others along x have other rows": [
+        "is this the weight's gradient for your rows only? Devices along x have other rows": [
             {"weights": dw, "x": dx} for dw, dx in zip(own_grads, x_grads)
         ]
     }
@@ -92,7 +92,7 @@ def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim
 
 
 def matmul_2d_limits(mesh: tuple[int, int], batch: int, dim: int, hidden: int) -> dict[str, int]:
-    """Limits of: a reduce-scatter of the output along y, an all-gather of its gradient along y, and an all-reduce of
+    """Limits for a reduce-scatter of the output along y, an all-gather of its gradient along y, and an all-reduce of
     the weight's gradient along x."""
     rows_here, dim_here = batch // mesh[0], dim // mesh[1]
     output, weight = 4 * rows_here * hidden, 4 * dim_here * hidden
@@ -111,10 +111,10 @@ def megatron_layer(
     x, g = (np.random.default_rng(seed + i).normal(size=(tokens, dim)).astype(np.float32) for i in (50, 51))
     out, grads = transformer.layer_output(params, x, heads), transformer.layer_gradients(params, x, g, heads)
     mistakes = {
-        "is x added on every device? A sum then has it as often as there are devices": transformer.layer_output(
+        "is x added on every device? Then a sum contains it as often as there are devices": transformer.layer_output(
             params, x, heads, residuals=devices
         ),
-        "are the scores divided by the root of head_dim?": transformer.layer_output(params, x, heads, scaled=False),
+        "are the scores divided by sqrt(head_dim)?": transformer.layer_output(params, x, heads, scaled=False),
     }
     parts = {
         **{name: np.split(grads[name], devices, axis=1) for name in transformer.COLUMNS},
@@ -138,7 +138,7 @@ def megatron_layer(
 
 
 def megatron_limits(devices: int, tokens: int, dim: int, hidden: int) -> dict[str, int]:
-    """Limits of: four all-reduces of an activation, an n-th of each weight, and an n-th of each product."""
+    """Limits for four all-reduces of an activation, 1/n of each weight, and 1/n of each product."""
     weights = 4 * dim * dim + 2 * dim * hidden
     forward = 2 * tokens * weights + 4 * tokens * tokens * dim
     return {
@@ -150,8 +150,8 @@ def megatron_limits(devices: int, tokens: int, dim: int, hidden: int) -> dict[st
 
 
 def vocab_parallel_loss(seed: int = 1, devices: int = 4, tokens: int = 8, words: int = 64) -> Trial:
-    """Logits around 150 and -150, and in half of the rows a wrong word 100 above: exp overflows or underflows, unless
-    the row's highest is subtracted first."""
+    """Logits around 150 and -150, and in half of the rows a wrong word 100 above: exp overflows or underflows unless
+    the row's maximum is subtracted first."""
     rng = np.random.default_rng(seed)
     token = np.arange(tokens)
     targets, g = rng.integers(0, words, tokens), integers(seed + 1, tokens)
@@ -182,7 +182,7 @@ def _log_sum(logits: Any) -> Any:
 
 
 def _vocab_mistakes(logits: Any, right: Any, devices: int) -> dict[str, list[Any]]:
-    """Losses of common mistakes. `right` has a 1 where a word is a token's target, else 0."""
+    """Losses from common mistakes. `right` is 1 where a word is a token's target, else 0."""
 
     def loss(sums: Any, parts: list[Any]) -> Any:
         return np.log(sums) - sum((part * r).sum(axis=1) for part, r in zip(parts, rights))
@@ -192,18 +192,18 @@ def _vocab_mistakes(logits: Any, right: Any, devices: int) -> dict[str, list[Any
     uneven = [part - part.max(axis=1, keepdims=True) for part in parts]
     sums, uneven_sums = (sum(np.exp(part).sum(axis=1) for part in each) for each in (shifted, uneven))
     return {
-        "is the highest logit that of your words only? All devices must take off the same": (
+        "is this the highest logit of your words only? All devices must subtract the same number": (
             [loss(uneven_sums, uneven)] * devices
         ),
-        "is the sum of exponentials an average over devices?": [loss(sums / devices, shifted)] * devices,
-        "is this the loss among your words only?": [
+        "did you average the sum of exponentials over devices?": [loss(sums / devices, shifted)] * devices,
+        "is this the loss over your words only?": [
             np.log(np.exp(part).sum(axis=1)) - (part * r).sum(axis=1) for part, r in zip(uneven, rights)
         ],
     }
 
 
 def vocab_limits(devices: int, tokens: int, words: int) -> dict[str, int]:
-    """Limits of: three all-reduces of a number for each token, and six arrays of the local logits' size at the peak."""
+    """Limits for three all-reduces of one number per token, and six arrays of the local logits' size at the peak."""
     return {
         "sent": 3 * bytes_sent("all_reduce", 4 * tokens, devices),
         "collectives": 3,

@@ -35,6 +35,6 @@ def _require_playable(slug: str, function: Any) -> None:
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise UnplayableError(f"{slug} has to be a plain function, for nothing waits here; write 'def {slug}(graph):'")
     try:
-        inspect.signature(function).bind(None)
+        inspect.signature(function, follow_wrapped=False).bind(None)
     except (TypeError, ValueError):
         raise UnplayableError(f"{slug} is called with one argument, the graph; write 'def {slug}(graph):'") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any
 
 import lib
@@ -36,12 +37,18 @@ def run_definition(slug: str, function: Any, size: Size, site: DefinitionSite) -
     return StageResult(data, of_crash(error, site.file, f"rank {model.rank}, t={model.time:g}", site.line))
 
 
+def work_of(frame: FrameType) -> str:
+    """The rank and the time of a frame that runs one rank: 'rank 0, t=3'; empty for any other frame."""
+    model = frame.f_locals.get("model") if frame.f_globals.get("__name__") == lib.run.__module__ else None
+    return f"rank {model.rank}, t={model.time:g}" if isinstance(model, lib.Model) else ""
+
+
 def require_schedule(slug: str, function: Callable[..., Any]) -> None:
     require_function(slug, function, "model")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise UnplayableError(f"there is a 'yield' in {slug}, so calling it runs none of its lines; take it out")
     try:
-        inspect.signature(function).bind(None)
+        inspect.signature(function, follow_wrapped=False).bind(None)
     except TypeError:
         raise UnplayableError(f"{slug} is called with one argument, the model; write 'def {slug}(model):'") from None
     except ValueError:

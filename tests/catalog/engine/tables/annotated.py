@@ -10,7 +10,7 @@ WEIGHTS = (
     '        w0 = mesh_split(w0, self.mesh, ("data", "model"))\n'
     '        w1 = mesh_split(w1, self.mesh, ("model", "data"))\n'
 )
-SENT = "        sent = split(sent, 0, 4)  # so the experts live in a row as well, and only what they are sent moves\n"
+SENT = "        sent = split(sent, 0, 4)  # so the experts are split along a row too, and only their tokens move\n"
 
 WRONG = {
     ("AnnotatedMLP", "nothing more annotated"): (
@@ -60,7 +60,7 @@ WRONG = {
     ("AnnotatedMLP", "another program"): (
         "        y = np",
         "        h = np.exp(h)\n        y = np",
-        "failed: line 22: the planner does not know numpy.exp of such arguments; it follows einsum, @, +",
+        "failed: line 22: the planner does not support numpy.exp with these arguments; it supports einsum, @, +",
     ),
     ("AnnotatedMLP", "everything everywhere"): (
         "        return self.spmd.forward({",
@@ -82,7 +82,7 @@ WRONG = {
     ("AnnotatedMoE", "only its own expert"): (
         SENT,
         "        sent = sent[self.device_id]\n",
-        "failed: line 19: 'einsum1' is indexed with 0; the planner follows einsum, @, +, maximum(x, 0), sum over one",
+        "failed: line 19: 'einsum1' is indexed with 0; the planner supports einsum, @, +, maximum(x, 0), sum over one",
     ),
     ("AnnotatedMoE", "split by groups"): (
         SENT,
@@ -97,6 +97,7 @@ WRONG = {
     ("AnnotatedMoE", "too many parts"): (
         SENT,
         "        sent = split(sent, 0, 5)\n",
-        "failed: line 19: 'einsum1' cannot be split into 5 parts: of the axes of the mesh 4 none have so many devices;",
+        "failed: line 19: 'einsum1' cannot be split into 5 parts: of the axes of the mesh 4 none have that many "
+        "devices;",
     ),
 }

@@ -9,7 +9,7 @@ FIGURES = {
 
 ROUND = """\
         if self.device_id == 0:
-            # Sums and numbers of examples need only be added up: the weighting does itself.
+            # Adding up the sums and the numbers of examples already weights each client correctly.
             total = sum(self.receive(client) for client in clients)
             self.w -= self.rate * total[:-1] / total[-1]
             for client in clients:
@@ -58,7 +58,7 @@ WRONG = {
     ("FedSGD", "every client counts the same"): (
         "            self.send(0, np.append(grad, np.float32(len(y))))",
         "            self.send(0, np.append(grad / len(y), np.float32(1)))",
-        "failed: device 0, forward() differs ... ; every client's average counts the same here",
+        "failed: device 0, forward() differs ... ; every client's average has the same weight",
     ),
     ("FedSGD", "a sum"): (
         "total[:-1] / total[-1]",
@@ -113,7 +113,7 @@ WRONG = {
     ("FedAvg", "everybody to the end"): (
         "EPOCHS, ROUNDS = 6, 9",
         "EPOCHS, ROUNDS = 300, 1",
-        "failed: the server's weights have a loss of 2.2 ... more rounds help, and fewer epochs",
+        "failed: the server's weights have a loss of 2.2 ... More rounds help, and fewer epochs",
     ),
     ("FedAvg", "every client counts the same"): (
         "np.append(len(y) * w, np.float32(len(y)))",
@@ -166,7 +166,7 @@ WRONG = {
     ("LowRank", "uphill"): (
         "b -= self.rate",
         "b += self.rate",
-        "failed: device 0, forward() differs ... ; the steps went up",
+        "failed: device 0, forward() differs ... ; the steps went uphill",
     ),
     ("LowRank", "A is sent"): (
         """\
@@ -221,7 +221,7 @@ WRONG = {
     ("RandomMask", "scaled"): (
         "update.ravel()[places] = changes",
         "update.ravel()[places] = changes * (self.w.size // self.kept if self.device_id == 0 else 1)",
-        "failed: device 0, forward() differs ... ; it is 16 times too large; what is trained within a mask",
+        "failed: device 0, forward() differs ... ; it is 16 times too large; ... needs no scaling",
     ),
     ("RandomMask", "sent whole"): (
         SEED_AND_CHANGES,

@@ -39,7 +39,7 @@ WRONG = {
     ("Subsample", "not scaled"): (
         "self.share * self.receive(client)",
         "self.receive(client)",
-        "failed: the update of client 1, as rebuilt: [17] was 4 and is 4; it should be 0 or 16 times what it was: as",
+        "failed: the update of client 1, as rebuilt: [17] was 4 and is 4; it should be 0, or 16 times",
     ),
     ("Subsample", "averaged"): (
         "np.stack([self.rebuild(client) for client in range(1, self.num_devices)])",
@@ -63,12 +63,12 @@ WRONG = {
     ("Subsample", "a coin for each"): (
         ".choice(self.size, self.size // self.share, replace=False)",
         ".random(self.size) < 1 / self.share",
-        "failed: of 4096 numbers of a client between ",
+        "failed: of 4096 numbers of a client, between ",
     ),
     ("Subsample", "with replacement"): (
         "replace=False",
         "replace=True",
-        "failed: of 4096 numbers of a client between ",
+        "failed: of 4096 numbers of a client, between ",
     ),
     ("Subsample", "zeros are sent"): (
         SUBSAMPLED,
@@ -93,7 +93,7 @@ WRONG = {
     ("Quantize", "one coin for all"): (
         ".random(self.size) <",
         ".random() <",
-        "failed: tried with size 64: the errors of an update's numbers go up and down together",
+        "failed: tried with size 64: the errors of an update's numbers are correlated",
     ),
     ("Quantize", "a fair coin"): (
         "< exact - below",
@@ -108,7 +108,7 @@ WRONG = {
     ("Quantize", "draws without a seed"): (
         'np.random.default_rng(x["seed"])',
         "np.random.default_rng()",
-        "failed: tried with size 64: the same seeds led to other numbers in a later round",
+        "failed: tried with size 64: the same seeds gave different numbers in a later round",
     ),
     ("Quantize", "2^b intervals"): (
         "self.top = 2**bits - 1",
@@ -145,7 +145,7 @@ WRONG = {
         ROTATED.replace("hadamard(self.signs(rng) * x[", "(abs(self.signs(rng)) * x[").replace(
             BACK, "abs(signs) * np.where(high_ones, high, low)"
         ),
-        "failed: device 0, forward() differs ... ; it was quantized as it is",
+        "failed: device 0, forward() differs ... ; it was quantized without rotation",
     ),
     ("Rotate", "signs left on"): (
         BACK,
@@ -160,7 +160,7 @@ WRONG = {
     ("Rotate", "no signs"): (
         "(2 * rng.integers(0, 2, self.size) - 1).astype(np.float32)",
         "abs(2 * rng.integers(0, 2, self.size) - 1).astype(np.float32)",
-        "failed: device 0, forward() differs ... ; H was applied, but no signs",
+        "failed: device 0, forward() differs ... ; H was applied without multiplying by the signs",
     ),
     ("Rotate", "H is its own inverse, almost"): (
         "v.ravel() / np.float32(np.sqrt(d))",

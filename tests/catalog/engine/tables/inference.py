@@ -29,7 +29,7 @@ WRONG = {
         "        for layer in range(self.layers):\n"
         "            x = relu(x @ self.layer(layer))\n"
         "        return x\n",
-        "failed: the weights have 8,192 B, but only 0 B of them were kept in arrays or read from hosts and disks; what",
+        "failed: the weights have 8,192 B, but only 0 B of them were kept in arrays or read from hosts and disks; ",
     ),
     ("Stream", "whole layers on every host"): (
         "np.split(params[name], self.num_devices)[self.device_id])",
@@ -91,7 +91,7 @@ WRONG = {
     ("Prefetch", "waited for twice"): (
         "self.all_gather(shard))",
         "self.all_gather(shard)); late = coming and (coming.wait(), coming.wait())",
-        "failed: device 3 of 4, host.fetch_async('layer_1/weights'): it was waited for already; keep",
+        "failed: device 3 of 4, host.fetch_async('layer_1/weights'): wait() was already called; keep",
     ),
     ("Prefetch", "whole layers, without a gather"): (
         "np.split(params[name], self.num_devices)[self.device_id])",

@@ -9,7 +9,7 @@ WRONG = {
     ("RingAttention", "own tokens only"): (
         "for hop in range(n):",
         "for hop in range(n := 1):",
-        "failed: device 0, forward() differs ... is this the attention among your own tokens only?",
+        "failed: device 0, forward() differs ... is this the attention over your own tokens only?",
     ),
     ("RingAttention", "never corrected"): (
         "mixed * shrunk + powers @ v",
@@ -22,7 +22,7 @@ WRONG = {
         "            mixed = mixed * shrunk + powers @ v\n",
         "            powers = np.exp(scores - scores.max(axis=1, keepdims=True))\n"
         "            mixed, total = mixed + powers / powers.sum(axis=1, keepdims=True) @ v, total + 1\n",
-        "failed: device 0, forward() differs ... is this the average of what each block gives?",
+        "failed: device 0, forward() differs ... did you average the blocks' results?",
     ),
     ("RingAttention", "a hop too many"): (
         "if hop < n - 1:",
@@ -53,14 +53,14 @@ WRONG = {
         "failed: line 8: nobody can move: device 0 waits in receive(3)",
     ),
     ("CausalRingAttention", "nothing masked"): (
-        "        if place > self.place:\n            return  # all of it comes later\n        scores = self.q @ k.T * "
-        "self.q.shape[1] ** -0.5\n        if place == self.place:\n",
+        "        if place > self.place:\n            return  # these keys all come later\n        scores = self.q @ "
+        "k.T * self.q.shape[1] ** -0.5\n        if place == self.place:\n",
         "        scores = self.q @ k.T * self.q.shape[1] ** -0.5\n        if False:\n",
-        "failed: device 0, forward() differs ... does a token see those that come after it?",
+        "failed: device 0, forward() differs ... does a token see later tokens?",
     ),
     ("CausalRingAttention", "masked, but computed"): (
-        "        if place > self.place:\n            return  # all of it comes later\n        scores = self.q @ k.T * "
-        "self.q.shape[1] ** -0.5\n",
+        "        if place > self.place:\n            return  # these keys all come later\n        scores = self.q @ "
+        "k.T * self.q.shape[1] ** -0.5\n",
         "        scores = self.q @ k.T * self.q.shape[1] ** -0.5\n        if place > self.place:\n            return\n",
         "over_target: correct, but flops ",
     ),

@@ -53,7 +53,7 @@ WRONG = {
         "self.reduce_scatter(x @ self.w, axis=1, group=self.along_y)",
         "np.split(self.all_reduce(x @ self.w), len(self.along_y), axis=1)[self.j]",
         "failed: device 0, forward() differs from what a single device computes: at [0, 0] it is -7 and should be 0; "
-        "is this the sum over all devices? Only those along y have parts of the same rows",
+        "is this the sum over all devices? Only devices along y",
     ),
     ("Matmul2D", "along the wrong axis"): (
         "axis=1, group=self.along_y)\n\n",
@@ -75,7 +75,7 @@ WRONG = {
         "self.all_reduce(x.T @ grads, group=self.along_x)",
         "x.T @ grads",
         "failed: device 0, backward(), 'weights' differs from what a single device computes: at [0, 0] it is 6 and "
-        "should be 5; is the weight's gradient that of your rows only? Others along x have other rows",
+        "should be 5; is this the weight's gradient for your rows only?",
     ),
     ("Matmul2D", "a square mesh taken for granted"): (
         "x_size, y_size = mesh\n",
@@ -91,7 +91,7 @@ WRONG = {
     ("MegatronLayer", "scores not scaled"): (
         "(model_dim // heads) ** -0.5",
         "1.0",
-        "failed: device 0, forward() differs ... are the scores divided by the root of head_dim?",
+        "failed: device 0, forward() differs ... are the scores divided by sqrt(head_dim)?",
     ),
     ("MegatronLayer", "a sum for each of query, key and value"): (
         "dx = dx + d @ self.w[name].T",
@@ -116,17 +116,17 @@ WRONG = {
     ("VocabParallelLoss", "the highest of the own words"): (
         'self.all_reduce(logits.max(axis=1), "max")',
         "logits.max(axis=1)",
-        "failed: device 0, forward() differs ... is the highest logit that of your words only?",
+        "failed: device 0, forward() differs ... is this the highest logit of your words only?",
     ),
     ("VocabParallelLoss", "nothing summed"): (
         '        logits, targets = x["logits"]',
         '        self.all_reduce = lambda array, op="sum": array\n        logits, targets = x["logits"]',
-        "failed: device 0, forward() differs ... is this the loss among your words only?",
+        "failed: device 0, forward() differs ... is this the loss over your words only?",
     ),
     ("VocabParallelLoss", "averaged"): (
         "self.all_reduce(powers.sum(axis=1))",
         'self.all_reduce(powers.sum(axis=1), "avg")',
-        "failed: device 0, forward() differs ... is the sum of exponentials an average over devices?",
+        "failed: device 0, forward() differs ... did you average the sum of exponentials over devices?",
     ),
     ("VocabParallelLoss", "a negative index"): (
         "np.where(right, shifted, 0).sum(axis=1)",

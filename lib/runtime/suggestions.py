@@ -1,0 +1,65 @@
+"""Suggests the name that was meant where a model does not have the one that was written."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+
+from lib.errors import RuleError
+
+OTHER_NAMES = {
+    "allreduce": ("reduce", "sum"),
+    "allgather": ("gather",),
+    "scatterreduce": ("reducescatter", "scatter"),
+    "pass_to": ("send", "isend", "sendto", "put", "pass", "passon"),
+    "receive": ("recv", "irecv", "receivefrom", "get", "wait"),
+    "load_weights": ("load", "loadweight", "getweights", "getweight"),
+    "get_activation": ("getactivations", "activation", "input", "getinput"),
+    "update": ("step", "optimize", "updateweights", "optimizerstep"),
+    "set_final_weight": ("setfinalweights", "finalweight", "final"),
+    "rank": ("id", "myrank", "deviceid"),
+    "RANKS": ("worldsize", "numranks", "nranks", "size"),
+    "LAYERS": ("numlayers", "nlayers"),
+    "BATCHES": ("numbatches", "nbatches", "microbatches"),
+}
+"""By name of a model's: what other libraries call it, in lower case and without underscores."""
+
+
+class NoSuchNameError(RuleError, AttributeError):
+    """A name that a model does not have; also an AttributeError, as for any object."""
+
+
+def unknown_name(model: object, name: str) -> str:
+    """The sentence on a name that a model does not have: with the call that was probably meant, or all calls."""
+    public = [each for each in dir(model) if not each.startswith("_")]
+    calls = [each for each in public if inspect.isroutine(getattr(model, each))]
+    meant = _meant(name, public)
+    advice = f"write '{_usage(model, meant)}'" if meant else f"its calls are {', '.join(calls)}"
+    return f"a model has no '{name}'; {advice}"
+
+
+def _meant(name: str, public: Iterable[str]) -> str:
+    from difflib import get_close_matches  # here, because only a refusal needs it
+
+    plain = _plain(name)
+    by_name = {_plain(each): each for each in (*public, *OTHER_NAMES)}
+    for each, others in OTHER_NAMES.items():
+        by_name.update(dict.fromkeys(others, each))
+    near = get_close_matches(plain, by_name, n=1, cutoff=0.75)
+    return by_name[near[0]] if near else ""
+
+
+def _plain(name: str) -> str:
+    return re.sub("_|async$", "", name.lower())
+
+
+def _usage(model: object, name: str) -> str:
+    """A name of a model as a player writes it: 'await model.allgather(v, layer)', 'model.RANKS'."""
+    method = getattr(model, name)
+    if not inspect.isroutine(method):
+        return f"model.{name}"
+    signature = inspect.signature(method)
+    parameters = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+    waits = "await " if str(signature.return_annotation).startswith("Coroutine") else ""
+    return f"{waits}model.{name}{inspect.Signature(parameters)}"

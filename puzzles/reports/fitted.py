@@ -1,0 +1,41 @@
+"""Fits a page on the screen of a terminal: parts that it can do without are left out where they have no room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Part(NamedTuple):
+    """A part of a page. An optional one is left out where there is no room for all of it."""
+
+    show: Callable[[Console], None]
+    optional: bool = True
+
+
+def show_fitted(console: Console, parts: Iterable[Part]) -> None:
+    """Prints all parts that are not optional, and the first of the others that fit, in their order.
+
+    The last row stays free for the cursor. What is no terminal has room for everything.
+    """
+    measured = [(part, _rows(console, part)) for part in parts]
+    room = console.height - 1 - sum(rows for part, rows in measured if not part.optional)
+    for part, rows in measured:
+        if part.optional and console.is_terminal:
+            if rows > room:
+                continue
+            room -= rows
+        part.show(console)
+
+
+def _rows(console: Console, part: Part) -> int:
+    """Rows of the screen that a part takes."""
+    from rich.text import Text
+
+    with console.capture() as capture:
+        part.show(console)
+    widths = [Text.from_ansi(line).cell_len for line in capture.get().splitlines()]
+    return sum(max(1, -(-width // console.width)) for width in widths)

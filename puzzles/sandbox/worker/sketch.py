@@ -1,0 +1,72 @@
+"""Sketches a definition: what the grader knows of it without running it, so that it recognizes an unchanged starter."""
+
+from __future__ import annotations
+
+import ast
+from copy import deepcopy
+from hashlib import sha256
+from typing import NamedTuple
+
+
+class Sketch(NamedTuple):
+    """A definition in short."""
+
+    digest: str = ""
+    """Digest of its body. Comments, layout, docstrings and annotations do not count; empty if it is too deep."""
+    todo: tuple[str, ...] | None = None
+    """Of a function that still has a placeholder, such as `assert False, "TODO"`: the names that it calls."""
+
+
+def sketch(definition: ast.AST) -> Sketch:
+    """The sketch of a function or class."""
+    try:
+        bare = _Bare().visit(deepcopy(definition))
+        body = getattr(bare, "body", [bare])
+        digest = sha256("".join(map(ast.dump, body)).encode("utf-8", "surrogatepass")).hexdigest()
+    except RecursionError:
+        return Sketch()  # no starter is as deep as that
+    if isinstance(definition, ast.ClassDef) or not any(map(_is_placeholder, body)):
+        return Sketch(digest)
+    calls = {called_name(node) for node in ast.walk(bare) if isinstance(node, ast.Call)}
+    return Sketch(digest, tuple(sorted(calls)))
+
+
+def called_name(call: ast.Call) -> str:
+    """The name of what is called, without the object that it is a method of."""
+    return getattr(call.func, "attr", "") or getattr(call.func, "id", "?")
+
+
+class _Bare(ast.NodeTransformer):
+    """Removes what does not change what a definition does: docstrings and annotations."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self._without_docstring(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        return self._without_docstring(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._without_docstring(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def _without_docstring(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
+        if ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+        return self.generic_visit(node)
+
+
+def _is_placeholder(node: ast.stmt) -> bool:
+    """True for `assert False`, with any message, `raise NotImplementedError` and `...`."""
+    match node:
+        case ast.Assert(test=ast.Constant(value=value)):
+            return not value
+        case ast.Raise(exc=ast.Name(id="NotImplementedError") | ast.Call(func=ast.Name(id="NotImplementedError"))):
+            return True
+        case ast.Expr(value=ast.Constant(value=value)):
+            return value is ...
+    return False

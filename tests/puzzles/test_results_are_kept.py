@@ -1,0 +1,225 @@
+"""Results are shown and written whatever fails: a full disk, a closed output, a name too long, a broken checkpoint."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from puzzles.commands.main import main
+from puzzles.grading import batch
+from puzzles.grading.batch import grade_all
+from puzzles.grading.checkpoint import Checkpoint
+from puzzles.grading.discover import submissions
+from puzzles.grading.job import Job
+from puzzles.grading.progress import HOME
+from puzzles.grading.verdict import Graded, Verdict
+from puzzles.reports import export
+from puzzles.sandbox.client import Client
+from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.tiers import best
+from tests.support.tiers import any_tier  # noqa: F401
+
+ROOT = Path(__file__).parents[2]
+SOLVED = (ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
+FULL = "/dev/full"
+"""A device on which every write fails, as on a full disk."""
+
+needs_full = pytest.mark.skipif(not os.path.exists(FULL), reason="Linux has it")
+pytestmark = pytest.mark.usefixtures("any_tier")
+
+
+@pytest.fixture
+def a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "class"
+    folder.mkdir()
+    for name, text in {"ann.py": SOLVED, "ben.py": "def basic(model): 1 / 0\n"}.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def grade(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, ["grade", "--puzzle", "basic", *arguments])
+    assert isinstance(result.exception, SystemExit | None), result.exc_info
+    return result
+
+
+def rows(path: str) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# --- Reports ---
+
+
+@needs_full
+def test_a_report_that_cannot_be_written_costs_neither_the_results_nor_the_others(a_class: Path) -> None:
+    result = grade("class", "--junit", FULL, "--gradescope", "class", "--csv", "t.csv", "--html", "ann.py/page.html")
+    assert "2 files, 2 puzzles attempted, 1 passed." in result.stdout
+    assert [row["status"] for row in rows("t.csv")] == ["passed", "failed"]
+    assert Path("ann.py/page.html").is_file()
+    assert result.exit_code == 2
+    assert f"cannot write {FULL}: No space left on device" in result.stderr
+    assert "cannot write class: Is a directory" in result.stderr
+
+
+def test_a_report_that_breaks_costs_no_other(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(_: Any) -> str:
+        raise LookupError("no such\x1b thing")
+
+    monkeypatch.setattr(export, "junit", breaks)
+    result = grade("class/ann.py", "--junit", "j.xml", "--csv", "t.csv")
+    assert result.exit_code == 2
+    assert "cannot make j.xml: LookupError: no such\\x1b thing" in result.stderr
+    assert len(rows("t.csv")) == 1
+
+
+def test_a_name_of_254_letters_has_its_traces(a_class: Path) -> None:
+    (a_class / ("é" * 125 + ".py")).write_text(SOLVED)
+    result = grade("class", "--traces", "traces")
+    assert result.exit_code == 1, result.stderr
+    assert sorted(path.parent.name[:6] for path in Path("traces").glob("*/basic.json")) == [
+        "0000_a",
+        "0001_b",
+        "0002_é",
+    ]
+
+
+def test_traces_that_cannot_be_written_are_told_once(a_class: Path) -> None:
+    Path("traces").write_text("a file, and no folder")
+    result = grade("class", "--traces", "traces")
+    assert (result.exit_code, result.stderr.count("Error")) == (2, 1)
+    assert "the traces after it were not written" in result.stderr
+    assert "1 passed" in result.stdout
+
+
+# --- The output ---
+
+
+@needs_full
+@pytest.mark.parametrize("more", [("--json",), pytest.param((), marks=pytest.mark.slow)])
+def test_an_output_that_is_full_costs_no_report(a_class: Path, more: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "puzzles", "grade", "class/ann.py", "--puzzle", "basic", "--csv", "t.csv", *more]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with open(FULL, "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+    assert done.returncode == 2
+    assert done.stderr == ("Error: cannot show the results: No space left on device\n"), (
+        "one sentence, and no traceback"
+    )
+    assert [row["status"] for row in rows("t.csv")] == ["passed"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [("--json",), ()])
+def test_an_output_that_nobody_reads_costs_no_report(a_class: Path, more: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "puzzles", "grade", "class/ann.py", "--puzzle", "basic", "--csv", "t.csv", *more]
+    read, write = os.pipe()
+    os.close(read)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=environment)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, ""), "as with head: the reader has seen enough"
+    assert [row["status"] for row in rows("t.csv")] == ["passed"]
+
+
+# --- The checkpoint ---
+
+
+def job() -> Job:
+    return Job(("basic",), Limits(seconds=5), best())
+
+
+@needs_full
+def test_a_checkpoint_on_a_full_disk_costs_only_the_resuming(a_class: Path) -> None:
+    files = submissions(["class"])
+    with Checkpoint.of([file.path for file in files], job(), False) as checkpoint:
+        pass
+    checkpoint.path.unlink()
+    checkpoint.path.symlink_to(FULL)
+    result = grade("class")
+    assert "1 passed" in result.stdout
+    assert result.exit_code == 1
+    assert result.stderr.count("Warning: this run cannot be resumed") == 1
+    assert "No space left on device" in result.stderr
+
+
+def test_a_home_that_cannot_be_written_costs_only_the_resuming(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME, str(a_class / "ann.py"))
+    result = grade("class")
+    assert "1 passed" in result.stdout
+    assert "Warning: this run cannot be resumed" in result.stderr
+
+
+ROW = Graded("class/ann.py", (Verdict("basic", "schedule", "passed", {"time": 17}),)).row()
+JUNK = {
+    "bytes": b"\xff\xfe\x00 nothing",
+    "nested": b"[" * 100_000,
+    "another type": b"7",
+    "no verdicts": json.dumps({"key": "k", "graded": {"path": "class/ann.py", "verdicts": 7}}).encode(),
+    "a verdict of words": json.dumps({"key": "k", "graded": {**ROW, "verdicts": [{"puzzle": "basic"}]}}).encode(),
+    "stars of text": json.dumps(
+        {"key": "k", "graded": {**ROW, "verdicts": [{**ROW["verdicts"][0], "stars": "3"}]}}
+    ).encode(),
+    "no such puzzle": json.dumps(
+        {"key": "k", "graded": {**ROW, "verdicts": [{**ROW["verdicts"][0], "puzzle": "none"}]}}
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+def test_a_checkpoint_of_junk_is_one_sentence(junk: bytes) -> None:
+    with Checkpoint.of(["class/ann.py"], job(), False) as checkpoint:
+        checkpoint.add(Graded.of_row(ROW), b"x")
+    good = checkpoint.path.read_bytes()
+    checkpoint.path.write_bytes(junk + b"\n" + junk + b"\n" + good + b"\n" + junk)
+    with Checkpoint.of(["class/ann.py"], job(), True) as again:
+        assert len(again.warnings) == 1
+        assert again.warnings[0].startswith("2 of 4 lines of ")
+        assert again.known("class/ann.py", b"x") == Graded.of_row(ROW)
+
+
+def test_a_run_is_resumed_after_half_a_line(a_class: Path) -> None:
+    with Checkpoint.of(["class/ann.py"], job(), False) as checkpoint:
+        pass
+    checkpoint.path.write_bytes(b'{"key": "half a li')
+    with Checkpoint.of(["class/ann.py"], job(), True) as again:
+        assert again.warnings == []
+        again.add(Graded.of_row(ROW), b"x")
+    with Checkpoint.of(["class/ann.py"], job(), True) as third:
+        assert third.known("class/ann.py", b"x") is not None
+
+
+class Editing(Job):
+    """A job during which Ann saves her file again."""
+
+    def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
+        graded = super().grade(path, source, client)
+        if path.endswith("ann.py") and source == SOLVED.encode():
+            Path(path).write_text("def basic(model): 1 / 0\n")
+        return graded
+
+
+def test_a_file_that_changed_while_it_was_graded_is_graded_again(
+    a_class: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Checkpoint, "finish", lambda self: None)  # as if the run had been interrupted at its end
+    monkeypatch.setattr(Job, "__repr__", lambda self: "the same conditions")
+    files = submissions(["class"])
+    first = grade_all(files, Editing(*job()))
+    assert [graded.verdicts[0].status for graded in first] == ["passed", "failed"]
+    assert "ann.py changed while it was graded" in capsys.readouterr().err
+    begun: list[str] = []
+    distribute = batch._distribute
+    monkeypatch.setattr(batch, "_distribute", lambda paths, *more: begun.extend(paths) or distribute(paths, *more))
+    second = grade_all(files, job(), resume=True)
+    assert [os.path.basename(path) for path in begun] == ["ann.py"]
+    assert [graded.verdicts[0].status for graded in second] == ["failed", "failed"]

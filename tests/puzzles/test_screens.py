@@ -1,0 +1,201 @@
+"""What a player sees: the commands on terminals of 80x24 and 120x40, without colours, and in a pipe; and `watch`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.commands.main import main
+from puzzles.reports.paragraphs import WHOLE, wrapped
+from puzzles.tracks import ALL, track_of
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
+
+if sys.platform != "win32":
+    from tests.support.pseudo_terminal import PseudoTerminal
+
+ROOT = Path(__file__).parents[2]
+SIZES = [(80, 24), (120, 40)]
+KEYS = "q quit"
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture
+def environment(home_of_its_own: Path) -> Mapping[str, str]:
+    return {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+
+
+def solution(slug: str) -> str:
+    return (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def screen(arguments: list[str], columns: int, rows: int, environment: Mapping[str, str]) -> list[str]:
+    """The screen after a command has ended."""
+    with PseudoTerminal(arguments, columns, rows, environment) as terminal:
+        return terminal.until_end()
+
+
+PAGES = [
+    ["list"], ["list", "schedule"], ["list", "layout"], ["hint", "fsdp"], ["status"], ["grade", "mine.py"], ["--help"],
+]  # fmt: skip
+"""Commands whose output has to fit a screen."""
+
+
+# --- On a terminal ---
+
+
+@pytest.mark.parametrize("arguments", PAGES)
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+def test_a_page_fits_the_screen(arguments: list[str], columns: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.py").write_text(solution("fsdp"))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    result = CliRunner().invoke(main, arguments)
+    lines = result.output.splitlines()
+    assert (result.exit_code, len(lines) < rows) == (0, True), result.output
+    assert [line for line in lines if len(line) > columns] == []
+
+
+def test_a_verdict_on_a_terminal(environment: Mapping[str, str]) -> None:
+    Path("mine.py").write_text(solution("fsdp"))
+    lines = screen(["grade", "mine.py"], 80, 24, environment)
+    assert lines[0] == "mine.py"
+    rows = [line for line in lines if line.strip().split(" ")[0] in ALL]
+    assert [row.split() for row in rows] == ["fsdp ★★☆ 19.9 (< 21) 2,359,296 (< 2.4M) passed".split()]
+    assert lines[-1] == "Next: puzzle 5, Pipeline parallelism: 'puzzles show pipeline'."
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_code_is_shown_whole_on_any_terminal(columns: int, environment: Mapping[str, str]) -> None:
+    """Lines that are wider than the terminal go on in its next row, as the terminal itself does it."""
+    shown = screen(["show", "pipeline_fsdp"], columns, 400, environment)
+    in_rows = [
+        line[i : i + columns].rstrip()
+        for line in PUZZLES["pipeline_fsdp"].starter.splitlines()
+        for i in range(0, len(line) or 1, columns)
+    ]
+    assert "\n".join(in_rows).rstrip() in "\n".join(shown)
+
+
+# --- In a pipe ---
+
+
+@pytest.mark.parametrize("arguments", [*PAGES, ["show", "fsdp"], ["show", "ffn", "--about"]])
+def test_a_pipe_gets_plain_text_of_80_columns(arguments: list[str]) -> None:
+    Path("mine.py").write_text(solution("fsdp"))
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0
+    assert "\x1b" not in result.output
+    code = PUZZLES["fsdp"].starter.splitlines()
+    assert [line for line in result.output.splitlines() if len(line) > 80 and line not in code] == []
+
+
+@pytest.mark.parametrize("slug", ALL)
+def test_no_call_or_command_is_broken(slug: str) -> None:
+    puzzle = track_of(slug).puzzle(slug)
+    page = CliRunner().invoke(main, ["show", slug]).output + CliRunner().invoke(main, ["hint", slug]).output
+    pieces = [piece for piece in WHOLE.findall(f"{puzzle.statement} {puzzle.hints[0]}") if len(piece) < 76]
+    assert [piece for piece in pieces if piece not in page] == []
+    assert f"'puzzles show {slug} --about'" in page
+
+
+PIECES = ["a", "reduce-scatter", "`x = y + 1`", "'puzzles show fsdp --about'", "< 34", "no-such/long.py" * 5]
+
+
+@given(st.lists(st.sampled_from(PIECES)), st.integers(20, 90), st.sampled_from(["", "    "]))
+def test_lines_end_only_between_words(pieces: list[str], width: int, indent: str) -> None:
+    lines = wrapped(" ".join(pieces), width, indent).splitlines()
+    assert " ".join(line.removeprefix(indent) for line in lines) == " ".join(pieces)
+    assert all(line.startswith(indent) for line in lines)
+    for piece in pieces:
+        assert len(piece) > width - len(indent) or any(piece in line for line in lines)
+    assert [
+        line for line in lines if len(line) > width and line.removeprefix(indent) not in (*pieces, PIECES[-1])
+    ] == []
+
+
+# --- Watch ---
+
+
+def is_at_the_margin(lines: list[str]) -> bool:
+    """True if no line begins where the one before has ended, as on a terminal in raw mode."""
+    return all(len(line) - len(line.lstrip()) <= 4 for line in lines)
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+def test_watch_on_a_terminal(columns: int, rows: int, environment: Mapping[str, str]) -> None:
+    mine = Path("mine.py")
+    mine.write_text(PUZZLES["basic"].starter)
+    statement = " ".join(PUZZLES["basic"].statement.split())[:40]
+    with PseudoTerminal(["watch", "mine.py"], columns, rows, environment) as terminal:
+        first = terminal.until(lambda text: KEYS in text)
+        assert first[0] == "Puzzle 0: Standard training"
+        assert statement in " ".join(first)
+        assert is_at_the_margin(first)
+        assert not terminal.is_cooked(), "keys arrive one by one"
+
+        mine.write_text(solution("basic").replace("model.loss(", "model.lost("))
+        failed = terminal.until(lambda text: "failed" in text and KEYS in text)
+        assert "model.lost(" in "\n".join(failed)
+        assert statement not in " ".join(failed), "on a save the verdict"
+        assert is_at_the_margin(failed)
+
+        mine.write_text(solution("basic"))
+        passed = terminal.until(lambda text: "passed" in text and KEYS in text)
+        assert passed[0] == "Puzzle 0: Standard training", "it does not jump"
+        assert "Press n for the next one: puzzle 1, Gradient accumulation." in " ".join(passed)
+        assert len(passed) < rows
+        assert is_at_the_margin(passed)
+        has_picture = "memory of each rank" in terminal.text
+        assert has_picture == (rows > 24), f"the picture comes where it has room:\n{terminal.text}"
+
+        terminal.press("\x1b[A")  # an arrow is no key of ours
+        terminal.press("l")
+        listed = terminal.until(lambda text: "> basic" in text and KEYS in text)
+        assert any(re.match(r"> basic +★★☆ passed", line) for line in listed)
+        terminal.press("N")
+        assert (
+            terminal.until(lambda text: "Puzzle 1: " in text and KEYS in text)[0] == "Puzzle 1: Gradient accumulation"
+        )
+        terminal.press("q")
+        terminal.until_end()
+        assert terminal.status == 0
+        assert terminal.is_cooked(), "the terminal is left as it was"
+
+
+def test_an_interrupt_ends_watch_and_leaves_the_terminal_as_it_was(environment: Mapping[str, str]) -> None:
+    Path("mine.py").write_text(PUZZLES["basic"].starter)
+    with PseudoTerminal(["watch", "mine.py"], 80, 24, environment) as terminal:
+        terminal.until(lambda text: KEYS in text)
+        terminal.press("\x03")
+        terminal.until_end()
+        assert (terminal.status, terminal.is_cooked()) == (0, True)
+        assert "Traceback" not in terminal.text
+
+
+def test_watch_uses_asterisks_and_no_colour_where_there_is_neither(environment: Mapping[str, str]) -> None:
+    plain = {
+        **environment,
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "LC_ALL": "C",
+        "PYTHONIOENCODING": "ascii",
+        "PYTHONUTF8": "0",
+    }
+    Path("mine.py").write_text(solution("basic"))
+    lines = screen(["grade", "mine.py"], 80, 60, plain)
+    assert re.search(r"basic +\| \*\*- +\| +16\.5 \(< 18\)", "\n".join(lines))
+    assert not any("?" in line for line in lines)
