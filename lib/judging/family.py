@@ -26,6 +26,9 @@ MIXED = "a mixture"
 FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, PIPELINE, SHARDED_PIPELINE, REPEATED, MIXED)
 """What a schedule can be, as a sentence names it: 'this is a pipeline'."""
 
+FORWARD_OR_BACKWARD = ("forward", "backward")
+"""What the names of operations that compute with a layer begin with."""
+
 
 def family_of(ranks: Sequence[RankState]) -> str:
     """The family of a run that is legal: one of FAMILIES.
@@ -38,9 +41,9 @@ def family_of(ranks: Sequence[RankState]) -> str:
     if sum(any(map(_computes, state.done)) for state in ranks) < 2:
         return ONE_RANK
     if any(map(_receives_activations, ranks)):
-        if not _has_stages(ranks, "backward"):
+        if not _has_stages(ranks, ("backward",)):
             return MIXED
-        if not _has_stages(ranks, "forward", "backward"):
+        if not _has_stages(ranks, FORWARD_OR_BACKWARD):
             return REPEATED
         return SHARDED_PIPELINE if any(map(_shards, ranks)) or any(map(_sends_weights, ranks)) else PIPELINE
     if not _each_batch_on_one_rank(ranks):
@@ -51,12 +54,12 @@ def family_of(ranks: Sequence[RankState]) -> str:
 
 
 def _computes(op: Op) -> bool:
-    return op.name in ("forward", "backward")
+    return op.name.startswith(FORWARD_OR_BACKWARD)
 
 
-def _has_stages(ranks: Sequence[RankState], *names: str) -> bool:
+def _has_stages(ranks: Sequence[RankState], names: tuple[str, ...]) -> bool:
     """True if the layers that ranks compute are several sets, any two of them equal or without a common layer."""
-    layers = {frozenset(op.layer for op in state.done if op.name in names) for state in ranks} - {frozenset()}
+    layers = {frozenset(op.layer for op in state.done if op.name.startswith(names)) for state in ranks} - {frozenset()}
     return len(layers) > 1 and sum(map(len, layers)) == len(frozenset().union(*layers))
 
 

@@ -8,19 +8,11 @@ from typing import NamedTuple
 from lib.costs import steps_text
 from lib.values.algebra import named
 from lib.values.base import Sharded, Value, shards_text
-from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
+from lib.values.kinds import Activation
 
 from .peak import Item, PeakContents
 
 MAX_LINES_NAMED = 4
-
-NOUNS = {
-    Weight: ("weight", "weights"),
-    OptState: ("optimizer state", "optimizer states"),
-    Activation: ("activation", "activations"),
-    ActivationGrad: ("activation gradient", "activation gradients"),
-    WeightGrad: ("weight gradient", "weight gradients"),
-}
 
 
 class Row(NamedTuple):
@@ -52,7 +44,7 @@ def peak_lines(peak: PeakContents) -> list[str]:
 def peak_rows(peak: PeakContents) -> list[Row]:
     """The rows, first what nobody reads again, then the largest; their elements add up to the peak."""
     groups: dict[tuple[object, ...], list[Item]] = {}
-    for item in peak.items:
+    for item in filter(lambda item: item.elements, peak.items):
         value = item.value
         border = value.layer in (-1, value.layers)  # the model's input and output get a row of their own
         alike = (item.fate, type(value), getattr(value, "step", 0), item.stored, border, _shards(item))
@@ -86,12 +78,17 @@ def _what(items: Sequence[Item]) -> str:
     first, values = items[0], [item.value for item in items]
     count = f"{len(items)} " if len(items) > 1 else ""
     updated = "updated " if getattr(first.value, "step", 0) else ""
-    parts = [f"{count}{updated}{NOUNS[type(first.value)][len(items) > 1]} {_layers(values)}"]
+    parts = [f"{count}{updated}{_noun(first)}{'s' if len(items) > 1 else ''} {_layers(values)}"]
     batches = sorted(frozenset[int]().union(*(getattr(value, "batches", ()) for value in values)))
     parts += [named("batch", batches)] if batches else []
     parts += [_shards(first)] if _shards(first) else []
     parts += [] if first.stored else ["outside the dictionaries"]
     return ", ".join(parts)
+
+
+def _noun(item: Item) -> str:
+    """'weight', 'optimizer state': its kind without the article."""
+    return item.value.kind.partition(" ")[2]
 
 
 def _layers(values: Sequence[Value]) -> str:

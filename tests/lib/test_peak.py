@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import TIMED, Model, Trace, memory_by_kind, peak_lines, referee, run
+from lib import TIMED, Activation, Model, OptState, Trace, Weight, memory_by_kind, peak_lines, referee, run
 from lib.judging.recompute import Retrace
 from lib.judging.referee import steps
 from tests.lib.test_numbers import Choices
@@ -105,14 +105,14 @@ def test_what_nobody_reads_again_comes_first_with_its_line() -> None:
         model.loss(out)
 
     peak = referee(run(schedule, 1, 2, 1).trace).contents
-    fates = {str(item.value): (item.fate, item.stored) for item in peak.items}
+    fates = [(item.value, item.fate, item.stored) for item in peak.items]
     assert (peak.memory, peak.tick, peak.event and peak.event.name) == (2 * WEIGHT + 2 * ACTIVATION, 0, "forward")
-    assert fates == {
-        "weight of layer 0, whole, step 0": ("now", True),
-        "optimizer state of layer 0, whole, step 0": ("never", True),
-        "input activation of layer 0, batch {1} of 2": ("never", True),
-        "input activation of layer 0, batch {0} of 2": ("now", False),
-    }
+    assert fates == [
+        (Weight(0, 1, 0), "now", True),
+        (OptState(0, 1, 0), "never", True),
+        (Activation(0, 1, {1}, 2), "never", True),
+        (Activation(0, 1, {0}, 2), "now", False),
+    ]
     lines = peak_lines(peak)
     line = schedule.__code__.co_firstlineno
     assert f"{2 * WEIGHT + 2 * ACTIVATION:,} elements, is on rank 0 at t=0, as forward(layer=0) starts" in lines[0]
@@ -135,10 +135,8 @@ def test_what_the_next_step_needs_is_not_called_waste() -> None:
     assert outcome.error is None
     peak = referee(outcome.trace).contents
     assert peak.event is None
-    kept = [str(item.value) for item in peak.items if item.fate == "kept"]
-    assert kept == [
-        f"{kind} of layer {layer}, whole, step 1" for layer in (0, 1) for kind in ("weight", "optimizer state")
-    ]
+    kept = [item.value for item in peak.items if item.fate == "kept"]
+    assert kept == [kind(layer, 2, 1) for layer in (0, 1) for kind in (Weight, OptState)]
     assert "at the end of the run" in peak_lines(peak)[0]
 
 
