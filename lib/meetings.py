@@ -1,4 +1,4 @@
-"""Collects the calls of a collective until every rank has come, and settles what comes of it.
+"""Collects the calls of a collective until every rank of its group has come, and settles what comes of it.
 
 Shared by the live run and the referee, so that both have one rule for when a collective is complete, when it starts
 and whose results it gives. Each keeps meetings of its own: the referee takes over no figure of the run.
@@ -6,7 +6,7 @@ and whose results it gives. Each keeps meetings of its own: the referee takes ov
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from lib.values.base import Value
@@ -34,12 +34,15 @@ class Arrival(Protocol):
 
 C = TypeVar("C")
 
+Group = tuple[int, ...]
+"""Some of the ranks, ascending."""
+
 
 class Meeting(Generic[C]):
     """The next collective of a group of ranks: who has come to it, and with which call.
 
-    A rank is in one blocking call at a time, so nobody can come to a group's next collective before this one is
-    complete: one meeting for each group is enough.
+    A rank comes with one call at a time, so nobody can come to a group's next collective before this one is complete:
+    the k-th call of every member meets the k-th of the others, and one meeting for each group is enough.
     """
 
     def __init__(self, members: Sequence[int]) -> None:
@@ -66,6 +69,26 @@ class Meeting(Generic[C]):
     def missing(self) -> tuple[int, ...]:
         """The ranks that have not come yet."""
         return tuple(rank for rank in self.members if rank not in self._calls)
+
+
+class Meetings(Generic[C]):
+    """The meetings of all groups. A group is a sorted tuple of ranks; None is the world, all ranks."""
+
+    def __init__(self, ranks: int) -> None:
+        self._of: dict[Group | None, Meeting[C]] = {None: Meeting(range(ranks))}
+
+    def of(self, group: Group | None) -> Meeting[C]:
+        """The next meeting of a group."""
+        meeting = self._of.get(group)
+        if meeting is None:
+            assert group is not None
+            meeting = self._of[group] = Meeting(group)
+        return meeting
+
+    def open(self) -> Iterator[Meeting[C]]:
+        """The meetings to which somebody has come, by the lowest rank that is there."""
+        begun = [meeting for meeting in self._of.values() if meeting.present()]
+        return iter(sorted(begun, key=lambda meeting: min(meeting.present())))
 
 
 def settle(calls: Sequence[Arrival]) -> tuple[list[Value], int]:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from .errors import TraceError
 from .mailboxes import Mailboxes
-from .meetings import Meeting
+from .meetings import Group, Meetings
 from .rules import COLLECTIVES
 from .trace import Op
 
@@ -48,7 +48,7 @@ class Walk(Generic[C]):
 
     def __init__(self, cursors: Sequence[C], buffered: bool = False) -> None:
         self.cursors = cursors
-        self.meeting: Meeting[C] = Meeting(range(len(cursors)))
+        self.meetings: Meetings[C] = Meetings(len(cursors))
         self.mailboxes: Mailboxes[int] = Mailboxes(len(cursors), bounded=not buffered)
         """For each unread message the index of its `pass_to` on the sender."""
         self._ready = deque(cursors)
@@ -93,9 +93,9 @@ class Walk(Generic[C]):
         cursor.at += 1
         return True
 
-    def join(self, cursor: C) -> bool:
-        """Visits a collective on all ranks if this one is the last to come."""
-        cursors = self.meeting.come(cursor.rank, cursor)
+    def join(self, cursor: C, group: Group | None = None) -> bool:
+        """Visits a collective on all ranks of its group if this one is the last to come."""
+        cursors = self.meetings.of(group).come(cursor.rank, cursor)
         if cursors is None:
             return False
         for other, result in zip(cursors, self.meet(cursors), strict=True):

@@ -18,6 +18,10 @@ from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Weight
 
 
+Place = tuple[int, int]
+"""An operation: its rank, and its index there."""
+
+
 @dataclass(slots=True, eq=False)
 class RankState(Cursor):
     """One rank of the trace, as far as it has been executed again."""
@@ -31,10 +35,14 @@ class RankState(Cursor):
     """Numbers of the values that were made by hand or by a model of another Dist."""
     read: dict[int, int] = field(default_factory=dict)
     """By index of a pass_to: the tick at which its message is received."""
-    held_up: dict[int, tuple[int, int]] = field(default_factory=dict)
+    held_up: dict[int, Place] = field(default_factory=dict)
     """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
     events: list[int] = field(default_factory=list)
     """Indices of the timed operations."""
+    causes: list[Place | None] = field(default_factory=list)
+    """For each event, in the same order: the event that ended when it could start, on this rank or on another."""
+    cause: Place | None = None
+    """The event that set the clock."""
     messages: int = 0
     elements: int = 0
     """Elements sent, in messages and collectives (ring-optimal)."""
@@ -64,8 +72,9 @@ class Arrival(NamedTuple):
     value: Value
 
 
-Met = tuple[Value, Value, int, tuple[int, int]]
-"""One rank's share of a collective: what it brought and gets, the start, and the rank and index that set the start."""
+Met = tuple[Value, Value, int, Place, Place | None]
+"""One rank's share of a collective: what it brought and gets, the start, the call that set the start, and the event
+that this call came after."""
 
 _new = tuple.__new__  # what Arrival(...) does, in half of its time
 
@@ -206,13 +215,14 @@ class Retrace(Walk[RankState]):
         arrivals = list(map(_arrival, cursors))
         results, start = settle(arrivals)
         last = next(rank for rank in cursors if rank.clock == start)
-        setter = (last.rank, last.at)
-        return [(call.value, result, start, setter) for call, result in zip(arrivals, results)]
+        setter, before = (last.rank, last.at), last.cause
+        return [(call.value, result, start, setter, before) for call, result in zip(arrivals, results)]
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
-        brought, made, start, setter = result
+        brought, made, start, setter, before = result
         if cursor.clock < start:
             cursor.held_up[cursor.at] = setter
+            cursor.cause = before
         cursor.elements += elements_sent(op.name, brought.memory(self.costs), self.size.ranks)
         try:
             _confirm(cursor, op, (made,), start, self.costs.duration(op.name))
@@ -229,7 +239,7 @@ class Retrace(Walk[RankState]):
     def received(self, cursor: RankState, op: Op, sender: RankState, sent_at: int) -> None:
         message = sender.ops[sent_at]
         if message.end > cursor.clock:
-            cursor.held_up[cursor.at] = (sender.rank, sent_at)
+            cursor.held_up[cursor.at] = cursor.cause = (sender.rank, sent_at)
         start = sender.read[sent_at] = max(cursor.clock, message.end)
         values = sender.used(message)
         _confirm(cursor, op, values, start, self.costs.duration("receive", max(1, len(values))))
@@ -249,9 +259,9 @@ class Retrace(Walk[RankState]):
     def _refuse_deadlock(self, stuck: list[RankState]) -> NoReturn:
         first = stuck[0]
         place, line = first.place(first.op.call()), first.op.line
-        arrived = self.meeting.present()
         try:
-            agree([_arrival(arrived[rank]) for rank in sorted(arrived)])
+            for meeting in self.meetings.open():
+                agree([_arrival(rank) for _, rank in sorted(meeting.present().items())])
         except PuzzleError as why:
             raise why.at(place, line) from None
         waits = [self._waiting(rank) for rank in stuck]
@@ -261,7 +271,7 @@ class Retrace(Walk[RankState]):
     def _waiting(self, rank: RankState) -> WaitingRank:
         op = rank.op
         kind = {"pass_to": "post", "receive": "receive"}.get(op.name, "collective")
-        of = self.meeting.missing() if kind == "collective" else op.args
+        of = self.meetings.of(None).missing() if kind == "collective" else op.args
         return WaitingRank(rank.rank, op.call(), op.line, kind, of)
 
 
@@ -307,4 +317,6 @@ def _confirm(
             rank.values[number] = value
     if op.name in TIMED:
         rank.events.append(rank.at)
+        rank.causes.append(rank.cause)
+        rank.cause = (rank.rank, rank.at)
         rank.clock = op.end

@@ -14,7 +14,7 @@ from lib.costs import CLASSIC, Costs
 from lib.deadlock_text import deadlock_text
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.mailboxes import Mailboxes
-from lib.meetings import Meeting, agree, settle
+from lib.meetings import Meetings, agree, settle
 from lib.rules import Size
 from lib.trace import Trace
 from lib.values.base import Value
@@ -48,7 +48,7 @@ class LiveRun:
         self.act = self._tasks.act
         """Notes that a rank is alive."""
         self._waits: list[Wait | None] = [None] * size.ranks
-        self._meeting: Meeting[Joining] = Meeting(range(size.ranks))
+        self._meetings: Meetings[Joining] = Meetings(size.ranks)
         self._mailboxes: Mailboxes[Message] = Mailboxes(size.ranks)
         self._posting: dict[tuple[int, int], Posting] = {}
         """By sender and receiver: who waits for a full mailbox."""
@@ -70,8 +70,8 @@ class LiveRun:
     # --- Each of these answers at once, or returns None: then the rank has to `stay`. ---
 
     def join(self, wait: Joining) -> tuple[Value, int] | None:
-        """Meets all ranks. Answers this rank's result, and the tick at which the collective starts."""
-        waits = self._meeting.come(wait.rank, wait)
+        """Meets the ranks of its group. Answers this rank's result, and the tick at which the collective starts."""
+        waits = self._meetings.of(wait.group).come(wait.rank, wait)
         if waits is None:
             return None
         try:
@@ -82,9 +82,11 @@ class LiveRun:
                     self._fail(other, type(why)(why.problem))
             raise
         for other, value in zip(waits, results, strict=True):
-            if other is not wait:
+            if other is wait:
+                mine = value
+            else:
                 self._wake(other, (value, start))
-        return results[wait.rank], start
+        return mine, start
 
     def post(self, wait: Posting) -> bool | None:
         """Sends a message, unless the one before it is unread."""
@@ -170,7 +172,7 @@ class LiveRun:
         """Ends a wait without an answer: what the rank has offered to others is taken back."""
         self._go_on(wait)
         if isinstance(wait, Joining):
-            self._meeting.leave(wait.rank, wait)
+            self._meetings.of(wait.group).leave(wait.rank, wait)
         elif isinstance(wait, Posting) and self._posting.get((wait.rank, wait.to)) is wait:
             del self._posting[wait.rank, wait.to]
 
@@ -188,13 +190,12 @@ class LiveRun:
         return bool(waits)
 
     def _why_nobody_moves(self, waits: Sequence[Wait], absent: Mapping[int, str]) -> PuzzleError:
-        arrived = self._meeting.present()
         try:
-            agree([arrived[rank] for rank in sorted(arrived)])
+            for meeting in self._meetings.open():
+                agree([call for _, call in sorted(meeting.present().items())])
         except MismatchError as mismatch:
             return mismatch
-        missing = self._meeting.missing()
-        return DeadlockError(deadlock_text([wait.described(missing) for wait in waits], absent))
+        return DeadlockError(deadlock_text([wait.described(self._meetings) for wait in waits], absent))
 
     def _absences(self) -> dict[int, str]:
         """The ranks that do not wait, each with the reason as a message has it."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.deadlock_text import WaitingRank
+from lib.meetings import Group, Meetings
 from lib.trace import call_text
 from lib.values.base import Value
 
@@ -34,8 +35,8 @@ class Wait:
         """The operation as a message calls it: 'receive()'."""
         raise NotImplementedError
 
-    def described(self, missing: tuple[int, ...]) -> WaitingRank:
-        """This wait for a deadlock message; `missing` are the ranks that have not come to the collective."""
+    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
+        """This wait for a deadlock message; `meetings` know who has not come to a collective."""
         raise NotImplementedError
 
 
@@ -46,11 +47,13 @@ class Joining(Wait):
     name: str
     layer: int
     value: Value
+    group: Group | None = None
 
     def call(self) -> str:
         return call_text(self.name, self.layer)
 
-    def described(self, missing: tuple[int, ...]) -> WaitingRank:
+    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
+        missing = meetings.of(self.group).missing()
         return WaitingRank(self.rank, self.call(), self.line, "collective", missing)
 
 
@@ -64,7 +67,7 @@ class Posting(Wait):
     def call(self) -> str:
         return f"pass_to({self.to})"
 
-    def described(self, missing: tuple[int, ...]) -> WaitingRank:
+    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
         return WaitingRank(self.rank, self.call(), self.line, "post", (self.to,))
 
 
@@ -77,6 +80,6 @@ class Receiving(Wait):
     def call(self) -> str:
         return f"receive({'' if self.source is None else self.source})"
 
-    def described(self, missing: tuple[int, ...]) -> WaitingRank:
+    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
         of = () if self.source is None else (self.source,)
         return WaitingRank(self.rank, self.call(), self.line, "receive", of)
