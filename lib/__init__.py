@@ -11,11 +11,12 @@ from lib.runtime.runner import Outcome, run, run_async
 from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
+from .collective_rules import COLLECTIVES
 from .costs import HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
 from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
 from .goal import Goal, Record
 from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
-from .rules import COLLECTIVES, Size
+from .rules import Size
 from .trace import TIMED, Event, Op, Trace
 
 __all__ = [

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from lib.values.algebra import set_text
 from lib.values.base import Value
 
-from . import rules
+from . import collective_rules as rules
+from .collective_rules import Group
 from .trace import call_text
 
 
@@ -27,15 +29,12 @@ class Arrival(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def layer(self) -> int: ...
+    def group(self) -> Group | None: ...
     @property
-    def value(self) -> Value: ...
+    def values(self) -> tuple[Value, ...]: ...
 
 
 C = TypeVar("C")
-
-Group = tuple[int, ...]
-"""Some of the ranks, ascending."""
 
 
 class Meeting(Generic[C]):
@@ -91,17 +90,24 @@ class Meetings(Generic[C]):
         return iter(sorted(begun, key=lambda meeting: min(meeting.present())))
 
 
-def settle(calls: Sequence[Arrival]) -> tuple[list[Value], int]:
-    """The result of each member of a complete meeting, and the tick at which the collective starts: that of the last
+def settle(calls: Sequence[Arrival]) -> tuple[list[tuple[Value, ...]], int]:
+    """The results of each member of a complete meeting, and the tick at which the collective starts: that of the last
     to come.
+    """
+    return results(calls), max([call.clock for call in calls])
+
+
+def results(calls: Sequence[Arrival]) -> list[tuple[Value, ...]]:
+    """What each member of a complete meeting gets for what it brings.
 
     Raises:
-        MismatchError: they call different operations, or name different layers.
+        MismatchError: they call different operations, or bring values of different layers.
         RuleError: the values do not fit together.
     """
     agree(calls)
-    results = rules.COLLECTIVE_RULES[calls[0].name]([call.value for call in calls])
-    return results, max([call.clock for call in calls])
+    first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
+    columns = [rule([call.values[i] for call in calls], first.group) for i in range(len(first.values))]
+    return list(zip(*columns))
 
 
 def agree(calls: Sequence[Arrival]) -> None:
@@ -110,8 +116,19 @@ def agree(calls: Sequence[Arrival]) -> None:
     Raises:
         MismatchError: naming two ranks whose calls differ.
     """
-    rules.agree([(call.name, call.layer) for call in calls], lambda i: _described(calls[i]))
+    rules.agree([(call.name, _layers(call)) for call in calls], lambda i: _described(calls[i]))
+
+
+def _layers(call: Arrival) -> tuple[int, ...]:
+    return tuple([value.layer for value in call.values])
 
 
 def _described(call: Arrival) -> str:
-    return f"rank {call.rank} calls {call_text(call.name, call.layer)} on line {call.line}"
+    layers = _layers(call)
+    named = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
+    return f"rank {call.rank}{in_group(call.group)} calls {named} on line {call.line}"
+
+
+def in_group(group: Group | None) -> str:
+    """' in the group {0-3}'; nothing for the world."""
+    return "" if group is None else f" in the group {set_text(group)}"

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 from lib import rules
+from lib.collective_rules import COLLECTIVES, Group, contribute
 from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.meetings import agree, settle
-from lib.trace import FORMS, NO_BATCHES, TIMED, Op, Trace, place_text
+from lib.mesh import Mesh
+from lib.trace import FORMS, NO_BATCHES, TIMED, Op, Trace, place_text, shortest
 from lib.trace_walk import Cursor, Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
@@ -68,11 +70,11 @@ class Arrival(NamedTuple):
     clock: int
     line: int
     name: str
-    layer: int
-    value: Value
+    group: Group | None
+    values: tuple[Value, ...]
 
 
-Met = tuple[Value, Value, int, Place, Place | None]
+Met = tuple[tuple[Value, ...], tuple[Value, ...], int, Place, Place | None]
 """One rank's share of a collective: what it brought and gets, the start, the call that set the start, and the event
 that this call came after."""
 
@@ -91,6 +93,7 @@ class Retrace(Walk[RankState]):
         self.trace = trace
         self.size = trace.size
         self.costs = trace.costs
+        self.mesh = Mesh((), trace.size.ranks)
         self.strict = strict
         self.made_up: list[str] = []
 
@@ -128,9 +131,9 @@ class Retrace(Walk[RankState]):
             self._compute(cursor, op, used)
         elif name == "given":
             self._take_over(cursor, op)
-        elif name in rules.COLLECTIVES:
-            rules.contribute(self.size, name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
-            return self.join(cursor)
+        elif name in COLLECTIVES:
+            contribute(name, used[0])
+            return self.join(cursor, self._group(cursor, op, used))
         elif name == "pass_to":
             rules.partner(self.size, cursor.rank, op.args[0])
             return self.send(cursor, op)
@@ -148,7 +151,7 @@ class Retrace(Walk[RankState]):
             (op.layer is None) is form.layer
             or not (type(op.used) is type(op.args) is tuple)
             or (form.uses is not None and len(op.used) != form.uses)
-            or len(op.args) != len(form.args)
+            or not form.fits(op.args)
         ):
             raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
         try:
@@ -216,16 +219,36 @@ class Retrace(Walk[RankState]):
         results, start = settle(arrivals)
         last = next(rank for rank in cursors if rank.clock == start)
         setter, before = (last.rank, last.at), last.cause
-        return [(call.value, result, start, setter, before) for call, result in zip(arrivals, results)]
+        return [(call.values, result, start, setter, before) for call, result in zip(arrivals, results)]
+
+    def _group(self, rank: RankState, op: Op, used: list[Value]) -> Group | None:
+        """The group of a collective, if its record is as a run writes it."""
+        if op.layer != used[0].layer:
+            raise TraceError(f"it is of layer {used[0].layer}, that of the {used[0]}, not {op.layer}")
+        if not op.args:
+            return None
+        group: Group | None = op.args[0]
+        label = op.args[1] if len(op.args) > 1 else None
+        if op.args != shortest(group, None if label == op.layer else label):
+            raise TraceError(f"a record names a group and a label only where they are not plain; this one is {op}")
+        if label is not None and type(label) is not int:
+            raise TraceError(f"a label is a whole number; this record is {op}")
+        if group is not None:
+            self.mesh.require()
+            if type(group) is not tuple or list(group) != sorted({*group}) or not {*group} < {*range(self.size.ranks)}:
+                raise TraceError(f"a group is some of the ranks, ascending; this record is {op}")
+            self.mesh.require_member(rank.rank, group)
+        return group
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
         brought, made, start, setter, before = result
         if cursor.clock < start:
             cursor.held_up[cursor.at] = setter
             cursor.cause = before
-        cursor.elements += elements_sent(op.name, brought.memory(self.costs), self.size.ranks)
+        for value in brought:
+            cursor.elements += elements_sent(op.name, value.memory(self.costs), self.size.ranks)
         try:
-            _confirm(cursor, op, (made,), start, self.costs.duration(op.name))
+            _confirm(cursor, op, made, start, self.costs.duration(op.name))
         except (PuzzleError, *MALFORMED) as why:
             raise _placed(why, cursor) from None
 
@@ -285,7 +308,8 @@ def _placed(why: Exception, rank: RankState) -> PuzzleError:
 
 def _arrival(rank: RankState) -> Arrival:
     op = rank.ops[rank.at]
-    return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, op.layer, rank.values[op.used[0]]))
+    group = op.args[0] if op.args else None
+    return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, group, (rank.values[op.used[0]],)))
 
 
 def _refuse_given(rank: RankState, op: Op) -> None:

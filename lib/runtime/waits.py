@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lib.collective_rules import Group
 from lib.deadlock_text import WaitingRank
-from lib.meetings import Group, Meetings
-from lib.trace import call_text
+from lib.meetings import Meetings, in_group
+from lib.trace import call_text, message_text
 from lib.values.base import Value
 
 if TYPE_CHECKING:
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """Something sent: the payload, the values in it, and the tick at which it has been sent."""
+    """Something sent: the payload, the values in it, the tick at which it has been sent, and its tag."""
 
     payload: Any
     values: tuple[Value, ...]
     sent: int
+    tag: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -46,15 +48,16 @@ class Joining(Wait):
 
     name: str
     layer: int
-    value: Value
-    group: Group | None = None
+    values: tuple[Value, ...]
+    group: Group | None
+    args: tuple[Any, ...]
 
     def call(self) -> str:
         return call_text(self.name, self.layer)
 
     def described(self, meetings: Meetings[Joining]) -> WaitingRank:
         missing = meetings.of(self.group).missing()
-        return WaitingRank(self.rank, self.call(), self.line, "collective", missing)
+        return WaitingRank(self.rank, self.call() + in_group(self.group), self.line, "collective", missing)
 
 
 @dataclass(slots=True, eq=False)
@@ -64,8 +67,12 @@ class Posting(Wait):
     to: int
     message: Message
 
+    @property
+    def tag(self) -> int:
+        return self.message.tag
+
     def call(self) -> str:
-        return f"pass_to({self.to})"
+        return message_text("pass_to", self.to, self.tag)
 
     def described(self, meetings: Meetings[Joining]) -> WaitingRank:
         return WaitingRank(self.rank, self.call(), self.line, "post", (self.to,))
@@ -76,9 +83,10 @@ class Receiving(Wait):
     """For a message from `source`, or from anyone."""
 
     source: int | None
+    tag: int = 0
 
     def call(self) -> str:
-        return f"receive({'' if self.source is None else self.source})"
+        return message_text("receive", self.source, self.tag)
 
     def described(self, meetings: Meetings[Joining]) -> WaitingRank:
         of = () if self.source is None else (self.source,)
