@@ -22,13 +22,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from lib.values.algebra import named
 from lib.values.base import Value
 
 from .collective_rules import COLLECTIVES, Group
 from .errors import PuzzleError
-from .meetings import Meetings, results
+from .meetings import Meetings
 from .trace import Op
 
 LANES: Mapping[str, str] = {**dict.fromkeys(COLLECTIVES, "network"), "pass_to": "network"}
@@ -47,8 +48,8 @@ class Made(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One rank's call. `at` is the index of its row, `clock` the rank's clock, `cause` the event that set it, and `brought`
-    what it uses; a value or what another call makes."""
+    """One rank's call. `at` is the index of its row, `clock` the rank's clock, `cause` the event that set it, and
+    `brought` what it uses: values, or what another call makes."""
 
     rank: int
     at: int
@@ -72,6 +73,9 @@ class Call:
     @property
     def line(self) -> int:
         return self.op.line
+
+    def __str__(self) -> str:
+        return f"{self.op.call()}{in_group(self.group)} on line {self.line}"
 
     @property
     def lane(self) -> str:
@@ -97,13 +101,15 @@ class Call:
 class Lanes:
     """The calls under way on the lanes of all ranks. Subclasses say what a call does, and what follows from it."""
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks: int, costs: Costs) -> None:
+        self.world = range(ranks)
+        self.costs = costs
         self.meetings: Meetings[Call] = Meetings(ranks)
         self._queues: list[dict[str, deque[Call]]] = [{} for _ in range(ranks)]
         self._last: list[dict[str, Call]] = [{} for _ in range(ranks)]
 
-    def perform(self, calls: Sequence[Call]) -> tuple[Sequence[tuple[Value, ...]], int] | None:
-        """What each of some calls that belong together makes, and their ticks; None if a call must wait.
+    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
+        """What each of some calls that belong together makes; None if a call must wait.
 
         Raises:
             PuzzleError: the calls do not fit together.
@@ -147,18 +153,19 @@ class Lanes:
             if calls is None:
                 continue
             try:
-                performed = self.perform(calls)
+                made = self.perform(calls)
             except PuzzleError as why:
                 for member in calls:
                     member.refusal = why
                 self.refuse(calls, why)
                 continue
-            if performed is not None:
-                self._settle(calls, *performed)
+            if made is not None:
+                self._settle(calls, made)
                 for member in calls:
                     ready.extend(self._heads(member.rank))
 
-    def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]], ticks: int) -> None:
+    def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> None:
+        ticks = self._ticks(calls)
         start, cause = max((ready for call in calls for ready in self._conditions(call)), key=lambda ready: ready[0])
         for call, values in zip(calls, made):
             call.start, call.end, call.cause, call.made = start, start + ticks, cause, tuple(values)
@@ -166,6 +173,12 @@ class Lanes:
             self._queues[call.rank][call.lane].popleft()
         for call in calls:
             self.settle(call)
+
+    def _ticks(self, calls: Sequence[Call]) -> int:
+        first = calls[0]
+        elements = max(sum(value.memory(self.costs) for value in call.values) for call in calls)
+        ranks = (first.rank, first.op.args[0]) if first.name == "pass_to" else first.group or self.world
+        return self.costs.transfer(first.name, max(1, len(first.values)), elements, ranks)
 
     def _conditions(self, call: Call) -> Iterable[tuple[int, Place | None]]:
         """What a call starts after: from which tick on, and what set that tick."""
@@ -176,3 +189,19 @@ class Lanes:
         for part in call.brought:
             if type(part) is Made:
                 yield part.call.end, part.call.place
+
+    def blockage(self, call: Call) -> tuple[str, tuple[int, ...], str]:
+        """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""
+        head = self.head(call.rank, call.lane)
+        assert head is not None
+        held = "" if head is call else f"behind {head}, which waits "
+        if not head.ready():
+            before = next(part.call for part in head.brought if type(part) is Made and not part.call.settled)
+            return "lane", (call.rank,), f"{held}for what {before} makes"
+        if head.name == "pass_to":
+            return "post", head.op.args[:1], f"{held}until rank {head.op.args[0]} reads the message before it"
+        missing = self.meetings.of(head.group).missing()
+        theirs = {rank: self.head(rank, call.lane) for rank in missing}
+        ranks = [f"rank {rank}" + (f", whose lane is held by {held_by}" if held_by else "") for rank, held_by in theirs.items()]
+        kind = "lane" if any(theirs.values()) else "collective"
+        return kind, missing, f"{held}for {', and '.join(ranks) if kind == 'lane' else named('rank', missing)}"

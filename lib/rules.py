@@ -23,16 +23,13 @@ from typing import Any, NamedTuple, Protocol
 
 from lib.values.algebra import missing_text, set_text
 from lib.values.base import (
-    Sharded,
     Value,
     batches_text,
     join_shards,
     make,
-    object_text,
     require_kind,
     shard,
     shards_text,
-    with_shards,
 )
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad, sum_grads
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from .collective_rules import COLLECTIVES, Group
 from .errors import TraceError
 from .mailboxes import Mailboxes
 from .meetings import Meetings
-from .collective_rules import COLLECTIVES, Group
 from .trace import Op
 
 

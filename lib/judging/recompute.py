@@ -19,7 +19,6 @@ from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Weight
 
-
 Place = tuple[int, int]
 """An operation: its rank, and its index there."""
 

@@ -10,7 +10,7 @@ from lib.costs import steps
 from lib.errors import PuzzleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
-from lib.trace import TIMED, Op, Trace
+from lib.trace import Op, Trace
 
 from .memory import Profile, profile
 from .notes import Note, notes_on

@@ -14,8 +14,8 @@ from lib.costs import CLASSIC, Costs
 from lib.deadlock_text import deadlock_text
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.mailboxes import Mailboxes
-from lib.mesh import Mesh
 from lib.meetings import Meetings, agree, settle
+from lib.mesh import Mesh
 from lib.rules import Size
 from lib.trace import Trace
 from lib.values.base import Value
