@@ -6,12 +6,12 @@ It is the same for every order in which the ranks were started, because each ran
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .costs import CLASSIC, Costs, steps, steps_text
-from .rules import Size
+from .costs import CLASSIC, Costs
+from .setting import CLASSIC_SETTING, Setting, Size
 
 NO_BATCHES: frozenset[int] = frozenset()
 
@@ -21,6 +21,13 @@ TIMED = frozenset(
 """The operations that are events: they have a place on the clock, and memory is sampled when they start."""
 
 
+FREE = frozenset(
+    ("load_weights", "get_activation", "fake_grad", "given", "add", "combine", "shard", "set_final_weight")
+    + ("store", "delete")
+)
+"""The operations that take no time and need no price. A timed one without a price does not exist in a game."""
+
+
 class Form(NamedTuple):
     """The columns that a record of an operation holds: whether it names a layer, how many values it uses (None: any
     number), and what its other arguments are."""
@@ -28,10 +35,17 @@ class Form(NamedTuple):
     layer: bool
     uses: int | None
     args: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    """More arguments, of which a record holds all or none."""
 
     def describe(self) -> str:
         uses = "any number of values" if self.uses is None else f"{self.uses} used values"
-        return ", ".join([*(["a layer"] if self.layer else []), uses, *self.args])
+        more = [f"perhaps {name}" for name in self.optional]
+        return ", ".join([*(["a layer"] if self.layer else []), uses, *self.args, *more])
+
+    def fits(self, args: Sequence[object]) -> bool:
+        """True if a record may hold so many arguments."""
+        return len(args) in (len(self.args), len(self.args) + len(self.optional))
 
 
 FORMS: Mapping[str, Form] = {
@@ -90,9 +104,9 @@ def call_text(name: str, layer: object = None) -> str:
     return name if layer is None else f"{name[:-1]}layer={layer})"
 
 
-def place_text(rank: int, clock: int, call: str) -> str:
+def place_text(rank: int, time: str, call: str) -> str:
     """The place of a refusal: 'rank 2, t=3.5, forward(layer=1)'."""
-    return f"rank {rank}, t={steps_text(clock)}, {call}"
+    return f"rank {rank}, t={time}, {call}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +115,11 @@ class Trace:
 
     size: Size
     ranks: tuple[tuple[Op, ...], ...]
-    costs: Costs = CLASSIC
+    setting: Setting = CLASSIC_SETTING
+
+    @property
+    def costs(self) -> Costs:
+        return self.setting.costs
 
     def events(self, rank: int) -> list[Op]:
         """The timed operations of one rank."""
@@ -121,6 +139,6 @@ class Event(NamedTuple):
     batches: list[int]
 
 
-def as_event(op: Op, rank: int, memory: int) -> Event:
+def as_event(op: Op, rank: int, memory: int, costs: Costs = CLASSIC) -> Event:
     typ = "pass" if op.name in ("pass_to", "receive") else op.name
-    return Event(typ, op.layer, rank, steps(op.start), steps(op.end - op.start), memory, sorted(op.batches))
+    return Event(typ, op.layer, rank, costs.steps(op.start), costs.steps(op.end - op.start), memory, sorted(op.batches))

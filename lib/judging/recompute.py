@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 from lib import rules
-from lib.costs import elements_sent
+from lib.costs import CLASSIC, Costs, elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.meetings import agree, settle
-from lib.trace import FORMS, NO_BATCHES, TIMED, Op, Trace, place_text
+from lib.setting import Game
+from lib.trace import FORMS, FREE, NO_BATCHES, TIMED, Op, Trace, place_text
 from lib.trace_walk import Cursor, Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
@@ -22,6 +23,7 @@ from lib.values.kinds import HOLDS, Weight
 class RankState(Cursor):
     """One rank of the trace, as far as it has been executed again."""
 
+    costs: Costs = CLASSIC
     clock: int = 0
     values: dict[int, Value] = field(default_factory=dict)
     stored: dict[tuple[str, object], int] = field(default_factory=dict)
@@ -50,7 +52,7 @@ class RankState(Cursor):
 
     def place(self, call: str) -> str:
         """The place of a refusal on this rank, now."""
-        return place_text(self.rank, self.clock, call)
+        return place_text(self.rank, self.costs.text(self.clock), call)
 
 
 class Arrival(NamedTuple):
@@ -77,10 +79,11 @@ class Retrace(Walk[RankState]):
     """The run of a trace. `made_up` lists the values that no operation made; `strict` refuses them."""
 
     def __init__(self, trace: Trace, strict: bool = False) -> None:
-        self.ranks = [RankState(rank, ops) for rank, ops in enumerate(trace.ranks)]
+        self.ranks = [RankState(rank, ops, costs=trace.costs) for rank, ops in enumerate(trace.ranks)]
         super().__init__(self.ranks)
         self.trace = trace
         self.size = trace.size
+        self.game = Game.of(trace.size, trace.setting)
         self.costs = trace.costs
         self.strict = strict
         self.made_up: list[str] = []
@@ -96,7 +99,7 @@ class Retrace(Walk[RankState]):
         if stuck := self.walk():
             self._refuse_deadlock(stuck)
         self._refuse_unread()
-        rules.complete(self.size, [weight for rank in self.ranks for weight in rank.final])
+        rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
     def go_on(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place."""
@@ -120,10 +123,11 @@ class Retrace(Walk[RankState]):
         elif name == "given":
             self._take_over(cursor, op)
         elif name in rules.COLLECTIVES:
-            rules.contribute(self.size, name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
+            self.costs.require_priced(name)
+            rules.contribute(self.game, name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
             return self.join(cursor)
         elif name == "pass_to":
-            rules.partner(self.size, cursor.rank, op.args[0])
+            rules.partner(self.game, cursor.rank, op.args[0])
             return self.send(cursor, op)
         else:
             return self.receive(cursor, op)
@@ -139,7 +143,7 @@ class Retrace(Walk[RankState]):
             (op.layer is None) is form.layer
             or not (type(op.used) is type(op.args) is tuple)
             or (form.uses is not None and len(op.used) != form.uses)
-            or len(op.args) != len(form.args)
+            or (len(op.args) != len(form.args) and not form.fits(op.args))
         ):
             raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
         try:
@@ -174,12 +178,13 @@ class Retrace(Walk[RankState]):
     def _compute(self, rank: RankState, op: Op, used: list[Value]) -> None:
         """Executes an operation on the rank's own values."""
         name = op.name
-        made = rules.LOCAL_RULES[name](self.size, op, used)
+        made = rules.LOCAL_RULES[name](self.game, op, used)
         batches, items = NO_BATCHES, 1
         if name in rules.BATCHED:
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
-        _confirm(rank, op, made, rank.clock, self.costs.duration(name, items), batches)
+        ticks = 0 if name in FREE else self.costs.duration(name, items)
+        _confirm(rank, op, made, rank.clock, ticks, batches)
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(set_text(batches))
         elif name == "set_final_weight":
@@ -242,7 +247,7 @@ class Retrace(Walk[RankState]):
                 op = self.ranks[source].ops[sent_at]
                 raise RuleError(
                     f"this message was never received; let rank {rank.rank} receive it, or do not send it",
-                    place_text(source, op.start, op.call()),
+                    place_text(source, self.costs.text(op.start), op.call()),
                     op.line,
                 )
 

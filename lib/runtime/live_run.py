@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lib.costs import CLASSIC, Costs
 from lib.deadlock_text import deadlock_text
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.mailboxes import Mailboxes
 from lib.meetings import Meeting, agree, settle
-from lib.rules import Size
+from lib.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace import Trace
 from lib.values.base import Value
 
@@ -32,12 +31,14 @@ if TYPE_CHECKING:
 class LiveRun:
     """The recorders of all ranks, and who waits for what."""
 
-    def __init__(self, size: Size, costs: Costs = CLASSIC) -> None:
+    def __init__(self, size: Size, setting: Setting = CLASSIC_SETTING) -> None:
         import asyncio  # here, because it takes longer to import than all of lib
 
         self.size = size
-        self.costs = costs
-        self.recorders = [RankRecorder(rank, size, costs, self) for rank in range(size.ranks)]
+        self.setting = setting
+        self.game = Game.of(size, setting)
+        self.costs = setting.costs
+        self.recorders = [RankRecorder(rank, self.costs, self) for rank in range(size.ranks)]
         self.entered: set[int] = set()
         """The ranks that have a Model."""
         self._loop = asyncio.get_running_loop
@@ -56,7 +57,7 @@ class LiveRun:
 
     def trace(self) -> Trace:
         """The trace of what has been recorded so far."""
-        return Trace(self.size, tuple(tuple(recorder.ops) for recorder in self.recorders), self.costs)
+        return Trace(self.size, tuple(tuple(recorder.ops) for recorder in self.recorders), self.setting)
 
     def supervise(self, tasks: Sequence[Task[Any]]) -> None:
         """Takes every rank's task, so that the run knows for sure when one has ended."""
