@@ -15,12 +15,15 @@ from .collective_rules import COLLECTIVES
 from .costs import HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
 from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
 from .goal import Goal, Record
+from .named_costs import COSTS
 from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
-from .rules import Size
+from .setting import CLASSIC_SETTING, Setting, Size
 from .trace import TIMED, Event, Op, Trace
 
 __all__ = [
+    "CLASSIC_SETTING",
     "COLLECTIVES",
+    "COSTS",
     "HIDDEN",
     "LENGTH",
     "TICKS_PER_STEP",
@@ -43,6 +46,7 @@ __all__ = [
     "Report",
     "RuleError",
     "Sample",
+    "Setting",
     "Share",
     "Size",
     "Trace",

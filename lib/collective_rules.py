@@ -12,8 +12,9 @@ from typing import cast
 
 from lib.values import algebra
 from lib.values.algebra import Who, set_text
-from lib.values.base import Sharded, Value, join_shards, object_text, require_kind, shards_text, with_shards
+from lib.values.base import Sharded, Value, join_shards, object_text, require_kind, with_shards
 from lib.values.kinds import WeightGrad, sum_grads
+from lib.values.label_text import shards_text
 
 from .errors import MismatchError, RuleError
 

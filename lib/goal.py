@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import floor
 from typing import NamedTuple
 
-from .costs import CLASSIC, Costs
-from .rules import Size
+from .costs import Costs
+from .setting import CLASSIC_SETTING, Setting, Size
 
 MEMORY_PRECISION = 100_000
 
@@ -34,7 +34,11 @@ class Goal:
     time: int
     memory: int
     records: tuple[Record, ...] = ()
-    costs: Costs = CLASSIC
+    setting: Setting = CLASSIC_SETTING
+
+    @property
+    def costs(self) -> Costs:
+        return self.setting.costs
 
     def meets_time(self, timesteps: float) -> bool:
         """Compared in whole steps, as the target is stated: 33.3 meets 33."""

@@ -21,15 +21,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from lib.values.algebra import named
 from lib.values.base import Value
 
 from .collective_rules import COLLECTIVES, Group
+from .costs import Costs
 from .errors import PuzzleError
-from .meetings import Meetings
+from .meetings import Meetings, in_group
 from .trace import Op
 
 LANES: Mapping[str, str] = {**dict.fromkeys(COLLECTIVES, "network"), "pass_to": "network"}
@@ -64,7 +65,7 @@ class Call:
     start: int = -1
     end: int = -1
     """Known when it is settled; -1 before."""
-    refusal: PuzzleError | None = field(default=None)
+    refusal: PuzzleError | None = None
 
     @property
     def name(self) -> str:
@@ -202,6 +203,7 @@ class Lanes:
             return "post", head.op.args[:1], f"{held}until rank {head.op.args[0]} reads the message before it"
         missing = self.meetings.of(head.group).missing()
         theirs = {rank: self.head(rank, call.lane) for rank in missing}
-        ranks = [f"rank {rank}" + (f", whose lane is held by {held_by}" if held_by else "") for rank, held_by in theirs.items()]
-        kind = "lane" if any(theirs.values()) else "collective"
-        return kind, missing, f"{held}for {', and '.join(ranks) if kind == 'lane' else named('rank', missing)}"
+        if not any(theirs.values()):
+            return "collective", missing, f"{held}for {named('rank', missing)}"
+        ranks = [f"rank {rank}{f', whose lane is held by {by}' if by else ''}" for rank, by in theirs.items()]
+        return "lane", missing, f"{held}for {', and for '.join(ranks)}"

@@ -14,6 +14,7 @@ from lib.values.base import Value
 
 from . import collective_rules as rules
 from .collective_rules import Group
+from .costs import Costs
 from .trace import call_text
 
 
@@ -108,6 +109,15 @@ def results(calls: Sequence[Arrival]) -> list[tuple[Value, ...]]:
     first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
     columns = [rule([call.values[i] for call in calls], first.group) for i in range(len(first.values))]
     return list(zip(*columns))
+
+
+def ticks(calls: Sequence[Arrival], costs: Costs, world: Sequence[int]) -> int:
+    """How long a collective takes for which these calls have met."""
+    first = calls[0]
+    if costs.by_value:
+        return costs.duration(first.name, len(first.values))
+    elements = max(sum([value.memory(costs) for value in call.values]) for call in calls)
+    return costs.transfer(first.name, len(first.values), elements, first.group or world)
 
 
 def agree(calls: Sequence[Arrival]) -> None:

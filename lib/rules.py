@@ -19,109 +19,98 @@ section 5), GPipe (Huang et al. 2019, section 2).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from lib.values.algebra import missing_text, set_text
 from lib.values.base import (
     Value,
-    batches_text,
     join_shards,
     make,
     require_kind,
     shard,
-    shards_text,
 )
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad, sum_grads
+from lib.values.label_text import batches_text, shards_text
 
 from .errors import IncompleteError, RuleError
+from .setting import Game
 from .values import algebra
 
 BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward"))
 """Operations on batches: those of the first value that they make."""
 
 
-class Size(NamedTuple):
-    """The shape of a problem: layers of the model, microbatches of the step, ranks."""
-
-    layers: int
-    batches: int
-    ranks: int
-
-    def __str__(self) -> str:
-        return f"layers={self.layers}, batches={self.batches}, ranks={self.ranks}"
-
-
 # --- What a rank does on its own -------------------------------------------------------------------
 
 
-def load_weights(size: Size, layer: int, part: int, total: int) -> tuple[Weight, OptState]:
+def load_weights(game: Game, layer: int, part: int, total: int) -> tuple[Weight, OptState]:
     """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step."""
-    layer = algebra.number(layer, size.layers, "layer")
+    layer = algebra.number(layer, game.layers, "layer")
     total = algebra.whole_number(total, "total", least=1)
     shards = frozenset((algebra.number(part, total, "shard"),))
     return (
-        make(Weight, layer, size.layers, 0, shards, total),
-        make(OptState, layer, size.layers, 0, shards, total),
+        make(Weight, layer, game.layers, 0, shards, total),
+        make(OptState, layer, game.layers, 0, shards, total),
     )
 
 
-def get_activation(size: Size, batches: object) -> Activation:
+def get_activation(game: Game, batches: object) -> Activation:
     """The model's input for some microbatches."""
-    chosen = algebra.numbers(batches, size.batches, "batch")
+    chosen = algebra.numbers(batches, game.batches, "batch")
     if not chosen:
         raise RuleError("no batch is named; name at least one, such as [0]")
-    return make(Activation, 0, size.layers, chosen, size.batches)
+    return make(Activation, 0, game.layers, chosen, game.batches)
 
 
-def fake_grad(size: Size, layer: int, batches: object) -> WeightGrad:
+def fake_grad(game: Game, layer: int, batches: object) -> WeightGrad:
     """A made-up gradient. Of no batches it is an honest zero; of some it is a lie, good for exploring only."""
-    layer = algebra.number(layer, size.layers, "layer")
-    chosen = algebra.numbers(batches, size.batches, "batch")
-    return make(WeightGrad, layer, size.layers, chosen, size.batches, frozenset((0,)), 1)
+    layer = algebra.number(layer, game.layers, "layer")
+    chosen = algebra.numbers(batches, game.batches, "batch")
+    return make(WeightGrad, layer, game.layers, chosen, game.batches, frozenset((0,)), 1)
 
 
-def forward(size: Size, layer: int, inp: Value, weight: Value) -> Activation:
+def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
     """The next layer's input, relu(inp @ weight)."""
     inp = require_kind(inp, Activation, "inp")
     weight = require_kind(weight, Weight, "weight")
-    _usable(size, layer, weight)
+    _usable(game, layer, weight)
     _input_of(layer, inp)
-    _same_model(size, inp, weight)
+    _same_model(game, inp, weight)
     return make(Activation, layer + 1, inp.layers, inp.batches, inp.total_batches)
 
 
-def loss(size: Size, inp: Value) -> ActivationGrad:
+def loss(game: Game, inp: Value) -> ActivationGrad:
     """The gradient of the loss at the last layer's output."""
     inp = require_kind(inp, Activation, "inp")
     if inp.layer != inp.layers:
         raise RuleError(f"the loss is taken of the last layer's output; this is the {inp}, so go forward first")
-    _same_model(size, inp)
+    _same_model(game, inp)
     return make(ActivationGrad, inp.layers - 1, inp.layers, inp.batches, inp.total_batches)
 
 
-def backward(size: Size, layer: int, inp: Value, grad: Value, weight: Value) -> tuple[WeightGrad, ActivationGrad]:
+def backward(game: Game, layer: int, inp: Value, grad: Value, weight: Value) -> tuple[WeightGrad, ActivationGrad]:
     """The layer's weight gradient, and the activation gradient for the layer before it."""
     inp = require_kind(inp, Activation, "inp")
     grad = require_kind(grad, ActivationGrad, "grad")
     weight = require_kind(weight, Weight, "weight")
-    _usable(size, layer, weight)
+    _usable(game, layer, weight)
     _input_of(layer, inp)
     if grad.layer != layer:
-        maker = "loss" if layer == size.layers - 1 else f"backward({layer + 1})"
+        maker = "loss" if layer == game.layers - 1 else f"backward({layer + 1})"
         raise RuleError(f"this is the {grad}; backward({layer}) needs the gradient that {maker} yields")
     if inp.batches is not grad.batches and inp.batches != grad.batches:
         raise RuleError(
             f"the activation has batches {set_text(inp.batches)} and its gradient {set_text(grad.batches)}; "
             "pass the two of the same batches"
         )
-    _same_model(size, inp, grad, weight)
+    _same_model(game, inp, grad, weight)
     return (
         make(WeightGrad, layer, inp.layers, inp.batches, inp.total_batches, frozenset((0,)), 1),
         make(ActivationGrad, layer - 1, inp.layers, inp.batches, inp.total_batches),
     )
 
 
-def update(size: Size, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
+def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
     """The weight and its optimizer state one step later, of the shards that the weight holds."""
     grad = require_kind(weight_grad, WeightGrad, "weight_grad")
     weight = require_kind(weight, Weight, "weight")
@@ -152,26 +141,26 @@ def update(size: Size, layer: int, weight_grad: Value, weight: Value, opt_state:
             f"the optimizer state is {shards_text(opt_state)} and the weight {shards_text(weight)}; "
             "update only the shard of the weight whose optimizer state is here, not the gathered weight"
         )
-    _same_model(size, grad, weight, opt_state)
+    _same_model(game, grad, weight, opt_state)
     return (
         make(Weight, layer, weight.layers, 1, weight.shards, weight.total),
         make(OptState, layer, weight.layers, 1, weight.shards, weight.total),
     )
 
 
-def set_final_weight(size: Size, layer: int, weight: Value) -> tuple[()]:
+def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     """Declares a weight to be the result of the step for its layer."""
     weight = require_kind(weight, Weight, "weight")
     if weight.layer != layer:
         raise RuleError(f"this is the {weight}; layer {layer} needs its own")
     if weight.step != 1:
         raise RuleError(f"this is the {weight}: it was never updated; pass the weight that update returned")
-    _same_model(size, weight)
+    _same_model(game, weight)
     return ()
 
 
-def _usable(size: Size, layer: int, weight: Weight) -> None:
-    algebra.number(layer, size.layers, "layer")
+def _usable(game: Game, layer: int, weight: Weight) -> None:
+    algebra.number(layer, game.layers, "layer")
     if weight.layer != layer:
         raise RuleError(f"this is the {weight}; layer {layer} needs its own weight")
     if len(weight.shards) < weight.total:
@@ -185,33 +174,33 @@ def _input_of(layer: int, inp: Activation) -> None:
         raise RuleError(f"this is the {inp}; layer {layer} needs its own input activation")
 
 
-def _same_model(size: Size, *values: Value) -> None:
+def _same_model(game: Game, *values: Value) -> None:
     for value in values:
-        if value.layers != size.layers:
-            raise RuleError(f"the {value} is of a model with {value.layers} layers; this one has {size.layers}")
-        batches = getattr(value, "total_batches", size.batches)
-        if batches != size.batches:
-            raise RuleError(f"the {value} is of a step with {batches} batches; this one has {size.batches}")
+        if value.layers != game.layers:
+            raise RuleError(f"the {value} is of a model with {value.layers} layers; this one has {game.layers}")
+        batches = getattr(value, "total_batches", game.batches)
+        if batches != game.batches:
+            raise RuleError(f"the {value} is of a step with {batches} batches; this one has {game.batches}")
 
 
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
 
 
-def partner(size: Size, rank: int, to: int) -> int:
+def partner(game: Game, rank: int, to: int) -> int:
     """The rank that a message may go to: one that exists, and another."""
-    to = algebra.number(to, size.ranks, "rank")
+    to = algebra.number(to, game.ranks, "rank")
     if to == rank:
         raise RuleError("a rank cannot send to itself; keep the value in a dictionary")
     return to
 
 
-def complete(size: Size, final: Iterable[Weight]) -> None:
+def complete(game: Game, final: Iterable[Weight]) -> None:
     """At the end each layer's updated weight exists whole, in shards of one count.
 
     Raises:
         IncompleteError: naming the first layer that is missing, or the shards of it that are.
     """
-    held: dict[int, dict[int, set[int]]] = {layer: {} for layer in range(size.layers)}
+    held: dict[int, dict[int, set[int]]] = {layer: {} for layer in range(game.layers)}
     for weight in final:
         held[weight.layer].setdefault(weight.total, set()).update(weight.shards)
     for layer, by_total in held.items():
@@ -241,17 +230,17 @@ class LocalRecord(Protocol):
     def args(self) -> Any: ...
 
 
-LOCAL_RULES: Mapping[str, Callable[[Size, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
-    "load_weights": lambda size, op, _: load_weights(size, op.layer, *op.args),
-    "get_activation": lambda size, op, _: (get_activation(size, op.batches),),
-    "fake_grad": lambda size, op, _: (fake_grad(size, op.layer, op.batches),),
-    "forward": lambda size, op, v: (forward(size, op.layer, *v),),
-    "loss": lambda size, op, v: (loss(size, *v),),
-    "backward": lambda size, op, v: backward(size, op.layer, *v),
-    "update": lambda size, op, v: update(size, op.layer, *v),
-    "add": lambda size, op, v: (sum_grads(v),),
-    "combine": lambda size, op, v: (join_shards(v),),
-    "shard": lambda size, op, v: (shard(*v, *op.args),),
-    "set_final_weight": lambda size, op, v: set_final_weight(size, op.layer, *v),
+LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
+    "load_weights": lambda game, op, _: load_weights(game, op.layer, *op.args),
+    "get_activation": lambda game, op, _: (get_activation(game, op.batches),),
+    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches),),
+    "forward": lambda game, op, v: (forward(game, op.layer, *v),),
+    "loss": lambda game, op, v: (loss(game, *v),),
+    "backward": lambda game, op, v: backward(game, op.layer, *v),
+    "update": lambda game, op, v: update(game, op.layer, *v),
+    "add": lambda game, op, v: (sum_grads(v),),
+    "combine": lambda game, op, v: (join_shards(v),),
+    "shard": lambda game, op, v: (shard(*v, *op.args),),
+    "set_final_weight": lambda game, op, v: set_final_weight(game, op.layer, *v),
 }
 """Each local operation by name: the values it makes, in order. A new operation is a rule and a row here."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .costs import CLASSIC, Costs, steps, steps_text
-from .rules import Size
+from .costs import CLASSIC, Costs
+from .setting import CLASSIC_SETTING, Setting, Size
 
 NO_BATCHES: frozenset[int] = frozenset()
 
@@ -19,6 +19,13 @@ TIMED = frozenset(
     ("forward", "backward", "loss", "update", "allreduce", "allgather", "scatterreduce", "pass_to", "receive")
 )
 """The operations that are events: they have a place on the clock, and memory is sampled when they start."""
+
+
+FREE = frozenset(
+    ("load_weights", "get_activation", "fake_grad", "given", "add", "combine", "shard", "set_final_weight")
+    + ("store", "delete")
+)
+"""The operations that take no time and need no price. A timed one without a price does not exist in a game."""
 
 
 class Form(NamedTuple):
@@ -116,9 +123,9 @@ def address(rank: int, tag: int) -> tuple[int, ...]:
     return (rank, tag) if tag else (rank,)
 
 
-def place_text(rank: int, clock: int, call: str) -> str:
+def place_text(rank: int, time: str, call: str) -> str:
     """The place of a refusal: 'rank 2, t=3.5, forward(layer=1)'."""
-    return f"rank {rank}, t={steps_text(clock)}, {call}"
+    return f"rank {rank}, t={time}, {call}"
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,11 @@ class Trace:
 
     size: Size
     ranks: tuple[tuple[Op, ...], ...]
-    costs: Costs = CLASSIC
+    setting: Setting = CLASSIC_SETTING
+
+    @property
+    def costs(self) -> Costs:
+        return self.setting.costs
 
     def events(self, rank: int) -> list[Op]:
         """The timed operations of one rank."""
@@ -147,6 +158,6 @@ class Event(NamedTuple):
     batches: list[int]
 
 
-def as_event(op: Op, rank: int, memory: int) -> Event:
+def as_event(op: Op, rank: int, memory: int, costs: Costs = CLASSIC) -> Event:
     typ = "pass" if op.name in ("pass_to", "receive") else op.name
-    return Event(typ, op.layer, rank, steps(op.start), steps(op.end - op.start), memory, sorted(op.batches))
+    return Event(typ, op.layer, rank, costs.steps(op.start), costs.steps(op.end - op.start), memory, sorted(op.batches))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from chalk.types import Diagram
 
-from drawing.number_text import tenths_text
+from drawing.number_text import time_text
 from drawing.palette import GRID, SOFT
 from drawing.pen import label, lines, look
 
@@ -84,7 +84,7 @@ def grid_times(scale: Scale) -> list[float]:
 
 def draw_axis(scale: Scale, y: float) -> list[Diagram]:
     """The numbers on the axis, their line at height `y`."""
-    numbers = [label(scale.x(t), y - 8, tenths_text(t), 10, SOFT) for t in grid_times(scale)]
+    numbers = [label(scale.x(t), y - 8, time_text(t), 10, SOFT) for t in grid_times(scale)]
     return [*numbers, label(LEFT - 8, y - 8, scale.unit, 10, SOFT, "end")]
 
 

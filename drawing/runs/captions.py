@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from drawing.number_text import tenths_text
+from drawing.number_text import tenths_text, time_text
 from lib import IncompleteError, Report
 
 from .glyphs import batches_text, glyph_of
@@ -17,7 +17,7 @@ MAX_RANKS = 8
 def describe(mark: Mark) -> str:
     """A mark in words: what, where, when, and how much memory the rank had then."""
     memory = "" if mark.memory is None else f", {mark.memory:,} elements"
-    return f"rank {mark.rank}: {doing(mark)}, t={tenths_text(mark.start)} to {tenths_text(mark.end)}{memory}"
+    return f"rank {mark.rank}: {doing(mark)}, t={time_text(mark.start)} to {time_text(mark.end)}{memory}"
 
 
 def doing(mark: Mark) -> str:
@@ -43,7 +43,7 @@ def waited_for(gap: Gap, scene: Scene) -> Mark | None:
 
 def describe_gap(gap: Gap, lane: Lane, scene: Scene) -> str:
     """Idle time, and its reason: 'rank 1 idle, t=0 to 2.2: waits for rank 0 to send, after its forward layer 1 b0'."""
-    return f"rank {lane.rank} idle, t={tenths_text(gap.start)} to {tenths_text(gap.end)}: {reason(gap, scene)}"
+    return f"rank {lane.rank} idle, t={time_text(gap.start)} to {time_text(gap.end)}: {reason(gap, scene)}"
 
 
 def reason(gap: Gap, scene: Scene) -> str:
@@ -88,9 +88,9 @@ def summary(report: Report) -> str:
     time = f" (target {goal.time})" if goal is not None else ""
     memory = f"target {goal.memory:,}; " if goal is not None else ""
     return (
-        f"timesteps {tenths_text(report.timesteps)}{time} · makespan {tenths_text(report.makespan)} · "
+        f"timesteps {time_text(report.timesteps)}{time} · makespan {time_text(report.makespan)} · "
         f"bubble {tenths_text(100 * report.bubble)}% · "
-        f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={tenths_text(report.peak.time)})"
+        f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={time_text(report.peak.time)})"
     )
 
 
@@ -123,4 +123,4 @@ def long_waits(lane: Lane, scene: Scene) -> Iterator[str]:
     """The longest gap, if it takes a tenth of the run."""
     gap = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None)
     if gap is not None and gap.before is not None and gap.end - gap.start >= scene.end / 10:
-        yield f"; idle from t={tenths_text(gap.start)} to {tenths_text(gap.end)}, {short_reason(gap, scene)}"
+        yield f"; idle from t={time_text(gap.start)} to {time_text(gap.end)}, {short_reason(gap, scene)}"

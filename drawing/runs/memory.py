@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from chalk.types import Diagram
 
-from drawing.number_text import short_text, tenths_text
+from drawing.number_text import short_text, time_text
 from drawing.palette import ALARM, GRID, INK, KINDS, MEMORY, PAPER, SOFT, TARGET
 from drawing.pen import Point, hatch, label, lines, look, panel, polygon, polygons, text_width, tip
 from lib import Goal
@@ -168,6 +168,6 @@ def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
         polygon([(x, y - 4), (x + 4, y), (x, y + 4), (x - 4, y)], look(ALARM, PAPER, 0.8)),
         tip(
             label(x + shift, y - 9, text, 11, INK, anchor, bold=True, halo=PAPER),
-            f"peak: {peak.memory:,} elements on rank {peak.rank} at t={tenths_text(peak.time)}",
+            f"peak: {peak.memory:,} elements on rank {peak.rank} at t={time_text(peak.time)}",
         ),
     ]

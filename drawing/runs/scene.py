@@ -23,7 +23,6 @@ from lib import (
     Trace,
     memory_by_kind,
     referee,
-    steps,
     trace_of,
 )
 
@@ -191,19 +190,20 @@ def trace_from(run: RunLike) -> Trace:
 def scene_of(trace: Trace, goal: Goal | None = None) -> Scene:
     """The scene of a trace, legal or not, finished or not; with a `goal`, its report is that of a puzzle."""
     report = referee(trace, goal)
-    end = steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
+    end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
     lanes: list[Lane] = []
     number = 0
     for rank, samples in enumerate(memory_by_kind(trace)):
-        marks = _marks(rank, trace.ranks[rank], report.ranks[rank].memory, number)
+        marks = _marks(rank, trace, report.ranks[rank].memory, number)
         number += len(marks)
         spans = _spans(marks, samples, report.ranks[rank].memory, end)
         lanes.append(Lane(rank, tuple(marks), tuple(idle_between(marks, end)), tuple(spans)))
     return Scene(trace, report, tuple(lanes), tuple(_links(lanes)), tuple(_ties(lanes)), end)
 
 
-def _marks(rank: int, ops: Sequence[Op], memory: Sequence[int], number: int) -> list[Mark]:
-    events = [(i, op) for i, op in enumerate(ops) if op.name in TIMED]
+def _marks(rank: int, trace: Trace, memory: Sequence[int], number: int) -> list[Mark]:
+    steps = trace.costs.steps
+    events = [(i, op) for i, op in enumerate(trace.ranks[rank]) if op.name in TIMED]
     # One figure for each event that the referee has seen, and one for the end.
     known: list[int | None] = [*memory[:-1]]
     known += [None] * (len(events) - len(known))

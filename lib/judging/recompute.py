@@ -8,12 +8,13 @@ from typing import NamedTuple, NoReturn
 
 from lib import rules
 from lib.collective_rules import COLLECTIVES, Group, contribute
-from lib.costs import elements_sent
+from lib.costs import CLASSIC, Costs, elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
-from lib.meetings import agree, settle
+from lib.meetings import agree, settle, ticks
 from lib.mesh import Mesh
-from lib.trace import FORMS, NO_BATCHES, TIMED, Op, Trace, place_text, shortest
+from lib.setting import Game
+from lib.trace import FORMS, FREE, NO_BATCHES, TIMED, Op, Trace, place_text, shortest
 from lib.trace_walk import Cursor, Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
@@ -27,6 +28,7 @@ Place = tuple[int, int]
 class RankState(Cursor):
     """One rank of the trace, as far as it has been executed again."""
 
+    costs: Costs = CLASSIC
     clock: int = 0
     values: dict[int, Value] = field(default_factory=dict)
     stored: dict[tuple[str, object], int] = field(default_factory=dict)
@@ -59,7 +61,7 @@ class RankState(Cursor):
 
     def place(self, call: str) -> str:
         """The place of a refusal on this rank, now."""
-        return place_text(self.rank, self.clock, call)
+        return place_text(self.rank, self.costs.text(self.clock), call)
 
 
 class Arrival(NamedTuple):
@@ -73,8 +75,8 @@ class Arrival(NamedTuple):
     values: tuple[Value, ...]
 
 
-Met = tuple[tuple[Value, ...], tuple[Value, ...], int, Place, Place | None]
-"""One rank's share of a collective: what it brought and gets, the start, the call that set the start, and the event
+Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]
+"""One rank's share of a collective: what it brought and gets, the start, the ticks, the call that set the start, and the event
 that this call came after."""
 
 _new = tuple.__new__  # what Arrival(...) does, in half of its time
@@ -87,12 +89,13 @@ class Retrace(Walk[RankState]):
     """The run of a trace. `made_up` lists the values that no operation made; `strict` refuses them."""
 
     def __init__(self, trace: Trace, strict: bool = False) -> None:
-        self.ranks = [RankState(rank, ops) for rank, ops in enumerate(trace.ranks)]
+        self.ranks = [RankState(rank, ops, costs=trace.costs) for rank, ops in enumerate(trace.ranks)]
         super().__init__(self.ranks)
         self.trace = trace
         self.size = trace.size
+        self.game = Game.of(trace.size, trace.setting)
         self.costs = trace.costs
-        self.mesh = Mesh((), trace.size.ranks)
+        self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
         self.strict = strict
         self.made_up: list[str] = []
 
@@ -104,10 +107,11 @@ class Retrace(Walk[RankState]):
         """
         if len(self.ranks) != self.size.ranks:
             raise TraceError(f"the trace is of {self.size.ranks} ranks and holds {len(self.ranks)}")
+        self.mesh = Mesh(self.trace.setting.mesh, self.size.ranks)
         if stuck := self.walk():
             self._refuse_deadlock(stuck)
         self._refuse_unread()
-        rules.complete(self.size, [weight for rank in self.ranks for weight in rank.final])
+        rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
     def go_on(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place."""
@@ -131,10 +135,11 @@ class Retrace(Walk[RankState]):
         elif name == "given":
             self._take_over(cursor, op)
         elif name in COLLECTIVES:
+            self.costs.require_priced(name)
             contribute(name, used[0])
             return self.join(cursor, self._group(cursor, op, used))
         elif name == "pass_to":
-            rules.partner(self.size, cursor.rank, op.args[0])
+            rules.partner(self.game, cursor.rank, op.args[0])
             return self.send(cursor, op)
         else:
             return self.receive(cursor, op)
@@ -150,7 +155,7 @@ class Retrace(Walk[RankState]):
             (op.layer is None) is form.layer
             or not (type(op.used) is type(op.args) is tuple)
             or (form.uses is not None and len(op.used) != form.uses)
-            or not form.fits(op.args)
+            or (len(op.args) != len(form.args) and not form.fits(op.args))
         ):
             raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
         try:
@@ -185,12 +190,13 @@ class Retrace(Walk[RankState]):
     def _compute(self, rank: RankState, op: Op, used: list[Value]) -> None:
         """Executes an operation on the rank's own values."""
         name = op.name
-        made = rules.LOCAL_RULES[name](self.size, op, used)
+        made = rules.LOCAL_RULES[name](self.game, op, used)
         batches, items = NO_BATCHES, 1
         if name in rules.BATCHED:
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
-        _confirm(rank, op, made, rank.clock, self.costs.duration(name, items), batches)
+        ticks = 0 if name in FREE else self.costs.duration(name, items)
+        _confirm(rank, op, made, rank.clock, ticks, batches)
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(set_text(batches))
         elif name == "set_final_weight":
@@ -216,9 +222,10 @@ class Retrace(Walk[RankState]):
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
         arrivals = list(map(_arrival, cursors))
         results, start = settle(arrivals)
+        length = ticks(arrivals, self.costs, range(self.size.ranks))
         last = next(rank for rank in cursors if rank.clock == start)
         setter, before = (last.rank, last.at), last.cause
-        return [(call.values, result, start, setter, before) for call, result in zip(arrivals, results)]
+        return [(call.values, result, start, length, setter, before) for call, result in zip(arrivals, results)]
 
     def _group(self, rank: RankState, op: Op, used: list[Value]) -> Group | None:
         """The group of a collective, if its record is as a run writes it."""
@@ -240,14 +247,14 @@ class Retrace(Walk[RankState]):
         return group
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
-        brought, made, start, setter, before = result
+        brought, made, start, length, setter, before = result
         if cursor.clock < start:
             cursor.held_up[cursor.at] = setter
             cursor.cause = before
         for value in brought:
             cursor.elements += elements_sent(op.name, value.memory(self.costs), self.size.ranks)
         try:
-            _confirm(cursor, op, made, start, self.costs.duration(op.name))
+            _confirm(cursor, op, made, start, length)
         except (PuzzleError, *MALFORMED) as why:
             raise _placed(why, cursor) from None
 
@@ -274,7 +281,7 @@ class Retrace(Walk[RankState]):
                 op = self.ranks[source].ops[sent_at]
                 raise RuleError(
                     f"this message was never received; let rank {rank.rank} receive it, or do not send it",
-                    place_text(source, op.start, op.call()),
+                    place_text(source, self.costs.text(op.start), op.call()),
                     op.line,
                 )
 

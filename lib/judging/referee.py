@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lib.costs import steps
+from lib.costs import Costs
 from lib.errors import PuzzleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
@@ -108,8 +108,8 @@ def referee(trace: Trace, goal: Goal | None = None) -> Report:
 def _judge(trace: Trace, goal: Goal | None) -> Report:
     retrace = Retrace(trace, strict=goal is not None)
     error = _first_error(retrace, goal)
-    ranks = retrace.ranks
-    sizes = [[state.values[n].memory(trace.costs) for n in range(len(state.values))] for state in ranks]
+    ranks, costs = retrace.ranks, trace.costs
+    sizes = [[state.values[n].memory(costs) for n in range(len(state.values))] for state in ranks]
     profiles = [profile(state.done, size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
     makespan = max((op.end for ops in events for op in ops), default=0)
@@ -117,9 +117,9 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     return Report(
         error=error,
         goal=goal,
-        timesteps=steps(max((op.start for ops in events for op in ops), default=0)),
-        makespan=steps(makespan),
-        peak=_peak(events, profiles),
+        timesteps=costs.steps(max((op.start for ops in events for op in ops), default=0)),
+        makespan=costs.steps(makespan),
+        peak=_peak(events, profiles, costs),
         bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,
         ranks=tuple(
             RankReport(_share(busy, makespan), state.messages, state.elements * BYTES_PER_ELEMENT, tuple(prof.memory))
@@ -148,20 +148,23 @@ def _require_setting(trace: Trace, goal: Goal) -> None:
         raise TraceError(f"this is a run of {trace.size}; the puzzle {goal.slug} is of {goal.size}")
     if trace.costs != goal.costs:
         raise TraceError(f"this run has other costs than the puzzle {goal.slug}, whose are {goal.costs.name}")
+    if others := trace.setting.differences(goal.setting):
+        theirs = ", ".join(f"{name} {getattr(goal.setting, name)!r}" for name in others)
+        raise TraceError(f"this run has another setting than the puzzle {goal.slug}, whose is {theirs}")
 
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _peak(events: list[list[Op]], profiles: list[Profile]) -> Peak:
+def _peak(events: list[list[Op]], profiles: list[Profile], costs: Costs) -> Peak:
     most = Peak(0, 0, 0.0)
     for rank, (ops, prof) in enumerate(zip(events, profiles)):
         memory = max(prof.memory)
         if memory > most.memory:
             i = prof.memory.index(memory)
             end = max((op.end for op in ops), default=0)
-            most = Peak(memory, rank, steps(ops[i].start if i < len(ops) else end))
+            most = Peak(memory, rank, costs.steps(ops[i].start if i < len(ops) else end))
     return most
 
 

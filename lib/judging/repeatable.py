@@ -36,11 +36,10 @@ def thrown_away(ops: Sequence[Op], state: RankState, prof: Profile) -> list[int]
     """Layers whose updated optimizer state is neither stored at the end nor went into anything else."""
     states: dict[int, None] = {}
     for op in ops:
+        for number in op.used if states else ():
+            states.pop(number, None)
         if op.name == "update":
             states[op.made[1]] = None
-        elif states:
-            for number in op.used:
-                states.pop(number, None)
     return sorted({state.values[number].layer for number in states if number not in prof.lifetimes.left})
 
 

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lib.costs import CLASSIC, Costs
 from lib.deadlock_text import deadlock_text
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.mailboxes import Mailboxes
-from lib.meetings import Meetings, agree, settle
+from lib.meetings import Meetings, agree, settle, ticks
 from lib.mesh import Mesh
-from lib.rules import Size
+from lib.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace import Trace
 from lib.values.base import Value
 
@@ -33,13 +32,15 @@ if TYPE_CHECKING:
 class LiveRun:
     """The recorders of all ranks, and who waits for what."""
 
-    def __init__(self, size: Size, costs: Costs = CLASSIC) -> None:
+    def __init__(self, size: Size, setting: Setting = CLASSIC_SETTING) -> None:
         import asyncio  # here, because it takes longer to import than all of lib
 
         self.size = size
-        self.costs = costs
-        self.mesh = Mesh((), size.ranks)
-        self.recorders = [RankRecorder(rank, size, costs, self) for rank in range(size.ranks)]
+        self.setting = setting
+        self.game = Game.of(size, setting)
+        self.costs = setting.costs
+        self.mesh = Mesh(setting.mesh, size.ranks)
+        self.recorders = [RankRecorder(rank, self.costs, self) for rank in range(size.ranks)]
         self.entered: set[int] = set()
         """The ranks that have a Model."""
         self._loop = asyncio.get_running_loop
@@ -58,7 +59,7 @@ class LiveRun:
 
     def trace(self) -> Trace:
         """The trace of what has been recorded so far."""
-        return Trace(self.size, tuple(tuple(recorder.ops) for recorder in self.recorders), self.costs)
+        return Trace(self.size, tuple(tuple(recorder.ops) for recorder in self.recorders), self.setting)
 
     def supervise(self, tasks: Sequence[Task[Any]]) -> None:
         """Takes every rank's task, so that the run knows for sure when one has ended."""
@@ -71,13 +72,15 @@ class LiveRun:
 
     # --- Each of these answers at once, or returns None: then the rank has to `stay`. ---
 
-    def join(self, wait: Joining) -> tuple[tuple[Value, ...], int] | None:
-        """Meets the ranks of its group. Answers this rank's result, and the tick at which the collective starts."""
+    def join(self, wait: Joining) -> tuple[tuple[Value, ...], int, int] | None:
+        """Meets the ranks of its group. Answers this rank's result, the tick at which the collective starts, and how
+        many ticks it takes."""
         waits = self._meetings.of(wait.group).come(wait.rank, wait)
         if waits is None:
             return None
         try:
             results, start = settle(waits)
+            length = ticks(waits, self.costs, range(self.size.ranks))
         except PuzzleError as why:
             for other in waits:
                 if other is not wait:
@@ -87,8 +90,8 @@ class LiveRun:
             if other is wait:
                 mine = value
             else:
-                self._wake(other, (value, start))
-        return mine, start
+                self._wake(other, (value, start, length))
+        return mine, start, length
 
     def post(self, wait: Posting) -> bool | None:
         """Sends a message, unless the one before it is unread."""

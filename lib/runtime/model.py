@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 from lib import rules
-from lib.costs import steps, steps_text
 from lib.errors import PuzzleError, RuleError
 from lib.judging.referee import Report, referee
 from lib.trace import Event, Trace, as_event
@@ -45,8 +44,8 @@ class Model(RankOperations):
             raise RuleError(f"Model: dist must be a Dist, such as Dist(4); got {object_text(dist)}")
         self.run, self.rank = self.dist.enter(rank, layers, batches)
         self._recorder = recorder = self.run.recorders[self.rank]
-        self._size = self.run.size
-        self.LAYERS, self.BATCHES, self.RANKS = self._size
+        self._game, self._costs = self.run.game, self.run.costs
+        self.LAYERS, self.BATCHES, self.RANKS = self.run.size
         self.weights = Storage(recorder, "weights", Weight)
         self.opt_states = Storage(recorder, "opt_states", OptState)
         self.activations = Storage(recorder, "activations", Activation)
@@ -59,13 +58,13 @@ class Model(RankOperations):
     @property
     def time(self) -> float:
         """This rank's clock, in steps."""
-        return steps(self._recorder.clock)
+        return self._costs.steps(self._recorder.clock)
 
     @property
     def log(self) -> list[Event]:
         """The timed operations so far, with the memory that was stored when each started."""
-        events = Trace(self._size, (tuple(self._recorder.ops),)).events(0)
-        return [as_event(op, self.rank, m) for op, m in zip(events, self._recorder.memory_at, strict=True)]
+        events = Trace(self.run.size, (tuple(self._recorder.ops),)).events(0)
+        return [as_event(op, self.rank, m, self._costs) for op, m in zip(events, self._recorder.memory_at, strict=True)]
 
     @property
     def final_weights(self) -> Mapping[int, Weight]:
@@ -82,13 +81,13 @@ class Model(RankOperations):
 
     def status(self) -> None:
         """Prints what is stored where."""
-        print(f"rank {self.rank}, t={steps_text(self._recorder.clock)}, {self.memory():,} elements")
+        print(f"rank {self.rank}, t={self._costs.text(self._recorder.clock)}, {self.memory():,} elements")
         for storage in self.storage():
             for key, value in storage.items():
                 print(f"  {storage.name}[{key!r}]: {value} ({value.memory():,})")
 
     def __repr__(self) -> str:
-        clock = steps_text(self._recorder.clock)
+        clock = self._costs.text(self._recorder.clock)
         return f"Model(rank={self.rank} of {self.RANKS}, layers={self.LAYERS}, batches={self.BATCHES}, t={clock})"
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -181,13 +180,14 @@ class Model(RankOperations):
             self._ready()
             if isinstance(rank, Value):
                 raise RuleError("the rank comes first: pass_to(rank, value)")
-            to = rules.partner(self._size, self.rank, rank)
+            self._costs.require_priced("pass_to")
+            to = rules.partner(self._game, self.rank, rank)
             if hasattr(v, "__await__"):
                 raise RuleError(f"cannot send {object_text(v)}")
             payload = map_values(take, v)
         except PuzzleError as why:
             raise why.at(recorder.place(f"pass_to({'...' if isinstance(rank, Value) else rank})"), line) from None
-        sent = recorder.clock + self.run.costs.duration("pass_to", max(1, len(copies)))
+        sent = recorder.clock + self._costs.duration("pass_to", max(1, len(copies)))
         wait = Posting(self.rank, recorder.clock, line, to, Message(payload, tuple(copies), sent))
         return self._promise(wait, self.run.post, lambda _: self._posted(wait, tuple(numbers)))
 
@@ -197,6 +197,7 @@ class Model(RankOperations):
         recorder, line = self._recorder, player_line()
         try:
             self._ready()
+            self._costs.require_priced("receive")
             if source is not None:
                 source = algebra.number(source, self.RANKS, "rank")
         except PuzzleError as why:

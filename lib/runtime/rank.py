@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from lib import rules
 from lib.collective_rules import contribute
 from lib.errors import PuzzleError, RuleError
-from lib.rules import Size
+from lib.setting import Game
 from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
 from lib.values.base import Value, copy_of
@@ -30,7 +30,7 @@ class RankOperations:
     rank: int
     run: LiveRun
     _recorder: RankRecorder
-    _size: Size
+    _game: Game
 
     def _ready(self) -> None:
         """Refuses a call while another one has not been awaited or has not ended."""
@@ -50,7 +50,7 @@ class RankOperations:
         recorder, line = self._recorder, player_line()
         try:
             self._ready()
-            made = rule(self._size, *args) if layer is None else rule(self._size, layer, *args)
+            made = rule(self._game, *args) if layer is None else rule(self._game, layer, *args)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
         made = made if isinstance(made, tuple) else (made,)
@@ -66,23 +66,20 @@ class RankOperations:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
             if layer is None:
-                made = rule(self._size, *used)
+                made = rule(self._game, *used)
             else:
                 if type(layer) is not int:
                     layer = algebra.whole_number(layer, "layer")
-                made = rule(self._size, layer, *used)
+                made = rule(self._game, layer, *used)
+            if type(made) is not tuple:
+                made = (made,)
+            batches: frozenset[int] = made[0].batches if name in rules.BATCHED else NO_BATCHES
+            ticks = self.run.costs.duration(name, len(batches) or 1) if name in TIMED else 0
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
-        if type(made) is not tuple:
-            made = (made,)
         if name not in TIMED:
             return recorder.write(name, made, line, numbers, layer)
-        if name in rules.BATCHED:
-            batches: frozenset[int] = made[0].batches
-            ticks = self.run.costs.duration(name, len(batches))
-        else:
-            batches, ticks = NO_BATCHES, self.run.costs.duration(name)
         return recorder.write_event(name, made, line, numbers, layer, batches, (), recorder.clock, ticks)
 
     def _collective(self, name: str, given: Any, label: Any, group: Any) -> Call:
@@ -93,6 +90,7 @@ class RankOperations:
                 self._ready()
             if type(label) is not int:
                 label = algebra.whole_number(label, "layer")
+            self.run.costs.require_priced(name)
             contribute(name, given)
             members = None if group is None else self.run.mesh.group(self.rank, group)
             number = recorder.claim(given)
@@ -102,9 +100,8 @@ class RankOperations:
         wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args)
         return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 
-    def _joined(self, wait: Joining, number: int, results: tuple[Value, ...], start: int) -> Value:
+    def _joined(self, wait: Joining, number: int, results: tuple[Value, ...], start: int, ticks: int) -> Value:
         own = copy_of(results[0])
-        ticks = self.run.costs.duration(wait.name)
         self._recorder.write_event(
             wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, wait.args, start, ticks
         )

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from lib.costs import Costs
 from lib.errors import PuzzleError, RuleError
+from lib.lanes import Call
 from lib.lifetimes import Stored
-from lib.rules import Size
 from lib.trace import NO_BATCHES, Op, call_text, place_text
 from lib.values.base import V, Value, copy_of, object_text, stamp
 
@@ -36,9 +36,8 @@ class UnderWay(Protocol):
 class RankRecorder:
     """One rank's operations, its clock in ticks, and the memory it has stored. `run` is shared by a run's recorders."""
 
-    def __init__(self, rank: int, size: Size, costs: Costs, run: object) -> None:
+    def __init__(self, rank: int, costs: Costs, run: object) -> None:
         self.rank = rank
-        self.size = size
         self.costs = costs
         self.run = run
         self.ops: list[Op] = []
@@ -60,7 +59,7 @@ class RankRecorder:
         self._given: dict[int, tuple[Value, int]] = {}
 
     def place(self, call: str) -> str:
-        return place_text(self.rank, self.clock, call)
+        return place_text(self.rank, self.costs.text(self.clock), call)
 
     def forgotten(self) -> RuleError | None:
         """The refusal if a call was made without await; given once."""

@@ -7,10 +7,14 @@ from dataclasses import replace
 
 from lib import PuzzleError, Report, Size, Trace, referee, trace_from_json
 from lib.gc_pause import no_collection
+from lib.setting import CLASSIC_SETTING
+from lib.setting_notation import setting_to_json
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.tracks.outcomes import Row, RunRequest, Score
+
+CLASSIC = setting_to_json(CLASSIC_SETTING)
 
 MAX_OPERATIONS = 2000
 """Of one rank. The longest of our own schedules has a fifth of that."""
@@ -21,7 +25,9 @@ MAX_SENTENCE = 2000
 
 def request_at(puzzle: SchedulePuzzle, size: Size) -> RunRequest:
     """A run of all ranks at a size."""
-    return RunRequest(size_text(size), {"size": list(size)}, lambda row: score_trace(trace_in(row), puzzle, size))
+    setting = setting_to_json(puzzle.goal.setting)
+    data = {"size": list(size)} if setting == CLASSIC else {"size": list(size), "setting": setting}
+    return RunRequest(size_text(size), data, lambda row: score_trace(trace_in(row), puzzle, size))
 
 
 def trace_in(row: Row) -> Trace | Failure:

@@ -1,0 +1,75 @@
+"""Labels in words: which shards, batches, parts and tokens of a whole a value is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .algebra import set_text
+from .replicas import Copy
+
+
+class HasShards(Protocol):
+    """A value shaped like a weight, or an activation that may be a share of the tokens."""
+
+    @property
+    def shards(self) -> frozenset[int]: ...
+    @property
+    def total(self) -> int: ...
+
+
+class HasBatches(Protocol):
+    """An activation, its gradient, or a weight gradient."""
+
+    @property
+    def batches(self) -> frozenset[int]: ...
+    @property
+    def total_batches(self) -> int: ...
+
+
+class HasStep(Protocol):
+    @property
+    def step(self) -> int: ...
+
+
+class HasParts(HasShards, Protocol):
+    """An activation or its gradient, which may be a part of a sum."""
+
+    @property
+    def parts(self) -> frozenset[int]: ...
+    @property
+    def of(self) -> int: ...
+
+
+class HasCopy(Protocol):
+    @property
+    def copy(self) -> Copy | None: ...
+
+
+def shards_text(value: HasShards) -> str:
+    """'whole', 'shard {2} of 4', 'shards {0-2} of 4'."""
+    if len(value.shards) == value.total:
+        return "whole" if value.total == 1 else f"whole (all {value.total} shards)"
+    return f"shard{'s' if len(value.shards) > 1 else ''} {set_text(value.shards)} of {value.total}"
+
+
+def share_text(value: HasParts) -> str:
+    """', part {0} of 4 of a sum, tokens {1} of 4': what there is of an activation, if not all."""
+    parts = f", part {set_text(value.parts)} of {value.of} of a sum" if len(value.parts) < value.of else ""
+    return parts + (f", tokens {set_text(value.shards)} of {value.total}" if len(value.shards) < value.total else "")
+
+
+def step_text(value: HasStep) -> str:
+    """', step 2': the first step, 0, goes without saying."""
+    return f", step {value.step}" if value.step else ""
+
+
+def more_text(value: HasCopy) -> str:
+    """', trained alone since step 0 with batches {1}': nothing of a value that is the same on all replicas."""
+    return f", {value.copy}" if value.copy is not None else ""
+
+
+def batches_text(value: HasBatches) -> str:
+    """'batch {1} of 4', 'batches {0-3} of 4', 'no batches (zero)'."""
+    if not value.batches:
+        return "no batches (zero)"
+    return f"batch{'es' if len(value.batches) > 1 else ''} {set_text(value.batches)} of {value.total_batches}"
