@@ -9,7 +9,8 @@ from lib.trace import Op
 from lib.values.algebra import named
 
 from .memory import Profile, lasting_peak
-from .recompute import RankState, Retrace
+from .rank_state import RankState
+from .recompute import Retrace
 from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
 
 

@@ -3,65 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 from lib import rules
 from lib.collective_rules import COLLECTIVES, Group, contribute
-from lib.costs import CLASSIC, Costs, elements_sent
+from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.meetings import agree, settle, ticks
 from lib.mesh import Mesh
 from lib.setting import Game
-from lib.trace import FORMS, FREE, NO_BATCHES, TIMED, Op, Trace, place_text, shortest
-from lib.trace_walk import Cursor, Walk
+from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, place_text, shortest
+from lib.trace_walk import Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
-from lib.values.kinds import HOLDS, Weight
+from lib.values.kinds import HOLDS
 
-Place = tuple[int, int]
-"""An operation: its rank, and its index there."""
-
-
-@dataclass(slots=True, eq=False)
-class RankState(Cursor):
-    """One rank of the trace, as far as it has been executed again."""
-
-    costs: Costs = CLASSIC
-    clock: int = 0
-    values: dict[int, Value] = field(default_factory=dict)
-    stored: dict[tuple[str, object], int] = field(default_factory=dict)
-    """By name of a dictionary and key in it: the number of the value there."""
-    final: list[Weight] = field(default_factory=list)
-    given: set[int] = field(default_factory=set)
-    """Numbers of the values that were made by hand or by a model of another Dist."""
-    read: dict[int, int] = field(default_factory=dict)
-    """By index of a pass_to: the tick at which its message is received."""
-    held_up: dict[int, Place] = field(default_factory=dict)
-    """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
-    events: list[int] = field(default_factory=list)
-    """Indices of the timed operations."""
-    causes: list[Place | None] = field(default_factory=list)
-    """For each event, in the same order: the event that ended when it could start, on this rank or on another."""
-    cause: Place | None = None
-    """The event that set the clock."""
-    messages: int = 0
-    elements: int = 0
-    """Elements sent, in messages and collectives (ring-optimal)."""
-
-    @property
-    def done(self) -> Sequence[Op]:
-        """The operations that have been executed."""
-        return self.ops[: self.at]
-
-    def used(self, op: Op) -> list[Value]:
-        """The values that one of the executed operations used."""
-        return [self.values[number] for number in op.used]
-
-    def place(self, call: str) -> str:
-        """The place of a refusal on this rank, now."""
-        return place_text(self.rank, self.costs.text(self.clock), call)
+from .rank_state import MALFORMED, Place, RankState, confirm, placed, refuse_given
 
 
 class Arrival(NamedTuple):
@@ -76,13 +34,10 @@ class Arrival(NamedTuple):
 
 
 Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]
-"""One rank's share of a collective: what it brought and gets, the start, the ticks, the call that set the start, and the event
-that this call came after."""
+"""One rank's share of a collective: what it brought and gets, the start, the ticks, the call that set the start, and
+the event that this call came after."""
 
 _new = tuple.__new__  # what Arrival(...) does, in half of its time
-
-MALFORMED = (TypeError, ValueError, AttributeError)
-"""The exceptions that a record with columns of the wrong types can cause."""
 
 
 class Retrace(Walk[RankState]):
@@ -126,7 +81,7 @@ class Retrace(Walk[RankState]):
                 elif not self.visit(cursor, op):
                     return
         except (PuzzleError, *MALFORMED) as why:
-            raise _placed(why, cursor) from None
+            raise placed(why, cursor) from None
 
     def visit(self, cursor: RankState, op: Op) -> bool:
         name, used = op.name, self._used(cursor, op)
@@ -163,7 +118,7 @@ class Retrace(Walk[RankState]):
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
         if rank.given and self.strict:
-            _refuse_given(rank, op)
+            refuse_given(rank, op)
         return used
 
     # --- What a rank does on its own ---
@@ -182,7 +137,7 @@ class Retrace(Walk[RankState]):
             if HOLDS.get(args[0]) is not type(value):
                 raise RuleError(f"{args[0]} does not hold {value.kind}")
             if rank.given and self.strict:
-                _refuse_given(rank, op)
+                refuse_given(rank, op)
             rank.stored[args] = number
         elif used != () or rank.stored.pop(args, None) is None:
             raise RuleError("nothing is stored there")
@@ -196,7 +151,7 @@ class Retrace(Walk[RankState]):
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
         ticks = 0 if name in FREE else self.costs.duration(name, items)
-        _confirm(rank, op, made, rank.clock, ticks, batches)
+        confirm(rank, op, made, rank.clock, ticks, batches)
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(set_text(batches))
         elif name == "set_final_weight":
@@ -215,7 +170,7 @@ class Retrace(Walk[RankState]):
         (value,) = op.args
         self.made_up.append(f"the {value}, made by hand or by a model of another Dist")
         rank.given.add(len(rank.values))
-        _confirm(rank, op, (copy_of(value),), rank.clock, 0)
+        confirm(rank, op, (copy_of(value),), rank.clock, 0)
 
     # --- What ranks do together ---
 
@@ -254,16 +209,16 @@ class Retrace(Walk[RankState]):
         for value in brought:
             cursor.elements += elements_sent(op.name, value.memory(self.costs), self.size.ranks)
         try:
-            _confirm(cursor, op, made, start, length)
+            confirm(cursor, op, made, start, length)
         except (PuzzleError, *MALFORMED) as why:
-            raise _placed(why, cursor) from None
+            raise placed(why, cursor) from None
 
     def sent(self, cursor: RankState, op: Op) -> None:
         used = cursor.used(op)
         cursor.messages += 1
         elements = sum(value.memory(self.costs) for value in used)
         cursor.elements += elements_sent("pass_to", elements, self.size.ranks)
-        _confirm(cursor, op, (), cursor.clock, self.costs.duration("pass_to", max(1, len(used))))
+        confirm(cursor, op, (), cursor.clock, self.costs.duration("pass_to", max(1, len(used))))
 
     def received(self, cursor: RankState, op: Op, sender: RankState, sent_at: int) -> None:
         message = sender.ops[sent_at]
@@ -271,7 +226,7 @@ class Retrace(Walk[RankState]):
             cursor.held_up[cursor.at] = cursor.cause = (sender.rank, sent_at)
         start = sender.read[sent_at] = max(cursor.clock, message.end)
         values = sender.used(message)
-        _confirm(cursor, op, values, start, self.costs.duration("receive", max(1, len(values))))
+        confirm(cursor, op, values, start, self.costs.duration("receive", max(1, len(values))))
 
     # --- The end ---
 
@@ -304,49 +259,7 @@ class Retrace(Walk[RankState]):
         return WaitingRank(rank.rank, op.call(), op.line, kind, of)
 
 
-def _placed(why: Exception, rank: RankState) -> PuzzleError:
-    """The refusal of a rank's next operation, with its place unless it has one already."""
-    if not isinstance(why, PuzzleError):
-        problem = f"this record makes no sense ({why}): {rank.op}"
-        return TraceError(problem, rank.place(f"operation {rank.at}"))
-    return why if why.place else why.at(rank.place(rank.op.call()), rank.op.line)
-
-
 def _arrival(rank: RankState) -> Arrival:
     op = rank.ops[rank.at]
     group = op.args[0] if op.args else None
     return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, group, (rank.values[op.used[0]],)))
-
-
-def _refuse_given(rank: RankState, op: Op) -> None:
-    for number in rank.given.intersection(op.used):
-        raise RuleError(
-            f"the {rank.values[number]} was made by hand or by a model of another Dist; "
-            "in a puzzle, get it from this model's own operations"
-        )
-
-
-def _confirm(
-    rank: RankState,
-    op: Op,
-    made: Sequence[Value],
-    start: int,
-    ticks: int,
-    batches: frozenset[int] = NO_BATCHES,
-) -> None:
-    """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
-    if op.start != start or op.end != start + ticks:
-        raise TraceError(f"it takes place from tick {start} to {start + ticks}, not {op.start} to {op.end}")
-    if op.batches is not batches and op.batches != batches:
-        raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(op.batches)}")
-    if made or op.made != ():
-        first = len(rank.values)
-        if op.made != tuple(range(first, first + len(made))):
-            raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(op.made)}")
-        for number, value in zip(op.made, made):
-            rank.values[number] = value
-    if op.name in TIMED:
-        rank.events.append(rank.at)
-        rank.causes.append(rank.cause)
-        rank.cause = (rank.rank, rank.at)
-        rank.clock = op.end

@@ -14,7 +14,8 @@ from lib.trace import Op, Trace
 
 from .memory import Profile, profile
 from .notes import Note, notes_on
-from .recompute import Place, RankState, Retrace
+from .rank_state import Place, RankState
+from .recompute import Retrace
 
 BYTES_PER_ELEMENT = 4
 
