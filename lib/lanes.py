@@ -27,10 +27,10 @@ from typing import NamedTuple
 from lib.values.algebra import named
 from lib.values.base import Value
 
-from .collective_rules import COLLECTIVES, Group
+from .collective_rules import COLLECTIVES, Group, contribute
 from .costs import Costs
 from .errors import PuzzleError
-from .meetings import Meetings, in_group
+from .meetings import Meetings, in_group, message_ticks, ticks
 from .trace import Op
 
 LANES: Mapping[str, str] = {**dict.fromkeys(COLLECTIVES, "network"), "pass_to": "network"}
@@ -45,6 +45,15 @@ class Made(NamedTuple):
 
     call: Call
     n: int
+
+    @property
+    def number(self) -> int:
+        return self.call.op.made[self.n]
+
+
+def layer_of(part: Value | Made) -> int:
+    """The layer of what a call brings: a call makes values of the layers that it brings."""
+    return layer_of(part.call.brought[part.n]) if isinstance(part, Made) else part.layer
 
 
 @dataclass(slots=True, eq=False)
@@ -150,11 +159,10 @@ class Lanes:
             call = ready.popleft()
             if call.settled or call.refusal is not None or not call.ready():
                 continue
-            calls = self.meetings.of(call.group).come(call.rank, call) if call.name in COLLECTIVES else [call]
-            if calls is None:
-                continue
+            calls: Sequence[Call] = [call]
             try:
-                made = self.perform(calls)
+                calls = self._together(call)
+                made = self.perform(calls) if calls else None
             except PuzzleError as why:
                 for member in calls:
                     member.refusal = why
@@ -164,6 +172,15 @@ class Lanes:
                 self._settle(calls, made)
                 for member in calls:
                     ready.extend(self._heads(member.rank))
+
+    def _together(self, call: Call) -> Sequence[Call]:
+        """The calls that a call starts with, if they are all at the head of their lanes."""
+        if call.name not in COLLECTIVES:
+            return [call]
+        for part, value in zip(call.brought, call.values):
+            if type(part) is Made:
+                contribute(call.name, value)
+        return self.meetings.of(call.group).come(call.rank, call) or ()
 
     def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> None:
         ticks = self._ticks(calls)
@@ -177,9 +194,9 @@ class Lanes:
 
     def _ticks(self, calls: Sequence[Call]) -> int:
         first = calls[0]
-        elements = max(sum(value.memory(self.costs) for value in call.values) for call in calls)
-        ranks = (first.rank, first.op.args[0]) if first.name == "pass_to" else first.group or self.world
-        return self.costs.transfer(first.name, max(1, len(first.values)), elements, ranks)
+        if first.name in COLLECTIVES:
+            return ticks(calls, self.costs, self.world)
+        return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))
 
     def _conditions(self, call: Call) -> Iterable[tuple[int, Place | None]]:
         """What a call starts after: from which tick on, and what set that tick."""

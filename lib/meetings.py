@@ -120,6 +120,12 @@ def ticks(calls: Sequence[Arrival], costs: Costs, world: Sequence[int]) -> int:
     return costs.transfer(first.name, len(first.values), elements, first.group or world)
 
 
+def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tuple[int, int]) -> int:
+    """How long it takes to send or to receive a message of some values; one without values takes as long as one."""
+    elements = 0 if costs.by_value else sum([value.memory(costs) for value in values])
+    return costs.transfer(name, max(1, len(values)), elements, between)
+
+
 def agree(calls: Sequence[Arrival]) -> None:
     """Refuses calls of one meeting that differ; also before all members have come.
 

@@ -33,7 +33,7 @@ from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, Weigh
 from lib.values.label_text import batches_text, shards_text
 
 from .errors import IncompleteError, RuleError
-from .setting import Game
+from .setting import CLASSIC_SETTING, Game
 from .values import algebra
 
 BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward"))
@@ -192,6 +192,14 @@ def partner(game: Game, rank: int, to: int) -> int:
     if to == rank:
         raise RuleError("a rank cannot send to itself; keep the value in a dictionary")
     return to
+
+
+def tag(game: Game, given: object) -> int:
+    """The tag of a message: any number, where there are tags."""
+    number = algebra.whole_number(given, "tag", least=0)
+    if number and game.setting == CLASSIC_SETTING:
+        raise RuleError(f"messages of the classic game have no tags; got tag {number}, so leave it out")
+    return number
 
 
 def complete(game: Game, final: Iterable[Weight]) -> None:

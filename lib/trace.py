@@ -37,6 +37,8 @@ class Form(NamedTuple):
     args: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     """More arguments, of which a record holds the first few: those that it needs, and None before them."""
+    bucket: bool = False
+    """Where communication overlaps computation, it may use more values."""
 
     def describe(self) -> str:
         uses = "any number of values" if self.uses is None else f"{self.uses} used values"
@@ -60,16 +62,18 @@ FORMS: Mapping[str, Form] = {
     "add": Form(False, 2),
     "combine": Form(False, 2),
     "shard": Form(False, 1, ("shard", "total")),
-    "allreduce": Form(True, 1, (), ("group", "label")),
-    "allgather": Form(True, 1, (), ("group", "label")),
-    "scatterreduce": Form(True, 1, (), ("group", "label")),
+    "allreduce": Form(True, 1, (), ("group", "label"), bucket=True),
+    "allgather": Form(True, 1, (), ("group", "label"), bucket=True),
+    "scatterreduce": Form(True, 1, (), ("group", "label"), bucket=True),
     "pass_to": Form(False, None, ("to",), ("tag",)),
     "receive": Form(False, 0, ("source",), ("tag",)),
+    "await": Form(False, None, ("call",)),
     "set_final_weight": Form(True, 1),
     "store": Form(False, 1, ("where", "key")),
     "delete": Form(False, 0, ("where", "key")),
 }
-"""Every operation that a trace can hold. `given` is a value that no operation of the run made."""
+"""Every operation that a trace can hold. `given` is a value that no operation of the run made; `await` joins the call
+that is row `call` of its rank, where communication overlaps computation."""
 
 
 class Op(NamedTuple):
@@ -96,6 +100,8 @@ class Op(NamedTuple):
                 return f"{'del ' if self.name == 'delete' else ''}{where}[{key!r}]"
             case (("pass_to" | "receive"), (rank, *tag)):
                 return message_text(self.name, rank, *tag)
+            case "await", (call,):
+                return f"await operation {call}"
         return call_text(self.name, self.layer)
 
 
@@ -108,6 +114,12 @@ def message_text(name: str, rank: object, tag: object = 0) -> str:
     """'pass_to(1)', 'receive()', 'receive(0, tag=2)'."""
     parts = [*([] if rank is None else [str(rank)]), *([f"tag={tag}"] if tag else [])]
     return f"{name}({', '.join(parts)})"
+
+
+def group_of(op: Op) -> tuple[int, ...] | None:
+    """The group of a collective; None is the world."""
+    group: tuple[int, ...] | None = op.args[0] if op.args else None
+    return group
 
 
 def shortest(*args: Any) -> tuple[Any, ...]:

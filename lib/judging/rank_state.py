@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lib.costs import CLASSIC, Costs
 from lib.errors import PuzzleError, RuleError, TraceError
+from lib.lanes import Call, Place
 from lib.trace import NO_BATCHES, TIMED, Op, place_text
 from lib.trace_walk import Cursor
 from lib.values.base import Value
@@ -14,10 +15,6 @@ from lib.values.kinds import Weight
 
 MALFORMED = (TypeError, ValueError, AttributeError)
 """The exceptions that a record with columns of the wrong types can cause."""
-
-
-Place = tuple[int, int]
-"""An operation: its rank, and its index there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +39,11 @@ class RankState(Cursor):
     """For each event, in the same order: the event that ended when it could start, on this rank or on another."""
     cause: Place | None = None
     """The event that set the clock."""
+    calls: dict[int, Call] = field(default_factory=dict)
+    """The calls that were not awaited yet, by index."""
+    under_way: dict[int, Call] = field(default_factory=dict)
+    """By number of a value: the call that makes it, which was not awaited yet. Until it is settled, what the call
+    brings stands in for the value."""
     messages: int = 0
     elements: int = 0
     """Elements sent, in messages and collectives (ring-optimal)."""
@@ -100,3 +102,10 @@ def confirm(
         rank.causes.append(rank.cause)
         rank.cause = (rank.rank, rank.at)
         rank.clock = op.end
+
+
+def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:
+    """Refuses to use what a call makes before that call has been awaited."""
+    for number in numbers:
+        if number in rank.under_way:
+            raise RuleError(f"the {rank.values[number]} is still under way; await it first")

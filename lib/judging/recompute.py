@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from lib import rules
-from lib.collective_rules import COLLECTIVES, Group, contribute
+from lib.collective_rules import Group, contribute
 from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
-from lib.meetings import agree, settle, ticks
+from lib.lanes import LANES, Place
+from lib.meetings import agree, in_group, message_ticks, settle, ticks
 from lib.mesh import Mesh
 from lib.setting import Game
-from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, place_text, shortest
+from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text, shortest
 from lib.trace_walk import Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS
 
-from .rank_state import MALFORMED, Place, RankState, confirm, placed, refuse_given
+from .rank_state import MALFORMED, RankState, confirm, placed, refuse_given, refuse_under_way
+from .recompute_lanes import RetracedLanes
 
 
 class Arrival(NamedTuple):
@@ -51,6 +53,9 @@ class Retrace(Walk[RankState]):
         self.game = Game.of(trace.size, trace.setting)
         self.costs = trace.costs
         self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
+        self.lanes: RetracedLanes | None = None
+        if trace.costs.overlap:
+            self.lanes = RetracedLanes(self.game, self.ranks, self.mailboxes, self.wake_receiver, self.wake)
         self.strict = strict
         self.made_up: list[str] = []
 
@@ -65,6 +70,8 @@ class Retrace(Walk[RankState]):
         self.mesh = Mesh(self.trace.setting.mesh, self.size.ranks)
         if stuck := self.walk():
             self._refuse_deadlock(stuck)
+        if self.lanes is not None:
+            self.lanes.refuse_unawaited()
         self._refuse_unread()
         rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
@@ -89,17 +96,44 @@ class Retrace(Walk[RankState]):
             self._compute(cursor, op, used)
         elif name == "given":
             self._take_over(cursor, op)
-        elif name in COLLECTIVES:
-            self.costs.require_priced(name)
-            contribute(name, used[0])
-            return self.join(cursor, self._group(cursor, op, used))
-        elif name == "pass_to":
-            rules.partner(self.game, cursor.rank, op.args[0])
-            return self.send(cursor, op)
+        elif name in LANES:
+            return self._call(cursor, op, used)
+        elif name == "await":
+            if not self._lanes(op).join(cursor, op):
+                return False
         else:
+            _require_tag(self.game, op)
             return self.receive(cursor, op)
         cursor.at += 1
         return True
+
+    def _call(self, cursor: RankState, op: Op, used: list[Value]) -> bool:
+        """Checks a call that meets other ranks; then it is issued on its lane, or met at once."""
+        self.costs.require_priced(op.name)
+        group = None
+        if op.name == "pass_to":
+            rules.partner(self.game, cursor.rank, op.args[0])
+            _require_tag(self.game, op)
+        else:
+            for value in used:
+                contribute(op.name, value)
+            group = self._group(cursor, op, used)
+        if self.lanes is None:
+            return self.send(cursor, op) if op.name == "pass_to" else self.join(cursor, group)
+        self.lanes.call(cursor, op, used, group)
+        cursor.at += 1
+        return True
+
+    def receive(self, cursor: RankState, op: Op) -> bool:
+        received = super().receive(cursor, op)
+        if received and self.lanes is not None:
+            self.lanes.retry(op.args[0])
+        return received
+
+    def _lanes(self, op: Op) -> RetracedLanes:
+        if self.lanes is None:
+            raise TraceError(f"nothing is under way in the costs {self.costs.name!r}, which have no overlap: {op}")
+        return self.lanes
 
     def _used(self, rank: RankState, op: Op) -> list[Value]:
         """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
@@ -109,7 +143,7 @@ class Retrace(Walk[RankState]):
         if (
             (op.layer is None) is form.layer
             or not (type(op.used) is type(op.args) is tuple)
-            or (form.uses is not None and len(op.used) != form.uses)
+            or not (form.uses is None or len(op.used) == form.uses or (form.bucket and self.lanes and op.used))
             or (len(op.args) != len(form.args) and not form.fits(op.args))
         ):
             raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
@@ -117,6 +151,8 @@ class Retrace(Walk[RankState]):
             used = [rank.values[number] for number in op.used]
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
+        if rank.under_way and op.name not in LANES and op.name != "await":
+            refuse_under_way(rank, op.used)
         if rank.given and self.strict:
             refuse_given(rank, op)
         return used
@@ -136,6 +172,8 @@ class Retrace(Walk[RankState]):
                 raise TraceError(f"it stores value {number}, which this rank has not made")
             if HOLDS.get(args[0]) is not type(value):
                 raise RuleError(f"{args[0]} does not hold {value.kind}")
+            if rank.under_way:
+                refuse_under_way(rank, used)
             if rank.given and self.strict:
                 refuse_given(rank, op)
             rank.stored[args] = number
@@ -188,12 +226,13 @@ class Retrace(Walk[RankState]):
             raise TraceError(f"it is of layer {used[0].layer}, that of the {used[0]}, not {op.layer}")
         if not op.args:
             return None
-        group: Group | None = op.args[0]
-        label = op.args[1] if len(op.args) > 1 else None
-        if op.args != shortest(group, None if label == op.layer else label):
-            raise TraceError(f"a record names a group and a label only where they are not plain; this one is {op}")
-        if label is not None and type(label) is not int:
-            raise TraceError(f"a label is a whole number; this record is {op}")
+        group, label = group_of(op), op.args[1] if len(op.args) > 1 else None
+        layers = tuple([value.layer for value in used])
+        if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label):
+            raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")
+        labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
+        if [type(one) for one in labels] != [int] * len(used):
+            raise TraceError(f"a label is a whole number for each value; this record is {op}")
         if group is not None:
             self.mesh.require()
             if type(group) is not tuple or list(group) != sorted({*group}) or not {*group} < {*range(self.size.ranks)}:
@@ -207,7 +246,7 @@ class Retrace(Walk[RankState]):
             cursor.held_up[cursor.at] = setter
             cursor.cause = before
         for value in brought:
-            cursor.elements += elements_sent(op.name, value.memory(self.costs), self.size.ranks)
+            cursor.elements += elements_sent(op.name, value.memory(self.costs), len(group_of(op) or self.ranks))
         try:
             confirm(cursor, op, made, start, length)
         except (PuzzleError, *MALFORMED) as why:
@@ -218,7 +257,7 @@ class Retrace(Walk[RankState]):
         cursor.messages += 1
         elements = sum(value.memory(self.costs) for value in used)
         cursor.elements += elements_sent("pass_to", elements, self.size.ranks)
-        confirm(cursor, op, (), cursor.clock, self.costs.duration("pass_to", max(1, len(used))))
+        confirm(cursor, op, (), cursor.clock, message_ticks("pass_to", used, self.costs, (cursor.rank, op.args[0])))
 
     def received(self, cursor: RankState, op: Op, sender: RankState, sent_at: int) -> None:
         message = sender.ops[sent_at]
@@ -226,7 +265,7 @@ class Retrace(Walk[RankState]):
             cursor.held_up[cursor.at] = cursor.cause = (sender.rank, sent_at)
         start = sender.read[sent_at] = max(cursor.clock, message.end)
         values = sender.used(message)
-        confirm(cursor, op, values, start, self.costs.duration("receive", max(1, len(values))))
+        confirm(cursor, op, values, start, message_ticks("receive", values, self.costs, (sender.rank, cursor.rank)))
 
     # --- The end ---
 
@@ -246,6 +285,8 @@ class Retrace(Walk[RankState]):
         try:
             for meeting in self.meetings.open():
                 agree([_arrival(rank) for _, rank in sorted(meeting.present().items())])
+            for under_way in self.lanes.meetings.open() if self.lanes else ():
+                agree([call for _, call in sorted(under_way.present().items())])
         except PuzzleError as why:
             raise why.at(place, line) from None
         waits = [self._waiting(rank) for rank in stuck]
@@ -254,12 +295,21 @@ class Retrace(Walk[RankState]):
 
     def _waiting(self, rank: RankState) -> WaitingRank:
         op = rank.op
+        if op.name == "await":
+            return self._lanes(op).waiting(rank)
         kind = {"pass_to": "post", "receive": "receive"}.get(op.name, "collective")
-        of = self.meetings.of(None).missing() if kind == "collective" else op.args
-        return WaitingRank(rank.rank, op.call(), op.line, kind, of)
+        if kind != "collective":
+            return WaitingRank(rank.rank, op.call(), op.line, kind, op.args[:1])
+        group = group_of(op)
+        return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, self.meetings.of(group).missing())
 
 
 def _arrival(rank: RankState) -> Arrival:
     op = rank.ops[rank.at]
-    group = op.args[0] if op.args else None
-    return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, group, (rank.values[op.used[0]],)))
+    return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],)))
+
+
+def _require_tag(game: Game, op: Op) -> None:
+    """Refuses a message whose record has a tag that cannot be."""
+    if len(op.args) > 1 and (type(op.args[1]) is not int or not rules.tag(game, op.args[1])):
+        raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")

@@ -14,7 +14,7 @@ from lib.trace import Op, Trace
 
 from .memory import Profile, profile
 from .notes import Note, notes_on
-from .rank_state import Place, RankState
+from .rank_state import RankState
 from .recompute import Retrace
 
 BYTES_PER_ELEMENT = 4
