@@ -20,7 +20,7 @@ Shared by the live run and the referee, each with lanes of its own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -106,6 +106,22 @@ class Call:
                 return False
             self.values = tuple([part.call.made[part.n] if type(part) is Made else part for part in self.brought])  # type: ignore[misc]
         return True
+
+
+def computing(op: Op, costs: Costs) -> bool:
+    """True if an event keeps its rank busy: not if it runs on a lane."""
+    return not costs.overlap or op.name not in LANES
+
+
+def clocks(ops: Iterable[Op], costs: Costs) -> Iterator[int]:
+    """One rank's clock at each of its operations, in ticks: when an operation starts, or when a call is made."""
+    clock = 0
+    for op in ops:
+        if computing(op, costs):
+            yield op.start
+            clock = op.end
+        else:
+            yield clock
 
 
 class Lanes:
