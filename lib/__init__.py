@@ -11,12 +11,12 @@ from lib.runtime.runner import Outcome, run, run_async
 from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
+from .collective_rules import COLLECTIVES
 from .costs import HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
 from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
 from .goal import Goal, Record
 from .named_costs import COSTS
 from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
-from .rules import COLLECTIVES
 from .setting import CLASSIC_SETTING, Setting, Size
 from .trace import TIMED, Event, Op, Trace
 

@@ -14,7 +14,7 @@ from .costs import Costs
 from .errors import PuzzleError, TraceError
 from .setting import Setting, Size
 from .setting_notation import setting_from_json, setting_to_json
-from .trace import FORMS, Op, Trace
+from .trace import FORMS, Op, Trace, shortest
 
 FORMAT = "training-puzzles trace"
 VERSION = 1
@@ -116,7 +116,8 @@ def _row(op: Op) -> dict[str, Any]:
         row["layer"] = op.layer
     form = FORMS[op.name]
     for name, arg in zip(form.args + form.optional, op.args):
-        row[name] = _value_row(arg) if isinstance(arg, Value) else arg
+        if arg is not None or name in form.args:
+            row[name] = _value_row(arg) if isinstance(arg, Value) else arg
     columns = (sorted(op.batches), list(op.used), list(op.made), op.line)
     row.update((name, content) for name, content in zip(COLUMNS[1:], columns) if content)
     return row
@@ -164,8 +165,7 @@ def _op(row: Any, where: str) -> Op:
     batches = _numbers(row.get("batches", []), "batches", where)
     if len(set(batches)) < len(batches):
         raise TraceError(f"{where}: a batch is listed twice")
-    args = form.args + form.optional if any(arg in row for arg in form.optional) else form.args
-    missing = [arg for arg in args if arg not in row]
+    missing = [arg for arg in form.args if arg not in row]
     if missing:
         raise TraceError(f"{where}: {name} needs {', '.join(missing)}")
     return Op(
@@ -176,7 +176,8 @@ def _op(row: Any, where: str) -> Op:
         frozenset(batches),
         _numbers(row.get("uses", []), "uses", where),
         _numbers(row.get("makes", []), "makes", where),
-        tuple(_argument(arg, row[arg], where) for arg in args),
+        tuple(_argument(arg, row[arg], where) for arg in form.args)
+        + shortest(*[_argument(arg, row[arg], where) if arg in row else None for arg in form.optional]),
         line,
     )
 
@@ -192,6 +193,8 @@ def _argument(name: str, given: Any, where: str) -> Any:
         return _value(given, where)
     if name == "key":
         return _key(given)
+    if name == "group":
+        return _numbers(given, name, where)
     if name == "where":
         if isinstance(given, str):
             return given

@@ -9,7 +9,7 @@
     (`values.base.join_shards`).
  6. `update` needs a gradient over every batch, and a gradient and optimizer state that cover the weight's
     shards, at the weight's step.
- 7. Every rank's k-th collective is the same operation on the same layer.
+ 7. The k-th collective of every rank in a group is the same operation on the same layer (`collective_rules`).
  8. At the end every layer's updated weight exists whole, and nothing that was sent is left unread.
 
 The mathematics is that of data, sharded and pipeline parallel training: ZeRO (Rajbhandari et al. 2020,
@@ -23,19 +23,16 @@ from typing import Any, Protocol
 
 from lib.values.algebra import missing_text, set_text
 from lib.values.base import (
-    Sharded,
     Value,
     join_shards,
     make,
-    object_text,
     require_kind,
     shard,
-    with_shards,
 )
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad, sum_grads
 from lib.values.label_text import batches_text, shards_text
 
-from .errors import IncompleteError, MismatchError, RuleError
+from .errors import IncompleteError, RuleError
 from .setting import Game
 from .values import algebra
 
@@ -186,36 +183,7 @@ def _same_model(game: Game, *values: Value) -> None:
             raise RuleError(f"the {value} is of a step with {batches} batches; this one has {game.batches}")
 
 
-# --- What ranks do together: pure functions from every rank's value to every rank's result -------------
-
-
-def allreduce(values: Sequence[Value]) -> list[Value]:
-    """Everyone gets the sum. Each rank contributes its own batches."""
-    return [_reduced(values)] * len(values)
-
-
-def allgather(values: Sequence[Value]) -> list[Value]:
-    """Everyone gets the shards of all, joined."""
-    return [join_shards(values, _rank)] * len(values)  # type: ignore[type-var]  # join refuses what has no shards
-
-
-def scatterreduce(values: Sequence[Value]) -> list[Value]:
-    """The sum, of which rank r keeps shard r of as many as there are ranks (reduce-scatter)."""
-    total, ranks = _reduced(values), len(values)
-    if not len(total.shards) == total.total:
-        raise RuleError(f"it splits a whole gradient, and this is {shards_text(total)}; use allreduce for shards")
-    return [with_shards(total, frozenset((r,)), ranks) for r in range(ranks)]
-
-
-COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value]], list[Value]]] = {
-    "allreduce": allreduce,
-    "allgather": allgather,
-    "scatterreduce": scatterreduce,
-}
-"""Each collective operation by name: from every rank's value to every rank's result, both in rank order."""
-
-COLLECTIVES = frozenset(COLLECTIVE_RULES)
-"""The names of the operations in which all ranks meet."""
+# --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
 
 
 def partner(game: Game, rank: int, to: int) -> int:
@@ -224,28 +192,6 @@ def partner(game: Game, rank: int, to: int) -> int:
     if to == rank:
         raise RuleError("a rank cannot send to itself; keep the value in a dictionary")
     return to
-
-
-def contribute(game: Game, name: str, layer: int, value: Value) -> None:
-    """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
-    if name != "allgather":
-        require_kind(value, WeightGrad, "what is reduced")
-    elif not isinstance(value, Sharded):
-        raise RuleError(
-            f"only weights, optimizer states and weight gradients have shards to gather; got {object_text(value)}"
-        )
-    if value.layer != layer:
-        raise RuleError(f"this is the {value}, not of layer {layer}; name its own layer")
-
-
-def agree(calls: Sequence[tuple[str, int]], described: Callable[[int], str]) -> None:
-    """Every rank's k-th collective is the same: operation and layer. `described` names the i-th call in a message."""
-    for i, call in enumerate(calls):
-        if call != calls[0]:
-            raise MismatchError(
-                f"{described(0)}, but {described(i)}; "
-                "every rank must make the same collective calls, on the same layers, in the same order"
-            )
 
 
 def complete(game: Game, final: Iterable[Weight]) -> None:
@@ -268,22 +214,6 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
                 f"the final weight of layer {layer} lacks shards {missing_text(shards, total)} of {total}; "
                 "every shard must be updated and set as final by some rank"
             )
-
-
-def _reduced(values: Sequence[Value]) -> WeightGrad:
-    try:
-        return sum_grads(values, _rank)
-    except RuleError as why:
-        whole = [rank for rank, v in enumerate(values) if isinstance(v, WeightGrad) and v.batches and v.is_complete()]
-        if len(whole) < 2:
-            raise
-        raise RuleError(
-            f"ranks {set_text(whole)} each bring every batch, so this gradient is reduced already; reduce it once"
-        ) from why
-
-
-def _rank(rank: int) -> str:
-    return f"rank {rank}"
 
 
 # --- Local operations from a record ------------------------------------------------------------------

@@ -36,7 +36,7 @@ class Form(NamedTuple):
     uses: int | None
     args: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    """More arguments, of which a record holds all or none."""
+    """More arguments, of which a record holds the first few: those that it needs, and None before them."""
 
     def describe(self) -> str:
         uses = "any number of values" if self.uses is None else f"{self.uses} used values"
@@ -45,7 +45,7 @@ class Form(NamedTuple):
 
     def fits(self, args: Sequence[object]) -> bool:
         """True if a record may hold so many arguments."""
-        return len(args) in (len(self.args), len(self.args) + len(self.optional))
+        return 0 <= len(args) - len(self.args) <= len(self.optional)
 
 
 FORMS: Mapping[str, Form] = {
@@ -60,11 +60,11 @@ FORMS: Mapping[str, Form] = {
     "add": Form(False, 2),
     "combine": Form(False, 2),
     "shard": Form(False, 1, ("shard", "total")),
-    "allreduce": Form(True, 1),
-    "allgather": Form(True, 1),
-    "scatterreduce": Form(True, 1),
-    "pass_to": Form(False, None, ("to",)),
-    "receive": Form(False, 0, ("source",)),
+    "allreduce": Form(True, 1, (), ("group", "label")),
+    "allgather": Form(True, 1, (), ("group", "label")),
+    "scatterreduce": Form(True, 1, (), ("group", "label")),
+    "pass_to": Form(False, None, ("to",), ("tag",)),
+    "receive": Form(False, 0, ("source",), ("tag",)),
     "set_final_weight": Form(True, 1),
     "store": Form(False, 1, ("where", "key")),
     "delete": Form(False, 0, ("where", "key")),
@@ -94,14 +94,33 @@ class Op(NamedTuple):
         match self.name, self.args:
             case (("store" | "delete"), (where, key)):
                 return f"{'del ' if self.name == 'delete' else ''}{where}[{key!r}]"
-            case (("pass_to" | "receive"), (rank,)):
-                return f"{self.name}({rank})"
+            case (("pass_to" | "receive"), (rank, *tag)):
+                return message_text(self.name, rank, *tag)
         return call_text(self.name, self.layer)
 
 
 def call_text(name: str, layer: object = None) -> str:
     name = "'+'" if name == "add" else f"{name}()"
     return name if layer is None else f"{name[:-1]}layer={layer})"
+
+
+def message_text(name: str, rank: object, tag: object = 0) -> str:
+    """'pass_to(1)', 'receive()', 'receive(0, tag=2)'."""
+    parts = [*([] if rank is None else [str(rank)]), *([f"tag={tag}"] if tag else [])]
+    return f"{name}({', '.join(parts)})"
+
+
+def shortest(*args: Any) -> tuple[Any, ...]:
+    """Optional arguments as a record holds them: None where one is left out, and none of these at the end."""
+    kept = len(args)
+    while kept and args[kept - 1] is None:
+        kept -= 1
+    return args[:kept]
+
+
+def address(rank: int, tag: int) -> tuple[int, ...]:
+    """The arguments of a message: its partner, and its tag if that is not 0."""
+    return (rank, tag) if tag else (rank,)
 
 
 def place_text(rank: int, time: str, call: str) -> str:

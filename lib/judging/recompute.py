@@ -7,16 +7,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 from lib import rules
+from lib.collective_rules import COLLECTIVES, Group, contribute
 from lib.costs import CLASSIC, Costs, elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.meetings import agree, settle
+from lib.mesh import Mesh
 from lib.setting import Game
-from lib.trace import FORMS, FREE, NO_BATCHES, TIMED, Op, Trace, place_text
+from lib.trace import FORMS, FREE, NO_BATCHES, TIMED, Op, Trace, place_text, shortest
 from lib.trace_walk import Cursor, Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Weight
+
+Place = tuple[int, int]
+"""An operation: its rank, and its index there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,10 +38,14 @@ class RankState(Cursor):
     """Numbers of the values that were made by hand or by a model of another Dist."""
     read: dict[int, int] = field(default_factory=dict)
     """By index of a pass_to: the tick at which its message is received."""
-    held_up: dict[int, tuple[int, int]] = field(default_factory=dict)
+    held_up: dict[int, Place] = field(default_factory=dict)
     """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
     events: list[int] = field(default_factory=list)
     """Indices of the timed operations."""
+    causes: list[Place | None] = field(default_factory=list)
+    """For each event, in the same order: the event that ended when it could start, on this rank or on another."""
+    cause: Place | None = None
+    """The event that set the clock."""
     messages: int = 0
     elements: int = 0
     """Elements sent, in messages and collectives (ring-optimal)."""
@@ -62,12 +71,13 @@ class Arrival(NamedTuple):
     clock: int
     line: int
     name: str
-    layer: int
-    value: Value
+    group: Group | None
+    values: tuple[Value, ...]
 
 
-Met = tuple[Value, Value, int, tuple[int, int]]
-"""One rank's share of a collective: what it brought and gets, the start, and the rank and index that set the start."""
+Met = tuple[tuple[Value, ...], tuple[Value, ...], int, Place, Place | None]
+"""One rank's share of a collective: what it brought and gets, the start, the call that set the start, and the event
+that this call came after."""
 
 _new = tuple.__new__  # what Arrival(...) does, in half of its time
 
@@ -85,6 +95,7 @@ class Retrace(Walk[RankState]):
         self.size = trace.size
         self.game = Game.of(trace.size, trace.setting)
         self.costs = trace.costs
+        self.mesh = Mesh(trace.setting.mesh, trace.size.ranks)
         self.strict = strict
         self.made_up: list[str] = []
 
@@ -122,10 +133,10 @@ class Retrace(Walk[RankState]):
             self._compute(cursor, op, used)
         elif name == "given":
             self._take_over(cursor, op)
-        elif name in rules.COLLECTIVES:
+        elif name in COLLECTIVES:
             self.costs.require_priced(name)
-            rules.contribute(self.game, name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
-            return self.join(cursor)
+            contribute(name, used[0])
+            return self.join(cursor, self._group(cursor, op, used))
         elif name == "pass_to":
             rules.partner(self.game, cursor.rank, op.args[0])
             return self.send(cursor, op)
@@ -143,7 +154,7 @@ class Retrace(Walk[RankState]):
             (op.layer is None) is form.layer
             or not (type(op.used) is type(op.args) is tuple)
             or (form.uses is not None and len(op.used) != form.uses)
-            or (len(op.args) != len(form.args) and not form.fits(op.args))
+            or not form.fits(op.args)
         ):
             raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
         try:
@@ -211,16 +222,37 @@ class Retrace(Walk[RankState]):
         arrivals = list(map(_arrival, cursors))
         results, start = settle(arrivals)
         last = next(rank for rank in cursors if rank.clock == start)
-        setter = (last.rank, last.at)
-        return [(call.value, result, start, setter) for call, result in zip(arrivals, results)]
+        setter, before = (last.rank, last.at), last.cause
+        return [(call.values, result, start, setter, before) for call, result in zip(arrivals, results)]
+
+    def _group(self, rank: RankState, op: Op, used: list[Value]) -> Group | None:
+        """The group of a collective, if its record is as a run writes it."""
+        if op.layer != used[0].layer:
+            raise TraceError(f"it is of layer {used[0].layer}, that of the {used[0]}, not {op.layer}")
+        if not op.args:
+            return None
+        group: Group | None = op.args[0]
+        label = op.args[1] if len(op.args) > 1 else None
+        if op.args != shortest(group, None if label == op.layer else label):
+            raise TraceError(f"a record names a group and a label only where they are not plain; this one is {op}")
+        if label is not None and type(label) is not int:
+            raise TraceError(f"a label is a whole number; this record is {op}")
+        if group is not None:
+            self.mesh.require()
+            if type(group) is not tuple or list(group) != sorted({*group}) or not {*group} < {*range(self.size.ranks)}:
+                raise TraceError(f"a group is some of the ranks, ascending; this record is {op}")
+            self.mesh.require_member(rank.rank, group)
+        return group
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
-        brought, made, start, setter = result
+        brought, made, start, setter, before = result
         if cursor.clock < start:
             cursor.held_up[cursor.at] = setter
-        cursor.elements += elements_sent(op.name, brought.memory(self.costs), self.size.ranks)
+            cursor.cause = before
+        for value in brought:
+            cursor.elements += elements_sent(op.name, value.memory(self.costs), self.size.ranks)
         try:
-            _confirm(cursor, op, (made,), start, self.costs.duration(op.name))
+            _confirm(cursor, op, made, start, self.costs.duration(op.name))
         except (PuzzleError, *MALFORMED) as why:
             raise _placed(why, cursor) from None
 
@@ -234,7 +266,7 @@ class Retrace(Walk[RankState]):
     def received(self, cursor: RankState, op: Op, sender: RankState, sent_at: int) -> None:
         message = sender.ops[sent_at]
         if message.end > cursor.clock:
-            cursor.held_up[cursor.at] = (sender.rank, sent_at)
+            cursor.held_up[cursor.at] = cursor.cause = (sender.rank, sent_at)
         start = sender.read[sent_at] = max(cursor.clock, message.end)
         values = sender.used(message)
         _confirm(cursor, op, values, start, self.costs.duration("receive", max(1, len(values))))
@@ -254,9 +286,9 @@ class Retrace(Walk[RankState]):
     def _refuse_deadlock(self, stuck: list[RankState]) -> NoReturn:
         first = stuck[0]
         place, line = first.place(first.op.call()), first.op.line
-        arrived = self.meeting.present()
         try:
-            agree([_arrival(arrived[rank]) for rank in sorted(arrived)])
+            for meeting in self.meetings.open():
+                agree([_arrival(rank) for _, rank in sorted(meeting.present().items())])
         except PuzzleError as why:
             raise why.at(place, line) from None
         waits = [self._waiting(rank) for rank in stuck]
@@ -266,7 +298,7 @@ class Retrace(Walk[RankState]):
     def _waiting(self, rank: RankState) -> WaitingRank:
         op = rank.op
         kind = {"pass_to": "post", "receive": "receive"}.get(op.name, "collective")
-        of = self.meeting.missing() if kind == "collective" else op.args
+        of = self.meetings.of(None).missing() if kind == "collective" else op.args
         return WaitingRank(rank.rank, op.call(), op.line, kind, of)
 
 
@@ -280,7 +312,8 @@ def _placed(why: Exception, rank: RankState) -> PuzzleError:
 
 def _arrival(rank: RankState) -> Arrival:
     op = rank.ops[rank.at]
-    return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, op.layer, rank.values[op.used[0]]))
+    group = op.args[0] if op.args else None
+    return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, group, (rank.values[op.used[0]],)))
 
 
 def _refuse_given(rank: RankState, op: Op) -> None:
@@ -312,4 +345,6 @@ def _confirm(
             rank.values[number] = value
     if op.name in TIMED:
         rank.events.append(rank.at)
+        rank.causes.append(rank.cause)
+        rank.cause = (rank.rank, rank.at)
         rank.clock = op.end

@@ -10,11 +10,11 @@ from lib.costs import Costs
 from lib.errors import PuzzleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
-from lib.trace import TIMED, Op, Trace
+from lib.trace import Op, Trace
 
 from .memory import Profile, profile
 from .notes import Note, notes_on
-from .recompute import RankState, Retrace
+from .recompute import Place, RankState, Retrace
 
 BYTES_PER_ELEMENT = 4
 
@@ -177,23 +177,16 @@ def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:
 
 
 def _critical_path(ranks: Sequence[RankState]) -> tuple[tuple[int, int], ...]:
-    """From the event that ends last, back through what each event waited for."""
+    """From the event that ends last, back through what each event's start was set by."""
     ends = [(state.ops[i].end, -state.rank, -i) for state in ranks for i in state.events]
     if not ends:
         return ()
     _, minus_rank, minus_i = max(ends)
-    rank, i = -minus_rank, -minus_i
-    path = [(rank, i)]
-    while True:
-        if i in ranks[rank].held_up:
-            held_by, at = ranks[rank].held_up[i]
-            if ranks[held_by].ops[at].name != "pass_to":
-                at -= 1  # of a collective: what the last to arrive did before it
-            rank, i = held_by, at
-        else:
-            i -= 1
-        while i >= 0 and ranks[rank].ops[i].name not in TIMED:
-            i -= 1
-        if i < 0:
-            return tuple(reversed(path))
-        path.append((rank, i))
+    causes = [dict(zip(state.events, state.causes)) for state in ranks]
+    at: Place | None = (-minus_rank, -minus_i)
+    path = []
+    while at is not None:
+        path.append(at)
+        rank, i = at
+        at = causes[rank][i]
+    return tuple(reversed(path))

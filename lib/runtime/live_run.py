@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from lib.deadlock_text import deadlock_text
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.mailboxes import Mailboxes
-from lib.meetings import Meeting, agree, settle
+from lib.meetings import Meetings, agree, settle
+from lib.mesh import Mesh
 from lib.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace import Trace
 from lib.values.base import Value
@@ -38,6 +39,7 @@ class LiveRun:
         self.setting = setting
         self.game = Game.of(size, setting)
         self.costs = setting.costs
+        self.mesh = Mesh(setting.mesh, size.ranks)
         self.recorders = [RankRecorder(rank, self.costs, self) for rank in range(size.ranks)]
         self.entered: set[int] = set()
         """The ranks that have a Model."""
@@ -49,10 +51,10 @@ class LiveRun:
         self.act = self._tasks.act
         """Notes that a rank is alive."""
         self._waits: list[Wait | None] = [None] * size.ranks
-        self._meeting: Meeting[Joining] = Meeting(range(size.ranks))
+        self._meetings: Meetings[Joining] = Meetings(size.ranks)
         self._mailboxes: Mailboxes[Message] = Mailboxes(size.ranks)
-        self._posting: dict[tuple[int, int], Posting] = {}
-        """By sender and receiver: who waits for a full mailbox."""
+        self._posting: dict[tuple[int, int, int], Posting] = {}
+        """By sender, receiver and tag: who waits for a full mailbox."""
         self._offers = Offers()
 
     def trace(self) -> Trace:
@@ -70,9 +72,9 @@ class LiveRun:
 
     # --- Each of these answers at once, or returns None: then the rank has to `stay`. ---
 
-    def join(self, wait: Joining) -> tuple[Value, int] | None:
-        """Meets all ranks. Answers this rank's result, and the tick at which the collective starts."""
-        waits = self._meeting.come(wait.rank, wait)
+    def join(self, wait: Joining) -> tuple[tuple[Value, ...], int] | None:
+        """Meets the ranks of its group. Answers this rank's result, and the tick at which the collective starts."""
+        waits = self._meetings.of(wait.group).come(wait.rank, wait)
         if waits is None:
             return None
         try:
@@ -83,41 +85,43 @@ class LiveRun:
                     self._fail(other, type(why)(why.problem))
             raise
         for other, value in zip(waits, results, strict=True):
-            if other is not wait:
+            if other is wait:
+                mine = value
+            else:
                 self._wake(other, (value, start))
-        return results[wait.rank], start
+        return mine, start
 
     def post(self, wait: Posting) -> bool | None:
         """Sends a message, unless the one before it is unread."""
-        if self._mailboxes.full(wait.rank, wait.to):
-            self._posting[wait.rank, wait.to] = wait
+        if self._mailboxes.full(wait.rank, wait.to, wait.tag):
+            self._posting[wait.rank, wait.to, wait.tag] = wait
             return None
-        self._deliver(wait)
+        self._deliver(wait.rank, wait.to, wait.message)
         return True
 
     def receive(self, wait: Receiving) -> tuple[int, Message] | None:
         """Takes a message: answers who sent it, and the message."""
         if wait.source is None:
-            for source, message in self._mailboxes.unread(wait.rank):
+            for source, message in self._mailboxes.unread(wait.rank, wait.tag):
                 self._offers.add(wait, source, message)
-        elif self._mailboxes.first(wait.source, wait.rank) is not None:
-            return wait.source, self._take(wait.source, wait.rank)
+        elif self._mailboxes.first(wait.source, wait.rank, wait.tag) is not None:
+            return wait.source, self._take(wait.source, wait.rank, wait.tag)
         return None
 
-    def _deliver(self, post: Posting) -> None:
-        self._mailboxes.put(post.rank, post.to, post.message)
-        receiver = self._waits[post.to]
-        if isinstance(receiver, Receiving):
+    def _deliver(self, source: int, to: int, message: Message) -> None:
+        self._mailboxes.put(source, to, message, message.tag)
+        receiver = self._waits[to]
+        if isinstance(receiver, Receiving) and receiver.tag == message.tag:
             if receiver.source is None:
-                self._offers.add(receiver, post.rank, post.message)
-            elif receiver.source == post.rank:
-                self._wake(receiver, (post.rank, self._take(post.rank, post.to)))
+                self._offers.add(receiver, source, message)
+            elif receiver.source == source:
+                self._wake(receiver, (source, self._take(source, to, message.tag)))
 
-    def _take(self, source: int, to: int) -> Message:
-        message = self._mailboxes.take(source, to)
-        queued = self._posting.pop((source, to), None)
+    def _take(self, source: int, to: int, tag: int) -> Message:
+        message = self._mailboxes.take(source, to, tag)
+        queued = self._posting.pop((source, to, tag), None)
         if queued is not None:
-            self._deliver(queued)
+            self._deliver(source, to, queued.message)
             self._wake(queued, True)
         return message
 
@@ -127,12 +131,12 @@ class LiveRun:
         if offer is None:
             return False
         receiver, source = offer
-        self._wake(receiver, (source, self._take(source, receiver.rank)))
+        self._wake(receiver, (source, self._take(source, receiver.rank, receiver.tag)))
         return True
 
     def _is_open(self, receiver: Receiving, source: int, message: Message) -> bool:
         waits = self._waits[receiver.rank] is receiver
-        return waits and self._mailboxes.first(source, receiver.rank) is message
+        return waits and self._mailboxes.first(source, receiver.rank, receiver.tag) is message
 
     # --- Waiting, and the end of it ---
 
@@ -171,9 +175,9 @@ class LiveRun:
         """Ends a wait without an answer: what the rank has offered to others is taken back."""
         self._go_on(wait)
         if isinstance(wait, Joining):
-            self._meeting.leave(wait.rank, wait)
-        elif isinstance(wait, Posting) and self._posting.get((wait.rank, wait.to)) is wait:
-            del self._posting[wait.rank, wait.to]
+            self._meetings.of(wait.group).leave(wait.rank, wait)
+        elif isinstance(wait, Posting) and self._posting.get((wait.rank, wait.to, wait.tag)) is wait:
+            del self._posting[wait.rank, wait.to, wait.tag]
 
     def end_waiting(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
         """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
@@ -189,13 +193,12 @@ class LiveRun:
         return bool(waits)
 
     def _why_nobody_moves(self, waits: Sequence[Wait], absent: Mapping[int, str]) -> PuzzleError:
-        arrived = self._meeting.present()
         try:
-            agree([arrived[rank] for rank in sorted(arrived)])
+            for meeting in self._meetings.open():
+                agree([call for _, call in sorted(meeting.present().items())])
         except MismatchError as mismatch:
             return mismatch
-        missing = self._meeting.missing()
-        return DeadlockError(deadlock_text([wait.described(missing) for wait in waits], absent))
+        return DeadlockError(deadlock_text([wait.described(self._meetings) for wait in waits], absent))
 
     def _absences(self) -> dict[int, str]:
         """The ranks that do not wait, each with the reason as a message has it."""

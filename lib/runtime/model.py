@@ -152,18 +152,18 @@ class Model(RankOperations):
 
     # --- What ranks do together ---
 
-    def allreduce(self, v: WeightGrad, layer: int) -> Coroutine[Any, Any, WeightGrad]:
+    def allreduce(self, v: WeightGrad, layer: int, group: Any = None) -> Coroutine[Any, Any, WeightGrad]:
         """The sum of every rank's gradient, for everyone; 0.3 steps after the last rank has joined."""
-        return self._collective("allreduce", v, layer)
+        return self._collective("allreduce", v, layer, group)
 
-    def allgather(self, v: S, layer: int) -> Coroutine[Any, Any, S]:
+    def allgather(self, v: S, layer: int, group: Any = None) -> Coroutine[Any, Any, S]:
         """Every rank's shards joined, for everyone; 0.3 steps after the last rank has joined."""
-        return self._collective("allgather", v, layer)
+        return self._collective("allgather", v, layer, group)
 
-    def scatterreduce(self, v: WeightGrad, layer: int) -> Coroutine[Any, Any, WeightGrad]:
+    def scatterreduce(self, v: WeightGrad, layer: int, group: Any = None) -> Coroutine[Any, Any, WeightGrad]:
         """The sum of every rank's whole gradient, of which this rank gets shard `rank` of RANKS
         (reduce-scatter); 0.3 steps after the last rank has joined."""
-        return self._collective("scatterreduce", v, layer)
+        return self._collective("scatterreduce", v, layer, group)
 
     def pass_to(self, rank: int, v: Any) -> Coroutine[Any, Any, None]:
         """Sends any object; 0.2 steps for each value in it. Waits while its last message to `rank` is unread."""

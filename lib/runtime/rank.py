@@ -7,9 +7,10 @@ from operator import index
 from typing import Any, TypeVar
 
 from lib import rules
+from lib.collective_rules import contribute
 from lib.errors import PuzzleError, RuleError
 from lib.setting import Game
-from lib.trace import NO_BATCHES, TIMED, call_text
+from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
 from lib.values.base import Value, copy_of
 
@@ -81,35 +82,44 @@ class RankOperations:
             return recorder.write(name, made, line, numbers, layer)
         return recorder.write_event(name, made, line, numbers, layer, batches, (), recorder.clock, ticks)
 
-    def _collective(self, name: str, v: Any, layer: int) -> Call:
+    def _collective(self, name: str, given: Any, label: Any, group: Any) -> Call:
+        """A collective of a group. The layer is that of the value; a label that differs is written down beside it."""
         recorder, line = self._recorder, player_line()
         try:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
-            if type(layer) is not int:
-                layer = algebra.whole_number(layer, "layer")
+            if type(label) is not int:
+                label = algebra.whole_number(label, "layer")
             self.run.costs.require_priced(name)
-            rules.contribute(self._game, name, layer, v)
-            number = recorder.claim(v)
+            contribute(name, given)
+            members = None if group is None else self.run.mesh.group(self.rank, group)
+            number = recorder.claim(given)
         except PuzzleError as why:
-            raise why.at(recorder.place(call_text(name, layer)), line) from None
-        wait = Joining(self.rank, recorder.clock, line, name, layer, v)
+            raise why.at(recorder.place(call_text(name, label)), line) from None
+        args = shortest(members, None if label == given.layer else label)
+        wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args)
         return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 
-    def _joined(self, wait: Joining, number: int, result: Value, start: int) -> Value:
-        own = copy_of(result)
+    def _joined(self, wait: Joining, number: int, results: tuple[Value, ...], start: int) -> Value:
+        own = copy_of(results[0])
         ticks = self.run.costs.duration(wait.name)
-        self._recorder.write_event(wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, (), start, ticks)
+        self._recorder.write_event(
+            wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, wait.args, start, ticks
+        )
         return own
 
     def _posted(self, wait: Posting, numbers: tuple[int, ...]) -> None:
         ticks = wait.message.sent - wait.clock
-        self._recorder.write_event("pass_to", (), wait.line, numbers, None, NO_BATCHES, (wait.to,), wait.clock, ticks)
+        self._recorder.write_event(
+            "pass_to", (), wait.line, numbers, None, NO_BATCHES, address(wait.to, wait.tag), wait.clock, ticks
+        )
 
     def _received(self, wait: Receiving, source: int, message: Message) -> Any:
         ticks = self.run.costs.duration("receive", max(1, len(message.values)))
         start = max(wait.clock, message.sent)
-        self._recorder.write_event("receive", message.values, wait.line, (), None, NO_BATCHES, (source,), start, ticks)
+        self._recorder.write_event(
+            "receive", message.values, wait.line, (), None, NO_BATCHES, address(source, wait.tag), start, ticks
+        )
         return message.payload
 
     def _promise(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> Coroutine[Any, Any, R]:

@@ -31,6 +31,16 @@ def covers(held: Collection[int], total: int, wanted: Iterable[int], parts: int)
     return all(i in held for j in wanted for i in range(j * total // parts, -(-(j + 1) * total // parts)))
 
 
+def coarsest(shards: frozenset[int], total: int) -> tuple[frozenset[int], int]:
+    """The same elements as shards of the smallest count that can say so: {2, 3} of 4 is {1} of 2."""
+    for block in range(len(shards), 1, -1):
+        if total % block == 0 and len(shards) % block == 0:
+            blocks = {shard // block for shard in shards}
+            if len(blocks) * block == len(shards):
+                return frozenset(blocks), total // block
+    return shards, total
+
+
 def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: str) -> frozenset[int]:
     """The union of sets that must not overlap; `then` is the fix that the message ends with.
 

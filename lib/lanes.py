@@ -1,0 +1,178 @@
+"""Lanes: communication that runs beside a rank's computation, the calls of one lane one after the other.
+
+A call is issued at its rank's clock and joined by `await`. It starts when every member of its group has issued it, the
+call before it on each member's lane has ended, and what it brings has been made; the rank computes on meanwhile.
+All of this is a maximum of sums, so no figure depends on the order in which ranks are started or visited.
+
+Two decisions, from what `work = dist.all_gather(..., async_op=True); work.wait()` does in PyTorch:
+
+- What a call makes may be brought to another call before it is awaited: its handle is passed instead of a value. As on
+  a stream, the second call starts after the first has ended, and the rank's clock does not move. That is how a
+  reduce-scatter within a machine is followed by an all-reduce between machines (hybrid sharding). Every handle is still
+  awaited once, since `wait` is what lets the buffers go.
+- A rank has one lane for all groups, not one for each process group as NCCL has streams: groups share a link, and two
+  lanes would give each the whole of it. Programs that call the collectives of two groups in different orders stand
+  still, which NCCL warns of as well. Copies to and from a tier use other links and have lanes of their own.
+
+Shared by the live run and the referee, each with lanes of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lib.values.base import Value
+
+from .collective_rules import COLLECTIVES, Group
+from .errors import PuzzleError
+from .meetings import Meetings
+from .trace import Op
+
+LANES: Mapping[str, str] = {**dict.fromkeys(COLLECTIVES, "network"), "pass_to": "network"}
+"""The lane of each operation that runs beside computation, where costs have `overlap`."""
+
+Place = tuple[int, int]
+"""An operation: its rank, and its index there."""
+
+
+class Made(NamedTuple):
+    """What an earlier call of the same rank will have made: the n-th of its results."""
+
+    call: Call
+    n: int
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One rank's call. `at` is the index of its row, `clock` the rank's clock, `cause` the event that set it, and
+    `brought` what it uses; a value or what another call makes."""
+
+    rank: int
+    at: int
+    clock: int
+    cause: Place | None
+    op: Op
+    group: Group | None
+    brought: tuple[Value | Made, ...]
+    values: tuple[Value, ...] = ()
+    """What it brings, known when it is first on its lane."""
+    made: tuple[Value, ...] = ()
+    start: int = -1
+    end: int = -1
+    """Known when it is settled; -1 before."""
+    refusal: PuzzleError | None = field(default=None)
+
+    @property
+    def name(self) -> str:
+        return self.op.name
+
+    @property
+    def line(self) -> int:
+        return self.op.line
+
+    @property
+    def lane(self) -> str:
+        return LANES[self.op.name]
+
+    @property
+    def place(self) -> Place:
+        return self.rank, self.at
+
+    @property
+    def settled(self) -> bool:
+        return self.end >= 0
+
+    def ready(self) -> bool:
+        """Looks up what it brings; False if some of it has not been made."""
+        if not self.values:
+            if not all(part.call.settled for part in self.brought if type(part) is Made):
+                return False
+            self.values = tuple([part.call.made[part.n] if type(part) is Made else part for part in self.brought])  # type: ignore[misc]
+        return True
+
+
+class Lanes:
+    """The calls under way on the lanes of all ranks. Subclasses say what a call does, and what follows from it."""
+
+    def __init__(self, ranks: int) -> None:
+        self.meetings: Meetings[Call] = Meetings(ranks)
+        self._queues: list[dict[str, deque[Call]]] = [{} for _ in range(ranks)]
+        self._last: list[dict[str, Call]] = [{} for _ in range(ranks)]
+
+    def perform(self, calls: Sequence[Call]) -> tuple[Sequence[tuple[Value, ...]], int] | None:
+        """What each of some calls that belong together makes, and their ticks; None if a call must wait.
+
+        Raises:
+            PuzzleError: the calls do not fit together.
+        """
+        raise NotImplementedError
+
+    def settle(self, call: Call) -> None:
+        """Takes note that a call's start, end and results are known; `cause` is by now what set its start."""
+        raise NotImplementedError
+
+    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
+        """Takes note that calls do not fit together: they and what is behind them never start."""
+        raise NotImplementedError
+
+    def issue(self, call: Call) -> None:
+        """Puts a call on its lane, and settles whatever can be settled now."""
+        queue = self._queues[call.rank].setdefault(call.lane, deque())
+        queue.append(call)
+        if queue[0] is call:
+            self._advance([call])
+
+    def retry(self, rank: int) -> None:
+        """Settles what can be settled now, since a rank's call can go on that had to wait."""
+        self._advance(self._heads(rank))
+
+    def head(self, rank: int, lane: str) -> Call | None:
+        """The call that holds a lane, if there is one."""
+        queue = self._queues[rank].get(lane)
+        return queue[0] if queue else None
+
+    def _heads(self, rank: int) -> Iterable[Call]:
+        return [queue[0] for queue in self._queues[rank].values() if queue]
+
+    def _advance(self, heads: Iterable[Call]) -> None:
+        ready = deque(heads)
+        while ready:
+            call = ready.popleft()
+            if call.settled or call.refusal is not None or not call.ready():
+                continue
+            calls = self.meetings.of(call.group).come(call.rank, call) if call.name in COLLECTIVES else [call]
+            if calls is None:
+                continue
+            try:
+                performed = self.perform(calls)
+            except PuzzleError as why:
+                for member in calls:
+                    member.refusal = why
+                self.refuse(calls, why)
+                continue
+            if performed is not None:
+                self._settle(calls, *performed)
+                for member in calls:
+                    ready.extend(self._heads(member.rank))
+
+    def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]], ticks: int) -> None:
+        start, cause = max((ready for call in calls for ready in self._conditions(call)), key=lambda ready: ready[0])
+        for call, values in zip(calls, made):
+            call.start, call.end, call.cause, call.made = start, start + ticks, cause, tuple(values)
+            self._last[call.rank][call.lane] = call
+            self._queues[call.rank][call.lane].popleft()
+        for call in calls:
+            self.settle(call)
+
+    def _conditions(self, call: Call) -> Iterable[tuple[int, Place | None]]:
+        """What a call starts after: from which tick on, and what set that tick."""
+        yield call.clock, call.cause
+        before = self._last[call.rank].get(call.lane)
+        if before is not None:
+            yield before.end, before.place
+        for part in call.brought:
+            if type(part) is Made:
+                yield part.call.end, part.call.place
