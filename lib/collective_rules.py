@@ -12,32 +12,58 @@ from typing import cast
 
 from lib.values import algebra
 from lib.values.algebra import Who, set_text
-from lib.values.base import Sharded, Value, join_shards, object_text, require_kind, with_shards
-from lib.values.kinds import WeightGrad, sum_grads
+from lib.values.base import (
+    Batched,
+    Sharded,
+    Value,
+    join_shards,
+    object_text,
+    require_alike,
+    require_kind,
+    with_fields,
+    with_shards,
+)
+from lib.values.kinds import Weight, WeightGrad, sum_grads
 from lib.values.label_text import shards_text
+from lib.values.replicas import Copy, averaged
 
+from . import part_rules
 from .errors import MismatchError, RuleError
+from .setting import Game
 
 Group = tuple[int, ...]
 """Some of the ranks, ascending, but not all."""
 
 
-def allreduce(values: Sequence[Value], group: Group | None = None) -> list[Value]:
-    """Everyone gets the sum. Each rank contributes its own batches."""
+Wanted = Sequence[frozenset[int]]
+"""The batches that each member asks for, where the operation names any."""
+
+
+def allreduce(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """Everyone gets the sum. Each rank contributes its own batches, or its part of an activation. Of weights that
+    replicas have trained everyone gets the average."""
+    if isinstance(values[0], Batched):
+        return [part_rules.sum_parts(values, _who(group))] * len(values)
+    if isinstance(values[0], Weight):
+        return [_average(values, _who(group))] * len(values)
     return [_reduced(values, group)] * len(values)
 
 
-def allgather(values: Sequence[Value], group: Group | None = None) -> list[Value]:
-    """Everyone gets the shards of all, joined."""
+def allgather(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """Everyone gets the shards of all, joined; of activations, the tokens."""
+    if isinstance(values[0], Batched):
+        return [part_rules.gather_tokens(values, _who(group))] * len(values)
     joined = join_shards(cast(Sequence[Sharded], values), _who(group))  # it refuses what has no shards
     if group is not None:
         joined = with_shards(joined, *algebra.coarsest(joined.shards, joined.total))
     return [joined] * len(values)
 
 
-def scatterreduce(values: Sequence[Value], group: Group | None = None) -> list[Value]:
+def scatterreduce(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
     """The sum, of which the i-th of n members keeps shard i of n (reduce-scatter); of a sum that is shard j of T, in a
-    group smaller than the world, shard j n + i of T n."""
+    group smaller than the world, shard j n + i of T n. Activations are cut by tokens."""
+    if isinstance(values[0], Batched):
+        return part_rules.scatter_sum(values, _who(group))
     total, members = _reduced(values, group), len(values)
     shards, count = algebra.coarsest(total.shards, total.total)
     if group is None and count > 1:
@@ -48,10 +74,22 @@ def scatterreduce(values: Sequence[Value], group: Group | None = None) -> list[V
     return [with_shards(total, frozenset((first * members + i,)), count * members) for i in range(members)]
 
 
-COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None], list[Value]]] = {
+def dispatch(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """The all-to-all that takes tokens to their experts."""
+    return part_rules.dispatch(values, _who(group))
+
+
+def collect(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """The all-to-all that brings tokens back from their experts: to each member the batches that it wants."""
+    return part_rules.collect(values, wanted, _who(group))
+
+
+COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted], list[Value]]] = {
     "allreduce": allreduce,
     "allgather": allgather,
     "scatterreduce": scatterreduce,
+    "dispatch": dispatch,
+    "collect": collect,
 }
 """Each collective operation by name: from every member's value to every member's result, both in rank order."""
 
@@ -59,9 +97,18 @@ COLLECTIVES = frozenset(COLLECTIVE_RULES)
 """The names of the operations in which the ranks of a group meet."""
 
 
-def contribute(name: str, value: Value) -> None:
+def contribute(game: Game, name: str, value: Value) -> None:
     """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
-    if name != "allgather":
+    if name in ("dispatch", "collect"):
+        if game.layer != "experts":
+            raise RuleError(f"{name} is for layers of experts; the layers of this game are {game.layer!r}")
+        if not isinstance(value, Batched):
+            raise RuleError(f"{name} takes an activation or its gradient; got {object_text(value)}")
+    elif (isinstance(value, Batched) and game.layer != "dense") or (
+        isinstance(value, Weight) and name == "allreduce" and game.task == "local"
+    ):
+        return
+    elif name != "allgather":
         require_kind(value, WeightGrad, "what is reduced")
     elif not isinstance(value, Sharded):
         raise RuleError(
@@ -78,6 +125,27 @@ def agree(calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int
                 f"{described(0)}, but {described(i)}; "
                 "every rank must make the same collective calls, on the same layers, in the same order"
             )
+
+
+def _average(values: Sequence[Value], who: Who) -> Weight:
+    """The average of a weight over replicas that were alike when they parted, and together use every batch."""
+    copies: list[Copy] = []
+    first = require_kind(values[0], Weight, "what is averaged")
+    for i, value in enumerate(values):
+        weight = require_kind(value, Weight, "what is averaged")
+        require_alike(first, weight, ("layer", "layers", "total", "shards", "step"), who, i, "average")
+        if weight.copy is None or not weight.copy.batches:
+            raise RuleError(f"{who(i)} brings the {weight}, which no replica has trained alone; average replicas only")
+        copies.append(weight.copy)
+        if (weight.copy.since, weight.copy.averages) != (copies[0].since, copies[0].averages):
+            raise RuleError(
+                f"{who(0)} brings the {first}, and {who(i)} the {weight}; average replicas that parted alike"
+            )
+    union = algebra.disjoint_union([copy.batches for copy in copies], "batch", who, "every batch has one replica")
+    if len(union) < copies[0].of:
+        missing = algebra.missing_text(union, copies[0].of)
+        raise RuleError(f"no replica here has trained with batches {missing}; average all replicas")
+    return with_fields(first, copy=averaged(copies, first.step))
 
 
 def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:

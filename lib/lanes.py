@@ -31,6 +31,7 @@ from .collective_rules import COLLECTIVES, Group, contribute
 from .costs import Costs
 from .errors import PuzzleError
 from .meetings import Meetings, in_group, message_ticks, ticks
+from .setting import Game
 from .trace import Op
 
 LANES: Mapping[str, str] = {**dict.fromkeys(COLLECTIVES, "network"), "pass_to": "network"}
@@ -92,6 +93,10 @@ class Call:
         return LANES[self.op.name]
 
     @property
+    def batches(self) -> frozenset[int]:
+        return self.op.batches
+
+    @property
     def place(self) -> Place:
         return self.rank, self.at
 
@@ -127,12 +132,13 @@ def clocks(ops: Iterable[Op], costs: Costs) -> Iterator[int]:
 class Lanes:
     """The calls under way on the lanes of all ranks. Subclasses say what a call does, and what follows from it."""
 
-    def __init__(self, ranks: int, costs: Costs) -> None:
-        self.world = range(ranks)
-        self.costs = costs
-        self.meetings: Meetings[Call] = Meetings(ranks)
-        self._queues: list[dict[str, deque[Call]]] = [{} for _ in range(ranks)]
-        self._last: list[dict[str, Call]] = [{} for _ in range(ranks)]
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self.costs = game.setting.costs
+        self.world = range(game.ranks)
+        self.meetings: Meetings[Call] = Meetings(game.ranks)
+        self._queues: list[dict[str, deque[Call]]] = [{} for _ in self.world]
+        self._last: list[dict[str, Call]] = [{} for _ in self.world]
 
     def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
         """What each of some calls that belong together makes; None if a call must wait.
@@ -195,7 +201,7 @@ class Lanes:
             return [call]
         for part, value in zip(call.brought, call.values):
             if type(part) is Made:
-                contribute(call.name, value)
+                contribute(self.game, call.name, value)
         return self.meetings.of(call.group).come(call.rank, call) or ()
 
     def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> None:

@@ -33,6 +33,8 @@ class Arrival(Protocol):
     def group(self) -> Group | None: ...
     @property
     def values(self) -> tuple[Value, ...]: ...
+    @property
+    def batches(self) -> frozenset[int]: ...
 
 
 C = TypeVar("C")
@@ -107,7 +109,8 @@ def results(calls: Sequence[Arrival]) -> list[tuple[Value, ...]]:
     """
     agree(calls)
     first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
-    columns = [rule([call.values[i] for call in calls], first.group) for i in range(len(first.values))]
+    wanted = [call.batches for call in calls]
+    columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
     return list(zip(*columns))
 
 

@@ -2,8 +2,8 @@
 
  1. A layer, batch, shard or rank must exist.
  2. An operation takes values of its own kinds, and the layer it names is the layer of what it is given.
- 3. `forward` and `backward` need the whole weight as it was before the update, and every value of one
-    microbatch set: the activation and its gradient carry the same batches.
+ 3. `forward` and `backward` need the whole weight of their own step, and every value of one microbatch set: the
+    activation and its gradient carry the same batches (`layer_rules`).
  4. A sum never counts a batch twice and never mixes layers or shards (`values.kinds.sum_grads`).
  5. A gather takes every shard once, of one layer, step and shard count; gradients also of equal batches
     (`values.base.join_shards`).
@@ -23,20 +23,23 @@ from typing import Any, Protocol
 
 from lib.values.algebra import missing_text, set_text
 from lib.values.base import (
+    Batched,
     Value,
     join_shards,
     make,
     require_kind,
     shard,
 )
-from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad, sum_grads
+from lib.values.kinds import Activation, OptState, Weight, WeightGrad, sum_grads
 from lib.values.label_text import batches_text, shards_text
+from lib.values.replicas import Copy, averages_of, shared
 
 from .errors import IncompleteError, RuleError
+from .layer_rules import WHOLE, backward, backward_input, backward_weight, forward, loss, same_model
 from .setting import CLASSIC_SETTING, Game
 from .values import algebra
 
-BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward"))
+BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight"))
 """Operations on batches: those of the first value that they make."""
 
 
@@ -54,60 +57,20 @@ def load_weights(game: Game, layer: int, part: int, total: int) -> tuple[Weight,
     )
 
 
-def get_activation(game: Game, batches: object) -> Activation:
-    """The model's input for some microbatches."""
+def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
+    """The model's input for some microbatches of a step."""
     chosen = algebra.numbers(batches, game.batches, "batch")
     if not chosen:
         raise RuleError("no batch is named; name at least one, such as [0]")
-    return make(Activation, 0, game.layers, chosen, game.batches)
+    return make(Activation, 0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step"))
 
 
-def fake_grad(game: Game, layer: int, batches: object) -> WeightGrad:
+def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> WeightGrad:
     """A made-up gradient. Of no batches it is an honest zero; of some it is a lie, good for exploring only."""
     layer = algebra.number(layer, game.layers, "layer")
     chosen = algebra.numbers(batches, game.batches, "batch")
-    return make(WeightGrad, layer, game.layers, chosen, game.batches, frozenset((0,)), 1)
-
-
-def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
-    """The next layer's input, relu(inp @ weight)."""
-    inp = require_kind(inp, Activation, "inp")
-    weight = require_kind(weight, Weight, "weight")
-    _usable(game, layer, weight)
-    _input_of(layer, inp)
-    _same_model(game, inp, weight)
-    return make(Activation, layer + 1, inp.layers, inp.batches, inp.total_batches)
-
-
-def loss(game: Game, inp: Value) -> ActivationGrad:
-    """The gradient of the loss at the last layer's output."""
-    inp = require_kind(inp, Activation, "inp")
-    if inp.layer != inp.layers:
-        raise RuleError(f"the loss is taken of the last layer's output; this is the {inp}, so go forward first")
-    _same_model(game, inp)
-    return make(ActivationGrad, inp.layers - 1, inp.layers, inp.batches, inp.total_batches)
-
-
-def backward(game: Game, layer: int, inp: Value, grad: Value, weight: Value) -> tuple[WeightGrad, ActivationGrad]:
-    """The layer's weight gradient, and the activation gradient for the layer before it."""
-    inp = require_kind(inp, Activation, "inp")
-    grad = require_kind(grad, ActivationGrad, "grad")
-    weight = require_kind(weight, Weight, "weight")
-    _usable(game, layer, weight)
-    _input_of(layer, inp)
-    if grad.layer != layer:
-        maker = "loss" if layer == game.layers - 1 else f"backward({layer + 1})"
-        raise RuleError(f"this is the {grad}; backward({layer}) needs the gradient that {maker} yields")
-    if inp.batches is not grad.batches and inp.batches != grad.batches:
-        raise RuleError(
-            f"the activation has batches {set_text(inp.batches)} and its gradient {set_text(grad.batches)}; "
-            "pass the two of the same batches"
-        )
-    _same_model(game, inp, grad, weight)
-    return (
-        make(WeightGrad, layer, inp.layers, inp.batches, inp.total_batches, frozenset((0,)), 1),
-        make(ActivationGrad, layer - 1, inp.layers, inp.batches, inp.total_batches),
-    )
+    step = algebra.number(step, game.steps, "step")
+    return make(WeightGrad, layer, game.layers, chosen, game.batches, *WHOLE, step)
 
 
 def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
@@ -118,19 +81,8 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
     for value in (grad, weight, opt_state):
         if value.layer != layer:
             raise RuleError(f"this is the {value}; update({layer}) needs the one of layer {layer}")
-    if weight.step != 0:
-        raise RuleError("the weight is updated already (step 1) and the gradient is from before; update it once")
-    if opt_state.step != weight.step:
-        raise RuleError(
-            f"the optimizer state is at step {opt_state.step} and the weight at step {weight.step}; "
-            "pass the optimizer state that belongs to this weight"
-        )
-    if len(grad.batches) < grad.total_batches:
-        missing = missing_text(grad.batches, grad.total_batches)
-        raise RuleError(
-            f"the gradient has {batches_text(grad)}; an update needs every batch: "
-            f"add batches {missing} with '+' or a reduction first"
-        )
+    _require_one_step(game, grad, weight, opt_state)
+    copy = _updated_replica(game, grad, weight, opt_state)
     if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
         raise RuleError(
             f"the gradient is {shards_text(grad)} and the weight {shards_text(weight)}; "
@@ -141,11 +93,55 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
             f"the optimizer state is {shards_text(opt_state)} and the weight {shards_text(weight)}; "
             "update only the shard of the weight whose optimizer state is here, not the gathered weight"
         )
-    _same_model(game, grad, weight, opt_state)
-    return (
-        make(Weight, layer, weight.layers, 1, weight.shards, weight.total),
-        make(OptState, layer, weight.layers, 1, weight.shards, weight.total),
-    )
+    same_model(game, grad, weight, opt_state)
+    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy
+    return make(Weight, *label), make(OptState, *label)
+
+
+def _require_one_step(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> None:
+    if weight.step >= game.steps and game.steps == 1:
+        raise RuleError("the weight is updated already (step 1) and the gradient is from before; update it once")
+    if opt_state.step != weight.step:
+        raise RuleError(
+            f"the optimizer state is at step {opt_state.step} and the weight at step {weight.step}; "
+            "pass the optimizer state that belongs to this weight"
+        )
+    if grad.step != weight.step or weight.step >= game.steps:
+        raise RuleError(
+            f"the gradient is of step {grad.step} and the weight at step {weight.step}, of {game.steps} steps; "
+            "update the weight that the gradient was computed with"
+        )
+
+
+def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
+    """Whose the updated weight is: after every batch everybody's, after some that of a replica, where the task has them."""
+    if weight.copy is grad.copy is opt_state.copy is None:
+        if len(grad.batches) == grad.total_batches:
+            return None
+        if game.task == "local" and grad.batches:
+            return Copy(weight.step, grad.batches, grad.total_batches)
+        missing = missing_text(grad.batches, grad.total_batches)
+        raise RuleError(
+            f"the gradient has {batches_text(grad)}; an update needs every batch: "
+            f"add batches {missing} with '+' or a reduction first"
+        )
+    if grad.copy != weight.copy:
+        raise RuleError(f"this is the {grad}, and the {weight}; update a replica's weight with its own gradient")
+    own = weight.copy
+    if own is None or not own.batches:
+        own = Copy(weight.step, grad.batches, grad.total_batches, averages_of(own))
+        theirs = None if opt_state.copy is None else opt_state.copy.batches
+        fits = theirs == own.batches and averages_of(opt_state.copy) == own.averages[:-1]
+    else:
+        fits = opt_state.copy == own
+    if own.batches != grad.batches:
+        raise RuleError(
+            f"this replica has trained with batches {set_text(own.batches)} since step {own.since}, and the gradient "
+            f"has {batches_text(grad)}; a replica uses the same batches until weights are averaged"
+        )
+    if not fits:
+        raise RuleError(f"this is the {opt_state}, and the {weight}; pass the state that was updated with this replica")
+    return own
 
 
 def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
@@ -153,34 +149,25 @@ def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     weight = require_kind(weight, Weight, "weight")
     if weight.layer != layer:
         raise RuleError(f"this is the {weight}; layer {layer} needs its own")
-    if weight.step != 1:
-        raise RuleError(f"this is the {weight}: it was never updated; pass the weight that update returned")
-    _same_model(game, weight)
+    if weight.step != game.steps:
+        done = "was never updated" if not weight.step else f"is not the one after all {game.steps} steps"
+        raise RuleError(f"this is the {weight}: it {done}; pass the weight that update returned")
+    if not shared(weight.copy):
+        raise RuleError(f"this is the {weight}; average the replicas with allreduce first")
+    same_model(game, weight)
     return ()
 
 
-def _usable(game: Game, layer: int, weight: Weight) -> None:
-    algebra.number(layer, game.layers, "layer")
-    if weight.layer != layer:
-        raise RuleError(f"this is the {weight}; layer {layer} needs its own weight")
-    if len(weight.shards) < weight.total:
-        raise RuleError(f"the weight holds {shards_text(weight)}; allgather it first")
-    if weight.step != 0:
-        raise RuleError("the weight is updated already (step 1); forward and backward use it as it was before")
+def cut(game: Game, value: Value, i: int, n: int) -> Value:
+    """Shard `i` of `n` of a value; of an activation, so many of its tokens."""
+    require_cuttable(game, value)
+    return shard(value, i, n)  # type: ignore[type-var]  # every kind that is left has shards
 
 
-def _input_of(layer: int, inp: Activation) -> None:
-    if inp.layer != layer:
-        raise RuleError(f"this is the {inp}; layer {layer} needs its own input activation")
-
-
-def _same_model(game: Game, *values: Value) -> None:
-    for value in values:
-        if value.layers != game.layers:
-            raise RuleError(f"the {value} is of a model with {value.layers} layers; this one has {game.layers}")
-        batches = getattr(value, "total_batches", game.batches)
-        if batches != game.batches:
-            raise RuleError(f"the {value} is of a step with {batches} batches; this one has {game.batches}")
+def require_cuttable(game: Game, value: Value) -> None:
+    """Refuses to cut an activation where a layer takes whole ones only."""
+    if isinstance(value, Batched) and game.layer == "dense":
+        raise RuleError(f"this is the {value}; activations are cut only where a layer can use a part of one")
 
 
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
@@ -209,7 +196,10 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
         IncompleteError: naming the first layer that is missing, or the shards of it that are.
     """
     held: dict[int, dict[int, set[int]]] = {layer: {} for layer in range(game.layers)}
+    final = list(final)
     for weight in final:
+        if weight.copy != final[0].copy:
+            raise IncompleteError(f"the final weights do not belong together: {final[0]}, and {weight}")
         held[weight.layer].setdefault(weight.total, set()).update(weight.shards)
     for layer, by_total in held.items():
         if not by_total:
@@ -240,15 +230,17 @@ class LocalRecord(Protocol):
 
 LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
     "load_weights": lambda game, op, _: load_weights(game, op.layer, *op.args),
-    "get_activation": lambda game, op, _: (get_activation(game, op.batches),),
-    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches),),
+    "get_activation": lambda game, op, _: (get_activation(game, op.batches, *op.args),),
+    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *op.args),),
     "forward": lambda game, op, v: (forward(game, op.layer, *v),),
     "loss": lambda game, op, v: (loss(game, *v),),
     "backward": lambda game, op, v: backward(game, op.layer, *v),
+    "backward_input": lambda game, op, v: (backward_input(game, op.layer, *v),),
+    "backward_weight": lambda game, op, v: (backward_weight(game, op.layer, *v),),
     "update": lambda game, op, v: update(game, op.layer, *v),
     "add": lambda game, op, v: (sum_grads(v),),
     "combine": lambda game, op, v: (join_shards(v),),
-    "shard": lambda game, op, v: (shard(*v, *op.args),),
+    "shard": lambda game, op, v: (cut(game, *v, *op.args),),
     "set_final_weight": lambda game, op, v: set_final_weight(game, op.layer, *v),
 }
 """Each local operation by name: the values it makes, in order. A new operation is a rule and a row here."""

@@ -33,6 +33,7 @@ class Arrival(NamedTuple):
     name: str
     group: Group | None
     values: tuple[Value, ...]
+    batches: frozenset[int]
 
 
 Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]
@@ -116,7 +117,7 @@ class Retrace(Walk[RankState]):
             _require_tag(self.game, op)
         else:
             for value in used:
-                contribute(op.name, value)
+                contribute(self.game, op.name, value)
             group = self._group(cursor, op, used)
         if self.lanes is None:
             return self.send(cursor, op) if op.name == "pass_to" else self.join(cursor, group)
@@ -306,7 +307,9 @@ class Retrace(Walk[RankState]):
 
 def _arrival(rank: RankState) -> Arrival:
     op = rank.ops[rank.at]
-    return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],)))
+    return _new(
+        Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],), op.batches)
+    )
 
 
 def _require_tag(game: Game, op: Op) -> None:

@@ -32,8 +32,7 @@ class RetracedLanes(Lanes):
         sent: Callable[[RankState, Op], None],
         wake: Callable[[RankState], None],
     ) -> None:
-        super().__init__(game.ranks, game.setting.costs)
-        self._game = game
+        super().__init__(game)
         self._ranks = ranks
         self._mailboxes = mailboxes
         self._sent = sent
@@ -92,7 +91,7 @@ class RetracedLanes(Lanes):
             return results(calls)
         if first.name == "pass_to":
             return None if self._mailboxes.full(first.rank, *first.op.args) else [()]
-        return [rules.LOCAL_RULES[first.name](self._game, first.op, first.values)]
+        return [rules.LOCAL_RULES[first.name](self.game, first.op, first.values)]
 
     def settle(self, call: Call) -> None:
         rank, op = self._ranks[call.rank], call.op

@@ -74,7 +74,7 @@ class LaneOperations:
             label = tuple(algebra.whole_number(one, "layer") for one in label)
         for part in parts:
             if not isinstance(part, Made):
-                contribute(name, part)
+                contribute(self._game, name, part)
         layers = tuple(map(layer_of, parts))
         if label in (layers, layers[0]):
             label = None

@@ -73,7 +73,7 @@ class RankOperations(LaneOperations):
                 return self._collective_on_lane(name, given, label, members, line)
             if type(label) is not int:
                 label = algebra.whole_number(label, "layer")
-            contribute(name, given)
+            contribute(self._game, name, given)
             number = recorder.claim(given)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None

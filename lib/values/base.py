@@ -5,7 +5,8 @@ A value is a label, not a tensor. It belongs to the record of the rank that made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import MISSING, fields
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from lib.costs import CLASSIC, Costs
@@ -39,9 +40,8 @@ class Value:
     kind: ClassVar[str]
     """The kind as a message names it, with its article."""
     _label: ClassVar[Callable[[Any], tuple[Any, ...]]]
-    _setters: ClassVar[tuple[Callable[[Any, object], None], ...]]
-    _tails: ClassVar[Mapping[int, tuple[tuple[Callable[[Any, object], None], object], ...]]]
-    """By the number of fields that are given: the setters of the others, which come last, and their defaults."""
+    _make: ClassVar[Callable[..., Any]]
+    """The constructor without its checks."""
     _extended: ClassVar[tuple[object, ...]]
     """The defaults of the last fields, which the classic puzzles leave as they are."""
 
@@ -179,7 +179,7 @@ class Batched(Value):
         if not batches:
             raise RuleError(f"{owner} has no batch; name at least one, such as batches={{0}}")
         self._freeze(layer=layer, layers=layers, batches=batches, total_batches=total)
-        self._freeze(step=algebra.whole_number(self.step, "step", owner, least=0), copy=checked_copy(self.copy, total))
+        self._freeze(step=algebra.whole_number(self.step, "step", owner, least=0), copy=checked_copy(self.copy))
         for held, count, thing in (("parts", "of", "part"), ("shards", "total", "shard")):
             n = algebra.whole_number(getattr(self, count), count, owner, least=1)
             chosen = algebra.numbers(getattr(self, held), n, thing, owner)
@@ -194,13 +194,22 @@ _set_number: Callable[[Value, object], None] = Value.__dict__["_number"].__set__
 
 def make(cls: type[V], *label: object) -> V:
     """A value from fields known to be right: what the rules use, without the constructor's checks."""
-    value = object.__new__(cls)
-    for setter, content in zip(cls._setters, label):
-        setter(value, content)
-    for setter, content in cls._tails[len(label)]:
-        setter(value, content)
-    _set_recorder(value, None)
-    return value
+    made: V = cls._make(*label)
+    return made
+
+
+def maker(cls: type[V]) -> Callable[..., V]:
+    """The constructor of a kind without its checks, written out field by field: values are most of a run's work."""
+    chosen = fields(cls)  # type: ignore[arg-type]  # every kind is a dataclass
+    known: dict[str, Any] = {"new": object.__new__, "cls": cls, "set_recorder": _set_recorder}
+    known |= {f"set_{f.name}": cls.__dict__[f.name].__set__ for f in chosen}
+    known |= {f"default_{f.name}": f.default for f in chosen}
+    parameters = [f.name + ("" if f.default is MISSING else f"=default_{f.name}") for f in chosen]
+    lines = ["value = new(cls)", *(f"set_{f.name}(value, {f.name})" for f in chosen), "set_recorder(value, None)"]
+    body = "\n    ".join([f"def make({', '.join(parameters)}):", *lines, "return value"])
+    exec(body, known)  # as dataclasses writes its own constructors
+    made: Callable[..., V] = known["make"]
+    return made
 
 
 def copy_of(value: V) -> V:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -14,7 +14,7 @@ from lib.costs import CLASSIC, Costs
 
 from . import algebra
 from .algebra import Who, operand
-from .base import Batched, Sharded, Value, require_alike, require_kind, with_fields
+from .base import Batched, Sharded, Value, maker, require_alike, require_kind, with_fields
 from .label_text import batches_text, more_text, shards_text, share_text, step_text
 from .replicas import Copy, checked_copy
 
@@ -82,7 +82,7 @@ class WeightGrad(Sharded):
         batches = algebra.numbers(self.batches, total_batches, "batch", owner)
         self._freeze(batches=batches, total_batches=total_batches, **self._checked_shards())
         step = algebra.whole_number(self.step, "step", owner, least=0)
-        self._freeze(step=step, copy=checked_copy(self.copy, total_batches))
+        self._freeze(step=step, copy=checked_copy(self.copy))
 
     def is_complete(self) -> bool:
         return len(self.shards) == self.total and len(self.batches) == self.total_batches
@@ -178,10 +178,7 @@ CLASSIC_FIELDS = {Weight: 5, OptState: 5, WeightGrad: 6, Activation: 4, Activati
 for _cls in KINDS.values():
     _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass
     _cls._label = attrgetter(*[f.name for f in _fields])
-    _cls._setters = tuple(_cls.__dict__[f.name].__set__ for f in _fields)
-    _most = len(_fields)
-    _last = [(_cls.__dict__[f.name].__set__, f.default) for f in _fields if f.default is not MISSING]
-    _cls._tails = {_most - n: tuple(_last[len(_last) - n :]) for n in range(len(_last) + 1)}
+    _cls._make = maker(_cls)
     _cls._extended = tuple(f.default for f in _fields[CLASSIC_FIELDS[_cls] :])
 
 

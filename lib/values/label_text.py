@@ -54,8 +54,18 @@ def shards_text(value: HasShards) -> str:
 
 def share_text(value: HasParts) -> str:
     """', part {0} of 4 of a sum, tokens {1} of 4': what there is of an activation, if not all."""
-    parts = f", part {set_text(value.parts)} of {value.of} of a sum" if len(value.parts) < value.of else ""
-    return parts + (f", tokens {set_text(value.shards)} of {value.total}" if len(value.shards) < value.total else "")
+    parts = f", {parts_text(value)}" if len(value.parts) < value.of else ""
+    return parts + (f", tokens {tokens_text(value)}" if len(value.shards) < value.total else "")
+
+
+def parts_text(value: HasParts) -> str:
+    """'part {0} of 4 of a sum'."""
+    return f"part{'s' if len(value.parts) > 1 else ''} {set_text(value.parts)} of {value.of} of a sum"
+
+
+def tokens_text(value: HasShards) -> str:
+    """'{1} of 4': tokens of an activation, or experts of a weight."""
+    return f"{set_text(value.shards)} of {value.total}"
 
 
 def step_text(value: HasStep) -> str:
@@ -64,7 +74,7 @@ def step_text(value: HasStep) -> str:
 
 
 def more_text(value: HasCopy) -> str:
-    """', trained alone since step 0 with batches {1}': nothing of a value that is the same on all replicas."""
+    """', of the replica trained since step 0 with batch {1}': nothing if there never were replicas."""
     return f", {value.copy}" if value.copy is not None else ""
 
 
