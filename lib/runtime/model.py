@@ -7,7 +7,7 @@ from operator import index
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from lib import rules
+from lib import layer_rules, rules
 from lib.errors import PuzzleError, RuleError
 from lib.judging.referee import Report, referee
 from lib.meetings import message_ticks
@@ -135,12 +135,12 @@ class Model(RankOperations):
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
         """The input of the next layer; 1 step for each batch."""
-        made: tuple[Activation] = self._compute("forward", rules.forward, layer, inp, weight)
+        made: tuple[Activation] = self._compute("forward", layer_rules.forward, layer, inp, weight)
         return made[0]
 
     def loss(self, inp: Activation) -> ActivationGrad:
         """The gradient of the loss at the last layer's output, labelled LAYERS - 1. Takes no time."""
-        made: tuple[ActivationGrad] = self._compute("loss", rules.loss, None, inp)
+        made: tuple[ActivationGrad] = self._compute("loss", layer_rules.loss, None, inp)
         return made[0]
 
     def backward(
@@ -148,7 +148,7 @@ class Model(RankOperations):
     ) -> tuple[WeightGrad, ActivationGrad]:
         """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch."""
         made: tuple[WeightGrad, ActivationGrad]
-        made = self._compute("backward", rules.backward, layer, inp, grad, weight)
+        made = self._compute("backward", layer_rules.backward, layer, inp, grad, weight)
         return made
 
     def update(
