@@ -87,7 +87,7 @@ class Costs:
     islands: int = 0
     ticks_between: Mapping[str, int] = field(default_factory=_none)
     flops_per_tick: int = 0
-    _by_value: bool = field(init=False, repr=False, compare=False)
+    by_value: bool = field(init=False, repr=False, compare=False)
     """Communication costs `ticks` for each value, and nothing else."""
     _priced: frozenset[str] = field(init=False, repr=False, compare=False)
 
@@ -100,7 +100,7 @@ class Costs:
             name for tier in self.tiers.values() for name in ("offload", "fetch") if getattr(tier, name) is not None
         }
         object.__setattr__(self, "_priced", frozenset(priced))
-        object.__setattr__(self, "_by_value", not (self.calls or self.alpha or self.beta or self.islands))
+        object.__setattr__(self, "by_value", not (self.calls or self.alpha or self.beta or self.islands))
 
     @property
     def weight(self) -> int:
@@ -145,7 +145,7 @@ class Costs:
         Raises:
             RuleError: the operation has no price.
         """
-        if self._by_value:
+        if self.by_value:
             return self.duration(operation, items)
         self.require_priced(operation)
         ticks = self.ticks_between if self._crosses(ranks) else self.ticks

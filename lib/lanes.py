@@ -20,15 +20,18 @@ Shared by the live run and the referee, each with lanes of its own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from lib.values.algebra import named
 from lib.values.base import Value
 
-from .collective_rules import COLLECTIVES, Group
+from .collective_rules import COLLECTIVES, Group, contribute
+from .costs import Costs
 from .errors import PuzzleError
-from .meetings import Meetings
+from .meetings import Meetings, in_group, message_ticks, ticks
+from .setting import Game
 from .trace import Op
 
 LANES: Mapping[str, str] = {**dict.fromkeys(COLLECTIVES, "network"), "pass_to": "network"}
@@ -44,11 +47,20 @@ class Made(NamedTuple):
     call: Call
     n: int
 
+    @property
+    def number(self) -> int:
+        return self.call.op.made[self.n]
+
+
+def layer_of(part: Value | Made) -> int:
+    """The layer of what a call brings: a call makes values of the layers that it brings."""
+    return layer_of(part.call.brought[part.n]) if isinstance(part, Made) else part.layer
+
 
 @dataclass(slots=True, eq=False)
 class Call:
     """One rank's call. `at` is the index of its row, `clock` the rank's clock, `cause` the event that set it, and
-    `brought` what it uses; a value or what another call makes."""
+    `brought` what it uses: values, or what another call makes."""
 
     rank: int
     at: int
@@ -63,7 +75,7 @@ class Call:
     start: int = -1
     end: int = -1
     """Known when it is settled; -1 before."""
-    refusal: PuzzleError | None = field(default=None)
+    refusal: PuzzleError | None = None
 
     @property
     def name(self) -> str:
@@ -72,6 +84,13 @@ class Call:
     @property
     def line(self) -> int:
         return self.op.line
+
+    @property
+    def wanted(self) -> frozenset[int]:
+        return self.op.batches
+
+    def __str__(self) -> str:
+        return f"{self.op.call()}{in_group(self.group)} on line {self.line}"
 
     @property
     def lane(self) -> str:
@@ -94,16 +113,35 @@ class Call:
         return True
 
 
+def computing(op: Op, costs: Costs) -> bool:
+    """True if an event keeps its rank busy: not if it runs on a lane."""
+    return not costs.overlap or op.name not in LANES
+
+
+def clocks(ops: Iterable[Op], costs: Costs) -> Iterator[int]:
+    """One rank's clock at each of its operations, in ticks: when an operation starts, or when a call is made."""
+    clock = 0
+    for op in ops:
+        if computing(op, costs):
+            yield op.start
+            clock = op.end
+        else:
+            yield clock
+
+
 class Lanes:
     """The calls under way on the lanes of all ranks. Subclasses say what a call does, and what follows from it."""
 
-    def __init__(self, ranks: int) -> None:
-        self.meetings: Meetings[Call] = Meetings(ranks)
-        self._queues: list[dict[str, deque[Call]]] = [{} for _ in range(ranks)]
-        self._last: list[dict[str, Call]] = [{} for _ in range(ranks)]
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self.world = range(game.ranks)
+        self.costs = game.setting.costs
+        self.meetings: Meetings[Call] = Meetings(game.ranks)
+        self._queues: list[dict[str, deque[Call]]] = [{} for _ in self.world]
+        self._last: list[dict[str, Call]] = [{} for _ in self.world]
 
-    def perform(self, calls: Sequence[Call]) -> tuple[Sequence[tuple[Value, ...]], int] | None:
-        """What each of some calls that belong together makes, and their ticks; None if a call must wait.
+    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
+        """What each of some calls that belong together makes; None if a call must wait.
 
         Raises:
             PuzzleError: the calls do not fit together.
@@ -143,22 +181,31 @@ class Lanes:
             call = ready.popleft()
             if call.settled or call.refusal is not None or not call.ready():
                 continue
-            calls = self.meetings.of(call.group).come(call.rank, call) if call.name in COLLECTIVES else [call]
-            if calls is None:
-                continue
+            calls: Sequence[Call] = [call]
             try:
-                performed = self.perform(calls)
+                calls = self._together(call)
+                made = self.perform(calls) if calls else None
             except PuzzleError as why:
                 for member in calls:
                     member.refusal = why
                 self.refuse(calls, why)
                 continue
-            if performed is not None:
-                self._settle(calls, *performed)
+            if made is not None:
+                self._settle(calls, made)
                 for member in calls:
                     ready.extend(self._heads(member.rank))
 
-    def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]], ticks: int) -> None:
+    def _together(self, call: Call) -> Sequence[Call]:
+        """The calls that a call starts with, if they are all at the head of their lanes."""
+        if call.name not in COLLECTIVES:
+            return [call]
+        for part, value in zip(call.brought, call.values):
+            if type(part) is Made:
+                contribute(self.game, call.name, value)
+        return self.meetings.of(call.group).come(call.rank, call) or ()
+
+    def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> None:
+        ticks = self._ticks(calls)
         start, cause = max((ready for call in calls for ready in self._conditions(call)), key=lambda ready: ready[0])
         for call, values in zip(calls, made):
             call.start, call.end, call.cause, call.made = start, start + ticks, cause, tuple(values)
@@ -166,6 +213,12 @@ class Lanes:
             self._queues[call.rank][call.lane].popleft()
         for call in calls:
             self.settle(call)
+
+    def _ticks(self, calls: Sequence[Call]) -> int:
+        first = calls[0]
+        if first.name in COLLECTIVES:
+            return ticks(calls, self.costs, self.world)
+        return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))
 
     def _conditions(self, call: Call) -> Iterable[tuple[int, Place | None]]:
         """What a call starts after: from which tick on, and what set that tick."""
@@ -176,3 +229,20 @@ class Lanes:
         for part in call.brought:
             if type(part) is Made:
                 yield part.call.end, part.call.place
+
+    def blockage(self, call: Call) -> tuple[str, tuple[int, ...], str]:
+        """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""
+        head = self.head(call.rank, call.lane)
+        assert head is not None
+        held = "" if head is call else f"behind {head}, which waits "
+        if not head.ready():
+            before = next(part.call for part in head.brought if type(part) is Made and not part.call.settled)
+            return "lane", (call.rank,), f"{held}for what {before} makes"
+        if head.name == "pass_to":
+            return "post", head.op.args[:1], f"{held}until rank {head.op.args[0]} reads the message before it"
+        missing = self.meetings.of(head.group).missing()
+        theirs = {rank: self.head(rank, call.lane) for rank in missing}
+        if not any(theirs.values()):
+            return "collective", missing, f"{held}for {named('rank', missing)}"
+        ranks = [f"rank {rank}{f', whose lane is held by {by}' if by else ''}" for rank, by in theirs.items()]
+        return "lane", missing, f"{held}for {', and for '.join(ranks)}"

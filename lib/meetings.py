@@ -14,11 +14,13 @@ from lib.values.base import Value
 
 from . import collective_rules as rules
 from .collective_rules import Group
+from .costs import Costs
 from .trace import call_text
 
 
 class Arrival(Protocol):
-    """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file."""
+    """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file,
+    `wanted` the batches that it asks for."""
 
     @property
     def rank(self) -> int: ...
@@ -32,6 +34,8 @@ class Arrival(Protocol):
     def group(self) -> Group | None: ...
     @property
     def values(self) -> tuple[Value, ...]: ...
+    @property
+    def wanted(self) -> frozenset[int]: ...
 
 
 C = TypeVar("C")
@@ -106,8 +110,24 @@ def results(calls: Sequence[Arrival]) -> list[tuple[Value, ...]]:
     """
     agree(calls)
     first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
-    columns = [rule([call.values[i] for call in calls], first.group) for i in range(len(first.values))]
+    wanted = [call.wanted for call in calls] if first.name in rules.ASKING else ()
+    columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
     return list(zip(*columns))
+
+
+def ticks(calls: Sequence[Arrival], costs: Costs, world: Sequence[int]) -> int:
+    """How long a collective takes for which these calls have met."""
+    first = calls[0]
+    if costs.by_value:
+        return costs.duration(first.name, len(first.values))
+    elements = max(sum([value.memory(costs) for value in call.values]) for call in calls)
+    return costs.transfer(first.name, len(first.values), elements, first.group or world)
+
+
+def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tuple[int, int]) -> int:
+    """How long it takes to send or to receive a message of some values; one without values takes as long as one."""
+    elements = 0 if costs.by_value else sum([value.memory(costs) for value in values])
+    return costs.transfer(name, max(1, len(values)), elements, between)
 
 
 def agree(calls: Sequence[Arrival]) -> None:

@@ -116,7 +116,7 @@ def _row(op: Op) -> dict[str, Any]:
         row["layer"] = op.layer
     form = FORMS[op.name]
     for name, arg in zip(form.args + form.optional, op.args):
-        if arg is not None or name in form.args:
+        if arg is not None or name not in form.optional:
             row[name] = _value_row(arg) if isinstance(arg, Value) else arg
     columns = (sorted(op.batches), list(op.used), list(op.made), op.line)
     row.update((name, content) for name, content in zip(COLUMNS[1:], columns) if content)
@@ -176,8 +176,10 @@ def _op(row: Any, where: str) -> Op:
         frozenset(batches),
         _numbers(row.get("uses", []), "uses", where),
         _numbers(row.get("makes", []), "makes", where),
-        tuple(_argument(arg, row[arg], where) for arg in form.args)
-        + shortest(*[_argument(arg, row[arg], where) if arg in row else None for arg in form.optional]),
+        (
+            *(_argument(arg, row[arg], where) for arg in form.args),
+            *shortest(*(_argument(arg, row[arg], where) if arg in row else None for arg in form.optional)),
+        ),
         line,
     )
 
@@ -193,7 +195,7 @@ def _argument(name: str, given: Any, where: str) -> Any:
         return _value(given, where)
     if name == "key":
         return _key(given)
-    if name == "group":
+    if name == "group" or (name == "label" and isinstance(given, list)):
         return _numbers(given, name, where)
     if name == "where":
         if isinstance(given, str):

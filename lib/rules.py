@@ -36,7 +36,7 @@ from lib.values.replicas import Copy, averages_of, shared
 
 from .errors import IncompleteError, RuleError
 from .layer_rules import WHOLE, backward, backward_input, backward_weight, forward, loss, same_model
-from .setting import Game
+from .setting import CLASSIC_SETTING, Game
 from .values import algebra
 
 BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight"))
@@ -114,7 +114,7 @@ def _require_one_step(game: Game, grad: WeightGrad, weight: Weight, opt_state: O
 
 
 def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
-    """Whose the updated weight is: after every batch everybody's, after some that of a replica, where the task has them."""
+    """Whose the updated weight is: everybody's after every batch; after some a replica's, if the task has any."""
     if weight.copy is grad.copy is opt_state.copy is None:
         if len(grad.batches) == grad.total_batches:
             return None
@@ -179,6 +179,14 @@ def partner(game: Game, rank: int, to: int) -> int:
     if to == rank:
         raise RuleError("a rank cannot send to itself; keep the value in a dictionary")
     return to
+
+
+def tag(game: Game, given: object) -> int:
+    """The tag of a message: any number, where there are tags."""
+    number = algebra.whole_number(given, "tag", least=0)
+    if number and game.setting == CLASSIC_SETTING:
+        raise RuleError(f"messages of the classic game have no tags; got tag {number}, so leave it out")
+    return number
 
 
 def complete(game: Game, final: Iterable[Weight]) -> None:

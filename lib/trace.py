@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .costs import CLASSIC, Costs
+from .collective_rules import COLLECTIVES
+from .costs import CLASSIC, COMPUTING, Costs
 from .setting import CLASSIC_SETTING, Setting, Size
 
 NO_BATCHES: frozenset[int] = frozenset()
 
-TIMED = frozenset(
-    ("forward", "backward", "loss", "update", "allreduce", "allgather", "scatterreduce", "pass_to", "receive")
-)
+TIMED = COMPUTING | COLLECTIVES | {"loss", "update", "pass_to", "receive"}
 """The operations that are events: they have a place on the clock, and memory is sampled when they start."""
 
 
@@ -37,6 +36,8 @@ class Form(NamedTuple):
     args: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     """More arguments, of which a record holds the first few: those that it needs, and None before them."""
+    bucket: bool = False
+    """Where communication overlaps computation, it may use more values."""
 
     def describe(self) -> str:
         uses = "any number of values" if self.uses is None else f"{self.uses} used values"
@@ -50,26 +51,32 @@ class Form(NamedTuple):
 
 FORMS: Mapping[str, Form] = {
     "load_weights": Form(True, 0, ("shard", "total")),
-    "get_activation": Form(False, 0),
-    "fake_grad": Form(True, 0),
+    "get_activation": Form(False, 0, (), ("step",)),
+    "fake_grad": Form(True, 0, (), ("step",)),
     "given": Form(False, 0, ("value",)),
     "forward": Form(True, 2),
     "loss": Form(False, 1),
     "backward": Form(True, 3),
+    "backward_input": Form(True, 3),
+    "backward_weight": Form(True, None),
     "update": Form(True, 3),
     "add": Form(False, 2),
     "combine": Form(False, 2),
     "shard": Form(False, 1, ("shard", "total")),
-    "allreduce": Form(True, 1, (), ("group", "label")),
-    "allgather": Form(True, 1, (), ("group", "label")),
-    "scatterreduce": Form(True, 1, (), ("group", "label")),
+    "allreduce": Form(True, 1, (), ("group", "label"), bucket=True),
+    "allgather": Form(True, 1, (), ("group", "label"), bucket=True),
+    "scatterreduce": Form(True, 1, (), ("group", "label"), bucket=True),
+    "dispatch": Form(True, 1, (), ("group", "label")),
+    "collect": Form(True, 1, (), ("group", "label")),
     "pass_to": Form(False, None, ("to",), ("tag",)),
     "receive": Form(False, 0, ("source",), ("tag",)),
+    "await": Form(False, None, ("call",)),
     "set_final_weight": Form(True, 1),
     "store": Form(False, 1, ("where", "key")),
     "delete": Form(False, 0, ("where", "key")),
 }
-"""Every operation that a trace can hold. `given` is a value that no operation of the run made."""
+"""Every operation that a trace can hold. `given` is a value that no operation of the run made; `await` joins the call
+that is row `call` of its rank, where communication overlaps computation."""
 
 
 class Op(NamedTuple):
@@ -96,6 +103,8 @@ class Op(NamedTuple):
                 return f"{'del ' if self.name == 'delete' else ''}{where}[{key!r}]"
             case (("pass_to" | "receive"), (rank, *tag)):
                 return message_text(self.name, rank, *tag)
+            case "await", (call,):
+                return f"await operation {call}"
         return call_text(self.name, self.layer)
 
 
@@ -108,6 +117,12 @@ def message_text(name: str, rank: object, tag: object = 0) -> str:
     """'pass_to(1)', 'receive()', 'receive(0, tag=2)'."""
     parts = [*([] if rank is None else [str(rank)]), *([f"tag={tag}"] if tag else [])]
     return f"{name}({', '.join(parts)})"
+
+
+def group_of(op: Op) -> tuple[int, ...] | None:
+    """The group of a collective; None is the world."""
+    group: tuple[int, ...] | None = op.args[0] if op.args else None
+    return group
 
 
 def shortest(*args: Any) -> tuple[Any, ...]:

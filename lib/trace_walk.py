@@ -15,7 +15,7 @@ from .collective_rules import COLLECTIVES, Group
 from .errors import TraceError
 from .mailboxes import Mailboxes
 from .meetings import Meetings
-from .trace import Op
+from .trace import Op, group_of
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +84,7 @@ class Walk(Generic[C]):
     def visit(self, cursor: C, op: Op) -> bool:
         """Visits one operation and moves the cursor on; False if the rank has to wait."""
         if op.name in COLLECTIVES:
-            return self.join(cursor, op.args[0] if op.args else None)
+            return self.join(cursor, group_of(op))
         if op.name == "pass_to":
             return self.send(cursor, op)
         if op.name == "receive":
@@ -115,7 +115,7 @@ class Walk(Generic[C]):
         self.mailboxes.put(cursor.rank, to, cursor.at, *tag)
         self.sent(cursor, op)
         cursor.at += 1
-        self._wake(self.cursors[to], "receive", (cursor.rank, *tag))
+        self.wake_receiver(cursor, op)
         return True
 
     def receive(self, cursor: C, op: Op) -> bool:
@@ -132,6 +132,11 @@ class Walk(Generic[C]):
     def wake(self, cursor: C) -> None:
         """Lets a rank go on later, if it can."""
         self._ready.append(cursor)
+
+    def wake_receiver(self, cursor: C, op: Op) -> None:
+        """Lets a rank go on that may be waiting for the message that `op` has sent."""
+        to, *tag = op.args
+        self._wake(self.cursors[to], "receive", (cursor.rank, *tag))
 
     def _wake(self, cursor: C, name: str, args: tuple[int, ...]) -> None:
         """Lets a rank go on if it may be waiting for its partner in this operation."""

@@ -13,7 +13,8 @@ from lib.trace import Trace
 from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
-from .recompute import RankState, Retrace
+from .rank_state import RankState
+from .recompute import Retrace
 
 
 class Share(NamedTuple):

@@ -9,7 +9,8 @@ from lib.trace import Op
 from lib.values.algebra import named
 
 from .memory import Profile, lasting_peak
-from .recompute import RankState, Retrace
+from .rank_state import RankState
+from .recompute import Retrace
 from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
 
 
@@ -53,7 +54,7 @@ def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -
         text = f"began with more of the weight of {layers} than at the end, so the step could not be repeated"
         yield Note(text, costs_a_star=True)
     if state.read or _loads_late(acts):
-        lasting = lasting_peak(state.done, sizes, prof.lifetimes, state.read)
+        lasting = lasting_peak(state.done, sizes, prof.lifetimes, state.read, state.costs)
         if lasting > peak:
             text = (
                 f"would need {lasting:,} elements if training went on: counted are weights and states from the start, "

@@ -3,65 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
-from lib import rules
-from lib.collective_rules import COLLECTIVES, Group, contribute
-from lib.costs import CLASSIC, Costs, elements_sent
+from lib import layer_rules, rules
+from lib.collective_rules import Group, asked, contribute
+from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
-from lib.meetings import agree, settle
+from lib.lanes import LANES, Place
+from lib.meetings import agree, in_group, message_ticks, settle, ticks
 from lib.mesh import Mesh
 from lib.setting import Game
-from lib.trace import FORMS, FREE, NO_BATCHES, TIMED, Op, Trace, place_text, shortest
-from lib.trace_walk import Cursor, Walk
+from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text, shortest
+from lib.trace_walk import Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
-from lib.values.kinds import HOLDS, Weight
+from lib.values.kinds import HOLDS
 
-Place = tuple[int, int]
-"""An operation: its rank, and its index there."""
-
-
-@dataclass(slots=True, eq=False)
-class RankState(Cursor):
-    """One rank of the trace, as far as it has been executed again."""
-
-    costs: Costs = CLASSIC
-    clock: int = 0
-    values: dict[int, Value] = field(default_factory=dict)
-    stored: dict[tuple[str, object], int] = field(default_factory=dict)
-    """By name of a dictionary and key in it: the number of the value there."""
-    final: list[Weight] = field(default_factory=list)
-    given: set[int] = field(default_factory=set)
-    """Numbers of the values that were made by hand or by a model of another Dist."""
-    read: dict[int, int] = field(default_factory=dict)
-    """By index of a pass_to: the tick at which its message is received."""
-    held_up: dict[int, Place] = field(default_factory=dict)
-    """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
-    events: list[int] = field(default_factory=list)
-    """Indices of the timed operations."""
-    causes: list[Place | None] = field(default_factory=list)
-    """For each event, in the same order: the event that ended when it could start, on this rank or on another."""
-    cause: Place | None = None
-    """The event that set the clock."""
-    messages: int = 0
-    elements: int = 0
-    """Elements sent, in messages and collectives (ring-optimal)."""
-
-    @property
-    def done(self) -> Sequence[Op]:
-        """The operations that have been executed."""
-        return self.ops[: self.at]
-
-    def used(self, op: Op) -> list[Value]:
-        """The values that one of the executed operations used."""
-        return [self.values[number] for number in op.used]
-
-    def place(self, call: str) -> str:
-        """The place of a refusal on this rank, now."""
-        return place_text(self.rank, self.costs.text(self.clock), call)
+from .rank_state import MALFORMED, RankState, confirm, placed, refuse_given, refuse_under_way
+from .recompute_lanes import RetracedLanes
 
 
 class Arrival(NamedTuple):
@@ -73,16 +33,14 @@ class Arrival(NamedTuple):
     name: str
     group: Group | None
     values: tuple[Value, ...]
+    wanted: frozenset[int]
 
 
-Met = tuple[tuple[Value, ...], tuple[Value, ...], int, Place, Place | None]
-"""One rank's share of a collective: what it brought and gets, the start, the call that set the start, and the event
-that this call came after."""
+Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]
+"""One rank's share of a collective: what it brought and gets, the start, the ticks, the call that set the start, and
+the event that this call came after."""
 
 _new = tuple.__new__  # what Arrival(...) does, in half of its time
-
-MALFORMED = (TypeError, ValueError, AttributeError)
-"""The exceptions that a record with columns of the wrong types can cause."""
 
 
 class Retrace(Walk[RankState]):
@@ -95,7 +53,10 @@ class Retrace(Walk[RankState]):
         self.size = trace.size
         self.game = Game.of(trace.size, trace.setting)
         self.costs = trace.costs
-        self.mesh = Mesh(trace.setting.mesh, trace.size.ranks)
+        self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
+        self.lanes: RetracedLanes | None = None
+        if trace.costs.overlap:
+            self.lanes = RetracedLanes(self.game, self.ranks, self.mailboxes, self.wake_receiver, self.wake)
         self.strict = strict
         self.made_up: list[str] = []
 
@@ -107,8 +68,11 @@ class Retrace(Walk[RankState]):
         """
         if len(self.ranks) != self.size.ranks:
             raise TraceError(f"the trace is of {self.size.ranks} ranks and holds {len(self.ranks)}")
+        self.mesh = Mesh(self.trace.setting.mesh, self.size.ranks)
         if stuck := self.walk():
             self._refuse_deadlock(stuck)
+        if self.lanes is not None:
+            self.lanes.refuse_unawaited()
         self._refuse_unread()
         rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
@@ -125,7 +89,7 @@ class Retrace(Walk[RankState]):
                 elif not self.visit(cursor, op):
                     return
         except (PuzzleError, *MALFORMED) as why:
-            raise _placed(why, cursor) from None
+            raise placed(why, cursor) from None
 
     def visit(self, cursor: RankState, op: Op) -> bool:
         name, used = op.name, self._used(cursor, op)
@@ -133,17 +97,44 @@ class Retrace(Walk[RankState]):
             self._compute(cursor, op, used)
         elif name == "given":
             self._take_over(cursor, op)
-        elif name in COLLECTIVES:
-            self.costs.require_priced(name)
-            contribute(name, used[0])
-            return self.join(cursor, self._group(cursor, op, used))
-        elif name == "pass_to":
-            rules.partner(self.game, cursor.rank, op.args[0])
-            return self.send(cursor, op)
+        elif name in LANES:
+            return self._call(cursor, op, used)
+        elif name == "await":
+            if not self._lanes(op).join(cursor, op):
+                return False
         else:
+            _require_tag(self.game, op)
             return self.receive(cursor, op)
         cursor.at += 1
         return True
+
+    def _call(self, cursor: RankState, op: Op, used: list[Value]) -> bool:
+        """Checks a call that meets other ranks; then it is issued on its lane, or met at once."""
+        self.costs.require_priced(op.name)
+        group = None
+        if op.name == "pass_to":
+            rules.partner(self.game, cursor.rank, op.args[0])
+            _require_tag(self.game, op)
+        else:
+            for value in used:
+                contribute(self.game, op.name, value)
+            group = self._group(cursor, op, used)
+        if self.lanes is None:
+            return self.send(cursor, op) if op.name == "pass_to" else self.join(cursor, group)
+        self.lanes.call(cursor, op, used, group)
+        cursor.at += 1
+        return True
+
+    def receive(self, cursor: RankState, op: Op) -> bool:
+        received = super().receive(cursor, op)
+        if received and self.lanes is not None:
+            self.lanes.retry(op.args[0])
+        return received
+
+    def _lanes(self, op: Op) -> RetracedLanes:
+        if self.lanes is None:
+            raise TraceError(f"nothing is under way in the costs {self.costs.name!r}, which have no overlap: {op}")
+        return self.lanes
 
     def _used(self, rank: RankState, op: Op) -> list[Value]:
         """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
@@ -153,16 +144,18 @@ class Retrace(Walk[RankState]):
         if (
             (op.layer is None) is form.layer
             or not (type(op.used) is type(op.args) is tuple)
-            or (form.uses is not None and len(op.used) != form.uses)
-            or not form.fits(op.args)
+            or not (form.uses is None or len(op.used) == form.uses or (form.bucket and self.lanes and op.used))
+            or (len(op.args) != len(form.args) and not form.fits(op.args))
         ):
             raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
         try:
             used = [rank.values[number] for number in op.used]
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
+        if rank.under_way and op.name not in LANES and op.name != "await":
+            refuse_under_way(rank, op.used)
         if rank.given and self.strict:
-            _refuse_given(rank, op)
+            refuse_given(rank, op)
         return used
 
     # --- What a rank does on its own ---
@@ -180,8 +173,10 @@ class Retrace(Walk[RankState]):
                 raise TraceError(f"it stores value {number}, which this rank has not made")
             if HOLDS.get(args[0]) is not type(value):
                 raise RuleError(f"{args[0]} does not hold {value.kind}")
+            if rank.under_way:
+                refuse_under_way(rank, used)
             if rank.given and self.strict:
-                _refuse_given(rank, op)
+                refuse_given(rank, op)
             rank.stored[args] = number
         elif used != () or rank.stored.pop(args, None) is None:
             raise RuleError("nothing is stored there")
@@ -194,8 +189,8 @@ class Retrace(Walk[RankState]):
         if name in rules.BATCHED:
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
-        ticks = 0 if name in FREE else self.costs.duration(name, items)
-        _confirm(rank, op, made, rank.clock, ticks, batches)
+        length = 0 if name in FREE else layer_rules.ticks(self.game, name, items, used)
+        confirm(rank, op, made, rank.clock, length, batches)
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(set_text(batches))
         elif name == "set_final_weight":
@@ -214,16 +209,17 @@ class Retrace(Walk[RankState]):
         (value,) = op.args
         self.made_up.append(f"the {value}, made by hand or by a model of another Dist")
         rank.given.add(len(rank.values))
-        _confirm(rank, op, (copy_of(value),), rank.clock, 0)
+        confirm(rank, op, (copy_of(value),), rank.clock, 0)
 
     # --- What ranks do together ---
 
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
         arrivals = list(map(_arrival, cursors))
         results, start = settle(arrivals)
+        length = ticks(arrivals, self.costs, range(self.size.ranks))
         last = next(rank for rank in cursors if rank.clock == start)
         setter, before = (last.rank, last.at), last.cause
-        return [(call.values, result, start, setter, before) for call, result in zip(arrivals, results)]
+        return [(call.values, result, start, length, setter, before) for call, result in zip(arrivals, results)]
 
     def _group(self, rank: RankState, op: Op, used: list[Value]) -> Group | None:
         """The group of a collective, if its record is as a run writes it."""
@@ -231,12 +227,13 @@ class Retrace(Walk[RankState]):
             raise TraceError(f"it is of layer {used[0].layer}, that of the {used[0]}, not {op.layer}")
         if not op.args:
             return None
-        group: Group | None = op.args[0]
-        label = op.args[1] if len(op.args) > 1 else None
-        if op.args != shortest(group, None if label == op.layer else label):
-            raise TraceError(f"a record names a group and a label only where they are not plain; this one is {op}")
-        if label is not None and type(label) is not int:
-            raise TraceError(f"a label is a whole number; this record is {op}")
+        group, label = group_of(op), op.args[1] if len(op.args) > 1 else None
+        layers = tuple([value.layer for value in used])
+        if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label):
+            raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")
+        labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
+        if [type(one) for one in labels] != [int] * len(used):
+            raise TraceError(f"a label is a whole number for each value; this record is {op}")
         if group is not None:
             self.mesh.require()
             if type(group) is not tuple or list(group) != sorted({*group}) or not {*group} < {*range(self.size.ranks)}:
@@ -245,23 +242,23 @@ class Retrace(Walk[RankState]):
         return group
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
-        brought, made, start, setter, before = result
+        brought, made, start, length, setter, before = result
         if cursor.clock < start:
             cursor.held_up[cursor.at] = setter
             cursor.cause = before
         for value in brought:
-            cursor.elements += elements_sent(op.name, value.memory(self.costs), self.size.ranks)
+            cursor.elements += elements_sent(op.name, value.memory(self.costs), len(group_of(op) or self.ranks))
         try:
-            _confirm(cursor, op, made, start, self.costs.duration(op.name))
+            confirm(cursor, op, made, start, length, asked(self.game, op.name, op.batches))
         except (PuzzleError, *MALFORMED) as why:
-            raise _placed(why, cursor) from None
+            raise placed(why, cursor) from None
 
     def sent(self, cursor: RankState, op: Op) -> None:
         used = cursor.used(op)
         cursor.messages += 1
         elements = sum(value.memory(self.costs) for value in used)
         cursor.elements += elements_sent("pass_to", elements, self.size.ranks)
-        _confirm(cursor, op, (), cursor.clock, self.costs.duration("pass_to", max(1, len(used))))
+        confirm(cursor, op, (), cursor.clock, message_ticks("pass_to", used, self.costs, (cursor.rank, op.args[0])))
 
     def received(self, cursor: RankState, op: Op, sender: RankState, sent_at: int) -> None:
         message = sender.ops[sent_at]
@@ -269,7 +266,7 @@ class Retrace(Walk[RankState]):
             cursor.held_up[cursor.at] = cursor.cause = (sender.rank, sent_at)
         start = sender.read[sent_at] = max(cursor.clock, message.end)
         values = sender.used(message)
-        _confirm(cursor, op, values, start, self.costs.duration("receive", max(1, len(values))))
+        confirm(cursor, op, values, start, message_ticks("receive", values, self.costs, (sender.rank, cursor.rank)))
 
     # --- The end ---
 
@@ -289,6 +286,8 @@ class Retrace(Walk[RankState]):
         try:
             for meeting in self.meetings.open():
                 agree([_arrival(rank) for _, rank in sorted(meeting.present().items())])
+            for under_way in self.lanes.meetings.open() if self.lanes else ():
+                agree([call for _, call in sorted(under_way.present().items())])
         except PuzzleError as why:
             raise why.at(place, line) from None
         waits = [self._waiting(rank) for rank in stuck]
@@ -297,54 +296,23 @@ class Retrace(Walk[RankState]):
 
     def _waiting(self, rank: RankState) -> WaitingRank:
         op = rank.op
+        if op.name == "await":
+            return self._lanes(op).waiting(rank)
         kind = {"pass_to": "post", "receive": "receive"}.get(op.name, "collective")
-        of = self.meetings.of(None).missing() if kind == "collective" else op.args
-        return WaitingRank(rank.rank, op.call(), op.line, kind, of)
-
-
-def _placed(why: Exception, rank: RankState) -> PuzzleError:
-    """The refusal of a rank's next operation, with its place unless it has one already."""
-    if not isinstance(why, PuzzleError):
-        problem = f"this record makes no sense ({why}): {rank.op}"
-        return TraceError(problem, rank.place(f"operation {rank.at}"))
-    return why if why.place else why.at(rank.place(rank.op.call()), rank.op.line)
+        if kind != "collective":
+            return WaitingRank(rank.rank, op.call(), op.line, kind, op.args[:1])
+        group = group_of(op)
+        return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, self.meetings.of(group).missing())
 
 
 def _arrival(rank: RankState) -> Arrival:
     op = rank.ops[rank.at]
-    group = op.args[0] if op.args else None
-    return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, group, (rank.values[op.used[0]],)))
+    return _new(
+        Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],), op.batches)
+    )
 
 
-def _refuse_given(rank: RankState, op: Op) -> None:
-    for number in rank.given.intersection(op.used):
-        raise RuleError(
-            f"the {rank.values[number]} was made by hand or by a model of another Dist; "
-            "in a puzzle, get it from this model's own operations"
-        )
-
-
-def _confirm(
-    rank: RankState,
-    op: Op,
-    made: Sequence[Value],
-    start: int,
-    ticks: int,
-    batches: frozenset[int] = NO_BATCHES,
-) -> None:
-    """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
-    if op.start != start or op.end != start + ticks:
-        raise TraceError(f"it takes place from tick {start} to {start + ticks}, not {op.start} to {op.end}")
-    if op.batches is not batches and op.batches != batches:
-        raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(op.batches)}")
-    if made or op.made != ():
-        first = len(rank.values)
-        if op.made != tuple(range(first, first + len(made))):
-            raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(op.made)}")
-        for number, value in zip(op.made, made):
-            rank.values[number] = value
-    if op.name in TIMED:
-        rank.events.append(rank.at)
-        rank.causes.append(rank.cause)
-        rank.cause = (rank.rank, rank.at)
-        rank.clock = op.end
+def _require_tag(game: Game, op: Op) -> None:
+    """Refuses a message whose record has a tag that cannot be."""
+    if len(op.args) > 1 and (type(op.args[1]) is not int or not rules.tag(game, op.args[1])):
+        raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")

@@ -10,11 +10,13 @@ from lib.costs import Costs
 from lib.errors import PuzzleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
-from lib.trace import Op, Trace
+from lib.lanes import Place, clocks, computing
+from lib.trace import Trace
 
 from .memory import Profile, profile
 from .notes import Note, notes_on
-from .recompute import Place, RankState, Retrace
+from .rank_state import RankState
+from .recompute import Retrace
 
 BYTES_PER_ELEMENT = 4
 
@@ -113,13 +115,13 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     profiles = [profile(state.done, size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
     makespan = max((op.end for ops in events for op in ops), default=0)
-    working = [sum(op.end - op.start for op in ops) for ops in events]
+    working = [sum(op.end - op.start for op in ops if computing(op, costs)) for ops in events]
     return Report(
         error=error,
         goal=goal,
         timesteps=costs.steps(max((op.start for ops in events for op in ops), default=0)),
         makespan=costs.steps(makespan),
-        peak=_peak(events, profiles, costs),
+        peak=_peak(ranks, profiles, costs),
         bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,
         ranks=tuple(
             RankReport(_share(busy, makespan), state.messages, state.elements * BYTES_PER_ELEMENT, tuple(prof.memory))
@@ -157,14 +159,15 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _peak(events: list[list[Op]], profiles: list[Profile], costs: Costs) -> Peak:
+def _peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs) -> Peak:
     most = Peak(0, 0, 0.0)
-    for rank, (ops, prof) in enumerate(zip(events, profiles)):
+    for state, prof in zip(ranks, profiles):
         memory = max(prof.memory)
         if memory > most.memory:
             i = prof.memory.index(memory)
-            end = max((op.end for op in ops), default=0)
-            most = Peak(memory, rank, costs.steps(ops[i].start if i < len(ops) else end))
+            times = list(clocks(state.done, costs))
+            end = max((state.ops[event].end for event in state.events), default=0)
+            most = Peak(memory, state.rank, costs.steps(times[state.events[i]] if i < len(state.events) else end))
     return most
 
 

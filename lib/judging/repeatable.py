@@ -15,7 +15,7 @@ from lib.values.base import Sharded
 from lib.values.kinds import OptState, Weight
 
 from .memory import Profile
-from .recompute import RankState
+from .rank_state import RankState
 
 
 def loaded_twice(ops: Sequence[Op]) -> list[int]:

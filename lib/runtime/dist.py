@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from lib.errors import RuleError
+from lib.mesh import axes_of
 from lib.setting import CLASSIC_SETTING, Setting, Size
 from lib.values import algebra
 
@@ -12,15 +16,17 @@ from .live_run import LiveRun
 class Dist:
     """A group of ranks that can communicate: `Dist(4)` for ranks 0 to 3.
 
+    `mesh` puts the ranks on named axes, as `Dist(8, mesh={"dp": 2, "pp": 2, "tp": 2})`; it becomes part of the setting.
     `setting` is what the game fixes besides its size: what things cost, how many steps, what a layer is.
     Giving a rank a second Model starts a new run, so that a notebook cell can be run again.
     """
 
-    def __init__(self, ranks: int, setting: Setting = CLASSIC_SETTING) -> None:
+    def __init__(self, ranks: int, mesh: Mapping[str, int] | None = None, setting: Setting = CLASSIC_SETTING) -> None:
         self.ranks = algebra.whole_number(ranks, "ranks", "Dist", least=1)
         if not isinstance(setting, Setting):
             raise RuleError(f"Dist: setting must be a Setting, such as Setting(steps=2); got {setting!r}")
-        self.setting = setting
+        axes = axes_of(setting.mesh if mesh is None else mesh, self.ranks)
+        self.setting = setting if axes == setting.mesh else replace(setting, mesh=axes)
         self._run: LiveRun | None = None
 
     def __repr__(self) -> str:

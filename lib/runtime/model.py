@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from operator import index
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from lib import rules
 from lib.errors import PuzzleError, RuleError
 from lib.judging.referee import Report, referee
-from lib.trace import Event, Trace, as_event
+from lib.meetings import message_ticks
+from lib.trace import Event, Trace, address, as_event, message_text
 from lib.values import algebra
-from lib.values.base import S, Value, copy_of, join_shards, object_text
+from lib.values.base import Value, copy_of, join_shards, object_text
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
+from .computation import Computation
 from .dist import Dist
 from .messages import map_values
-from .rank import RankOperations
 from .recorder import player_line
 from .storage import Storage
 from .waits import Message, Posting, Receiving
+
+T = TypeVar("T")
 
 Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]]
 
@@ -31,7 +34,7 @@ READ_ONLY = frozenset(
 """The attributes of a model that the runtime sets and a player only reads."""
 
 
-class Model(RankOperations):
+class Model(Computation):
     """A model of `layers` layers as one `rank` sees it, trained for one step of `batches` microbatches.
 
     `Model()` is rank 0 of a Dist of its own. Calls that involve other ranks are awaited. Times are in steps, memory
@@ -54,6 +57,20 @@ class Model(RankOperations):
         self._final: dict[int, Weight] = {}
 
     # --- Looking around ---
+
+    def index(self, axis: str) -> int:
+        """This rank's place on an axis of the mesh."""
+        try:
+            return self.run.mesh.index(self.rank, axis)
+        except PuzzleError as why:
+            raise why.at(self._recorder.place("index()"), player_line()) from None
+
+    def axis(self, axis: str) -> tuple[int, ...]:
+        """The ranks that are like this one on all other axes of the mesh, this one among them, ascending."""
+        try:
+            return self.run.mesh.along(self.rank, (axis,))
+        except PuzzleError as why:
+            raise why.at(self._recorder.place("axis()"), player_line()) from None
 
     @property
     def time(self) -> float:
@@ -99,48 +116,7 @@ class Model(RankOperations):
             )
         super().__setattr__(name, value)
 
-    # --- What a rank does on its own ---
-
-    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]:
-        """Shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time."""
-        made: tuple[Weight, OptState] = self._source("load_weights", rules.load_weights, layer, shard, total)
-        return made
-
-    def get_activation(self, batches: Any) -> Activation:
-        """The model's input for some microbatches, such as [0] or range(4). Takes no time."""
-        made: tuple[Activation] = self._source("get_activation", rules.get_activation, None, batches)
-        return made[0]
-
-    def fake_grad(self, layer: int, batches: Any) -> WeightGrad:
-        """A made-up gradient: a zero for no batches; for some batches a lie that puzzles refuse. Takes no time."""
-        made: tuple[WeightGrad] = self._source("fake_grad", rules.fake_grad, layer, batches)
-        return made[0]
-
-    def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
-        """The input of the next layer; 1 step for each batch."""
-        made: tuple[Activation] = self._compute("forward", rules.forward, layer, inp, weight)
-        return made[0]
-
-    def loss(self, inp: Activation) -> ActivationGrad:
-        """The gradient of the loss at the last layer's output, labelled LAYERS - 1. Takes no time."""
-        made: tuple[ActivationGrad] = self._compute("loss", rules.loss, None, inp)
-        return made[0]
-
-    def backward(
-        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
-    ) -> tuple[WeightGrad, ActivationGrad]:
-        """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch."""
-        made: tuple[WeightGrad, ActivationGrad]
-        made = self._compute("backward", rules.backward, layer, inp, grad, weight)
-        return made
-
-    def update(
-        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState
-    ) -> tuple[Weight, OptState]:
-        """The weight and optimizer state after the step, of the shards that `weight` holds; 0.5 steps."""
-        made: tuple[Weight, OptState]
-        made = self._compute("update", rules.update, layer, weight_grad, weight, opt_state)
-        return made
+    # --- The results ---
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Declares `weight` to be the result for its layer, or a part of the result. Takes no time."""
@@ -152,21 +128,37 @@ class Model(RankOperations):
 
     # --- What ranks do together ---
 
-    def allreduce(self, v: WeightGrad, layer: int, group: Any = None) -> Coroutine[Any, Any, WeightGrad]:
-        """The sum of every rank's gradient, for everyone; 0.3 steps after the last rank has joined."""
-        return self._collective("allreduce", v, layer, group)
+    def allreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """The sum of every rank's gradient, for everyone; 0.3 steps after the last rank has joined.
 
-    def allgather(self, v: S, layer: int, group: Any = None) -> Coroutine[Any, Any, S]:
-        """Every rank's shards joined, for everyone; 0.3 steps after the last rank has joined."""
-        return self._collective("allgather", v, layer, group)
+        Of a `group` only its ranks take part: an axis of the mesh, several axes as a tuple, or ranks such as [0, 2].
+        `layer` is a label: what counts is the layer of the value. Where communication overlaps computation, a call is
+        under way when it is made and `await` joins it; then lists of values and of layers make one call of a bucket.
+        """
+        return self._collective("allreduce", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
-    def scatterreduce(self, v: WeightGrad, layer: int, group: Any = None) -> Coroutine[Any, Any, WeightGrad]:
-        """The sum of every rank's whole gradient, of which this rank gets shard `rank` of RANKS
-        (reduce-scatter); 0.3 steps after the last rank has joined."""
-        return self._collective("scatterreduce", v, layer, group)
+    def allgather(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """Every rank's shards joined, for everyone; 0.3 steps after the last rank has joined. Arguments as in
+        `allreduce`."""
+        return self._collective("allgather", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
-    def pass_to(self, rank: int, v: Any) -> Coroutine[Any, Any, None]:
-        """Sends any object; 0.2 steps for each value in it. Waits while its last message to `rank` is unread."""
+    def scatterreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """The sum of every rank's whole gradient, of which this rank gets shard `rank` of RANKS, in a group the shard
+        of its place there (reduce-scatter); 0.3 steps after the last rank has joined. Arguments as in `allreduce`."""
+        return self._collective("scatterreduce", v, layer, group)  # type: ignore[no-any-return]  # as above
+
+    def dispatch(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """Every rank's whole batches for this rank's share of the tokens of all of them (all-to-all): those that go to
+        its expert. Arguments as in `allreduce`."""
+        return self._collective("dispatch", v, layer, group)  # type: ignore[no-any-return]  # as above
+
+    def collect(self, v: T, layer: Any, batches: Any, group: Any = None) -> Awaitable[T]:
+        """The way back from `dispatch`: some of the batches with all of their tokens. Every batch goes to one rank."""
+        return self._collective("collect", v, layer, group, batches)  # type: ignore[no-any-return]  # as above
+
+    def pass_to(self, rank: int, v: Any, tag: int = 0) -> Awaitable[None]:
+        """Sends any object; 0.2 steps for each value in it. Waits while its last message of this `tag` to `rank` is
+        unread."""
         recorder, line = self._recorder, player_line()
         numbers: list[int] = []
         copies: list[Value] = []
@@ -182,37 +174,40 @@ class Model(RankOperations):
                 raise RuleError("the rank comes first: pass_to(rank, value)")
             self._costs.require_priced("pass_to")
             to = rules.partner(self._game, self.rank, rank)
+            tag = rules.tag(self._game, tag)
             if hasattr(v, "__await__"):
                 raise RuleError(f"cannot send {object_text(v)}")
             payload = map_values(take, v)
         except PuzzleError as why:
-            raise why.at(recorder.place(f"pass_to({'...' if isinstance(rank, Value) else rank})"), line) from None
-        sent = recorder.clock + self._costs.duration("pass_to", max(1, len(copies)))
-        wait = Posting(self.rank, recorder.clock, line, to, Message(payload, tuple(copies), sent))
+            shown = message_text("pass_to", "..." if isinstance(rank, Value) else rank, tag)
+            raise why.at(recorder.place(shown), line) from None
+        if self.run.lanes is not None:
+            args = address(to, tag)
+            call = self._write_call("pass_to", copies, tuple(numbers), 0, None, args, None, line)
+            self.run.lanes.send(call, payload)
+            return self._handle(call)
+        sent = recorder.clock + message_ticks("pass_to", copies, self._costs, (self.rank, to))
+        wait = Posting(self.rank, recorder.clock, line, to, Message(payload, tuple(copies), sent, tag))
         return self._promise(wait, self.run.post, lambda _: self._posted(wait, tuple(numbers)))
 
-    def receive(self, source: int | None = None) -> Coroutine[Any, Any, Any]:
+    def receive(self, source: int | None = None, tag: int = 0) -> Coroutine[Any, Any, Any]:
         """A message from rank `source`, or the one sent first of all; 0.2 steps for each value in it,
-        from when it has been sent."""
+        from when it has been sent. The k-th that was sent with a `tag` is the k-th received with it."""
         recorder, line = self._recorder, player_line()
         try:
             self._ready()
             self._costs.require_priced("receive")
             if source is not None:
                 source = algebra.number(source, self.RANKS, "rank")
+            tag = rules.tag(self._game, tag)
+            if source is None and tag:
+                raise RuleError(f"name the rank whose messages of tag {tag} are meant: receive(0, tag={tag})")
         except PuzzleError as why:
-            raise why.at(recorder.place(f"receive({'' if source is None else source})"), line) from None
-        wait = Receiving(self.rank, recorder.clock, line, source)
+            raise why.at(recorder.place(message_text("receive", source, tag)), line) from None
+        wait = Receiving(self.rank, recorder.clock, line, source, tag)
         return self._promise(wait, self.run.receive, lambda answer: self._received(wait, *answer))
 
     # --- The end ---
-
-    def finish(self) -> None:
-        """Refuses to end while a call was made that nobody awaited."""
-        try:
-            self._ready()
-        except PuzzleError as why:
-            raise why.at(self._recorder.place("the end"), player_line()) from None
 
     @staticmethod
     def check(models: Sequence[Model]) -> Report:

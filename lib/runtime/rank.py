@@ -4,46 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from operator import index
-from typing import Any, TypeVar
+from typing import Any
 
-from lib import rules
-from lib.collective_rules import contribute
-from lib.errors import PuzzleError, RuleError
-from lib.setting import Game
+from lib import layer_rules, rules
+from lib.collective_rules import asked, contribute
+from lib.errors import PuzzleError
+from lib.meetings import message_ticks
 from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
 from lib.values.base import Value, copy_of
 
-from .live_run import LiveRun
-from .recorder import RankRecorder, player_line
-from .waits import Joining, Message, Posting, Receiving, Wait
+from .lane_operations import A, LaneOperations, R, W
+from .recorder import player_line
+from .waits import Joining, Message, Posting, Receiving
 
 Call = Coroutine[Any, Any, Any]
-A = TypeVar("A")
-R = TypeVar("R")
-W = TypeVar("W", bound=Wait)
 
 
-class RankOperations:
+class RankOperations(LaneOperations):
     """One rank's part of a run. Every refusal is raised with its place, before anything has changed."""
-
-    rank: int
-    run: LiveRun
-    _recorder: RankRecorder
-    _game: Game
-
-    def _ready(self) -> None:
-        """Refuses a call while another one has not been awaited or has not ended."""
-        recorder = self._recorder
-        if recorder.promised is not None:
-            why = recorder.forgotten()
-            assert why is not None
-            raise why
-        if recorder.under_way is not None:
-            raise RuleError(
-                f"this rank is still in {recorder.under_way.call()} on line {recorder.under_way.line}; "
-                "a rank does one thing at a time, so await that first"
-            )
 
     def _source(self, name: str, rule: Callable[..., Any], layer: int | None, *args: Any) -> Any:
         """Performs an operation that makes values out of nothing."""
@@ -56,7 +35,8 @@ class RankOperations:
         made = made if isinstance(made, tuple) else (made,)
         layer = None if layer is None else made[0].layer
         if name in rules.BATCHED:
-            return recorder.write(name, made, line, (), layer, made[0].batches)
+            more = (made[0].step,) if made[0].step else ()
+            return recorder.write(name, made, line, (), layer, made[0].batches, more)
         return recorder.write(name, made, line, (), layer, args=tuple(map(index, args)))
 
     def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
@@ -74,7 +54,7 @@ class RankOperations:
             if type(made) is not tuple:
                 made = (made,)
             batches: frozenset[int] = made[0].batches if name in rules.BATCHED else NO_BATCHES
-            ticks = self.run.costs.duration(name, len(batches) or 1) if name in TIMED else 0
+            ticks = layer_rules.ticks(self._game, name, len(batches) or 1, used) if name in TIMED else 0
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
@@ -82,29 +62,32 @@ class RankOperations:
             return recorder.write(name, made, line, numbers, layer)
         return recorder.write_event(name, made, line, numbers, layer, batches, (), recorder.clock, ticks)
 
-    def _collective(self, name: str, given: Any, label: Any, group: Any) -> Call:
-        """A collective of a group. The layer is that of the value; a label that differs is written down beside it."""
+    def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = ()) -> Any:
+        """A collective of a group, which may ask for batches. The layer is that of the value; a label that differs is
+        written down beside it."""
         recorder, line = self._recorder, player_line()
         try:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
+            self.run.costs.require_priced(name)
+            wanted = asked(self._game, name, batches)
+            members = None if group is None else self.run.mesh.group(self.rank, group)
+            if self.run.lanes is not None:
+                return self._collective_on_lane(name, given, label, members, line, wanted)
             if type(label) is not int:
                 label = algebra.whole_number(label, "layer")
-            self.run.costs.require_priced(name)
-            contribute(name, given)
-            members = None if group is None else self.run.mesh.group(self.rank, group)
+            contribute(self._game, name, given)
             number = recorder.claim(given)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None
         args = shortest(members, None if label == given.layer else label)
-        wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args)
+        wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args, wanted)
         return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 
-    def _joined(self, wait: Joining, number: int, results: tuple[Value, ...], start: int) -> Value:
+    def _joined(self, wait: Joining, number: int, results: tuple[Value, ...], start: int, ticks: int) -> Value:
         own = copy_of(results[0])
-        ticks = self.run.costs.duration(wait.name)
         self._recorder.write_event(
-            wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, wait.args, start, ticks
+            wait.name, (own,), wait.line, (number,), wait.layer, wait.wanted, wait.args, start, ticks
         )
         return own
 
@@ -115,7 +98,7 @@ class RankOperations:
         )
 
     def _received(self, wait: Receiving, source: int, message: Message) -> Any:
-        ticks = self.run.costs.duration("receive", max(1, len(message.values)))
+        ticks = message_ticks("receive", message.values, self.run.costs, (source, self.rank))
         start = max(wait.clock, message.sent)
         self._recorder.write_event(
             "receive", message.values, wait.line, (), None, NO_BATCHES, address(source, wait.tag), start, ticks
@@ -127,18 +110,3 @@ class RankOperations:
         coroutine = self._together(wait, meet, written)
         self._recorder.promised = (coroutine, wait)
         return coroutine
-
-    async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> R:
-        """Meets other ranks, with this rank marked as being in that call; the outcome is recorded."""
-        recorder = self._recorder
-        recorder.promised, recorder.under_way = None, wait
-        self.run.act(self.rank)
-        try:
-            answer = meet(wait)
-            if answer is None:
-                answer = await self.run.stay(wait)
-        except PuzzleError as why:
-            raise why.at(recorder.place(wait.call()), wait.line) from None
-        finally:
-            recorder.under_way = None
-        return written(answer)

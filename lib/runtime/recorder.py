@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from lib.costs import Costs
 from lib.errors import PuzzleError, RuleError
+from lib.lanes import Call
 from lib.lifetimes import Stored
 from lib.trace import NO_BATCHES, Op, call_text, place_text
 from lib.values.base import V, Value, copy_of, object_text, stamp
@@ -51,6 +52,8 @@ class RankRecorder:
         """A call whose coroutine nobody has awaited yet."""
         self.under_way: UnderWay | None = None
         """The call that this rank is in, waiting for others."""
+        self.handles: dict[int, object] = {}
+        """Calls that were not awaited yet, by the index of their rows."""
         self._stored = Stored()
         self._sizes: dict[int, int] = {}
         self._given: dict[int, tuple[Value, int]] = {}
@@ -132,6 +135,35 @@ class RankRecorder:
         self.clock = end = start + ticks
         self.ops.append(_op(Op, (name, start, end, layer, batches, used, self._own(made), args, line)))
         return made
+
+    def write_call(
+        self,
+        name: str,
+        made: int,
+        line: int,
+        used: tuple[int, ...],
+        layer: int | None,
+        args: tuple[Any, ...],
+        batches: frozenset[int],
+    ) -> Op:
+        """Writes down a call that starts later, or now; it will make so many values, whose numbers are taken."""
+        self.memory_at.append(self.memory)
+        numbers = tuple(range(self.values, self.values + made))
+        self.values += made
+        op = Op(name, self.clock, self.clock, layer, batches, used, numbers, args, line)
+        self.ops.append(op)
+        return op
+
+    def complete(self, call: Call) -> None:
+        """Writes down when a call starts and ends; the values that it makes become this rank's own."""
+        self.ops[call.at] = call.op = call.op._replace(start=call.start, end=call.end)
+        for number, value in zip(call.op.made, call.made):
+            stamp(value, self, number)
+
+    def write_await(self, call: Call, line: int) -> None:
+        """Writes down that a call was joined, and moves the clock to its end."""
+        before, self.clock = self.clock, max(self.clock, call.end)
+        self.ops.append(Op("await", before, self.clock, None, NO_BATCHES, call.op.used, (), (call.at,), line))
 
     def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
         first = number = self.values

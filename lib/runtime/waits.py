@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.collective_rules import Group
 from lib.deadlock_text import WaitingRank
+from lib.lanes import Call, Lanes
 from lib.meetings import Meetings, in_group
 from lib.trace import call_text, message_text
 from lib.values.base import Value
@@ -51,6 +52,7 @@ class Joining(Wait):
     values: tuple[Value, ...]
     group: Group | None
     args: tuple[Any, ...]
+    wanted: frozenset[int]
 
     def call(self) -> str:
         return call_text(self.name, self.layer)
@@ -58,6 +60,20 @@ class Joining(Wait):
     def described(self, meetings: Meetings[Joining]) -> WaitingRank:
         missing = meetings.of(self.group).missing()
         return WaitingRank(self.rank, self.call() + in_group(self.group), self.line, "collective", missing)
+
+
+@dataclass(slots=True, eq=False)
+class Awaiting(Wait):
+    """For a call under way to end."""
+
+    of: Call
+    lanes: Lanes
+
+    def call(self) -> str:
+        return f"await {self.of.op.call()}"
+
+    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
+        return WaitingRank(self.rank, self.call() + in_group(self.of.group), self.line, *self.lanes.blockage(self.of))
 
 
 @dataclass(slots=True, eq=False)

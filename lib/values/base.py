@@ -276,7 +276,7 @@ def object_text(given: object) -> str:
     if isinstance(given, tuple) and any(isinstance(part, Value) for part in given):
         return f"a tuple of {len(given)}; unpack it first, as in 'weight, opt_state = ...'"
     if hasattr(given, "__await__"):
-        return "something not awaited yet; write 'await' before the call"
+        return getattr(given, "unawaited", "something not awaited yet; write 'await' before the call")
     text = repr(given)
     return f"{type(given).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 

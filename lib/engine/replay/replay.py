@@ -13,7 +13,8 @@ from lib.engine.metering.meter import Reading
 from lib.errors import PuzzleError, TraceError
 from lib.goal import Goal
 from lib.judging.memory import profile
-from lib.judging.recompute import RankState, Retrace
+from lib.judging.rank_state import RankState
+from lib.judging.recompute import Retrace
 from lib.judging.referee import BYTES_PER_ELEMENT
 from lib.notation import trace_from_json
 from lib.setting import CLASSIC_SETTING
