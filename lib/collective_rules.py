@@ -93,6 +93,9 @@ COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted],
 }
 """Each collective operation by name: from every member's value to every member's result, both in rank order."""
 
+ASKING = frozenset(("collect",))
+"""Collectives whose members ask for batches."""
+
 COLLECTIVES = frozenset(COLLECTIVE_RULES)
 """The names of the operations in which the ranks of a group meet."""
 
@@ -104,9 +107,7 @@ def contribute(game: Game, name: str, value: Value) -> None:
             raise RuleError(f"{name} is for layers of experts; the layers of this game are {game.layer!r}")
         if not isinstance(value, Batched):
             raise RuleError(f"{name} takes an activation or its gradient; got {object_text(value)}")
-    elif (isinstance(value, Batched) and game.layer != "dense") or (
-        isinstance(value, Weight) and name == "allreduce" and game.task == "local"
-    ):
+    elif _more_than_classic(game, name, value):
         return
     elif name != "allgather":
         require_kind(value, WeightGrad, "what is reduced")
@@ -114,6 +115,20 @@ def contribute(game: Game, name: str, value: Value) -> None:
         raise RuleError(
             f"only weights, optimizer states and weight gradients have shards to gather; got {object_text(value)}"
         )
+
+
+def _more_than_classic(game: Game, name: str, value: Value) -> bool:
+    """True for what only some games let a rank bring: parts or tokens of an activation, and replicas to average."""
+    if isinstance(value, Weight):
+        return name == "allreduce" and game.task == "local"
+    return isinstance(value, Batched) and game.layer != "dense"
+
+
+def asked(game: Game, name: str, batches: object) -> frozenset[int]:
+    """The batches that a member asks for, checked; none where the operation names none."""
+    if name not in ASKING:
+        return frozenset()
+    return algebra.numbers(batches, game.batches, "batch")
 
 
 def agree(calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int], str]) -> None:
@@ -138,9 +153,7 @@ def _average(values: Sequence[Value], who: Who) -> Weight:
             raise RuleError(f"{who(i)} brings the {weight}, which no replica has trained alone; average replicas only")
         copies.append(weight.copy)
         if (weight.copy.since, weight.copy.averages) != (copies[0].since, copies[0].averages):
-            raise RuleError(
-                f"{who(0)} brings the {first}, and {who(i)} the {weight}; average replicas that parted alike"
-            )
+            raise RuleError(f"{who(0)} brings the {first}, {who(i)} the {weight}; average replicas that parted alike")
     union = algebra.disjoint_union([copy.batches for copy in copies], "batch", who, "every batch has one replica")
     if len(union) < copies[0].of:
         missing = algebra.missing_text(union, copies[0].of)

@@ -19,7 +19,8 @@ from .trace import call_text
 
 
 class Arrival(Protocol):
-    """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file."""
+    """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file,
+    `wanted` the batches that it asks for."""
 
     @property
     def rank(self) -> int: ...
@@ -34,7 +35,7 @@ class Arrival(Protocol):
     @property
     def values(self) -> tuple[Value, ...]: ...
     @property
-    def batches(self) -> frozenset[int]: ...
+    def wanted(self) -> frozenset[int]: ...
 
 
 C = TypeVar("C")
@@ -109,7 +110,7 @@ def results(calls: Sequence[Arrival]) -> list[tuple[Value, ...]]:
     """
     agree(calls)
     first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
-    wanted = [call.batches for call in calls]
+    wanted = [call.wanted for call in calls] if first.name in rules.ASKING else ()
     columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
     return list(zip(*columns))
 

@@ -1,4 +1,4 @@
-"""States what collectives do with activations: parts of a sum, shares of the tokens, and tokens on their way to experts.
+"""States what collectives do with activations: parts of a sum, shares of the tokens, tokens on the way to experts.
 
 A block that is cut by shards makes parts of a sum (Shoeybi et al. 2019, section 3). Adding them and keeping a share of
 the tokens is half of an all-reduce (Korthikanti et al. 2022, section 4.2.2). Both hold for activations and for their

@@ -114,7 +114,7 @@ def _require_one_step(game: Game, grad: WeightGrad, weight: Weight, opt_state: O
 
 
 def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
-    """Whose the updated weight is: after every batch everybody's, after some that of a replica, where the task has them."""
+    """Whose the updated weight is: everybody's after every batch; after some a replica's, if the task has any."""
     if weight.copy is grad.copy is opt_state.copy is None:
         if len(grad.batches) == grad.total_batches:
             return None

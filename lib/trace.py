@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .costs import CLASSIC, Costs
+from .collective_rules import COLLECTIVES
+from .costs import CLASSIC, COMPUTING, Costs
 from .setting import CLASSIC_SETTING, Setting, Size
 
 NO_BATCHES: frozenset[int] = frozenset()
 
-TIMED = frozenset(
-    ("forward", "backward", "loss", "update", "allreduce", "allgather", "scatterreduce", "pass_to", "receive")
-)
+TIMED = COMPUTING | COLLECTIVES | {"loss", "update", "pass_to", "receive"}
 """The operations that are events: they have a place on the clock, and memory is sampled when they start."""
 
 
@@ -52,12 +51,14 @@ class Form(NamedTuple):
 
 FORMS: Mapping[str, Form] = {
     "load_weights": Form(True, 0, ("shard", "total")),
-    "get_activation": Form(False, 0),
-    "fake_grad": Form(True, 0),
+    "get_activation": Form(False, 0, (), ("step",)),
+    "fake_grad": Form(True, 0, (), ("step",)),
     "given": Form(False, 0, ("value",)),
     "forward": Form(True, 2),
     "loss": Form(False, 1),
     "backward": Form(True, 3),
+    "backward_input": Form(True, 3),
+    "backward_weight": Form(True, None),
     "update": Form(True, 3),
     "add": Form(False, 2),
     "combine": Form(False, 2),
@@ -65,6 +66,8 @@ FORMS: Mapping[str, Form] = {
     "allreduce": Form(True, 1, (), ("group", "label"), bucket=True),
     "allgather": Form(True, 1, (), ("group", "label"), bucket=True),
     "scatterreduce": Form(True, 1, (), ("group", "label"), bucket=True),
+    "dispatch": Form(True, 1, (), ("group", "label")),
+    "collect": Form(True, 1, (), ("group", "label")),
     "pass_to": Form(False, None, ("to",), ("tag",)),
     "receive": Form(False, 0, ("source",), ("tag",)),
     "await": Form(False, None, ("call",)),

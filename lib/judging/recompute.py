@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from lib import rules
-from lib.collective_rules import Group, contribute
+from lib import layer_rules, rules
+from lib.collective_rules import Group, asked, contribute
 from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
@@ -33,7 +33,7 @@ class Arrival(NamedTuple):
     name: str
     group: Group | None
     values: tuple[Value, ...]
-    batches: frozenset[int]
+    wanted: frozenset[int]
 
 
 Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]
@@ -189,8 +189,8 @@ class Retrace(Walk[RankState]):
         if name in rules.BATCHED:
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
-        ticks = 0 if name in FREE else self.costs.duration(name, items)
-        confirm(rank, op, made, rank.clock, ticks, batches)
+        length = 0 if name in FREE else layer_rules.ticks(self.game, name, items, used)
+        confirm(rank, op, made, rank.clock, length, batches)
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(set_text(batches))
         elif name == "set_final_weight":
@@ -249,7 +249,7 @@ class Retrace(Walk[RankState]):
         for value in brought:
             cursor.elements += elements_sent(op.name, value.memory(self.costs), len(group_of(op) or self.ranks))
         try:
-            confirm(cursor, op, made, start, length)
+            confirm(cursor, op, made, start, length, asked(self.game, op.name, op.batches))
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
 

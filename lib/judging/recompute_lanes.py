@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from lib import rules
-from lib.collective_rules import COLLECTIVES, Group
+from lib.collective_rules import COLLECTIVES, Group, asked
 from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank
 from lib.errors import PuzzleError, RuleError, TraceError
@@ -45,7 +45,7 @@ class RetracedLanes(Lanes):
         if op.name == "pass_to":
             refuse_under_way(rank, op.used)
         first, made = len(rank.values), 0 if op.name == "pass_to" else len(used)
-        if op.made != tuple(range(first, first + made)) or op.batches != NO_BATCHES:
+        if op.made != tuple(range(first, first + made)) or op.batches != asked(self.game, op.name, op.batches):
             raise TraceError(f"it makes {made} values from number {first} on, of no batches; this record is {op}")
         brought = [self._made(rank, number) or value for number, value in zip(op.used, used)]
         call = Call(rank.rank, rank.at, rank.clock, rank.cause, op, group, tuple(brought))

@@ -9,7 +9,7 @@ from lib.collective_rules import Group, contribute
 from lib.errors import PuzzleError, RuleError
 from lib.lanes import Call, Made, layer_of
 from lib.setting import Game
-from lib.trace import shortest
+from lib.trace import FORMS, NO_BATCHES, shortest
 from lib.values import algebra
 from lib.values.base import Value, object_text
 
@@ -62,9 +62,13 @@ class LaneOperations:
 
     # --- On a lane, where communication overlaps computation ---
 
-    def _collective_on_lane(self, name: str, given: Any, label: Any, group: Group | None, line: int) -> Handle:
+    def _collective_on_lane(
+        self, name: str, given: Any, label: Any, group: Group | None, line: int, asked: frozenset[int]
+    ) -> Handle:
         """A collective of one value, or of a list of values with a list of layers: a bucket."""
         listed = isinstance(given, list) or (isinstance(given, Handle) and given.listed)
+        if listed and not FORMS[name].bucket:
+            raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
         parts = self._parts(given)
         if not listed:
             label = algebra.whole_number(label, "layer")
@@ -81,7 +85,7 @@ class LaneOperations:
         elif len(parts) == 1 and listed:
             (label,) = label
         used = tuple([self._recorder.claim(p) if isinstance(p, Value) else p.number for p in parts])
-        call = self._write_call(name, parts, used, len(parts), layers[0], shortest(group, label), group, line)
+        call = self._write_call(name, parts, used, len(parts), layers[0], shortest(group, label), group, line, asked)
         self._lanes.issue(call)
         return self._handle(call, listed)
 
@@ -109,9 +113,10 @@ class LaneOperations:
         args: tuple[Any, ...],
         group: Group | None,
         line: int,
+        asked: frozenset[int] = NO_BATCHES,
     ) -> Call:
         at = len(self._recorder.ops)
-        op = self._recorder.write_call(name, made, line, used, layer, args)
+        op = self._recorder.write_call(name, made, line, used, layer, args, asked)
         self.run.act(self.rank)
         return Call(self.rank, at, op.start, None, op, group, tuple(parts))
 

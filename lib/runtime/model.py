@@ -7,7 +7,7 @@ from operator import index
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from lib import layer_rules, rules
+from lib import rules
 from lib.errors import PuzzleError, RuleError
 from lib.judging.referee import Report, referee
 from lib.meetings import message_ticks
@@ -16,9 +16,9 @@ from lib.values import algebra
 from lib.values.base import Value, copy_of, join_shards, object_text
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
+from .computation import Computation
 from .dist import Dist
 from .messages import map_values
-from .rank import RankOperations
 from .recorder import player_line
 from .storage import Storage
 from .waits import Message, Posting, Receiving
@@ -34,7 +34,7 @@ READ_ONLY = frozenset(
 """The attributes of a model that the runtime sets and a player only reads."""
 
 
-class Model(RankOperations):
+class Model(Computation):
     """A model of `layers` layers as one `rank` sees it, trained for one step of `batches` microbatches.
 
     `Model()` is rank 0 of a Dist of its own. Calls that involve other ranks are awaited. Times are in steps, memory
@@ -116,48 +116,7 @@ class Model(RankOperations):
             )
         super().__setattr__(name, value)
 
-    # --- What a rank does on its own ---
-
-    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]:
-        """Shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time."""
-        made: tuple[Weight, OptState] = self._source("load_weights", rules.load_weights, layer, shard, total)
-        return made
-
-    def get_activation(self, batches: Any) -> Activation:
-        """The model's input for some microbatches, such as [0] or range(4). Takes no time."""
-        made: tuple[Activation] = self._source("get_activation", rules.get_activation, None, batches)
-        return made[0]
-
-    def fake_grad(self, layer: int, batches: Any) -> WeightGrad:
-        """A made-up gradient: a zero for no batches; for some batches a lie that puzzles refuse. Takes no time."""
-        made: tuple[WeightGrad] = self._source("fake_grad", rules.fake_grad, layer, batches)
-        return made[0]
-
-    def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
-        """The input of the next layer; 1 step for each batch."""
-        made: tuple[Activation] = self._compute("forward", layer_rules.forward, layer, inp, weight)
-        return made[0]
-
-    def loss(self, inp: Activation) -> ActivationGrad:
-        """The gradient of the loss at the last layer's output, labelled LAYERS - 1. Takes no time."""
-        made: tuple[ActivationGrad] = self._compute("loss", layer_rules.loss, None, inp)
-        return made[0]
-
-    def backward(
-        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
-    ) -> tuple[WeightGrad, ActivationGrad]:
-        """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch."""
-        made: tuple[WeightGrad, ActivationGrad]
-        made = self._compute("backward", layer_rules.backward, layer, inp, grad, weight)
-        return made
-
-    def update(
-        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState
-    ) -> tuple[Weight, OptState]:
-        """The weight and optimizer state after the step, of the shards that `weight` holds; 0.5 steps."""
-        made: tuple[Weight, OptState]
-        made = self._compute("update", rules.update, layer, weight_grad, weight, opt_state)
-        return made
+    # --- The results ---
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Declares `weight` to be the result for its layer, or a part of the result. Takes no time."""
@@ -187,6 +146,15 @@ class Model(RankOperations):
         """The sum of every rank's whole gradient, of which this rank gets shard `rank` of RANKS, in a group the shard
         of its place there (reduce-scatter); 0.3 steps after the last rank has joined. Arguments as in `allreduce`."""
         return self._collective("scatterreduce", v, layer, group)  # type: ignore[no-any-return]  # as above
+
+    def dispatch(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """Every rank's whole batches for this rank's share of the tokens of all of them (all-to-all): those that go to
+        its expert. Arguments as in `allreduce`."""
+        return self._collective("dispatch", v, layer, group)  # type: ignore[no-any-return]  # as above
+
+    def collect(self, v: T, layer: Any, batches: Any, group: Any = None) -> Awaitable[T]:
+        """The way back from `dispatch`: some of the batches with all of their tokens. Every batch goes to one rank."""
+        return self._collective("collect", v, layer, group, batches)  # type: ignore[no-any-return]  # as above
 
     def pass_to(self, rank: int, v: Any, tag: int = 0) -> Awaitable[None]:
         """Sends any object; 0.2 steps for each value in it. Waits while its last message of this `tag` to `rank` is

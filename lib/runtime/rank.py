@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from operator import index
 from typing import Any
 
-from lib import rules
-from lib.collective_rules import contribute
+from lib import layer_rules, rules
+from lib.collective_rules import asked, contribute
 from lib.errors import PuzzleError
 from lib.meetings import message_ticks
 from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
@@ -35,7 +35,8 @@ class RankOperations(LaneOperations):
         made = made if isinstance(made, tuple) else (made,)
         layer = None if layer is None else made[0].layer
         if name in rules.BATCHED:
-            return recorder.write(name, made, line, (), layer, made[0].batches)
+            more = (made[0].step,) if made[0].step else ()
+            return recorder.write(name, made, line, (), layer, made[0].batches, more)
         return recorder.write(name, made, line, (), layer, args=tuple(map(index, args)))
 
     def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
@@ -53,7 +54,7 @@ class RankOperations(LaneOperations):
             if type(made) is not tuple:
                 made = (made,)
             batches: frozenset[int] = made[0].batches if name in rules.BATCHED else NO_BATCHES
-            ticks = self.run.costs.duration(name, len(batches) or 1) if name in TIMED else 0
+            ticks = layer_rules.ticks(self._game, name, len(batches) or 1, used) if name in TIMED else 0
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
@@ -61,16 +62,18 @@ class RankOperations(LaneOperations):
             return recorder.write(name, made, line, numbers, layer)
         return recorder.write_event(name, made, line, numbers, layer, batches, (), recorder.clock, ticks)
 
-    def _collective(self, name: str, given: Any, label: Any, group: Any) -> Any:
-        """A collective of a group. The layer is that of the value; a label that differs is written down beside it."""
+    def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = ()) -> Any:
+        """A collective of a group, which may ask for batches. The layer is that of the value; a label that differs is
+        written down beside it."""
         recorder, line = self._recorder, player_line()
         try:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
             self.run.costs.require_priced(name)
+            wanted = asked(self._game, name, batches)
             members = None if group is None else self.run.mesh.group(self.rank, group)
             if self.run.lanes is not None:
-                return self._collective_on_lane(name, given, label, members, line)
+                return self._collective_on_lane(name, given, label, members, line, wanted)
             if type(label) is not int:
                 label = algebra.whole_number(label, "layer")
             contribute(self._game, name, given)
@@ -78,13 +81,13 @@ class RankOperations(LaneOperations):
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None
         args = shortest(members, None if label == given.layer else label)
-        wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args)
+        wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args, wanted)
         return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 
     def _joined(self, wait: Joining, number: int, results: tuple[Value, ...], start: int, ticks: int) -> Value:
         own = copy_of(results[0])
         self._recorder.write_event(
-            wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, wait.args, start, ticks
+            wait.name, (own,), wait.line, (number,), wait.layer, wait.wanted, wait.args, start, ticks
         )
         return own
 

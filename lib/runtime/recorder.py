@@ -137,13 +137,20 @@ class RankRecorder:
         return made
 
     def write_call(
-        self, name: str, made: int, line: int, used: tuple[int, ...], layer: int | None, args: tuple[Any, ...]
+        self,
+        name: str,
+        made: int,
+        line: int,
+        used: tuple[int, ...],
+        layer: int | None,
+        args: tuple[Any, ...],
+        batches: frozenset[int],
     ) -> Op:
         """Writes down a call that starts later, or now; it will make so many values, whose numbers are taken."""
         self.memory_at.append(self.memory)
         numbers = tuple(range(self.values, self.values + made))
         self.values += made
-        op = Op(name, self.clock, self.clock, layer, NO_BATCHES, used, numbers, args, line)
+        op = Op(name, self.clock, self.clock, layer, batches, used, numbers, args, line)
         self.ops.append(op)
         return op
 

@@ -24,7 +24,7 @@ class Call(NamedTuple):
     name: str
     group: tuple[int, ...] | None
     values: tuple[Value, ...]
-    batches: frozenset[int] = frozenset()
+    wanted: frozenset[int] = frozenset()
 
 
 def gradient(rank: int, layer: int = 0) -> WeightGrad:
