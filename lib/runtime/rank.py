@@ -8,7 +8,7 @@ from typing import Any
 
 from lib import layer_rules, rules
 from lib.collective_rules import asked, contribute
-from lib.errors import PuzzleError
+from lib.errors import PuzzleError, RuleError
 from lib.meetings import message_ticks
 from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
@@ -75,6 +75,8 @@ class RankOperations(LaneOperations):
             if self.run.lanes is not None:
                 return self._collective_on_lane(name, given, label, members, line, wanted)
             if type(label) is not int:
+                if isinstance(given, list):
+                    raise RuleError("several values are one call only where calls overlap; call once for each of them")
                 label = algebra.whole_number(label, "layer")
             contribute(self._game, name, given)
             number = recorder.claim(given)
