@@ -67,7 +67,8 @@ class Costs:
     """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch or value.
 
     `unit` is the ticks in a step. `gradient` is the elements of a microbatch's activation gradient, by default as many
-    as of its activation. `overlap` lets communication run beside computation. `tiers` are the memories besides the
+    as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of a
+    rank, or one for each "group". `tiers` are the memories besides the
     device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for each hop of a
     ring, `beta` for each element sent. With `islands`, the number of ranks in one machine, `ticks_between` replaces
     `ticks` where a group is in several. `flops_per_tick` prices matrix products by their size instead.
@@ -80,6 +81,7 @@ class Costs:
     unit: int = TICKS_PER_STEP
     gradient: int | None = None
     overlap: bool = False
+    lanes: str = "one"
     tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
     calls: Mapping[str, int] = field(default_factory=_none)
     alpha: Mapping[str, int] = field(default_factory=_none)
@@ -100,6 +102,8 @@ class Costs:
             name for tier in self.tiers.values() for name in ("offload", "fetch") if getattr(tier, name) is not None
         }
         object.__setattr__(self, "_priced", frozenset(priced))
+        if self.lanes not in ("one", "group"):
+            raise RuleError(f'Costs: lanes must be "one" or "group"; got {self.lanes!r}')
         object.__setattr__(self, "by_value", not (self.calls or self.alpha or self.beta or self.islands))
 
     @property

@@ -10,9 +10,11 @@ Two decisions, from what `work = dist.all_gather(..., async_op=True); work.wait(
   a stream, the second call starts after the first has ended, and the rank's clock does not move. That is how a
   reduce-scatter within a machine is followed by an all-reduce between machines (hybrid sharding). Every handle is still
   awaited once, since `wait` is what lets the buffers go.
-- A rank has one lane for all groups, not one for each process group as NCCL has streams: groups share a link, and two
-  lanes would give each the whole of it. Programs that call the collectives of two groups in different orders stand
-  still, which NCCL warns of as well. Copies to and from a tier use other links and have lanes of their own.
+- A rank has one lane for the calls of all groups, since they share a link: two lanes would give each the whole of it.
+  Programs that call the collectives of two groups in different orders stand still, which NCCL warns of as well. Where
+  groups do have links of their own (tensor parallelism inside a machine, data parallelism between machines), costs with
+  `lanes="group"` have a lane for each group, as NCCL has a stream for each process group. Copies to and from a tier
+  always have lanes of their own.
 
 Shared by the live run and the referee, each with lanes of its own.
 """
@@ -35,7 +37,10 @@ from .setting import Game
 from .trace import Op
 
 LANES: Mapping[str, str] = {**dict.fromkeys(COLLECTIVES, "network"), "pass_to": "network"}
-"""The lane of each operation that runs beside computation, where costs have `overlap`."""
+"""The kind of lane of each operation that runs beside computation, where costs have `overlap`."""
+
+Lane = tuple[str, Group | None]
+"""A kind of lane, and the group that it is of where groups have lanes of their own."""
 
 Place = tuple[int, int]
 """An operation: its rank, and its index there."""
@@ -76,6 +81,8 @@ class Call:
     end: int = -1
     """Known when it is settled; -1 before."""
     refusal: PuzzleError | None = None
+    lane: Lane = ("", None)
+    """The lane that it is issued on."""
 
     @property
     def name(self) -> str:
@@ -85,16 +92,12 @@ class Call:
     def line(self) -> int:
         return self.op.line
 
-    @property
-    def wanted(self) -> frozenset[int]:
-        return self.op.batches
-
     def __str__(self) -> str:
         return f"{self.op.call()}{in_group(self.group)} on line {self.line}"
 
     @property
-    def lane(self) -> str:
-        return LANES[self.op.name]
+    def batches(self) -> frozenset[int]:
+        return self.op.batches
 
     @property
     def place(self) -> Place:
@@ -134,11 +137,11 @@ class Lanes:
 
     def __init__(self, game: Game) -> None:
         self.game = game
-        self.world = range(game.ranks)
         self.costs = game.setting.costs
+        self.world = range(game.ranks)
         self.meetings: Meetings[Call] = Meetings(game.ranks)
-        self._queues: list[dict[str, deque[Call]]] = [{} for _ in self.world]
-        self._last: list[dict[str, Call]] = [{} for _ in self.world]
+        self._queues: list[dict[Lane, deque[Call]]] = [{} for _ in self.world]
+        self._last: list[dict[Lane, Call]] = [{} for _ in self.world]
 
     def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
         """What each of some calls that belong together makes; None if a call must wait.
@@ -158,6 +161,7 @@ class Lanes:
 
     def issue(self, call: Call) -> None:
         """Puts a call on its lane, and settles whatever can be settled now."""
+        call.lane = (LANES[call.name], call.group if self.costs.lanes == "group" else None)
         queue = self._queues[call.rank].setdefault(call.lane, deque())
         queue.append(call)
         if queue[0] is call:
@@ -167,7 +171,7 @@ class Lanes:
         """Settles what can be settled now, since a rank's call can go on that had to wait."""
         self._advance(self._heads(rank))
 
-    def head(self, rank: int, lane: str) -> Call | None:
+    def head(self, rank: int, lane: Lane) -> Call | None:
         """The call that holds a lane, if there is one."""
         queue = self._queues[rank].get(lane)
         return queue[0] if queue else None

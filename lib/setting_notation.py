@@ -142,6 +142,7 @@ READ: Mapping[str, Callable[[Any, str], Any]] = {
     "unit": _positive,
     "gradient": _optional,
     "overlap": _flag,
+    "lanes": _text,
     "tiers": _tiers,
     "calls": _numbers,
     "alpha": _numbers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from lib.collective_rules import COLLECTIVES
 from lib.trace import Op
 from lib.values.algebra import named
 
@@ -43,6 +44,8 @@ def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -
     acts = [op for op in state.done if op.name not in ("store", "delete")]
     if prof.lifetimes.hidden:
         yield _kept_outside(state, prof.lifetimes.hidden)
+    if labelled := [op for op in acts if op.name in COLLECTIVES and len(op.args) > 1 and op.args[1] is not None]:
+        yield _other_label(labelled)
     if twice := loaded_twice(acts):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from other ranks"
         yield Note(text, costs_a_star=True)
@@ -68,6 +71,13 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     kept = f"the {state.values[hidden[0]]}{more} (line {line})"
     return Note(f"kept outside the dictionaries, charged until last used: {kept}")
+
+
+def _other_label(labelled: Sequence[Op]) -> Note:
+    op = labelled[0]
+    label = list(op.args[1]) if isinstance(op.args[1], tuple) else op.args[1]
+    more = f", and {len(labelled) - 1} more like it" if len(labelled) > 1 else ""
+    return Note(f"called {op.call()} on line {op.line} with layer {label}{more}: the layer is that of the value")
 
 
 def _loads_late(ops: Sequence[Op]) -> bool:

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from lib import rules
 from lib.collective_rules import COLLECTIVES
-from lib.costs import Costs
 from lib.errors import PuzzleError
 from lib.lanes import Call, Lanes
 from lib.mailboxes import Mailboxes
@@ -23,7 +22,6 @@ class Host(Protocol):
     """The run that the lanes are of."""
 
     game: Game
-    costs: Costs
     recorders: list[RankRecorder]
     mailboxes: Mailboxes[Message]
 
@@ -51,7 +49,7 @@ class LiveLanes(Lanes):
             return results(calls)
         if first.name == "pass_to":
             return None if self._host.mailboxes.full(first.rank, *first.op.args) else [()]
-        return [rules.LOCAL_RULES[first.name](self._host.game, first.op, first.values)]
+        return [rules.LOCAL_RULES[first.name](self.game, first.op, first.values)]
 
     def settle(self, call: Call) -> None:
         call.made = tuple(map(copy_of, call.made))

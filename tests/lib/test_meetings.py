@@ -22,8 +22,9 @@ class Call(NamedTuple):
     clock: int
     line: int
     name: str
-    layer: int
-    value: Value
+    group: tuple[int, ...] | None
+    values: tuple[Value, ...]
+    batches: frozenset[int] = frozenset()
 
 
 def gradient(rank: int, layer: int = 0) -> WeightGrad:
@@ -31,7 +32,7 @@ def gradient(rank: int, layer: int = 0) -> WeightGrad:
 
 
 def reducing(rank: int, clock: int = 0, name: str = "allreduce", layer: int = 0) -> Call:
-    return Call(rank, clock, 10 + rank, name, layer, gradient(rank, layer))
+    return Call(rank, clock, 10 + rank, name, None, (gradient(rank, layer),))
 
 
 @examples(100)
@@ -79,14 +80,14 @@ def test_a_collective_starts_when_its_last_rank_is_ready(clocks: list[int]) -> N
 def test_each_rank_gets_the_shard_of_its_place() -> None:
     calls = [reducing(rank, name="scatterreduce") for rank in range(2)]
     whole = gradient(0) + gradient(1)
-    assert settle(calls)[0] == [whole.shard(0, 2), whole.shard(1, 2)]
+    assert settle(calls)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
 
 
 def test_every_rank_gathers_the_whole() -> None:
     weight = Weight(0, LAYERS, 0)
-    calls = [Call(rank, 0, 0, "allgather", 0, weight.shard(rank, 2)) for rank in range(2)]
+    calls = [Call(rank, 0, 0, "allgather", None, (weight.shard(rank, 2),)) for rank in range(2)]
     whole = weight.shard(0, 2).combine(weight.shard(1, 2))
-    assert settle(calls)[0] == [whole, whole]
+    assert settle(calls)[0] == [(whole,), (whole,)]
 
 
 def test_different_operations_in_one_meeting() -> None:
@@ -110,4 +111,4 @@ def test_nobody_there_to_disagree() -> None:
 
 def test_values_that_do_not_fit_together() -> None:
     with pytest.raises(RuleError, match="batch 0 is in both rank 0 and rank 1"):
-        settle([reducing(0), reducing(1)._replace(value=gradient(0))])
+        settle([reducing(0), reducing(1)._replace(values=(gradient(0),))])

@@ -78,7 +78,9 @@ def require_playable(trace: Trace) -> None:
         for op in ops:
             if op.name not in (*PERFORM, "given", "store", "delete"):
                 raise TraceError(f"a replay cannot play {op.name} yet; rank {rank} calls it on line {op.line}")
-            if more := FORMS[op.name].optional[: max(0, len(op.args) - len(FORMS[op.name].args))]:
+            form = FORMS[op.name]
+            given = dict(zip(form.args + form.optional, op.args))
+            if more := [name for name in form.optional if name != "label" and given.get(name) is not None]:
                 raise TraceError(f"a replay cannot play {op.name} with {more[0]} yet; rank {rank}, line {op.line}")
 
 
