@@ -3,6 +3,7 @@
 from lib import Dist, Model
 """
 
+from lib.judging.inflight import inflight
 from lib.judging.ledger import Sample, Share, memory_by_kind
 from lib.judging.referee import Report, referee
 from lib.runtime.dist import Dist
@@ -54,6 +55,7 @@ __all__ = [
     "Value",
     "Weight",
     "WeightGrad",
+    "inflight",
     "memory_by_kind",
     "referee",
     "run",

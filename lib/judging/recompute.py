@@ -33,7 +33,7 @@ class Arrival(NamedTuple):
     name: str
     group: Group | None
     values: tuple[Value, ...]
-    wanted: frozenset[int]
+    batches: frozenset[int]
 
 
 Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]

@@ -44,7 +44,8 @@ class Report:
     """The referee's findings. Times in steps, memory in elements; measured as far as the trace is legal.
 
     `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
-    `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
+    `span` the longest time from the start of a rank's first event to the end of its last one (Qi et al. 2024 measure
+    this), `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
     a `pass_to`, or the same collective on the rank that came to it last.
     """
@@ -60,6 +61,7 @@ class Report:
     critical_path: tuple[tuple[int, int], ...]
     notes: tuple[Note, ...]
     waits: tuple[Mapping[int, tuple[int, int]], ...]
+    span: float
 
     @property
     def status(self) -> str:
@@ -131,6 +133,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         critical_path=_critical_path(ranks, costs),
         notes=notes_on(retrace, sizes, profiles),
         waits=tuple(state.held_up for state in ranks),
+        span=costs.steps(max((max(op.end for op in ops) - ops[0].start for ops in events if ops), default=0)),
     )
 
 

@@ -93,7 +93,7 @@ class RankOperations(LaneOperations):
     def _joined(self, wait: Joining, number: int, results: tuple[Value, ...], start: int, ticks: int) -> Value:
         own = copy_of(results[0])
         self._recorder.write_event(
-            wait.name, (own,), wait.line, (number,), wait.layer, wait.wanted, wait.args, start, ticks
+            wait.name, (own,), wait.line, (number,), wait.layer, wait.batches, wait.args, start, ticks
         )
         return own
 
