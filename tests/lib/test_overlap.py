@@ -469,6 +469,7 @@ def test_the_text_of_a_handle() -> None:
 
 # --- Forged and altered traces ---
 
+
 def edited(trace: Trace, edit: Callable[[list[Op]], list[Op]]) -> Trace:
     """The trace with the same edit of every rank's operations."""
     return replace(trace, ranks=tuple(tuple(edit(list(ops))) for ops in trace.ranks))
