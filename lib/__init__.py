@@ -3,6 +3,7 @@
 from lib import Dist, Model
 """
 
+from lib.judging.inflight import inflight
 from lib.judging.ledger import Sample, Share, memory_by_kind
 from lib.judging.referee import Report, referee
 from lib.runtime.dist import Dist
@@ -62,6 +63,7 @@ __all__ = [
     "computing",
     "group_of",
     "in_group",
+    "inflight",
     "memory_by_kind",
     "referee",
     "run",

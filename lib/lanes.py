@@ -92,12 +92,12 @@ class Call:
     def line(self) -> int:
         return self.op.line
 
-    @property
-    def wanted(self) -> frozenset[int]:
-        return self.op.batches
-
     def __str__(self) -> str:
         return f"{self.op.call()}{in_group(self.group)} on line {self.line}"
+
+    @property
+    def batches(self) -> frozenset[int]:
+        return self.op.batches
 
     @property
     def place(self) -> Place:

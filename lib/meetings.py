@@ -20,7 +20,7 @@ from .trace import call_text
 
 class Arrival(Protocol):
     """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file,
-    `wanted` the batches that it asks for."""
+    `batches` are those that it asks for."""
 
     @property
     def rank(self) -> int: ...
@@ -35,7 +35,7 @@ class Arrival(Protocol):
     @property
     def values(self) -> tuple[Value, ...]: ...
     @property
-    def wanted(self) -> frozenset[int]: ...
+    def batches(self) -> frozenset[int]: ...
 
 
 C = TypeVar("C")
@@ -110,7 +110,7 @@ def results(calls: Sequence[Arrival]) -> list[tuple[Value, ...]]:
     """
     agree(calls)
     first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
-    wanted = [call.wanted for call in calls] if first.name in rules.ASKING else ()
+    wanted = [call.batches for call in calls] if first.name in rules.ASKING else ()
     columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
     return list(zip(*columns))
 

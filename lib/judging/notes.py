@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lib.collective_rules import COLLECTIVES
+from lib.setting import Game
 from lib.trace import Op
 from lib.values.algebra import named
 
@@ -27,10 +28,10 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
     peak = max(max(prof.memory) for prof in profiles)
     by_note: dict[Note, list[int]] = {}
     for state, size, prof in zip(retrace.ranks, sizes, profiles):
-        for note in _on_rank(state, size, prof, peak):
+        for note in _on_rank(state, size, prof, peak, retrace.game):
             by_note.setdefault(note, []).append(state.rank)
     notes = [Note(f"{named('rank', ranks)} {text}", costs) for (text, costs), ranks in by_note.items()]
-    if lost := lost_states(retrace.ranks, profiles, retrace.size.layers):
+    if lost := lost_states(retrace.ranks, profiles, retrace.game):
         layers = named("layer", lost)
         text = f"the updated optimizer state of {layers} is not there in full at the end: the next step needs it"
         notes.append(Note(text, costs_a_star=True))
@@ -40,7 +41,7 @@ def notes_on(retrace: Retrace, sizes: Sequence[Sequence[int]], profiles: Sequenc
     return tuple(notes)
 
 
-def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -> Iterator[Note]:
+def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int, game: Game) -> Iterator[Note]:
     acts = [op for op in state.done if op.name not in ("store", "delete")]
     if prof.lifetimes.hidden:
         yield _kept_outside(state, prof.lifetimes.hidden)
@@ -52,7 +53,7 @@ def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int) -
     if thrown := thrown_away(acts, state, prof):
         text = f"threw away the updated optimizer state of {named('layer', thrown)}, which the next step would need"
         yield Note(text, costs_a_star=True)
-    if fewer := not_held_again(acts, state, prof):
+    if fewer := not_held_again(acts, state, prof, game.steps):
         layers = named("layer", fewer)
         text = f"began with more of the weight of {layers} than at the end, so the step could not be repeated"
         yield Note(text, costs_a_star=True)

@@ -11,7 +11,7 @@ from lib.errors import PuzzleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
 from lib.lanes import Place, clocks, computing
-from lib.trace import Trace
+from lib.trace import TIMED, Trace
 
 from .memory import Profile, profile
 from .notes import Note, notes_on
@@ -44,7 +44,8 @@ class Report:
     """The referee's findings. Times in steps, memory in elements; measured as far as the trace is legal.
 
     `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
-    `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
+    `span` the longest time from the start of a rank's first event to the end of its last one (Qi et al. 2024 measure
+    this), `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
     a `pass_to`, or the same collective on the rank that came to it last.
     """
@@ -60,6 +61,7 @@ class Report:
     critical_path: tuple[tuple[int, int], ...]
     notes: tuple[Note, ...]
     waits: tuple[Mapping[int, tuple[int, int]], ...]
+    span: float
 
     @property
     def status(self) -> str:
@@ -128,9 +130,10 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
             for busy, state, prof in zip(working, ranks, profiles)
         ),
         copies=_copies(ranks, trace.size.layers),
-        critical_path=_critical_path(ranks),
+        critical_path=_critical_path(ranks, costs),
         notes=notes_on(retrace, sizes, profiles),
         waits=tuple(state.held_up for state in ranks),
+        span=costs.steps(max((max(op.end for op in ops) - ops[0].start for ops in events if ops), default=0)),
     )
 
 
@@ -179,17 +182,24 @@ def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:
     return tuple(copies)
 
 
-def _critical_path(ranks: Sequence[RankState]) -> tuple[tuple[int, int], ...]:
+def _critical_path(ranks: Sequence[RankState], costs: Costs) -> tuple[Place, ...]:
     """From the event that ends last, back through what each event's start was set by."""
     ends = [(state.ops[i].end, -state.rank, -i) for state in ranks for i in state.events]
     if not ends:
         return ()
     _, minus_rank, minus_i = max(ends)
-    causes = [dict(zip(state.events, state.causes)) for state in ranks]
     at: Place | None = (-minus_rank, -minus_i)
     path = []
     while at is not None:
         path.append(at)
         rank, i = at
-        at = causes[rank][i]
+        at = ranks[rank].causes[i] if i in ranks[rank].causes else _computed_before(ranks[rank], i, costs)
     return tuple(reversed(path))
+
+
+def _computed_before(state: RankState, i: int, costs: Costs) -> Place | None:
+    """The event that kept a rank busy before one of its operations."""
+    for before in range(i - 1, -1, -1):
+        if state.ops[before].name in TIMED and computing(state.ops[before], costs):
+            return state.rank, before
+    return None

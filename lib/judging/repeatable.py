@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
+from lib.setting import Game
 from lib.trace import Op
 from lib.values.algebra import covers
 from lib.values.base import Sharded
@@ -43,19 +44,19 @@ def thrown_away(ops: Sequence[Op], state: RankState, prof: Profile) -> list[int]
     return sorted({state.values[number].layer for number in states if number not in prof.lifetimes.left})
 
 
-def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], layers: int) -> list[int]:
-    """Layers that were updated, but whose optimizer state all ranks together do not hold whole at the end."""
-    held: dict[int, list[Sharded]] = {layer: [] for layer in range(layers)}
+def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], game: Game) -> list[int]:
+    """Layers that were updated, but whose optimizer state all ranks together do not hold whole after the last step."""
+    held: dict[int, list[Sharded]] = {layer: [] for layer in range(game.layers)}
     for state, prof in zip(ranks, profiles):
         for value in map(state.values.__getitem__, prof.lifetimes.left):
-            if type(value) is OptState and value.step == 1:
+            if type(value) is OptState and value.step == game.steps:
                 held[value.layer].append(value)
     updated = {state.ops[i].layer for state in ranks for i in state.events if state.ops[i].name == "update"}
     return [layer for layer, states in held.items() if layer in updated and not _contain(states, (0,), 1)]
 
 
-def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile) -> list[int]:
-    """Layers of which a rank used more as it was loaded than it holds, updated, at the end."""
+def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: int) -> list[int]:
+    """Layers of which a rank used more as it was loaded than it holds at the end, after all `steps`."""
     values = state.values
     loaded: set[int] = set()
     needed: dict[int, None] = {}
@@ -70,7 +71,7 @@ def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile) -> list[i
                     needed[number] = None
     held: dict[int, list[Sharded]] = {}
     for value in [*map(values.__getitem__, prof.lifetimes.left), *state.final]:
-        if type(value) is Weight and value.step == 1:
+        if type(value) is Weight and value.step == steps:
             held.setdefault(value.layer, []).append(value)
     missing = set()
     for weight in map(values.__getitem__, needed):

@@ -52,7 +52,7 @@ class Joining(Wait):
     values: tuple[Value, ...]
     group: Group | None
     args: tuple[Any, ...]
-    wanted: frozenset[int]
+    batches: frozenset[int]
 
     def call(self) -> str:
         return call_text(self.name, self.layer)

@@ -24,7 +24,7 @@ class Call(NamedTuple):
     name: str
     group: tuple[int, ...] | None
     values: tuple[Value, ...]
-    wanted: frozenset[int] = frozenset()
+    batches: frozenset[int] = frozenset()
 
 
 def gradient(rank: int, layer: int = 0) -> WeightGrad:
