@@ -104,10 +104,16 @@ def draw_ties(ties: tuple[Tie, ...], scale: Scale) -> list[Diagram]:
     """Each collective: one upright through all its lanes."""
     uprights = []
     for tie in ties:
-        x = scale.x((tie.start + tie.end) / 2)
+        x = scale.x((tie.start + tie.end) / 2) + aside(tie)
         first, last = (row_of(mark.rank, mark.stream, scale) for mark in (tie.members[0], tie.members[-1]))
         uprights.append([(x, first[0]), (x, last[1])])
     return [lines(uprights, look(None, WIRE, 2.0))]
+
+
+def aside(tie: Tie) -> float:
+    """Pixels that keep apart the uprights of groups that lie between each other, such as {0, 4} and {1, 5}."""
+    first, last = tie.members[0].rank, tie.members[-1].rank
+    return 0.0 if last - first == len(tie.members) - 1 else 3.0 * (first % 4) - 4.5
 
 
 def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
