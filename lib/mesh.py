@@ -105,6 +105,6 @@ class Mesh:
     def _known(self, name: object) -> str:
         if name not in self._stride:
             self.require()
-            raise RuleError(f"there is no axis {name!r}; this Dist has {', '.join(self._stride)}")
+            raise RuleError(f"there is no axis {name!r}; this Dist has {', '.join(name for name, _ in self.axes)}")
         assert isinstance(name, str)
         return name

@@ -36,10 +36,12 @@ class RankState(Cursor):
     """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
     events: list[int] = field(default_factory=list)
     """Indices of the timed operations."""
-    causes: list[Place | None] = field(default_factory=list)
-    """For each event, in the same order: the event that ended when it could start, on this rank or on another."""
+    causes: dict[int, Place | None] = field(default_factory=dict)
+    """By index of an event: the event whose end its start waited for, where that is not the computation before it."""
     cause: Place | None = None
-    """The event that set the clock."""
+    """The event that set the clock, where that is not the computation before."""
+    computed: int = -1
+    """The index of the event that kept this rank busy last."""
     calls: dict[int, Call] = field(default_factory=dict)
     """The calls that were not awaited yet, by index."""
     under_way: dict[int, Call] = field(default_factory=dict)
@@ -62,6 +64,12 @@ class RankState(Cursor):
         """The values in `model.parked`, each once."""
         numbers = {number for (where, _), number in self.stored.items() if where == "parked"}
         return [value for value in map(self.values.__getitem__, sorted(numbers)) if isinstance(value, Parked)]
+
+    def came_from(self) -> Place | None:
+        """The event that set the clock."""
+        if self.cause is not None or self.computed < 0:
+            return self.cause
+        return self.rank, self.computed
 
     def place(self, call: str) -> str:
         """The place of a refusal on this rank, now."""
@@ -105,8 +113,9 @@ def confirm(
             rank.values[number] = value
     if op.name in TIMED:
         rank.events.append(rank.at)
-        rank.causes.append(rank.cause)
-        rank.cause = (rank.rank, rank.at)
+        if rank.cause is not None:
+            rank.causes[rank.at], rank.cause = rank.cause, None
+        rank.computed = rank.at
         rank.clock = op.end
 
 

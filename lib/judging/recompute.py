@@ -231,7 +231,7 @@ class Retrace(Walk[RankState]):
         results, start = settle(arrivals)
         length = ticks(arrivals, self.costs, range(self.size.ranks))
         last = next(rank for rank in cursors if rank.clock == start)
-        setter, before = (last.rank, last.at), last.cause
+        setter, before = (last.rank, last.at), last.came_from()
         return [(call.values, result, start, length, setter, before) for call, result in zip(arrivals, results)]
 
     def _group(self, rank: RankState, op: Op, used: list[Value]) -> Group | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from lib import rules
@@ -48,9 +47,8 @@ class RetracedLanes(Lanes):
         if op.made != tuple(range(first, first + made)) or op.batches != asked(self.game, op.name, op.batches):
             raise TraceError(f"it makes {made} values from number {first} on, of no batches; this record is {op}")
         brought = [self._made(rank, number) or value for number, value in zip(op.used, used)]
-        call = Call(rank.rank, rank.at, rank.clock, rank.cause, op, group, tuple(brought))
+        call = Call(rank.rank, rank.at, rank.clock, rank.came_from(), op, group, tuple(brought))
         rank.events.append(rank.at)
-        rank.causes.append(None)
         rank.calls[rank.at] = call
         for number, value in zip(op.made, used):
             rank.values[number] = value
@@ -98,7 +96,7 @@ class RetracedLanes(Lanes):
         if (op.start, op.end) != (call.start, call.end):
             why = TraceError(f"it takes place from tick {call.start} to {call.end}, not {op.start} to {op.end}")
             raise self._at(call, why)
-        rank.causes[bisect_left(rank.events, call.at)] = call.cause
+        rank.causes[call.at] = call.cause
         rank.values.update(zip(op.made, call.made))
         members = len(call.group or self.world)
         rank.elements += sum(elements_sent(op.name, value.memory(self.costs), members) for value in call.values)

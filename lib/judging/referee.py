@@ -11,7 +11,7 @@ from lib.errors import PuzzleError, RuleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
 from lib.lanes import Place, clocks, computing
-from lib.trace import Trace
+from lib.trace import TIMED, Trace
 from lib.values.kinds import Parked
 
 from .memory import Profile, profile
@@ -138,7 +138,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
             for busy, state, prof in zip(working, ranks, profiles)
         ),
         copies=_copies(ranks, trace.size.layers),
-        critical_path=_critical_path(ranks),
+        critical_path=_critical_path(ranks, costs),
         notes=notes_on(retrace, sizes, profiles),
         waits=tuple(state.held_up for state in ranks),
         span=costs.steps(max((max(op.end for op in ops) - ops[0].start for ops in events if ops), default=0)),
@@ -213,17 +213,24 @@ def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:
     return tuple(copies)
 
 
-def _critical_path(ranks: Sequence[RankState]) -> tuple[tuple[int, int], ...]:
+def _critical_path(ranks: Sequence[RankState], costs: Costs) -> tuple[Place, ...]:
     """From the event that ends last, back through what each event's start was set by."""
     ends = [(state.ops[i].end, -state.rank, -i) for state in ranks for i in state.events]
     if not ends:
         return ()
     _, minus_rank, minus_i = max(ends)
-    causes = [dict(zip(state.events, state.causes)) for state in ranks]
     at: Place | None = (-minus_rank, -minus_i)
     path = []
     while at is not None:
         path.append(at)
         rank, i = at
-        at = causes[rank][i]
+        at = ranks[rank].causes[i] if i in ranks[rank].causes else _computed_before(ranks[rank], i, costs)
     return tuple(reversed(path))
+
+
+def _computed_before(state: RankState, i: int, costs: Costs) -> Place | None:
+    """The event that kept a rank busy before one of its operations."""
+    for before in range(i - 1, -1, -1):
+        if state.ops[before].name in TIMED and computing(state.ops[before], costs):
+            return state.rank, before
+    return None

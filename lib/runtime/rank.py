@@ -8,7 +8,7 @@ from typing import Any
 
 from lib import rules, tier_rules
 from lib.collective_rules import asked, contribute
-from lib.errors import PuzzleError
+from lib.errors import PuzzleError, RuleError
 from lib.meetings import message_ticks
 from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
@@ -87,12 +87,18 @@ class RankOperations(LaneOperations):
             if self.run.lanes is not None:
                 return self._collective_on_lane(name, given, label, members, line, wanted)
             if type(label) is not int:
+                if isinstance(given, list):
+                    raise RuleError("several values are one call only where calls overlap; call once for each of them")
                 label = algebra.whole_number(label, "layer")
             contribute(self._game, name, given)
             number = recorder.claim(given)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None
-        args = shortest(members, None if label == given.layer else label)
+        args = (
+            ()
+            if label == given.layer and members is None
+            else shortest(members, None if label == given.layer else label)
+        )
         wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args, wanted)
         return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 

@@ -9,7 +9,7 @@ from lib.collective_rules import Group
 from lib.deadlock_text import WaitingRank
 from lib.lanes import Call, Lanes
 from lib.meetings import Meetings, in_group
-from lib.trace import NO_BATCHES, call_text, message_text
+from lib.trace import call_text, message_text
 from lib.values.base import Value
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Joining(Wait):
     values: tuple[Value, ...]
     group: Group | None
     args: tuple[Any, ...]
-    batches: frozenset[int] = NO_BATCHES
+    batches: frozenset[int]
 
     def call(self) -> str:
         return call_text(self.name, self.layer)

@@ -11,6 +11,9 @@ from operator import index
 
 from lib.errors import RuleError
 
+WHOLE = frozenset((0,))
+"""The only shard of one."""
+
 Who = Callable[[int], str]
 """Names the i-th operand in a message: 'the first value', or 'rank 3' in a collective."""
 
@@ -33,6 +36,8 @@ def covers(held: Collection[int], total: int, wanted: Iterable[int], parts: int)
 
 def coarsest(shards: frozenset[int], total: int) -> tuple[frozenset[int], int]:
     """The same elements as shards of the smallest count that can say so: {2, 3} of 4 is {1} of 2."""
+    if len(shards) == total:
+        return WHOLE, 1
     for block in range(len(shards), 1, -1):
         if total % block == 0 and len(shards) % block == 0:
             blocks = {shard // block for shard in shards}
