@@ -41,30 +41,33 @@ def expert_rows(token: int, experts: int) -> range:
 
 
 def forward(kind: str, x: Any, weight: Rows, own: Any) -> Any:
-    """One token through the rows of a weight that are here; of experts through those of its own."""
+    """One token, or several, through the rows of a weight that are here; of experts through the rows in `own`."""
     if kind == "dense":
         return np.maximum(x @ stack(weight), 0)
-    matrix = np.array([weight[row] for row in (own if kind == "experts" else sorted(weight))])
-    return np.maximum(matrix @ x, 0) @ matrix
+    matrix = here(weight, own)
+    return np.maximum(x @ matrix.T, 0) @ matrix
 
 
 def backward_input(kind: str, x: Any, grad: Any, weight: Rows, own: Any) -> Any:
     if kind == "dense":
         return (grad @ stack(weight).T) * (x > 0)
-    matrix = np.array([weight[row] for row in (own if kind == "experts" else sorted(weight))])
-    return ((matrix @ grad) * (matrix @ x > 0)) @ matrix
+    matrix = here(weight, own)
+    return ((grad @ matrix.T) * (x @ matrix.T > 0)) @ matrix
 
 
 def backward_weight(kind: str, x: Any, grad: Any, weight: Rows | None, own: Any) -> Rows:
+    x, grad = np.atleast_2d(x), np.atleast_2d(grad)
     if kind == "dense":
-        return dict(enumerate(np.outer(x, grad)))
+        return dict(enumerate(x.T @ grad))
     assert weight is not None
-    found = {}
-    for row in weight:
-        reached = weight[row] @ x
-        gradient = np.maximum(reached, 0) * grad + (weight[row] @ grad) * (reached > 0) * x
-        found[row] = gradient if kind == "block" or row in own else np.zeros(HIDDEN)
-    return found
+    matrix, rows = here(weight, own), own or sorted(weight)
+    reached = x @ matrix.T
+    found = np.maximum(reached, 0).T @ grad + ((grad @ matrix.T) * (reached > 0)).T @ x
+    return {row: np.zeros(HIDDEN) for row in weight} | dict(zip(rows, found))
+
+
+def here(weight: Rows, own: Any) -> Any:
+    return np.array([weight[row] for row in own or sorted(weight)])
 
 
 def update(grad: Any, weight: Any, state: Any) -> tuple[Any, Any]:
@@ -97,6 +100,9 @@ def execute(trace: Trace) -> list[dict[int, Rows]]:
     values: list[dict[int, Rows]] = [{} for _ in trace.ranks]
     at, meeting = [0] * experts, dict[int, Any]()
 
+    def own_rows(token: int) -> range | None:
+        return expert_rows(token, experts) if kind == "experts" else None
+
     def compute(op: Any, used: list[Rows]) -> list[Rows]:
         match op.name:
             case "load_weights":
@@ -109,10 +115,10 @@ def execute(trace: Trace) -> list[dict[int, Rows]]:
             case "fake_grad":
                 return [{row: np.zeros(HIDDEN) for row in range(HIDDEN)}]
             case "forward":
-                return [{p: forward(kind, x, used[1], expert_rows(p[1], experts)) for p, x in used[0].items()}]
+                return [{p: forward(kind, x, used[1], own_rows(p[1])) for p, x in used[0].items()}]
             case "backward" | "backward_input" | "backward_weight":
                 x, grad, weight = (*used, None)[:3]
-                own = {place: expert_rows(place[1], experts) for place in x}
+                own = {place: own_rows(place[1]) for place in x}
                 halves: list[Rows] = []
                 if op.name != "backward_input":
                     halves.append(add([backward_weight(kind, x[p], grad[p], weight, own[p]) for p in x]))
@@ -207,6 +213,7 @@ class Truth:
         self.kind, self.experts, self.layers = trace.setting.layer, trace.size.ranks, trace.size.layers
         self.trained = cache(self._trained)
         self.inside = cache(self._inside)
+        self.grad_of = cache(self._grad_of)
         self.batches = frozenset(range(data.size.batches))
 
     def of(self, value: Any) -> Rows:
@@ -224,39 +231,44 @@ class Truth:
 
     def activation(self, value: Activation | ActivationGrad, batch: int) -> Any:
         """Of all tokens; of a sum, only the parts that the label names."""
-        inside = self.inside(value.step, value.copy, batch)
-        made_by = value.layer - 1 if isinstance(value, Activation) else value.layer + 1
+        inputs, grads = self.inside(value.step, value.copy, batch)
+        backwards = isinstance(value, ActivationGrad)
         if len(value.parts) == value.of:
-            return inside[isinstance(value, ActivationGrad)][value.layer]
+            return (grads if backwards else inputs)[value.layer]
+        made_by = value.layer + 1 if backwards else value.layer - 1
         weight = self.trained(value.step, value.copy)[0][made_by]
         rows = {row: weight[row] for i in value.parts for row in share(i, value.of, HIDDEN)}
-        x = inside[0][made_by]
-        if isinstance(value, Activation):
-            return [forward("block", x[t], rows, None) for t in range(TOKENS)]
-        return [backward_input("block", x[t], inside[1][made_by][t], rows, None) for t in range(TOKENS)]
+        if backwards:
+            return backward_input("block", inputs[made_by], grads[made_by], rows, None)
+        return forward("block", inputs[made_by], rows, None)
 
     def grad(self, step: int, copy: Any, layer: int, batches: frozenset[int]) -> Any:
-        weight = dict(enumerate(self.trained(step, copy)[0][layer]))
-        found = [{row: np.zeros(HIDDEN) for row in range(HIDDEN)}]
-        for batch in batches:
-            x, grad = (part[layer] for part in self.inside(step, copy, batch))
-            found += [backward_weight(self.kind, x[t], grad[t], weight, self.own(t)) for t in range(TOKENS)]
-        return stack(add(found))
+        return sum((self.grad_of(step, copy, layer, b) for b in batches), np.zeros((HIDDEN, HIDDEN)))
 
-    def own(self, token: int) -> range:
-        return expert_rows(token, self.experts)
+    def _grad_of(self, step: int, copy: Any, layer: int, batch: int) -> Any:
+        weight = dict(enumerate(self.trained(step, copy)[0][layer]))
+        x, grad = (part[layer] for part in self.inside(step, copy, batch))
+        return stack(add([backward_weight(self.kind, x[t], grad[t], weight, own) for t, own in self.routes()]))
+
+    def routes(self) -> list[tuple[Any, range | None]]:
+        """Which tokens go together, and through which rows of a weight."""
+        if self.kind != "experts":
+            return [(range(TOKENS), None)]
+        shares = [share(e, self.experts, TOKENS) for e in range(self.experts)]
+        return [(tokens, share(e, self.experts, HIDDEN)) for e, tokens in enumerate(shares)]
 
     def _inside(self, step: int, copy: Any, batch: int) -> tuple[dict[int, Any], dict[int, Any]]:
         """The inputs of all layers, and the gradients, of one batch."""
         weights = [dict(enumerate(weight)) for weight in self.trained(step, copy)[0]]
-        inputs = {0: self.data.inputs[step][batch]}
+        inputs, routes = {0: self.data.inputs[step][batch]}, self.routes()
         for layer, weight in enumerate(weights):
             x = inputs[layer]
-            inputs[layer + 1] = np.array([forward(self.kind, x[t], weight, self.own(t)) for t in range(TOKENS)])
+            inputs[layer + 1] = np.concatenate([forward(self.kind, x[t], weight, own) for t, own in routes])
         grads = {self.layers - 1: inputs[self.layers]}
         for layer in reversed(range(self.layers)):
-            pairs = [(inputs[layer][t], grads[layer][t], self.own(t)) for t in range(TOKENS)]
-            grads[layer - 1] = np.array([backward_input(self.kind, x, g, weights[layer], own) for x, g, own in pairs])
+            x, g = inputs[layer], grads[layer]
+            parts = [backward_input(self.kind, x[t], g[t], weights[layer], own) for t, own in routes]
+            grads[layer - 1] = np.concatenate(parts)
         return inputs, grads
 
     def _trained(self, step: int, copy: Any) -> tuple[list[Any], list[Any]]:
