@@ -96,13 +96,16 @@ COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted],
 ASKING = frozenset(("collect",))
 """Collectives whose members ask for batches."""
 
+ALL_TO_ALL = frozenset(("dispatch", "collect"))
+"""Collectives that are priced by the batch: each rank's own are on the way, whole."""
+
 COLLECTIVES = frozenset(COLLECTIVE_RULES)
 """The names of the operations in which the ranks of a group meet."""
 
 
 def contribute(game: Game, name: str, value: Value) -> None:
     """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
-    if name in ("dispatch", "collect"):
+    if name in ALL_TO_ALL:
         if game.layer != "experts":
             raise RuleError(f"{name} is for layers of experts; the layers of this game are {game.layer!r}")
         if not isinstance(value, Batched):

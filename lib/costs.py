@@ -64,7 +64,8 @@ def _none() -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Costs:
-    """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch or value.
+    """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch (of
+    computing, and of the all-to-alls) or value.
 
     `unit` is the ticks in a step. `gradient` is the elements of a microbatch's activation gradient, by default as many
     as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of a

@@ -29,14 +29,21 @@ from typing import NamedTuple
 from lib.values.algebra import named
 from lib.values.base import Value
 
+from . import tier_rules
 from .collective_rules import COLLECTIVES, Group, contribute
 from .costs import Costs
 from .errors import PuzzleError
 from .meetings import Meetings, in_group, message_ticks, ticks
+from .rules import COPYING
 from .setting import Game
 from .trace import Op
 
-LANES: Mapping[str, str] = {**dict.fromkeys(COLLECTIVES, "network"), "pass_to": "network"}
+LANES: Mapping[str, str] = {
+    **dict.fromkeys(COLLECTIVES, "network"),
+    "pass_to": "network",
+    "offload": "down",
+    "fetch": "up",
+}
 """The kind of lane of each operation that runs beside computation, where costs have `overlap`."""
 
 Lane = tuple[str, Group | None]
@@ -209,7 +216,7 @@ class Lanes:
         return self.meetings.of(call.group).come(call.rank, call) or ()
 
     def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> None:
-        ticks = self._ticks(calls)
+        ticks = self._ticks(calls, made)
         start, cause = max((ready for call in calls for ready in self._conditions(call)), key=lambda ready: ready[0])
         for call, values in zip(calls, made):
             call.start, call.end, call.cause, call.made = start, start + ticks, cause, tuple(values)
@@ -218,8 +225,10 @@ class Lanes:
         for call in calls:
             self.settle(call)
 
-    def _ticks(self, calls: Sequence[Call]) -> int:
+    def _ticks(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> int:
         first = calls[0]
+        if first.name in COPYING:
+            return tier_rules.ticks(self.costs, first.name, made[0], first.values)
         if first.name in COLLECTIVES:
             return ticks(calls, self.costs, self.world)
         return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))

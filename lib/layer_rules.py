@@ -14,7 +14,6 @@ from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
 from lib.values.label_text import parts_text, shards_text, tokens_text
 from lib.values.replicas import Copy
 
-from .costs import COMPUTING
 from .errors import RuleError
 from .setting import Game
 
@@ -96,19 +95,6 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, weight: Val
     _shares(game, inp, weight)
     same_model(game, inp, grad, weight)
     return _weight_grad(inp, weight, _replica(inp, weight, grad))
-
-
-def ticks(game: Game, operation: str, items: int, used: tuple[Value, ...] | list[Value]) -> int:
-    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time.
-
-    Raises:
-        RuleError: the operation has no price.
-    """
-    if game.layer != "dense" and operation in COMPUTING:
-        cut = used[-1]  # the weight, which comes last
-        if type(cut) is Weight:
-            return game.setting.costs.duration(operation, items, len(cut.shards), cut.total)
-    return game.setting.costs.duration(operation, items)
 
 
 # --- What the values must be ---

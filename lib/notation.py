@@ -197,7 +197,7 @@ def _argument(name: str, given: Any, where: str) -> Any:
         return _key(given)
     if name == "group" or (name == "label" and isinstance(given, list)):
         return _numbers(given, name, where)
-    if name == "where":
+    if name in ("where", "tier"):
         if isinstance(given, str):
             return given
     elif type(given) is int and given >= 0:

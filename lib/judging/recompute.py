@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from lib import layer_rules, rules
+from lib import rules, tier_rules
 from lib.collective_rules import Group, asked, contribute
 from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
@@ -18,7 +18,7 @@ from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text, 
 from lib.trace_walk import Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
-from lib.values.kinds import HOLDS
+from lib.values.kinds import HOLDS, Parked
 
 from .rank_state import MALFORMED, RankState, confirm, placed, refuse_given, refuse_under_way
 from .recompute_lanes import RetracedLanes
@@ -55,7 +55,9 @@ class Retrace(Walk[RankState]):
         self.costs = trace.costs
         self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
         self.lanes: RetracedLanes | None = None
+        self._alone = frozenset(rules.LOCAL_RULES)
         if trace.costs.overlap:
+            self._alone -= set(LANES)
             self.lanes = RetracedLanes(self.game, self.ranks, self.mailboxes, self.wake_receiver, self.wake)
         self.strict = strict
         self.made_up: list[str] = []
@@ -74,7 +76,10 @@ class Retrace(Walk[RankState]):
         if self.lanes is not None:
             self.lanes.refuse_unawaited()
         self._refuse_unread()
-        rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
+        if self.game.task == "infer":
+            rules.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
+        else:
+            rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
     def go_on(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place."""
@@ -93,7 +98,7 @@ class Retrace(Walk[RankState]):
 
     def visit(self, cursor: RankState, op: Op) -> bool:
         name, used = op.name, self._used(cursor, op)
-        if name in rules.LOCAL_RULES:
+        if name in self._alone:
             self._compute(cursor, op, used)
         elif name == "given":
             self._take_over(cursor, op)
@@ -114,7 +119,11 @@ class Retrace(Walk[RankState]):
         group = None
         if op.name == "pass_to":
             rules.partner(self.game, cursor.rank, op.args[0])
+            rules.message(used)
             _require_tag(self.game, op)
+        elif op.name in rules.COPYING:
+            if not any(number in cursor.under_way for number in op.used):
+                tier_rules.require_room(self.costs, cursor.parked(), rules.LOCAL_RULES[op.name](self.game, op, used))
         else:
             for value in used:
                 contribute(self.game, op.name, value)
@@ -185,16 +194,20 @@ class Retrace(Walk[RankState]):
         """Executes an operation on the rank's own values."""
         name = op.name
         made = rules.LOCAL_RULES[name](self.game, op, used)
+        if made and type(made[0]) is Parked:
+            tier_rules.require_room(self.costs, rank.parked(), made)
         batches, items = NO_BATCHES, 1
         if name in rules.BATCHED:
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
-        length = 0 if name in FREE else layer_rules.ticks(self.game, name, items, used)
+        length = 0 if name in FREE else rules.ticks(self.game, name, items, used, made)
         confirm(rank, op, made, rank.clock, length, batches)
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(set_text(batches))
         elif name == "set_final_weight":
             rank.final.append(used[0])  # type: ignore[arg-type]  # the rule has checked that it is a weight
+        elif name == "set_output":
+            rank.outputs.append(used[0])  # type: ignore[arg-type]  # an activation, as above
 
     def _note_made_up_gradient(self, batches: str) -> None:
         if self.strict:

@@ -13,6 +13,7 @@ from lib.lanes import Call
 from lib.lifetimes import Stored
 from lib.trace import NO_BATCHES, Op, call_text, place_text
 from lib.values.base import V, Value, copy_of, object_text, stamp
+from lib.values.kinds import Parked
 
 _op = tuple.__new__  # what Op(...) does, in half of its time
 
@@ -94,6 +95,8 @@ class RankRecorder:
                 f"the {value} belongs to rank {owner.rank}; rank {self.rank} gets it only by communication: "
                 "pass_to and receive, or a collective"
             )
+        if isinstance(value, Parked):
+            raise RuleError(f"this is the {value} of another Dist; fetch it there")
         if id(value) not in self._given:
             (own,) = self.write("given", (copy_of(value),), args=(copy_of(value),), line=player_line())
             # The value itself is kept too, so that its id cannot be reused.

@@ -28,7 +28,7 @@ class Recorder(Protocol):
 
 
 class Value:
-    """The common part of the five kinds."""
+    """The common part of all kinds."""
 
     __slots__ = ("_number", "_recorder")
 
@@ -205,8 +205,8 @@ def maker(cls: type[V]) -> Callable[..., V]:
     known |= {f"set_{f.name}": cls.__dict__[f.name].__set__ for f in chosen}
     known |= {f"default_{f.name}": f.default for f in chosen}
     parameters = [f.name + ("" if f.default is MISSING else f"=default_{f.name}") for f in chosen]
-    lines = ["value = new(cls)", *(f"set_{f.name}(value, {f.name})" for f in chosen), "set_recorder(value, None)"]
-    body = "\n    ".join([f"def make({', '.join(parameters)}):", *lines, "return value"])
+    lines = ["made = new(cls)", *(f"set_{f.name}(made, {f.name})" for f in chosen), "set_recorder(made, None)"]
+    body = "\n    ".join([f"def make({', '.join(parameters)}):", *lines, "return made"])
     exec(body, known)  # as dataclasses writes its own constructors
     made: Callable[..., V] = known["make"]
     return made
