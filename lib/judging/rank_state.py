@@ -121,6 +121,6 @@ def confirm(
 
 def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:
     """Refuses to use what a call makes before that call has been awaited."""
-    for number in numbers:
-        if number in rank.under_way:
-            raise RuleError(f"the {rank.values[number]} is still under way; await it first")
+    if not rank.under_way.keys().isdisjoint(numbers):
+        first = min(rank.under_way.keys() & {*numbers})
+        raise RuleError(f"the {rank.values[first]} is still under way; await it first")

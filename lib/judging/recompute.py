@@ -14,12 +14,13 @@ from lib.lanes import LANES, Place
 from lib.meetings import agree, in_group, message_ticks, settle, ticks
 from lib.mesh import Mesh
 from lib.setting import Game
-from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text, shortest
+from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text
 from lib.trace_walk import Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Parked
 
+from .call_records import require_group, require_tag
 from .rank_state import MALFORMED, RankState, confirm, placed, refuse_given, refuse_under_way
 from .recompute_lanes import RetracedLanes
 
@@ -108,7 +109,7 @@ class Retrace(Walk[RankState]):
             if not self._lanes(op).join(cursor, op):
                 return False
         else:
-            _require_tag(self.game, op)
+            require_tag(self.game, op)
             return self.receive(cursor, op)
         cursor.at += 1
         return True
@@ -120,14 +121,14 @@ class Retrace(Walk[RankState]):
         if op.name == "pass_to":
             rules.partner(self.game, cursor.rank, op.args[0])
             rules.message(used)
-            _require_tag(self.game, op)
+            require_tag(self.game, op)
         elif op.name in rules.COPYING:
             if not any(number in cursor.under_way for number in op.used):
                 tier_rules.require_room(self.costs, cursor.parked(), rules.LOCAL_RULES[op.name](self.game, op, used))
         else:
             for value in used:
                 contribute(self.game, op.name, value)
-            group = self._group(cursor, op, used)
+            group = require_group(self.mesh, cursor.rank, op, used)
         if self.lanes is None:
             return self.send(cursor, op) if op.name == "pass_to" else self.join(cursor, group)
         self.lanes.call(cursor, op, used, group)
@@ -234,26 +235,6 @@ class Retrace(Walk[RankState]):
         setter, before = (last.rank, last.at), last.came_from()
         return [(call.values, result, start, length, setter, before) for call, result in zip(arrivals, results)]
 
-    def _group(self, rank: RankState, op: Op, used: list[Value]) -> Group | None:
-        """The group of a collective, if its record is as a run writes it."""
-        if op.layer != used[0].layer:
-            raise TraceError(f"it is of layer {used[0].layer}, that of the {used[0]}, not {op.layer}")
-        if not op.args:
-            return None
-        group, label = group_of(op), op.args[1] if len(op.args) > 1 else None
-        layers = tuple([value.layer for value in used])
-        if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label):
-            raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")
-        labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
-        if [type(one) for one in labels] != [int] * len(used):
-            raise TraceError(f"a label is a whole number for each value; this record is {op}")
-        if group is not None:
-            self.mesh.require()
-            if type(group) is not tuple or list(group) != sorted({*group}) or not {*group} < {*range(self.size.ranks)}:
-                raise TraceError(f"a group is some of the ranks, ascending; this record is {op}")
-            self.mesh.require_member(rank.rank, group)
-        return group
-
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
         brought, made, start, length, setter, before = result
         if cursor.clock < start:
@@ -323,9 +304,3 @@ def _arrival(rank: RankState) -> Arrival:
     return _new(
         Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],), op.batches)
     )
-
-
-def _require_tag(game: Game, op: Op) -> None:
-    """Refuses a message whose record has a tag that cannot be."""
-    if len(op.args) > 1 and (type(op.args[1]) is not int or not rules.tag(game, op.args[1])):
-        raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")
