@@ -201,8 +201,10 @@ def _argument(name: str, given: Any, where: str) -> Any:
         return _value(given, where)
     if name == "key":
         return _key(given)
-    if name == "group" or (name == "label" and isinstance(given, list)):
+    if name == "group":
         return _numbers(given, name, where)
+    if name == "label" and all(type(label) is int for label in (given if isinstance(given, list) else [given])):
+        return tuple(given) if isinstance(given, list) else given
     if name in ("where", "tier"):
         if isinstance(given, str):
             return given
