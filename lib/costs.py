@@ -64,7 +64,8 @@ def _none() -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Costs:
-    """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch or value.
+    """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch (of
+    computing, and of the all-to-alls) or value.
 
     `unit` is the ticks in a step. `gradient` is the elements of a microbatch's activation gradient, by default as many
     as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of a
@@ -128,7 +129,7 @@ class Costs:
         Raises:
             RuleError: the operation has no price.
         """
-        if operation in COMPUTING and (held != total or self.flops_per_tick):
+        if (held != total or self.flops_per_tick) and operation in COMPUTING:
             return ceil(self._product(operation) * items * held / total)
         try:
             return self.ticks[operation] * items

@@ -27,7 +27,8 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Goal:
-    """The targets of one puzzle: `time` in whole steps, `memory` in elements, stated to 100,000."""
+    """The targets of one puzzle: `time` in whole steps, `memory` in elements, stated to 100,000; `host`, where that is
+    limited, in elements parked on the tier of this name."""
 
     slug: str
     size: Size
@@ -35,6 +36,7 @@ class Goal:
     memory: int
     records: tuple[Record, ...] = ()
     setting: Setting = CLASSIC_SETTING
+    host: int | None = None
 
     @property
     def costs(self) -> Costs:
@@ -47,3 +49,7 @@ class Goal:
     def meets_memory(self, elements: int) -> bool:
         """Compared in hundreds of thousands: 4,194,304 meets 4,100,000."""
         return elements // MEMORY_PRECISION <= self.memory // MEMORY_PRECISION
+
+    def meets_host(self, elements: int) -> bool:
+        """Compared as memory is; without a limit everything meets it."""
+        return self.host is None or elements // MEMORY_PRECISION <= self.host // MEMORY_PRECISION

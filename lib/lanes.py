@@ -29,14 +29,21 @@ from typing import NamedTuple
 from lib.values.algebra import named
 from lib.values.base import Value
 
+from . import tier_rules
 from .collective_rules import COLLECTIVES, Group, contribute
 from .costs import Costs
 from .errors import PuzzleError
 from .meetings import Meetings, in_group, message_ticks, ticks
+from .rules import COPYING
 from .setting import Game
 from .trace import Op
 
-LANES: Mapping[str, str] = {**dict.fromkeys(COLLECTIVES, "network"), "pass_to": "network"}
+LANES: Mapping[str, str] = {
+    **dict.fromkeys(COLLECTIVES, "network"),
+    "pass_to": "network",
+    "offload": "down",
+    "fetch": "up",
+}
 """The kind of lane of each operation that runs beside computation, where costs have `overlap`."""
 
 Lane = tuple[str, Group | None]
@@ -209,30 +216,37 @@ class Lanes:
         return self.meetings.of(call.group).come(call.rank, call) or ()
 
     def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> None:
-        ticks = self._ticks(calls)
-        start, cause = max((ready for call in calls for ready in self._conditions(call)), key=lambda ready: ready[0])
+        start, cause = self._ready_at(calls[0])
+        for call in calls[1:]:
+            ready, by = self._ready_at(call)
+            if ready > start:
+                start, cause = ready, by
+        end = start + self._ticks(calls, made)
         for call, values in zip(calls, made):
-            call.start, call.end, call.cause, call.made = start, start + ticks, cause, tuple(values)
+            call.start, call.end, call.cause, call.made = start, end, cause, tuple(values)
             self._last[call.rank][call.lane] = call
             self._queues[call.rank][call.lane].popleft()
         for call in calls:
             self.settle(call)
 
-    def _ticks(self, calls: Sequence[Call]) -> int:
+    def _ready_at(self, call: Call) -> tuple[int, Place | None]:
+        """The tick from which on a rank is ready for a call, and the event that set it."""
+        ready, by = call.clock, call.cause
+        before = self._last[call.rank].get(call.lane)
+        if before is not None and before.end > ready:
+            ready, by = before.end, before.place
+        for part in call.brought:
+            if type(part) is Made and part.call.end > ready:
+                ready, by = part.call.end, part.call.place
+        return ready, by
+
+    def _ticks(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> int:
         first = calls[0]
+        if first.name in COPYING:
+            return tier_rules.ticks(self.costs, first.name, made[0], first.values)
         if first.name in COLLECTIVES:
             return ticks(calls, self.costs, self.world)
         return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))
-
-    def _conditions(self, call: Call) -> Iterable[tuple[int, Place | None]]:
-        """What a call starts after: from which tick on, and what set that tick."""
-        yield call.clock, call.cause
-        before = self._last[call.rank].get(call.lane)
-        if before is not None:
-            yield before.end, before.place
-        for part in call.brought:
-            if type(part) is Made:
-                yield part.call.end, part.call.place
 
     def blockage(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""

@@ -118,10 +118,16 @@ def results(calls: Sequence[Arrival]) -> list[tuple[Value, ...]]:
 def ticks(calls: Sequence[Arrival], costs: Costs, world: Sequence[int]) -> int:
     """How long a collective takes for which these calls have met."""
     first = calls[0]
+    items = max(map(_batches, calls)) if first.name in rules.ALL_TO_ALL else len(first.values)
     if costs.by_value:
-        return costs.duration(first.name, len(first.values))
+        return costs.duration(first.name, items)
     elements = max(sum([value.memory(costs) for value in call.values]) for call in calls)
-    return costs.transfer(first.name, len(first.values), elements, first.group or world)
+    return costs.transfer(first.name, items, elements, first.group or world)
+
+
+def _batches(call: Arrival) -> int:
+    """The batches of its own that a rank brings to an all-to-all, or asks for."""
+    return len(call.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
 
 
 def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tuple[int, int]) -> int:

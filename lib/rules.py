@@ -19,7 +19,7 @@ section 5), GPipe (Huang et al. 2019, section 2).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from lib.values.algebra import missing_text, set_text
 from lib.values.base import (
@@ -30,10 +30,12 @@ from lib.values.base import (
     require_kind,
     shard,
 )
-from lib.values.kinds import Activation, OptState, Weight, WeightGrad, sum_grads
+from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad, sum_grads
 from lib.values.label_text import batches_text, shards_text
 from lib.values.replicas import Copy, averages_of, shared
 
+from . import tier_rules
+from .costs import COMPUTING
 from .errors import IncompleteError, RuleError
 from .layer_rules import WHOLE, backward, backward_input, backward_weight, forward, loss, same_model
 from .setting import CLASSIC_SETTING, Game
@@ -42,19 +44,24 @@ from .values import algebra
 BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight"))
 """Operations on batches: those of the first value that they make."""
 
+COPYING = frozenset(("offload", "fetch"))
+"""Operations that move values between memories."""
+
 
 # --- What a rank does on its own -------------------------------------------------------------------
 
 
-def load_weights(game: Game, layer: int, part: int, total: int) -> tuple[Weight, OptState]:
-    """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step."""
+def load_weights(
+    game: Game, layer: int, part: int, total: int, tier: object = None
+) -> tuple[Weight, OptState] | tuple[Parked, Parked]:
+    """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step; parked on a tier
+    where one is named."""
     layer = algebra.number(layer, game.layers, "layer")
     total = algebra.whole_number(total, "total", least=1)
     shards = frozenset((algebra.number(part, total, "shard"),))
-    return (
-        make(Weight, layer, game.layers, 0, shards, total),
-        make(OptState, layer, game.layers, 0, shards, total),
-    )
+    label = layer, game.layers, 0, shards, total
+    made = make(Weight, *label), make(OptState, *label)
+    return made if tier is None else tier_rules.parked_weights(game, made, tier)
 
 
 def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
@@ -75,13 +82,16 @@ def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> Weig
 
 def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
     """The weight and its optimizer state one step later, of the shards that the weight holds."""
+    if game.task == "infer":
+        raise RuleError("this game only infers; its weights stay as they are")
     grad = require_kind(weight_grad, WeightGrad, "weight_grad")
     weight = require_kind(weight, Weight, "weight")
     opt_state = require_kind(opt_state, OptState, "opt_state")
     for value in (grad, weight, opt_state):
         if value.layer != layer:
             raise RuleError(f"this is the {value}; update({layer}) needs the one of layer {layer}")
-    _require_one_step(game, grad, weight, opt_state)
+    if not opt_state.step == grad.step == weight.step < game.steps:
+        _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
     if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
         raise RuleError(
@@ -98,7 +108,20 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
     return make(Weight, *label), make(OptState, *label)
 
 
-def _require_one_step(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> None:
+def set_output(game: Game, output: Value) -> tuple[()]:
+    """Declares the last layer's activation to be a result."""
+    output = require_kind(output, Activation, "the output")
+    if game.task != "infer":
+        raise RuleError("this game trains; its results are weights: set_final_weight")
+    if output.layer != output.layers:
+        raise RuleError(f"this is the {output}; an output comes from the last layer, so go forward first")
+    if len(output.parts) < output.of or len(output.shards) < output.total:
+        raise RuleError(f"this is the {output}; an output is a whole sum and has all tokens")
+    same_model(game, output)
+    return ()
+
+
+def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> NoReturn:
     if weight.step >= game.steps and game.steps == 1:
         raise RuleError("the weight is updated already (step 1) and the gradient is from before; update it once")
     if opt_state.step != weight.step:
@@ -106,11 +129,10 @@ def _require_one_step(game: Game, grad: WeightGrad, weight: Weight, opt_state: O
             f"the optimizer state is at step {opt_state.step} and the weight at step {weight.step}; "
             "pass the optimizer state that belongs to this weight"
         )
-    if grad.step != weight.step or weight.step >= game.steps:
-        raise RuleError(
-            f"the gradient is of step {grad.step} and the weight at step {weight.step}, of {game.steps} steps; "
-            "update the weight that the gradient was computed with"
-        )
+    raise RuleError(
+        f"the gradient is of step {grad.step} and the weight at step {weight.step}, of {game.steps} steps; "
+        "update the weight that the gradient was computed with"
+    )
 
 
 def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
@@ -147,6 +169,8 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
 def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     """Declares a weight to be the result of the step for its layer."""
     weight = require_kind(weight, Weight, "weight")
+    if game.task == "infer":
+        raise RuleError("this game only infers; its results are activations: set_output")
     if weight.layer != layer:
         raise RuleError(f"this is the {weight}; layer {layer} needs its own")
     if weight.step != game.steps:
@@ -168,6 +192,20 @@ def require_cuttable(game: Game, value: Value) -> None:
     """Refuses to cut an activation where a layer takes whole ones only."""
     if isinstance(value, Batched) and game.layer == "dense":
         raise RuleError(f"this is the {value}; activations are cut only where a layer can use a part of one")
+
+
+def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: Sequence[Value]) -> int:
+    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time.
+
+    Raises:
+        RuleError: the operation has no price.
+    """
+    costs = game.setting.costs
+    if operation in COPYING:
+        return tier_rules.ticks(costs, operation, made, used)
+    if game.layer != "dense" and operation in COMPUTING and type(used[-1]) is Weight:
+        return costs.duration(operation, items, len(used[-1].shards), used[-1].total)
+    return costs.duration(operation, items)
 
 
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
@@ -214,6 +252,25 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
             )
 
 
+def complete_outputs(game: Game, outputs: Iterable[Activation]) -> None:
+    """At the end of inference each batch has come out of the last layer.
+
+    Raises:
+        IncompleteError: naming the batches that have not.
+    """
+    held = frozenset().union(*[output.batches for output in outputs])
+    if len(held) < game.batches:
+        missing = missing_text(held, game.batches)
+        raise IncompleteError(f"no rank set an output for batches {missing}; go forward with them, and set_output(...)")
+
+
+def message(values: Iterable[Value]) -> None:
+    """Refuses what cannot be sent."""
+    for value in values:
+        if isinstance(value, Parked):
+            raise RuleError(f"this is the {value}, which only its own rank can read; fetch it, and send that")
+
+
 # --- Local operations from a record ------------------------------------------------------------------
 
 
@@ -228,10 +285,24 @@ class LocalRecord(Protocol):
     def args(self) -> Any: ...
 
 
+def _tier(op: LocalRecord) -> Any:
+    """The arguments of loading, of which the last is a tier or not there."""
+    if op.args[-1] is None:
+        raise RuleError("a record names a memory tier or none at all; got None")
+    return op.args
+
+
+def _step(op: LocalRecord) -> Any:
+    """The step that a record names, if it is not the first, which goes without saying."""
+    if op.args and (type(op.args[0]) is not int or op.args[0] == 0):
+        raise RuleError(f"a record names a step from 1 on, as a number; got {op.args[0]!r}")
+    return op.args
+
+
 LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
-    "load_weights": lambda game, op, _: load_weights(game, op.layer, *op.args),
-    "get_activation": lambda game, op, _: (get_activation(game, op.batches, *op.args),),
-    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *op.args),),
+    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_tier(op)),
+    "get_activation": lambda game, op, _: (get_activation(game, op.batches, *_step(op)),),
+    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *_step(op)),),
     "forward": lambda game, op, v: (forward(game, op.layer, *v),),
     "loss": lambda game, op, v: (loss(game, *v),),
     "backward": lambda game, op, v: backward(game, op.layer, *v),
@@ -241,6 +312,9 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "add": lambda game, op, v: (sum_grads(v),),
     "combine": lambda game, op, v: (join_shards(v),),
     "shard": lambda game, op, v: (cut(game, *v, *op.args),),
+    "offload": lambda game, op, v: (tier_rules.offload(game, *v, *op.args),),
+    "fetch": lambda game, op, v: (tier_rules.fetch(game, *v),),
     "set_final_weight": lambda game, op, v: set_final_weight(game, op.layer, *v),
+    "set_output": lambda game, op, v: set_output(game, *v),
 }
 """Each local operation by name: the values it makes, in order. A new operation is a rule and a row here."""

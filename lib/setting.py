@@ -52,6 +52,9 @@ class Setting:
             if getattr(self, name) not in known:
                 raise RuleError(f"Setting: {name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
 
+        if self.task == "infer" and self.steps > 1:
+            raise RuleError(f"Setting: inference takes one step; got {self.steps}")
+
     def differences(self, other: Setting) -> list[str]:
         """The names of the fields in which another setting differs."""
         return [name for name in FIELDS if getattr(self, name) != getattr(other, name)]

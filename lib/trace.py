@@ -16,13 +16,13 @@ from .setting import CLASSIC_SETTING, Setting, Size
 
 NO_BATCHES: frozenset[int] = frozenset()
 
-TIMED = COMPUTING | COLLECTIVES | {"loss", "update", "pass_to", "receive"}
+TIMED = COMPUTING | COLLECTIVES | {"loss", "update", "pass_to", "receive", "offload", "fetch"}
 """The operations that are events: they have a place on the clock, and memory is sampled when they start."""
 
 
 FREE = frozenset(
     ("load_weights", "get_activation", "fake_grad", "given", "add", "combine", "shard", "set_final_weight")
-    + ("store", "delete")
+    + ("set_output", "store", "delete")
 )
 """The operations that take no time and need no price. A timed one without a price does not exist in a game."""
 
@@ -50,7 +50,7 @@ class Form(NamedTuple):
 
 
 FORMS: Mapping[str, Form] = {
-    "load_weights": Form(True, 0, ("shard", "total")),
+    "load_weights": Form(True, 0, ("shard", "total"), ("tier",)),
     "get_activation": Form(False, 0, (), ("step",)),
     "fake_grad": Form(True, 0, (), ("step",)),
     "given": Form(False, 0, ("value",)),
@@ -71,7 +71,10 @@ FORMS: Mapping[str, Form] = {
     "pass_to": Form(False, None, ("to",), ("tag",)),
     "receive": Form(False, 0, ("source",), ("tag",)),
     "await": Form(False, None, ("call",)),
+    "offload": Form(False, 1, ("tier",)),
+    "fetch": Form(False, 1),
     "set_final_weight": Form(True, 1),
+    "set_output": Form(False, 1),
     "store": Form(False, 1, ("where", "key")),
     "delete": Form(False, 0, ("where", "key")),
 }

@@ -53,7 +53,7 @@ def _on_rank(state: RankState, sizes: Sequence[int], prof: Profile, peak: int, g
     if thrown := thrown_away(acts, state, prof):
         text = f"threw away the updated optimizer state of {named('layer', thrown)}, which the next step would need"
         yield Note(text, costs_a_star=True)
-    if fewer := not_held_again(acts, state, prof, game.steps):
+    if game.task != "infer" and (fewer := not_held_again(acts, state, prof, game.steps)):
         layers = named("layer", fewer)
         text = f"began with more of the weight of {layers} than at the end, so the step could not be repeated"
         yield Note(text, costs_a_star=True)

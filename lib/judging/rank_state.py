@@ -11,7 +11,7 @@ from lib.lanes import Call, Place
 from lib.trace import NO_BATCHES, TIMED, Op, place_text
 from lib.trace_walk import Cursor
 from lib.values.base import Value
-from lib.values.kinds import Weight
+from lib.values.kinds import Activation, Parked, Weight
 
 MALFORMED = (TypeError, ValueError, AttributeError)
 """The exceptions that a record with columns of the wrong types can cause."""
@@ -27,6 +27,7 @@ class RankState(Cursor):
     stored: dict[tuple[str, object], int] = field(default_factory=dict)
     """By name of a dictionary and key in it: the number of the value there."""
     final: list[Weight] = field(default_factory=list)
+    outputs: list[Activation] = field(default_factory=list)
     given: set[int] = field(default_factory=set)
     """Numbers of the values that were made by hand or by a model of another Dist."""
     read: dict[int, int] = field(default_factory=dict)
@@ -58,6 +59,11 @@ class RankState(Cursor):
     def used(self, op: Op) -> list[Value]:
         """The values that one of the executed operations used."""
         return [self.values[number] for number in op.used]
+
+    def parked(self) -> list[Parked]:
+        """The values in `model.parked`, each once."""
+        numbers = {number for (where, _), number in self.stored.items() if where == "parked"}
+        return [value for value in map(self.values.__getitem__, sorted(numbers)) if isinstance(value, Parked)]
 
     def came_from(self) -> Place | None:
         """The event that set the clock."""
@@ -115,6 +121,6 @@ def confirm(
 
 def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:
     """Refuses to use what a call makes before that call has been awaited."""
-    for number in numbers:
-        if number in rank.under_way:
-            raise RuleError(f"the {rank.values[number]} is still under way; await it first")
+    if not rank.under_way.keys().isdisjoint(numbers):
+        first = min(rank.under_way.keys() & {*numbers})
+        raise RuleError(f"the {rank.values[first]} is still under way; await it first")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from lib import layer_rules, rules
+from lib import rules, tier_rules
 from lib.collective_rules import Group, asked, contribute
 from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
@@ -14,12 +14,13 @@ from lib.lanes import LANES, Place
 from lib.meetings import agree, in_group, message_ticks, settle, ticks
 from lib.mesh import Mesh
 from lib.setting import Game
-from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text, shortest
+from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text
 from lib.trace_walk import Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
-from lib.values.kinds import HOLDS
+from lib.values.kinds import HOLDS, Parked
 
+from .call_records import require_group, require_tag
 from .rank_state import MALFORMED, RankState, confirm, placed, refuse_given, refuse_under_way
 from .recompute_lanes import RetracedLanes
 
@@ -55,7 +56,9 @@ class Retrace(Walk[RankState]):
         self.costs = trace.costs
         self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
         self.lanes: RetracedLanes | None = None
+        self._alone = frozenset(rules.LOCAL_RULES)
         if trace.costs.overlap:
+            self._alone -= set(LANES)
             self.lanes = RetracedLanes(self.game, self.ranks, self.mailboxes, self.wake_receiver, self.wake)
         self.strict = strict
         self.made_up: list[str] = []
@@ -74,7 +77,10 @@ class Retrace(Walk[RankState]):
         if self.lanes is not None:
             self.lanes.refuse_unawaited()
         self._refuse_unread()
-        rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
+        if self.game.task == "infer":
+            rules.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
+        else:
+            rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
     def go_on(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place."""
@@ -93,7 +99,7 @@ class Retrace(Walk[RankState]):
 
     def visit(self, cursor: RankState, op: Op) -> bool:
         name, used = op.name, self._used(cursor, op)
-        if name in rules.LOCAL_RULES:
+        if name in self._alone:
             self._compute(cursor, op, used)
         elif name == "given":
             self._take_over(cursor, op)
@@ -103,7 +109,7 @@ class Retrace(Walk[RankState]):
             if not self._lanes(op).join(cursor, op):
                 return False
         else:
-            _require_tag(self.game, op)
+            require_tag(self.game, op)
             return self.receive(cursor, op)
         cursor.at += 1
         return True
@@ -114,11 +120,15 @@ class Retrace(Walk[RankState]):
         group = None
         if op.name == "pass_to":
             rules.partner(self.game, cursor.rank, op.args[0])
-            _require_tag(self.game, op)
+            rules.message(used)
+            require_tag(self.game, op)
+        elif op.name in rules.COPYING:
+            if not any(number in cursor.under_way for number in op.used):
+                tier_rules.require_room(self.costs, cursor.parked(), rules.LOCAL_RULES[op.name](self.game, op, used))
         else:
             for value in used:
                 contribute(self.game, op.name, value)
-            group = self._group(cursor, op, used)
+            group = require_group(self.mesh, cursor.rank, op, used)
         if self.lanes is None:
             return self.send(cursor, op) if op.name == "pass_to" else self.join(cursor, group)
         self.lanes.call(cursor, op, used, group)
@@ -185,16 +195,20 @@ class Retrace(Walk[RankState]):
         """Executes an operation on the rank's own values."""
         name = op.name
         made = rules.LOCAL_RULES[name](self.game, op, used)
+        if made and type(made[0]) is Parked:
+            tier_rules.require_room(self.costs, rank.parked(), made)
         batches, items = NO_BATCHES, 1
         if name in rules.BATCHED:
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
-        length = 0 if name in FREE else layer_rules.ticks(self.game, name, items, used)
+        length = 0 if name in FREE else rules.ticks(self.game, name, items, used, made)
         confirm(rank, op, made, rank.clock, length, batches)
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(set_text(batches))
         elif name == "set_final_weight":
             rank.final.append(used[0])  # type: ignore[arg-type]  # the rule has checked that it is a weight
+        elif name == "set_output":
+            rank.outputs.append(used[0])  # type: ignore[arg-type]  # an activation, as above
 
     def _note_made_up_gradient(self, batches: str) -> None:
         if self.strict:
@@ -220,26 +234,6 @@ class Retrace(Walk[RankState]):
         last = next(rank for rank in cursors if rank.clock == start)
         setter, before = (last.rank, last.at), last.came_from()
         return [(call.values, result, start, length, setter, before) for call, result in zip(arrivals, results)]
-
-    def _group(self, rank: RankState, op: Op, used: list[Value]) -> Group | None:
-        """The group of a collective, if its record is as a run writes it."""
-        if op.layer != used[0].layer:
-            raise TraceError(f"it is of layer {used[0].layer}, that of the {used[0]}, not {op.layer}")
-        if not op.args:
-            return None
-        group, label = group_of(op), op.args[1] if len(op.args) > 1 else None
-        layers = tuple([value.layer for value in used])
-        if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label):
-            raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")
-        labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
-        if [type(one) for one in labels] != [int] * len(used):
-            raise TraceError(f"a label is a whole number for each value; this record is {op}")
-        if group is not None:
-            self.mesh.require()
-            if type(group) is not tuple or list(group) != sorted({*group}) or not {*group} < {*range(self.size.ranks)}:
-                raise TraceError(f"a group is some of the ranks, ascending; this record is {op}")
-            self.mesh.require_member(rank.rank, group)
-        return group
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
         brought, made, start, length, setter, before = result
@@ -310,9 +304,3 @@ def _arrival(rank: RankState) -> Arrival:
     return _new(
         Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],), op.batches)
     )
-
-
-def _require_tag(game: Game, op: Op) -> None:
-    """Refuses a message whose record has a tag that cannot be."""
-    if len(op.args) > 1 and (type(op.args[1]) is not int or not rules.tag(game, op.args[1])):
-        raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lib.costs import Costs
-from lib.errors import PuzzleError, TraceError
+from lib.errors import PuzzleError, RuleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
 from lib.lanes import Place, clocks, computing
 from lib.trace import TIMED, Trace
+from lib.values.kinds import Parked
 
 from .memory import Profile, profile
 from .notes import Note, notes_on
@@ -45,7 +46,8 @@ class Report:
 
     `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
     `span` the longest time from the start of a rank's first event to the end of its last one (Qi et al. 2024 measure
-    this), `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
+    this), `peaks` the most that a rank has parked on each memory tier, `copies` how often each layer's final weight
+    exists, `critical_path` (rank, index of operation) pairs.
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
     a `pass_to`, or the same collective on the rank that came to it last.
     """
@@ -62,13 +64,14 @@ class Report:
     notes: tuple[Note, ...]
     waits: tuple[Mapping[int, tuple[int, int]], ...]
     span: float
+    peaks: Mapping[str, Peak]
 
     @property
     def status(self) -> str:
         """'failed', 'over_target' or 'passed'."""
         if self.error is not None:
             return "failed"
-        return "passed" if self.meets_time and self.meets_memory else "over_target"
+        return "passed" if self.meets_time and self.meets_memory and self.meets_host else "over_target"
 
     @property
     def meets_time(self) -> bool:
@@ -77,6 +80,10 @@ class Report:
     @property
     def meets_memory(self) -> bool:
         return self.goal is None or self.goal.meets_memory(self.peak.memory)
+
+    @property
+    def meets_host(self) -> bool:
+        return self.goal is None or "host" not in self.peaks or self.goal.meets_host(self.peaks["host"].memory)
 
     @property
     def stars(self) -> int:
@@ -118,8 +125,9 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     events = [[state.ops[i] for i in state.events] for state in ranks]
     makespan = max((op.end for ops in events for op in ops), default=0)
     working = [sum(op.end - op.start for op in ops if computing(op, costs)) for ops in events]
+    peaks = {tier: _tier_peak(ranks, profiles, costs, tier) for tier in costs.tiers}
     return Report(
-        error=error,
+        error=error or _too_full(peaks, costs),
         goal=goal,
         timesteps=costs.steps(max((op.start for ops in events for op in ops), default=0)),
         makespan=costs.steps(makespan),
@@ -134,6 +142,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         notes=notes_on(retrace, sizes, profiles),
         waits=tuple(state.held_up for state in ranks),
         span=costs.steps(max((max(op.end for op in ops) - ops[0].start for ops in events if ops), default=0)),
+        peaks=peaks,
     )
 
 
@@ -172,6 +181,28 @@ def _peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs)
             end = max((state.ops[event].end for event in state.events), default=0)
             most = Peak(memory, state.rank, costs.steps(times[state.events[i]] if i < len(state.events) else end))
     return most
+
+
+def _tier_peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs, tier: str) -> Peak:
+    """The most that a rank has on a tier at once: of what is parked there, stored or still to be fetched."""
+    on_tier = []
+    for state, prof in zip(ranks, profiles):
+        values = [state.values[n] for n in range(len(state.values))]
+        sizes = [v.size(costs) if isinstance(v, Parked) and v.tier == tier else 0 for v in values]
+        on_tier.append(Profile(prof.lifetimes.sampled(prof.lifetimes.held, sizes), prof.lifetimes))
+    return _peak(ranks, on_tier, costs)
+
+
+def _too_full(peaks: Mapping[str, Peak], costs: Costs) -> PuzzleError | None:
+    """The refusal of more on a tier than fits, wherever it is kept."""
+    for tier, peak in peaks.items():
+        capacity = costs.tiers[tier].capacity
+        if capacity is not None and peak.memory > capacity:
+            return RuleError(
+                f"rank {peak.rank} has {peak.memory:,} elements on the {tier} at t={peak.time:g}, which holds "
+                f"{capacity:,}; drop a parked value first"
+            )
+    return None
 
 
 def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:

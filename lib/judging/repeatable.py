@@ -13,7 +13,7 @@ from lib.setting import Game
 from lib.trace import Op
 from lib.values.algebra import covers
 from lib.values.base import Sharded
-from lib.values.kinds import OptState, Weight
+from lib.values.kinds import OptState, Parked, Weight
 
 from .memory import Profile
 from .rank_state import RankState
@@ -49,6 +49,7 @@ def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], game: G
     held: dict[int, list[Sharded]] = {layer: [] for layer in range(game.layers)}
     for state, prof in zip(ranks, profiles):
         for value in map(state.values.__getitem__, prof.lifetimes.left):
+            value = value.value if type(value) is Parked else value
             if type(value) is OptState and value.step == game.steps:
                 held[value.layer].append(value)
     updated = {state.ops[i].layer for state in ranks for i in state.events if state.ops[i].name == "update"}
@@ -63,14 +64,15 @@ def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: in
     for op in ops:
         if op.name == "load_weights":
             loaded.add(op.made[0])
-        elif op.name in ("shard", "combine") and loaded.issuperset(op.used):
-            loaded.update(op.made)  # cut to size before any use: what counts is the part
+        elif op.name in ("shard", "combine", "offload", "fetch") and loaded.issuperset(op.used):
+            loaded.update(op.made)  # cut to size or moved before any use: what counts is the part
         else:
             for number in op.used:
                 if number in loaded:
                     needed[number] = None
     held: dict[int, list[Sharded]] = {}
     for value in [*map(values.__getitem__, prof.lifetimes.left), *state.final]:
+        value = value.value if type(value) is Parked else value
         if type(value) is Weight and value.step == steps:
             held.setdefault(value.layer, []).append(value)
     missing = set()

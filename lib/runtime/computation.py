@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from lib import layer_rules, rules
-from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
+from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
 from .rank import RankOperations
 
@@ -13,10 +13,16 @@ from .rank import RankOperations
 class Computation(RankOperations):
     """The operations of one rank that need no other. Durations are those of the classic costs."""
 
-    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]:
-        """Shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time."""
-        made: tuple[Weight, OptState] = self._source("load_weights", rules.load_weights, layer, shard, total)
-        return made
+    @overload
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]: ...
+    @overload
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str) -> tuple[Parked, Parked]: ...
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str | None = None) -> Any:
+        """Shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time.
+
+        With a `tier`, such as "host", they are parked there.
+        """
+        return self._source("load_weights", rules.load_weights, layer, shard, total, tier)
 
     def get_activation(self, batches: Any, step: int = 0) -> Activation:
         """The model's input for some microbatches of a step, such as [0] or range(4). Takes no time."""

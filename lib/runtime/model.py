@@ -14,13 +14,13 @@ from lib.meetings import message_ticks
 from lib.trace import Event, Trace, address, as_event, message_text
 from lib.values import algebra
 from lib.values.base import Value, copy_of, join_shards, object_text
-from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
+from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
-from .computation import Computation
 from .dist import Dist
 from .messages import map_values
 from .recorder import player_line
 from .storage import Storage
+from .tier_operations import TierOperations
 from .waits import Message, Posting, Receiving
 
 T = TypeVar("T")
@@ -29,12 +29,12 @@ Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storag
 
 READ_ONLY = frozenset(
     ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "time", "log", "final_weights")
-    + ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
+    + ("weights", "opt_states", "activations", "grad_activations", "grad_weights", "parked")
 )
 """The attributes of a model that the runtime sets and a player only reads."""
 
 
-class Model(Computation):
+class Model(TierOperations):
     """A model of `layers` layers as one `rank` sees it, trained for one step of `batches` microbatches.
 
     `Model()` is rank 0 of a Dist of its own. Calls that involve other ranks are awaited. Times are in steps, memory
@@ -54,6 +54,7 @@ class Model(Computation):
         self.activations = Storage(recorder, "activations", Activation)
         self.grad_activations = Storage(recorder, "grad_activations", ActivationGrad)
         self.grad_weights = Storage(recorder, "grad_weights", WeightGrad)
+        self.parked = Storage(recorder, "parked", Parked)
         self._final: dict[int, Weight] = {}
 
     # --- Looking around ---
@@ -126,6 +127,10 @@ class Model(Computation):
             weight = join_shards((before, weight))
         self._final[index(layer)] = weight
 
+    def set_output(self, output: Activation) -> None:
+        """Declares the last layer's activation to be a result of inference. Takes no time."""
+        self._compute("set_output", rules.set_output, None, output)
+
     # --- What ranks do together ---
 
     def allreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
@@ -164,6 +169,7 @@ class Model(Computation):
         copies: list[Value] = []
 
         def take(value: Value) -> Value:
+            rules.message((value,))
             numbers.append(recorder.claim(value))
             copies.append(copy_of(value))
             return copies[-1]

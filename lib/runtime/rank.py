@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from operator import index
 from typing import Any
 
-from lib import layer_rules, rules
+from lib import rules, tier_rules
 from lib.collective_rules import asked, contribute
 from lib.errors import PuzzleError, RuleError
 from lib.meetings import message_ticks
 from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
 from lib.values.base import Value, copy_of
+from lib.values.kinds import Parked
 
 from .lane_operations import A, LaneOperations, R, W
 from .recorder import player_line
+from .storage import Storage
 from .waits import Joining, Message, Posting, Receiving
 
 Call = Coroutine[Any, Any, Any]
@@ -24,20 +26,30 @@ Call = Coroutine[Any, Any, Any]
 class RankOperations(LaneOperations):
     """One rank's part of a run. Every refusal is raised with its place, before anything has changed."""
 
+    parked: Storage[Parked]
+
     def _source(self, name: str, rule: Callable[..., Any], layer: int | None, *args: Any) -> Any:
         """Performs an operation that makes values out of nothing."""
         recorder, line = self._recorder, player_line()
         try:
             self._ready()
             made = rule(self._game, *args) if layer is None else rule(self._game, layer, *args)
+            made = made if isinstance(made, tuple) else (made,)
+            self._require_room(made)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
-        made = made if isinstance(made, tuple) else (made,)
         layer = None if layer is None else made[0].layer
         if name in rules.BATCHED:
             more = (made[0].step,) if made[0].step else ()
             return recorder.write(name, made, line, (), layer, made[0].batches, more)
-        return recorder.write(name, made, line, (), layer, args=tuple(map(index, args)))
+        plain = [part if part is None or isinstance(part, str) else index(part) for part in args]
+        return recorder.write(name, made, line, (), layer, args=shortest(*plain))
+
+    def _require_room(self, made: Sequence[Value]) -> None:
+        """Refuses to park more on a tier than fits."""
+        if type(made[0]) is Parked:
+            held = {id(value): value for value in self.parked.values()}
+            tier_rules.require_room(self.run.costs, held.values(), made)
 
     def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
         """Performs an operation on this rank's values."""
@@ -54,7 +66,7 @@ class RankOperations(LaneOperations):
             if type(made) is not tuple:
                 made = (made,)
             batches: frozenset[int] = made[0].batches if name in rules.BATCHED else NO_BATCHES
-            ticks = layer_rules.ticks(self._game, name, len(batches) or 1, used) if name in TIMED else 0
+            ticks = rules.ticks(self._game, name, len(batches) or 1, used, made) if name in TIMED else 0
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
@@ -70,7 +82,7 @@ class RankOperations(LaneOperations):
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
             self.run.costs.require_priced(name)
-            wanted = asked(self._game, name, batches)
+            wanted = asked(self._game, name, batches) if batches else NO_BATCHES
             members = None if group is None else self.run.mesh.group(self.rank, group)
             if self.run.lanes is not None:
                 return self._collective_on_lane(name, given, label, members, line, wanted)

@@ -7,12 +7,14 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
-from lib.costs import Costs
 from lib.errors import PuzzleError, RuleError
 from lib.lanes import Call
 from lib.lifetimes import Stored
+from lib.rules import require_cuttable
+from lib.setting import Game
 from lib.trace import NO_BATCHES, Op, call_text, place_text
 from lib.values.base import V, Value, copy_of, object_text, stamp
+from lib.values.kinds import Parked
 
 _op = tuple.__new__  # what Op(...) does, in half of its time
 
@@ -36,9 +38,10 @@ class UnderWay(Protocol):
 class RankRecorder:
     """One rank's operations, its clock in ticks, and the memory it has stored. `run` is shared by a run's recorders."""
 
-    def __init__(self, rank: int, costs: Costs, run: object) -> None:
+    def __init__(self, rank: int, game: Game, run: object) -> None:
         self.rank = rank
-        self.costs = costs
+        self.game = game
+        self.costs = game.setting.costs
         self.run = run
         self.ops: list[Op] = []
         self.clock = 0
@@ -94,6 +97,8 @@ class RankRecorder:
                 f"the {value} belongs to rank {owner.rank}; rank {self.rank} gets it only by communication: "
                 "pass_to and receive, or a collective"
             )
+        if isinstance(value, Parked):
+            raise RuleError(f"this is the {value} of another Dist; fetch it there")
         if id(value) not in self._given:
             (own,) = self.write("given", (copy_of(value),), args=(copy_of(value),), line=player_line())
             # The value itself is kept too, so that its id cannot be reused.
@@ -150,20 +155,21 @@ class RankRecorder:
         self.memory_at.append(self.memory)
         numbers = tuple(range(self.values, self.values + made))
         self.values += made
-        op = Op(name, self.clock, self.clock, layer, batches, used, numbers, args, line)
+        op = _op(Op, (name, self.clock, self.clock, layer, batches, used, numbers, args, line))
         self.ops.append(op)
         return op
 
     def complete(self, call: Call) -> None:
         """Writes down when a call starts and ends; the values that it makes become this rank's own."""
-        self.ops[call.at] = call.op = call.op._replace(start=call.start, end=call.end)
+        self.ops[call.at] = call.op = _op(Op, (call.op.name, call.start, call.end, *call.op[3:]))
         for number, value in zip(call.op.made, call.made):
             stamp(value, self, number)
 
     def write_await(self, call: Call, line: int) -> None:
         """Writes down that a call was joined, and moves the clock to its end."""
-        before, self.clock = self.clock, max(self.clock, call.end)
-        self.ops.append(Op("await", before, self.clock, None, NO_BATCHES, call.op.used, (), (call.at,), line))
+        before = self.clock
+        self.clock = after = max(before, call.end)
+        self.ops.append(_op(Op, ("await", before, after, None, NO_BATCHES, call.op.used, (), (call.at,), line)))
 
     def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
         first = number = self.values
@@ -177,6 +183,8 @@ class RankRecorder:
         """An operation on values that needs no model (`+`, `combine`, `shard`)."""
         line = player_line()
         try:
+            if name == "shard":
+                require_cuttable(self.game, operands[0])
             result = rule()
             used = self.claim_all(operands)
         except PuzzleError as why:

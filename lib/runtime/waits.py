@@ -77,6 +77,16 @@ class Awaiting(Wait):
 
 
 @dataclass(slots=True, eq=False)
+class Copying(Wait):
+    """In a copy between memories, which waits for nobody."""
+
+    name: str
+
+    def call(self) -> str:
+        return call_text(self.name)
+
+
+@dataclass(slots=True, eq=False)
 class Posting(Wait):
     """With a message for a mailbox that is still full."""
 

@@ -1,4 +1,4 @@
-"""Defines the five kinds of values that a rank can hold, frozen and checked when built.
+"""Defines the kinds of values that a rank can hold, frozen and checked when built.
 
 `layers` and `total_batches` are the model's; shard `i` of `n` is the i-th of n equal parts of a tensor.
 """
@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from types import MappingProxyType
+from typing import Any
 
 from lib.costs import CLASSIC, Costs
+from lib.errors import RuleError
 
 from . import algebra
 from .algebra import Who, operand
-from .base import Batched, Sharded, Value, maker, require_alike, require_kind, with_fields
+from .base import Batched, Sharded, Value, copy_of, maker, require_alike, require_kind, with_fields
 from .label_text import batches_text, more_text, shards_text, share_text, step_text
 from .replicas import Copy, checked_copy
 
@@ -159,6 +161,45 @@ class ActivationGrad(Batched):
         return f"activation gradient {use}, {batches_text(self)}{share_text(self)}{step_text(self)}{more_text(self)}"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Parked(Value):
+    """A copy of a value in another memory, such as the host's: it takes nothing of its device."""
+
+    value: Value
+    tier: str
+
+    kind = "a parked value"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, tuple(KINDS.values())):
+            raise RuleError(f"Parked: only a value of the game can be parked; got {self.value!r}")
+        self._freeze(value=copy_of(self.value), tier=str(self.tier))
+
+    @property
+    def layer(self) -> int:  # type: ignore[override]  # here it is no field
+        return self.value.layer
+
+    @property
+    def layers(self) -> int:  # type: ignore[override]
+        return self.value.layers
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return 0
+
+    def size(self, costs: Costs = CLASSIC) -> int:
+        """Elements that it takes of its tier."""
+        return self.value.memory(costs)
+
+    def is_complete(self) -> bool:
+        return self.value.is_complete()
+
+    def draw(self) -> Any:
+        return self.value.draw()
+
+    def __str__(self) -> str:
+        return f"{self.value}, on the {self.tier}"
+
+
 KINDS: Mapping[str, type[Value]] = MappingProxyType(
     {cls.__name__: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad)}
 )
@@ -169,16 +210,27 @@ HOLDS: Mapping[str, type[Value]] = {
     "activations": Activation,
     "grad_activations": ActivationGrad,
     "grad_weights": WeightGrad,
+    "parked": Parked,
 }
-"""The five dictionaries of a device, and the kind of value that each holds."""
+"""The dictionaries of a device, and the kind of value that each holds."""
 
-CLASSIC_FIELDS = {Weight: 5, OptState: 5, WeightGrad: 6, Activation: 4, ActivationGrad: 4}
+CLASSIC_FIELDS: Mapping[type[Value], int] = {
+    Weight: 5,
+    OptState: 5,
+    WeightGrad: 6,
+    Activation: 4,
+    ActivationGrad: 4,
+    Parked: 2,
+}
 """How many fields of each kind the classic puzzles use; the others come last, and have defaults."""
 
-for _cls in KINDS.values():
+ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches", "copy")
+
+for _cls in CLASSIC_FIELDS:
     _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass
     _cls._label = attrgetter(*[f.name for f in _fields])
     _cls._make = maker(_cls)
+    _cls.joined = tuple(name for name in ALIKE_IN_A_JOIN if name in {f.name for f in _fields})
     _cls._extended = tuple(f.default for f in _fields[CLASSIC_FIELDS[_cls] :])
 
 

@@ -88,6 +88,8 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
             f"it needs {peak.memory:,} elements of memory (rank {peak.rank} at t={peak.time:g}) "
             f"and the target is {goal.memory:,}"
         )
+    if not report.meets_host:
+        yield f"it parks {report.peaks['host'].memory:,} elements on the host and the target is {goal.host:,}"
 
 
 def _advice(report: Report) -> str:
