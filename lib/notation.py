@@ -124,8 +124,14 @@ def _row(op: Op) -> dict[str, Any]:
 
 
 def _value_row(value: Value) -> list[Any]:
-    label = (sorted(field) if isinstance(field, frozenset) else field for field in value.label())
-    return [type(value).__name__, *label]
+    return [type(value).__name__, *map(_plain, value.label())]
+
+
+def _plain(field: Any) -> Any:
+    """A field of a label as JSON holds it: sets and tuples are lists."""
+    if isinstance(field, frozenset):
+        return sorted(field)
+    return [*map(_plain, field)] if isinstance(field, tuple) else field
 
 
 def _size(head: Mapping[str, Any]) -> Size:

@@ -285,10 +285,24 @@ class LocalRecord(Protocol):
     def args(self) -> Any: ...
 
 
+def _tier(op: LocalRecord) -> Any:
+    """The arguments of loading, of which the last is a tier or not there."""
+    if op.args[-1] is None:
+        raise RuleError("a record names a memory tier or none at all; got None")
+    return op.args
+
+
+def _step(op: LocalRecord) -> Any:
+    """The step that a record names, if it is not the first, which goes without saying."""
+    if op.args and (type(op.args[0]) is not int or op.args[0] == 0):
+        raise RuleError(f"a record names a step from 1 on, as a number; got {op.args[0]!r}")
+    return op.args
+
+
 LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
-    "load_weights": lambda game, op, _: load_weights(game, op.layer, *op.args),
-    "get_activation": lambda game, op, _: (get_activation(game, op.batches, *op.args),),
-    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *op.args),),
+    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_tier(op)),
+    "get_activation": lambda game, op, _: (get_activation(game, op.batches, *_step(op)),),
+    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *_step(op)),),
     "forward": lambda game, op, v: (forward(game, op.layer, *v),),
     "loss": lambda game, op, v: (loss(game, *v),),
     "backward": lambda game, op, v: backward(game, op.layer, *v),
