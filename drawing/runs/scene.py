@@ -25,7 +25,6 @@ from lib import (
     referee,
     trace_of,
 )
-from lib.trace import group_of
 
 MESSAGES = ("pass_to", "receive")
 
