@@ -259,9 +259,8 @@ def _ties(lanes: Sequence[Lane]) -> Iterator[Tie]:
     for lane in lanes:
         for mark in lane.marks:
             if mark.op.name in COLLECTIVES:
-                groups.setdefault((mark.op.name, mark.op.layer, group_of(mark.op), mark.start, mark.end), []).append(
-                    mark
-                )
+                op, group = mark.op, (*mark.op.args, None)[0]
+                groups.setdefault((op.name, op.layer, group, mark.start, mark.end), []).append(mark)
     for (name, _, _, start, end), members in groups.items():
         if len(members) > 1:
             yield Tie(name, start, end, tuple(members))
