@@ -82,7 +82,7 @@ class RankOperations(LaneOperations):
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
             self.run.costs.require_priced(name)
-            wanted = asked(self._game, name, batches)
+            wanted = asked(self._game, name, batches) if batches else NO_BATCHES
             members = None if group is None else self.run.mesh.group(self.rank, group)
             if self.run.lanes is not None:
                 return self._collective_on_lane(name, given, label, members, line, wanted)
