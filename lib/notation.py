@@ -173,20 +173,10 @@ def _op(row: Any, where: str) -> Op:
     if len(at) != 2:
         raise TraceError(f"{where}: 'at' must be the start and the end in ticks; got {at!r:.60}")
     layer, line = row.get("layer"), row.get("line", 0)
-<<<<<<< HEAD
-    for column, number in (("layer", layer or 0), ("line", line)):
-        if not _is_number(number):
-            raise TraceError(f"{where}: {column} must be a whole number from 0; got {number!r:.60}")
-||||||| merged common ancestors
-    for column, number in (("layer", layer or 0), ("line", line)):
-        if type(number) is not int or number < 0:
-            raise TraceError(f"{where}: {column} must be a whole number from 0; got {number!r:.60}")
-=======
     first = -1 if name in COLLECTIVES else 0  # the gradient of the model's input is of layer -1
     for column, number, least in (("layer", layer or 0, first), ("line", line, 0)):
-        if type(number) is not int or number < least:
+        if type(number) is not int or not least <= number <= MAX_NUMBER:
             raise TraceError(f"{where}: {column} must be a whole number from {least}; got {number!r:.60}")
->>>>>>> ledger
     batches = _numbers(row.get("batches", []), "batches", where)
     if len(set(batches)) < len(batches):
         raise TraceError(f"{where}: a batch is listed twice")
@@ -231,13 +221,9 @@ def _argument(name: str, given: Any, where: str) -> Any:
     if name in ("where", "tier"):
         if isinstance(given, str):
             return given
-<<<<<<< HEAD
-    elif _is_number(given) and (name != "total" or given <= MAX_COUNT):
-||||||| merged common ancestors
-    elif type(given) is int and given >= 0:
-=======
-    elif type(given) is int and (given >= 0 or name == "label"):
->>>>>>> ledger
+    elif (name == "label" and type(given) is int and -MAX_NUMBER <= given <= MAX_NUMBER) or (
+        _is_number(given) and (name != "total" or given <= MAX_COUNT)
+    ):
         return given
     raise TraceError(f"{where}: {name} cannot be {given!r:.60}")
 

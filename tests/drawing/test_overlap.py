@@ -13,8 +13,8 @@ from drawing.export.html import run_data
 from drawing.runs.captions import describe, describe_gap
 from drawing.runs.scene import Scene, scene_of
 from lib import COSTS, Costs, Model, Setting, Trace, run
-from tests.support.schedules.tiers import offload
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.schedules.tiers import offload
 
 
 @pytest.fixture(scope="module")
@@ -176,5 +176,8 @@ def test_copies_to_and_from_a_tier_have_streams_and_the_tier_has_a_peak() -> Non
     scene = scene_of(trace)
     assert scene.report.error is None
     assert scene.streams == ("compute", "down", "up")
-    assert [[mark.op.name for mark in scene.lanes[0].on(stream)] for stream in (1, 2)] == [["offload"] * 2, ["fetch"] * 2]
+    assert [[mark.op.name for mark in scene.lanes[0].on(stream)] for stream in (1, 2)] == [
+        ["offload"] * 2,
+        ["fetch"] * 2,
+    ]
     assert f"host {scene.report.peaks['host'].memory:,}" in drawing.text(trace).splitlines()[1]

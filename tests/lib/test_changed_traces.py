@@ -191,12 +191,6 @@ KINDS = {
     "another layer": "; pass the input activation of layer",
     "another layer's gradient": "pass the gradient that",
     "another layer's update": "needs the one of layer",
-<<<<<<< HEAD
-    "another layer in a collective": "pass the value's own layer",
-||||||| merged common ancestors
-    "another layer in a collective": "name its own layer",
-=======
->>>>>>> ledger
     "another kind of value": " must be ",
     "batches that differ": "pass two values with the same batches",
     "batches that are missing": "this gradient covers only",
