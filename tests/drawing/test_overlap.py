@@ -176,8 +176,6 @@ def test_copies_to_and_from_a_tier_have_streams_and_the_tier_has_a_peak() -> Non
     scene = scene_of(trace)
     assert scene.report.error is None
     assert scene.streams == ("compute", "down", "up")
-    assert [[mark.op.name for mark in scene.lanes[0].on(stream)] for stream in (1, 2)] == [
-        ["offload"] * 2,
-        ["fetch"] * 2,
-    ]
+    copies = [[mark.op.name for mark in scene.lanes[0].on(stream)] for stream in (1, 2)]
+    assert copies == [["offload"] * 2, ["fetch"] * 2]
     assert f"host {scene.report.peaks['host'].memory:,}" in drawing.text(trace).splitlines()[1]
