@@ -221,9 +221,10 @@ def _argument(name: str, given: Any, where: str) -> Any:
     if name in ("where", "tier"):
         if isinstance(given, str):
             return given
-    elif (name == "label" and type(given) is int and -MAX_NUMBER <= given <= MAX_NUMBER) or (
-        _is_number(given) and (name != "total" or given <= MAX_COUNT)
-    ):
+    elif name == "label":
+        if type(given) is int and abs(given) <= MAX_NUMBER:
+            return given
+    elif _is_number(given) and (name != "total" or given <= MAX_COUNT):
         return given
     raise TraceError(f"{where}: {name} cannot be {given!r:.60}")
 
