@@ -62,7 +62,7 @@ def test_figures_of_known_schedules(schedule: Any, setting: Setting, timesteps: 
         outcome = run(schedule, 6, 4, 4, order, setting=setting)
         report = referee(outcome.trace)
         assert (report.error, report.timesteps, report.peak.memory) == (None, timesteps, peak)
-        assert report.notes == ()
+        assert not any(note.costs_a_star for note in report.notes)
         assert max(model.memory() for model in outcome.models) <= peak
         found.add((trace_to_json(outcome.trace), report.critical_path, report.bubble))
     assert len(found) == 1
@@ -385,9 +385,9 @@ async def calls_in_another_order(model: Model) -> None:
 
 
 @refused(
-    "rank 0 waits in await allreduce(layer=0) in the group {0, 2}",
-    "for rank 2, whose lane is held by allreduce(layer=0) in the group {2, 3} on line",
-    "rank 2 waits in await allreduce(layer=0) in the group {2, 3}",
+    "rank 0 waits in await allreduce(layer=0) in the group of ranks 0, 2",
+    "for rank 2, whose lane is held by allreduce(layer=0) in the group of ranks 2, 3 on line",
+    "rank 2 waits in await allreduce(layer=0) in the group of ranks 2, 3",
     "calls of different groups in one order",
     setting=SQUARE,
 )
@@ -396,7 +396,7 @@ async def groups_in_another_order(model: Model) -> None:
         await model.allreduce(zero(model), 0, group=axis)
 
 
-@refused("behind allreduce(layer=0) in the group {0, 2} on line", "which waits for rank 2", setting=SQUARE)
+@refused("behind allreduce(layer=0) in the group of ranks 0, 2 on line", "which waits for rank 2", setting=SQUARE)
 async def a_call_held_up_by_the_one_before(model: Model) -> None:
     if model.rank == 0:
         waits = model.allreduce(zero(model), 0, group="dp")
@@ -406,7 +406,7 @@ async def a_call_held_up_by_the_one_before(model: Model) -> None:
         await model.receive(0)
 
 
-@refused("until rank 1 reads the message before it", "let the other side receive")
+@refused("until rank 1 reads the message before it", "let the other rank receive")
 async def nobody_reads(model: Model) -> None:
     if model.rank == 0:
         for handle in [model.pass_to(1, n) for n in range(2)]:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from lib import TIMED, Activation, Model, OptState, Trace, Weight, memory_by_kind, peak_lines, referee, run
 from lib.judging.recompute import Retrace
-from lib.judging.referee import steps
 from tests.lib.test_numbers import Choices
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
@@ -56,7 +55,7 @@ def assert_explained(trace: Trace) -> None:
     report = referee(trace)
     peak = report.contents
     assert sum(item.elements for item in peak.items) == peak.memory == report.peak.memory
-    assert (peak.rank, steps(peak.tick)) == (report.peak.rank, report.peak.time)
+    assert (peak.rank, trace.costs.steps(peak.tick)) == (report.peak.rank, report.peak.time)
     found = Counter((str(item.value), item.elements, item.stored, item.fate) for item in peak.items)
     assert (peak.memory, peak.rank, peak.tick, found) == charged(trace)
     assert sum(shown_elements(peak_lines(peak))) == peak.memory
