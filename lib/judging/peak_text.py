@@ -38,7 +38,11 @@ def peak_lines(peak: PeakContents) -> list[str]:
     if unread:
         lines.append(f"Nobody reads {unread:,} of these elements again: delete those values before this moment.")
     else:
-        lines.append("All of it is still needed. To lower the peak, change the order of the work, or what is kept.")
+        calls = any(item.fate == "awaited" for item in peak.items)
+        await_them = "await calls earlier, " if calls else ""
+        lines.append(
+            f"All of it is still needed. To lower the peak, {await_them}change the order of the work, or what is kept."
+        )
     return lines
 
 

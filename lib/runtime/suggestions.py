@@ -5,13 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from lib.errors import RuleError
 from lib.trace import TIMED
-
-if TYPE_CHECKING:
-    from .model import Model
 
 OTHER_NAMES = {
     "allreduce": ("reduce", "sum"),
@@ -35,7 +32,7 @@ class NoSuchNameError(RuleError, AttributeError):
     """A name that a model does not have; also an AttributeError, as for any object."""
 
 
-def unknown_name(model: Model, name: str) -> str:
+def unknown_name(model: Any, name: str) -> str:
     """The sentence on a name that a model does not have: with the call that was probably meant, or all calls."""
     public = [each for each in dir(model) if not each.startswith("_") and _exists(model, each)]
     calls = [each for each in public if inspect.isroutine(getattr(model, each))]
@@ -44,7 +41,7 @@ def unknown_name(model: Model, name: str) -> str:
     return f"a model has no '{name}'; {advice}"
 
 
-def _exists(model: Model, name: str) -> bool:
+def _exists(model: Any, name: str) -> bool:
     """True if the model's game has a name: what has no price, or needs a mesh, is in some games only."""
     if name in ("axis", "index"):
         return bool(model.run.mesh.axes)
@@ -66,7 +63,7 @@ def _plain(name: str) -> str:
     return re.sub("_|async$", "", name.lower())
 
 
-def _usage(model: Model, name: str) -> str:
+def _usage(model: Any, name: str) -> str:
     """A name of a model as a player writes it, with what must be given: 'await model.allgather(v, layer)',
     'model.RANKS'."""
     method = getattr(model, name)

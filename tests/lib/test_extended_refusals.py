@@ -282,7 +282,7 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, tuple[str, ...]]] = [
     (too_much_beside_the_dictionary, INFER, ("655,360 elements on the host", "only 524,288 fit")),
     (no_such_tier, DENSE, ("no memory tier 'disk'", "known: host")),
     (no_such_tier, Setting(), ("offload has no price", "'classic'")),
-    (park_twice, DENSE, ("on the host already", "fetch it first")),
+    (park_twice, DENSE, ("on the host already", "fetch it before")),
     (fetch_no_parked_value, DENSE, ("value to fetch must be a parked value", "input activation")),
     (send_a_parked_value, DENSE, ("on the host", "fetch it, and send that")),
     (a_parked_value_among_the_weights, DENSE, ("weights holds weights only", "store it in parked")),
