@@ -225,7 +225,7 @@ class Model(TierOperations):
                 source = algebra.number(source, self.RANKS, "rank")
             tag = rules.tag(self._game, tag)
             if source is None and tag:
-                raise RuleError(f"name the rank whose messages of tag {tag} are meant: receive(0, tag={tag})")
+                raise RuleError(f"a message with a tag needs its source; write receive(0, tag={tag})")
         except PuzzleError as why:
             shown = message_text("receive", "..." if isinstance(source, Value) else source, tag)
             raise why.at(recorder.place(shown), line) from None

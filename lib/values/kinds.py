@@ -167,7 +167,7 @@ class ActivationGrad(Batched):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Parked(Value):
-    """A copy of a value in another memory, such as the host's: it takes nothing of its device."""
+    """A copy of a value in another memory, such as the host's: it takes no memory of its device."""
 
     value: Value
     tier: str
