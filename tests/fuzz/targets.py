@@ -128,7 +128,7 @@ def _survey(draw: Random, name: str, source: bytes) -> None:
     for slug, line in survey["lines"].items():
         assert line >= 1
         assert given.placed(f"line {line}")
-        if slug in survey["digests"]:
+        if slug in survey["sketches"]:
             assert slug in given.line(line) or given.line(line).startswith("@"), (slug, line, given.line(line))
 
 

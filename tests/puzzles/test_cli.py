@@ -397,7 +397,7 @@ def test_draw_to_somewhere_impossible():
     fsdp = str(SOLUTIONS / "fsdp.py")
     assert (
         refusal("draw", fsdp, "fsdp", "-o", "fsdp.gif")
-        == "cannot write fsdp.gif: the ending '.gif' is not known; use .svg, .png, .pdf, .html, .json or .txt"
+        == "cannot write fsdp.gif: the ending '.gif' is unknown; use .svg, .png, .pdf, .html, .json or .txt"
     )
     result = puzzles("draw", fsdp, "fsdp", "-o", "no/such/fsdp.svg")
     assert result.exit_code == 2

@@ -79,7 +79,7 @@ def test_every_entry_keeps_a_row_that_says_why_and_none_passes_with_the_work_of_
     for name in LINKS:
         assert f"{name}: this file cannot be read: it is a link" in " ".join(result.stdout.split())
     assert "pipe.py: this file cannot be read: it is a pipe" in " ".join(result.stdout.split())
-    assert "10 files, 2 puzzles attempted, 2 passed." in result.stdout
+    assert "2 solutions of 1 puzzle in 10 files: 2 passed." in result.stdout
     for page in (result.stdout, *(Path(name).read_text() for name in ("page.html", "t.csv", "j.xml"))):
         assert "\\udce9.py" in page
         assert "the points" not in page

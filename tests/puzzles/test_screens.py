@@ -31,7 +31,8 @@ KEYS = "q quit"
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COLUMNS", raising=False)
+    for name in ("COLUMNS", "LINES"):  # set in the workers of pytest-xdist, and they outrank the terminal
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ WORDS = {word for track in TRACKS.values() for word in (track.name, track.title,
 CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "ENGINE", "LAYOUTS"}
 
 
-HIDDEN = {"puzzles/sandbox/worker/server.py": ["puzzles.catalog.engine"]}
+HIDDEN = {"puzzles/sandbox/worker/interpreter.py": ["puzzles.catalog.engine"]}
 """The server loads no track, and hides the right results of trials from runs by the name of their package."""
 
 
