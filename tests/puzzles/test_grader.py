@@ -350,7 +350,7 @@ def test_a_syntax_error_fails_what_the_file_seems_to_define():
 
 def test_an_await_outside_of_functions_says_where_it_belongs():
     _, message = failure("ddp", "async def ddp(model): pass\n\nout = await ddp(None)\n")
-    assert message.startswith("line 3: this is not valid Python: 'await' outside function; keep what awaits inside")
+    assert message.startswith("line 3: this is not valid Python: 'await' outside function; await inside functions")
 
 
 ODD_FILES = [

@@ -90,7 +90,9 @@ def idle(model: Model) -> None:
     ("schedule", "size", "kind"),
     [(two_by_two, (1, 4, 1), ONE_RANK), (stages_in_pairs, (2, 4, 2), PIPELINE), (idle, (1, 1, 2), ONE_RANK)],
 )
-def test_what_has_no_name_of_its_own_has_that_of_its_family(schedule: object, size: tuple[int, int, int], kind: str) -> None:
+def test_what_has_no_name_of_its_own_has_that_of_its_family(
+    schedule: object, size: tuple[int, int, int], kind: str
+) -> None:
     outcome = run(schedule, *size)  # type: ignore[arg-type]
     assert outcome.error is None
     assert kind_of(outcome.trace, referee(outcome.trace).family) == kind

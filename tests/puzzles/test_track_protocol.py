@@ -212,7 +212,7 @@ def test_it_is_there_only_while_it_is_registered() -> None:
     track = Answers()
     register(track)
     assert (find("answer"), find("answers:0"), ALL["answer"]) == (ANSWER, ANSWER, track)
-    with pytest.raises(ValueError, match="already a track or puzzle of the name 'answer"):
+    with pytest.raises(ValueError, match="already a track or puzzle named 'answer"):
         register(track)
     unregister(track)
     assert "answer" not in ALL

@@ -1,4 +1,4 @@
-"""What is said of a schedule that passed: its kind, and how it differs from the reference solution, call by call."""
+"""Describes a schedule that passed: its kind, and how its calls differ from the reference solution's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a schedule that passed stands among the records: those of its own family, and those of any at this size."""
+"""Compares a schedule that passed with the records: those of its own family, and all of this size."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def _other(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int, family:
 
 
 def _to_beat(better: Record | None, which: str) -> str:
-    """What the third star takes; if no record is better, it is a note that keeps it."""
+    """What the third star takes; if no record is better, a note is what costs it."""
     if better is None:
         return "See the note for the third star."
     return f"{which}: {_figures(better)}. Match that for the third star."
 
 
 def _best(records: Sequence[Record], point: tuple[float, int]) -> Record | None:
-    """Of the records that are better in both figures the fastest."""
+    """The fastest of the records that are better."""
     better = [record for record in records if record.dominates(*point)]
     return min(better, default=None)
 

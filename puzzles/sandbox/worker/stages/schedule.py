@@ -23,7 +23,7 @@ def run_definition(slug: str, function: Any, size: Size, site: DefinitionSite) -
     """The trace as far as the run went, and the failure that ended it, if any.
 
     Raises:
-        UnplayableError: it is no function of a model.
+        UnplayableError: it is not a function of a model.
     """
     require_schedule(slug, function)
     outcome = lib.run(function, *size)
