@@ -107,7 +107,7 @@ def test_verify_opens_no_pipe_either(a_class: Path) -> None:
     assert (result.exit_code, "never opened" in " ".join(result.stderr.split())) == (2, True)
 
 
-def test_what_a_shell_makes_of_a_star_is_treated_as_the_folder_is(a_class: Path) -> None:
+def test_a_pattern_that_the_shell_expands_is_treated_like_the_folder(a_class: Path) -> None:
     several = found(*map(str, sorted(a_class.iterdir())))
     assert {name for name in several if "it is a link" in reason(several[name])} == {*LINKS}
     deep = submissions(["class/ann/solution.py", "class/ben/solution.py"])
@@ -144,7 +144,7 @@ def ordinary_user() -> Iterator[None]:
     os.seteuid(user)
 
 
-def test_what_may_not_be_read_is_told(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_what_may_not_be_read_is_reported(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     for parent in (tmp_path, *tmp_path.parents):
         if parent.is_relative_to(Path(gettempdir()).resolve()) and parent != Path(gettempdir()).resolve():
             parent.chmod(parent.stat().st_mode | 0o755)
@@ -169,7 +169,7 @@ def test_a_device_is_not_opened(tmp_path: Path) -> None:
     assert "never opened" in reason(submissions([str(tmp_path)])[0])
 
 
-def test_folders_within_folders_end_somewhere(tmp_path: Path) -> None:
+def test_the_depth_of_folders_is_limited(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["d"] * MAX_DEPTH)
     (deep / "further").mkdir(parents=True)
     (deep / "ann.py").write_text(SOLVED)

@@ -91,7 +91,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("source", "slug", "options", "sentence"), REFUSED)
-def test_what_cannot_be_run_is_told_in_a_sentence(source, slug, options, sentence):
+def test_what_cannot_be_run_is_reported_in_a_sentence(source, slug, options, sentence):
     result = run(source, slug, *options)
     assert (result.exit_code, sentence in result.output) == (1, True), result.output
 

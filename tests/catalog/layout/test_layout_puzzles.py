@@ -106,7 +106,7 @@ VERDICTS = [
 
 
 @pytest.mark.parametrize(("slug", "source", "status", "reason", "sentence"), VERDICTS)
-def test_verdicts_say_what_pays_or_what_went_wrong(tmp_path, slug, source, status, reason, sentence):
+def test_verdicts_name_the_cost_or_the_mistake(tmp_path, slug, source, status, reason, sentence):
     verdict = verdict_on(tmp_path, slug, source)
     assert (verdict.status, verdict.reason) == (status, reason)
     assert sentence in verdict.message
