@@ -1,6 +1,11 @@
-"""Numbers as short text: times to a tenth of a step, large counts with the suffixes k, M and G."""
+"""Numbers as short text: times in steps, large counts with the suffixes k, M and G."""
 
 from __future__ import annotations
+
+
+def time_text(steps: float) -> str:
+    """19.9 is '19.9', 17.0 is '17', 13.05 is '13.05': exact, since every tick is a number of thousandths of a step."""
+    return f"{steps:.3f}".rstrip("0").rstrip(".")
 
 
 def tenths_text(number: float) -> str:

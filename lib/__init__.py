@@ -3,6 +3,7 @@
 from lib import Dist, Model
 """
 
+from lib.judging.inflight import inflight
 from lib.judging.ledger import Sample, Share, memory_by_kind
 from lib.judging.peak import PeakContents
 from lib.judging.peak_text import peak_lines
@@ -13,16 +14,24 @@ from lib.runtime.runner import Outcome, run, run_async
 from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
-from .costs import HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
+from .collective_rules import COLLECTIVES
+from .costs import COMPUTING, HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
 from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
 from .goal import Goal, Record
+from .lanes import LANES, clocks, computing
+from .meetings import in_group
+from .named_costs import COSTS
 from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
-from .rules import COLLECTIVES, Size
-from .trace import TIMED, Event, Op, Trace
+from .setting import CLASSIC_SETTING, Setting, Size
+from .trace import TIMED, Event, Op, Trace, group_of
 
 __all__ = [
+    "CLASSIC_SETTING",
     "COLLECTIVES",
+    "COMPUTING",
+    "COSTS",
     "HIDDEN",
+    "LANES",
     "LENGTH",
     "TICKS_PER_STEP",
     "TIMED",
@@ -45,6 +54,7 @@ __all__ = [
     "Report",
     "RuleError",
     "Sample",
+    "Setting",
     "Share",
     "Size",
     "Trace",
@@ -52,6 +62,11 @@ __all__ = [
     "Value",
     "Weight",
     "WeightGrad",
+    "clocks",
+    "computing",
+    "group_of",
+    "in_group",
+    "inflight",
     "memory_by_kind",
     "peak_lines",
     "referee",

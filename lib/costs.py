@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
 from types import MappingProxyType
+from typing import NamedTuple
+
+from .errors import RuleError
 
 TICKS_PER_STEP = 10
-"""Time is counted in integer tenths of a step, so that sums never drift."""
+"""In the classic costs time is counted in integer tenths of a step, so that sums never drift."""
+
+FINEST = 1000
+"""A step has a whole number of ticks that divides this, so that three decimals write every time exactly."""
 
 HIDDEN = 512
 """Width of a layer: a weight is HIDDEN x HIDDEN elements."""
@@ -29,15 +37,75 @@ CLASSIC_TICKS: Mapping[str, int] = MappingProxyType(
     }
 )
 
+COMPUTING = frozenset(("forward", "backward", "backward_input", "backward_weight"))
+"""Matrix products: they may be priced by size, and on a share of a weight they take that share of the time."""
+
+WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
+    {
+        "backward_input": "; backward is in one piece here",
+        "backward_weight": "; backward is in one piece here",
+    }
+)
+"""What else a refusal of an operation without a price says."""
+
+
+class Tier(NamedTuple):
+    """A memory beside the device's: the ticks to `offload` a value to it and to `fetch` one from it (None: that cannot
+    be done), and the elements of each rank that fit (None: any number)."""
+
+    offload: int | None = None
+    fetch: int | None = None
+    capacity: int | None = None
+
+
+def _none() -> Mapping[str, int]:
+    return MappingProxyType({})
+
 
 @dataclass(frozen=True)
 class Costs:
-    """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch or value."""
+    """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch (of
+    computing, and of the all-to-alls) or value.
+
+    `unit` is the ticks in a step. `gradient` is the elements of a microbatch's activation gradient, by default as many
+    as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of a
+    rank, or one for each "group". `tiers` are the memories besides the
+    device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for each hop of a
+    ring, `beta` for each element sent. With `islands`, the number of ranks in one machine, `ticks_between` replaces
+    `ticks` where a group is in several. `flops_per_tick` prices matrix products by their size instead.
+    """
 
     name: str = "classic"
     hidden: int = HIDDEN
     length: int = LENGTH
     ticks: Mapping[str, int] = field(default_factory=lambda: CLASSIC_TICKS)
+    unit: int = TICKS_PER_STEP
+    gradient: int | None = None
+    overlap: bool = False
+    lanes: str = "one"
+    tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
+    calls: Mapping[str, int] = field(default_factory=_none)
+    alpha: Mapping[str, int] = field(default_factory=_none)
+    beta: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    islands: int = 0
+    ticks_between: Mapping[str, int] = field(default_factory=_none)
+    flops_per_tick: int = 0
+    by_value: bool = field(init=False, repr=False, compare=False)
+    """Communication costs `ticks` for each value, and nothing else."""
+    _priced: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if type(self.unit) is not int or self.unit < 1 or FINEST % self.unit:
+            raise RuleError(f"Costs: unit, the ticks in a step, must divide {FINEST}; got {self.unit!r}")
+        priced = {*self.ticks, *self.calls, *self.alpha, *self.beta}
+        priced |= {"forward", "backward"} if self.flops_per_tick else set()
+        priced |= {
+            name for tier in self.tiers.values() for name in ("offload", "fetch") if getattr(tier, name) is not None
+        }
+        object.__setattr__(self, "_priced", frozenset(priced))
+        if self.lanes not in ("one", "group"):
+            raise RuleError(f'Costs: lanes must be "one" or "group"; got {self.lanes!r}')
+        object.__setattr__(self, "by_value", not (self.calls or self.alpha or self.beta or self.islands))
 
     @property
     def weight(self) -> int:
@@ -46,25 +114,97 @@ class Costs:
 
     @property
     def activation(self) -> int:
-        """Elements of one microbatch's activation; its gradient is as large."""
+        """Elements of one microbatch's activation."""
         return self.hidden * self.length
 
-    def duration(self, operation: str, items: int = 1) -> int:
-        """Ticks of `operation` on `items` batches (forward, backward, loss) or values (messages);
-        operations without a price take none."""
-        return self.ticks.get(operation, 0) * items
+    @property
+    def activation_grad(self) -> int:
+        """Elements of one microbatch's activation gradient."""
+        return self.activation if self.gradient is None else self.gradient
+
+    def duration(self, operation: str, items: int = 1, held: int = 1, total: int = 1) -> int:
+        """Ticks of `operation` on `items` batches (forward, backward, loss) or values, with shards `held` of `total`
+        of the weight.
+
+        Raises:
+            RuleError: the operation has no price.
+        """
+        if (held != total or self.flops_per_tick) and operation in COMPUTING:
+            return ceil(self._product(operation) * items * held / total)
+        try:
+            return self.ticks[operation] * items
+        except KeyError:
+            raise self.unpriced(operation) from None
+
+    def _product(self, operation: str) -> Fraction:
+        """Ticks of a matrix product on one batch."""
+        if not self.flops_per_tick:
+            return Fraction(self.duration(operation))
+        flops = 2 * self.hidden * self.hidden * self.length * (2 if operation == "backward" else 1)
+        return Fraction(flops, self.flops_per_tick)
+
+    def transfer(self, operation: str, items: int, elements: int, ranks: Collection[int]) -> int:
+        """Ticks of a communication of `items` values between `ranks`, the most that one of them brings being
+        `elements`.
+
+        Raises:
+            RuleError: the operation has no price.
+        """
+        if self.by_value:
+            return self.duration(operation, items)
+        self.require_priced(operation)
+        ticks = self.ticks_between if self._crosses(ranks) else self.ticks
+        sent = elements_sent(operation, elements, len(ranks))
+        return (
+            ticks.get(operation, 0) * items
+            + self.calls.get(operation, 0)
+            + self.alpha.get(operation, 0) * _hops(operation, len(ranks))
+            + ceil(self.beta.get(operation, 0) * sent)
+        )
+
+    def _crosses(self, ranks: Collection[int]) -> bool:
+        return bool(self.islands) and len({rank // self.islands for rank in ranks}) > 1
+
+    def priced(self, operation: str) -> bool:
+        """True if the operation has a price, which may be 0: without one it does not exist in this game."""
+        return operation in self._priced
+
+    def require_priced(self, operation: str) -> None:
+        """Refuses an operation that does not exist in this game.
+
+        Raises:
+            RuleError: it has no price.
+        """
+        if operation not in self._priced:
+            raise self.unpriced(operation)
+
+    def unpriced(self, operation: str) -> RuleError:
+        """The refusal of an operation without a price."""
+        more = WHY_NOT_PRICED.get(operation, "; it is not part of this game")
+        return RuleError(f"{operation} has no price in the costs {self.name!r}{more}")
+
+    def steps(self, ticks: int) -> float:
+        """Ticks as steps: 199 is 19.9, never 19.900000000000006."""
+        return ticks / self.unit
+
+    def text(self, ticks: int) -> str:
+        """Ticks as people read them, exactly: of ten in a step 35 is '3.5', 30 is '3'."""
+        digits = next(d for d in range(4) if 10**d % self.unit == 0)
+        text = f"{ticks / self.unit:.{digits}f}"
+        return text.rstrip("0").rstrip(".") if digits and ticks < 10**6 else text
 
 
 def elements_sent(operation: str, elements: int, ranks: int) -> int:
-    """Elements one rank sends when it brings `elements` to an operation, by the ring algorithms.
+    """Elements one rank sends when it brings `elements` to an operation of a group of `ranks`, by the ring algorithms.
 
     All-reduce 2(N-1)/N S, reduce-scatter (N-1)/N S, all-gather (N-1) times the shard (Patarasuk and Yuan 2009,
-    "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3); a message S.
+    "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3); the all-to-alls `dispatch` and
+    `collect` (N-1)/N S; a message S.
     """
     match operation:
         case "allreduce":
             return 2 * (ranks - 1) * elements // ranks
-        case "scatterreduce":
+        case "scatterreduce" | "dispatch" | "collect":
             return (ranks - 1) * elements // ranks
         case "allgather":
             return (ranks - 1) * elements
@@ -73,17 +213,26 @@ def elements_sent(operation: str, elements: int, ranks: int) -> int:
     return 0
 
 
-CLASSIC = Costs()
+def _hops(operation: str, ranks: int) -> int:
+    """How often a message is handed on, one after the other: twice around the ring, once, or not at all."""
+    match operation:
+        case "allreduce":
+            return 2 * (ranks - 1)
+        case "pass_to":
+            return 1
+        case "receive":
+            return 0
+    return ranks - 1
 
-COSTS: Mapping[str, Costs] = MappingProxyType({CLASSIC.name: CLASSIC})
-"""Every known cost record by name: a trace names the one it was made with."""
+
+CLASSIC = Costs()
 
 
 def steps(ticks: int) -> float:
-    """Ticks as steps: 199 is 19.9, never 19.900000000000006."""
-    return ticks / TICKS_PER_STEP
+    """Ticks of the classic costs as steps."""
+    return CLASSIC.steps(ticks)
 
 
 def steps_text(ticks: int) -> str:
-    """Ticks as people read them: 35 is '3.5', 30 is '3'."""
-    return f"{ticks / TICKS_PER_STEP:g}" if ticks < 10**6 else f"{ticks / TICKS_PER_STEP:.1f}"
+    """Ticks of the classic costs as people read them."""
+    return CLASSIC.text(ticks)

@@ -9,19 +9,23 @@ from lib.values.algebra import named
 
 
 class WaitingRank(NamedTuple):
-    """One rank that waits in `call`. `kind` is collective, post or receive; `of` the ranks it waits for (none: any)."""
+    """One rank that waits in `call`. `kind` is collective, post, receive or lane; `of` the ranks it waits for (none:
+    any). `why` says it in words, where it is more than that."""
 
     rank: int
     call: str
     line: int
     kind: str
     of: tuple[int, ...]
+    why: str = ""
 
 
 FIXES = {
     "collective": "a collective completes only when every rank calls it, in the same order",
     "post": "a mailbox holds one unread message; let the other rank receive before you send to it again",
     "receive": "each receive needs a pass_to to that rank",
+    "lane": "a lane runs its calls in the order in which they were made, so make the calls of different groups in one "
+    "order on all ranks",
 }
 """By kind of waiting: the fix that a message ends with."""
 
@@ -31,12 +35,12 @@ def deadlock_text(waits: Sequence[WaitingRank], absent: Mapping[int, str]) -> st
 
     `absent` describes the ranks that do not wait here: "has returned". Ranks alike are named together.
     """
-    groups: dict[tuple[str, int, str, tuple[int, ...]], list[int]] = {}
+    groups: dict[tuple[str, int, str, tuple[int, ...], str], list[int]] = {}
     for wait in waits:
-        groups.setdefault((wait.call, wait.line, wait.kind, wait.of), []).append(wait.rank)
+        groups.setdefault(wait[1:], []).append(wait.rank)
     clauses = [
-        f"{named('rank', ranks)} wait{'s' if len(ranks) == 1 else ''} in {call} on line {line} {_for(kind, of)}"
-        for (call, line, kind, of), ranks in groups.items()
+        f"{named('rank', ranks)} wait{'s' if len(ranks) == 1 else ''} in {call} on line {line} {why or _for(kind, of)}"
+        for (call, line, kind, of, why), ranks in groups.items()
     ]
     by_state: dict[str, list[int]] = {}
     for rank, state in sorted(absent.items()):

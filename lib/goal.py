@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .costs import CLASSIC, Costs
-from .rules import Size
+from .costs import Costs
+from .setting import CLASSIC_SETTING, Setting, Size
 
 MEMORY_PRECISION = 100_000
 
@@ -37,6 +37,7 @@ class Goal:
     met below 34 steps, a `memory` of 4,100,000 below 4.2M elements.
 
     `records` are the best schedules known at this size, of every family; `family` is the one that the puzzle is about.
+    `host`, where that is limited, is in elements parked on the tier of this name.
     `loads_once`: the puzzle is about not having the weights, so loading more of them than is kept costs the pass.
     """
 
@@ -45,9 +46,14 @@ class Goal:
     time: int
     memory: int
     records: tuple[Record, ...] = ()
-    costs: Costs = CLASSIC
+    setting: Setting = CLASSIC_SETTING
+    host: int | None = None
     family: str = ""
     loads_once: bool = False
+
+    @property
+    def costs(self) -> Costs:
+        return self.setting.costs
 
     def rivals(self, family: str) -> tuple[Record, ...]:
         """The records that a schedule of a family is compared with: of the puzzle's own family those of that family,
@@ -86,3 +92,7 @@ class Goal:
 
     def meets_memory(self, elements: int) -> bool:
         return elements < self.memory_limit
+
+    def meets_host(self, elements: int) -> bool:
+        """Compared as memory is; without a limit everything meets it."""
+        return self.host is None or elements // MEMORY_PRECISION <= self.host // MEMORY_PRECISION

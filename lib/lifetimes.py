@@ -109,6 +109,12 @@ def lifetimes(ops: Sequence[Op]) -> Lifetimes:
                 loose[number] = end
         elif name == "delete":
             gone = places.delete(args)
+        elif name == "await":
+            # Under way, what a call brings and makes is held by the call, not hidden by the player.
+            until.update(dict.fromkeys(used, i))
+            for number in ops[args[0]].made:
+                loose[number] = i
+                hidden.discard(number)
         else:
             for number in used:
                 until[number] = i

@@ -1,4 +1,4 @@
-"""Collects the calls of a collective until every rank has come, and settles what comes of it.
+"""Collects the calls of a collective until every rank of its group has come, and settles what comes of it.
 
 Shared by the live run and the referee, so that both have one rule for when a collective is complete, when it starts
 and whose results it gives. Each keeps meetings of its own: the referee takes over no figure of the run.
@@ -6,17 +6,21 @@ and whose results it gives. Each keeps meetings of its own: the referee takes ov
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from lib.values.algebra import set_text
 from lib.values.base import Value
 
-from . import rules
+from . import collective_rules as rules
+from .collective_rules import Group
+from .costs import Costs
 from .trace import call_text
 
 
 class Arrival(Protocol):
-    """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file."""
+    """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file,
+    `batches` are those that it asks for."""
 
     @property
     def rank(self) -> int: ...
@@ -27,9 +31,11 @@ class Arrival(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def layer(self) -> int: ...
+    def group(self) -> Group | None: ...
     @property
-    def value(self) -> Value: ...
+    def values(self) -> tuple[Value, ...]: ...
+    @property
+    def batches(self) -> frozenset[int]: ...
 
 
 C = TypeVar("C")
@@ -38,8 +44,8 @@ C = TypeVar("C")
 class Meeting(Generic[C]):
     """The next collective of a group of ranks: who has come to it, and with which call.
 
-    A rank is in one blocking call at a time, so nobody can come to a group's next collective before this one is
-    complete: one meeting for each group is enough.
+    A rank comes with one call at a time, so nobody can come to a group's next collective before this one is complete:
+    the k-th call of every member meets the k-th of the others, and one meeting for each group is enough.
     """
 
     def __init__(self, members: Sequence[int]) -> None:
@@ -68,17 +74,66 @@ class Meeting(Generic[C]):
         return tuple(rank for rank in self.members if rank not in self._calls)
 
 
-def settle(calls: Sequence[Arrival]) -> tuple[list[Value], int]:
-    """The result of each member of a complete meeting, and the tick at which the collective starts: that of the last
+class Meetings(Generic[C]):
+    """The meetings of all groups. A group is a sorted tuple of ranks; None is the world, all ranks."""
+
+    def __init__(self, ranks: int) -> None:
+        self._of: dict[Group | None, Meeting[C]] = {None: Meeting(range(ranks))}
+
+    def of(self, group: Group | None) -> Meeting[C]:
+        """The next meeting of a group."""
+        meeting = self._of.get(group)
+        if meeting is None:
+            assert group is not None
+            meeting = self._of[group] = Meeting(group)
+        return meeting
+
+    def open(self) -> Iterator[Meeting[C]]:
+        """The meetings to which somebody has come, by the lowest rank that is there."""
+        begun = [meeting for meeting in self._of.values() if meeting.present()]
+        return iter(sorted(begun, key=lambda meeting: min(meeting.present())))
+
+
+def settle(calls: Sequence[Arrival]) -> tuple[list[tuple[Value, ...]], int]:
+    """The results of each member of a complete meeting, and the tick at which the collective starts: that of the last
     to come.
+    """
+    return results(calls), max([call.clock for call in calls])
+
+
+def results(calls: Sequence[Arrival]) -> list[tuple[Value, ...]]:
+    """What each member of a complete meeting gets for what it brings.
 
     Raises:
-        MismatchError: they call different operations, or name different layers.
+        MismatchError: they call different operations, or bring values of different layers.
         RuleError: the values do not fit together.
     """
     agree(calls)
-    results = rules.COLLECTIVE_RULES[calls[0].name]([call.value for call in calls])
-    return results, max([call.clock for call in calls])
+    first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
+    wanted = [call.batches for call in calls] if first.name in rules.ASKING else ()
+    columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
+    return list(zip(*columns))
+
+
+def ticks(calls: Sequence[Arrival], costs: Costs, world: Sequence[int]) -> int:
+    """How long a collective takes for which these calls have met."""
+    first = calls[0]
+    items = max(map(_batches, calls)) if first.name in rules.ALL_TO_ALL else len(first.values)
+    if costs.by_value:
+        return costs.duration(first.name, items)
+    elements = max(sum([value.memory(costs) for value in call.values]) for call in calls)
+    return costs.transfer(first.name, items, elements, first.group or world)
+
+
+def _batches(call: Arrival) -> int:
+    """The batches of its own that a rank brings to an all-to-all, or asks for."""
+    return len(call.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
+
+
+def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tuple[int, int]) -> int:
+    """How long it takes to send or to receive a message of some values; one without values takes as long as one."""
+    elements = 0 if costs.by_value else sum([value.memory(costs) for value in values])
+    return costs.transfer(name, max(1, len(values)), elements, between)
 
 
 def agree(calls: Sequence[Arrival]) -> None:
@@ -87,8 +142,19 @@ def agree(calls: Sequence[Arrival]) -> None:
     Raises:
         MismatchError: naming two ranks whose calls differ.
     """
-    rules.agree([(call.name, call.layer) for call in calls], lambda i: _described(calls[i]))
+    rules.agree([(call.name, _layers(call)) for call in calls], lambda i: _described(calls[i]))
+
+
+def _layers(call: Arrival) -> tuple[int, ...]:
+    return tuple([value.layer for value in call.values])
 
 
 def _described(call: Arrival) -> str:
-    return f"rank {call.rank} calls {call_text(call.name, call.layer)} on line {call.line}"
+    layers = _layers(call)
+    named = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
+    return f"rank {call.rank}{in_group(call.group)} calls {named} on line {call.line}"
+
+
+def in_group(group: Group | None) -> str:
+    """' in the group {0-3}'; nothing for the world."""
+    return "" if group is None else f" in the group {set_text(group)}"

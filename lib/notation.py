@@ -10,10 +10,12 @@ from typing import Any, NoReturn
 from lib.values.base import Value
 from lib.values.kinds import KINDS
 
-from .costs import COSTS, TICKS_PER_STEP, steps_text
+from .collective_rules import COLLECTIVES
+from .costs import Costs
 from .errors import PuzzleError, TraceError
-from .rules import Size
-from .trace import FORMS, Op, Trace
+from .setting import Setting, Size
+from .setting_notation import setting_from_json, setting_to_json
+from .trace import FORMS, Op, Trace, shortest
 
 FORMAT = "training-puzzles trace"
 VERSION = 1
@@ -28,10 +30,14 @@ MAX_NUMBER = 10**12
 COLUMNS = ("layer", "batches", "uses", "makes", "line")
 """The columns of a row besides `op`, `at` and the operation's own arguments; left out where empty."""
 
+PLAIN = ("costs", "layer", "task")
+"""Fields of the head that a trace in text holds as they are; the others are JSON."""
+
 
 def trace_to_json(trace: Trace) -> str:
     """The trace as one JSON object: its size, and per rank a list of rows. Times are in ticks."""
-    head = {"format": FORMAT, "version": VERSION, "costs": trace.costs.name, **trace.size._asdict()}
+    written = setting_to_json(trace.setting)
+    head = {"format": FORMAT, "version": VERSION, "costs": written.pop("costs"), **trace.size._asdict(), **written}
     rows = [[_row(op) for op in ops] for ops in trace.ranks]
     return json.dumps({**head, "operations": rows}, separators=(",", ":"))
 
@@ -50,21 +56,22 @@ def trace_from_json(text: str) -> Trace:
         raise TraceError(f'this is not a trace: it must be an object with "format": "{FORMAT}"')
     if data.get("version") != VERSION:
         raise TraceError(f"this trace is of version {data.get('version')!r}; this program reads version {VERSION}")
-    return _trace(data, data.get("operations"))
+    return _trace(_size(data), setting_from_json(data), data.get("operations"))
 
 
 def trace_to_text(trace: Trace) -> str:
     """The trace as text for people: a head, then per rank one line for each operation. Times are in steps."""
-    size = trace.size
+    size, costs, written = trace.size, trace.costs, setting_to_json(trace.setting)
+    head = {"costs": written.pop("costs"), **size._asdict(), **written}
     lines = [
-        f"{FORMAT} {VERSION} costs={trace.costs.name} layers={size.layers} batches={size.batches} ranks={size.ranks}"
+        " ".join([FORMAT, str(VERSION), *(f"{k}={v if isinstance(v, str) else _word(v)}" for k, v in head.items())])
     ]
     for rank, ops in enumerate(trace.ranks):
         lines.append(f"rank {rank}")
         for op in ops:
             row = _row(op)
             name, (start, end) = row.pop("op"), row.pop("at")
-            when = steps_text(start) if start == end else f"{steps_text(start)}-{steps_text(end)}"
+            when = costs.text(start) if start == end else f"{costs.text(start)}-{costs.text(end)}"
             lines.append("  ".join(["", f"{when:<9}", name, *(f"{k}={_word(v)}" for k, v in row.items())]))
     return "\n".join(lines) + "\n"
 
@@ -76,9 +83,7 @@ def trace_from_text(text: str) -> Trace:
         TraceError: naming the line that cannot be read.
     """
     lines = text.splitlines()
-    head, _, size = (lines[0] if lines else "").partition(" costs=")
-    if head != f"{FORMAT} {VERSION}":
-        raise TraceError(f"this is not a trace: its first line must begin with '{FORMAT} {VERSION}'")
+    size, setting = _head(lines[0] if lines else "")
     ranks: list[list[dict[str, Any]]] = []
     for number, line in enumerate(lines[1:], 2):
         try:
@@ -91,44 +96,61 @@ def trace_from_text(text: str) -> Trace:
                     pairs = [word.partition("=") for word in words]
                     row = {key: json.loads(value, parse_constant=_no_constant) for key, _, value in pairs}
                     start, _, end = when.partition("-")
-                    ranks[-1].append({"op": name, "at": [_ticks(start), _ticks(end or start)], **row})
+                    at = [_ticks(start, setting.costs), _ticks(end or start, setting.costs)]
+                    ranks[-1].append({"op": name, "at": at, **row})
                 case _:
                     raise ValueError("expected 'rank N' or an operation")
         except (ValueError, RecursionError, ArithmeticError) as why:
             raise TraceError(f"line {number} of the trace cannot be read ({why}): {line.strip()[:80]}") from None
+    return _trace(size, setting, ranks)
+
+
+def _head(line: str) -> tuple[Size, Setting]:
+    """Size and setting from the first line of a trace in text."""
+    head, _, rest = line.partition(" costs=")
+    if head != f"{FORMAT} {VERSION}":
+        raise TraceError(f"this is not a trace: its first line must begin with '{FORMAT} {VERSION}'")
     try:
-        pairs = [word.partition("=") for word in f"costs={size}".split()]
-        fields: dict[str, Any] = {key: int(value) if key != "costs" else value for key, _, value in pairs}
-    except ValueError:
-        raise TraceError(f"the first line of the trace cannot be read: {lines[0][:80]}") from None
-    return _trace(fields, ranks)
+        pairs = [word.partition("=") for word in f"costs={rest}".split()]
+        fields = {key: value if key in PLAIN and value[:1] != "{" else json.loads(value) for key, _, value in pairs}
+    except (ValueError, RecursionError):
+        raise TraceError(f"the first line of the trace cannot be read: {line[:80]}") from None
+    return _size(fields), setting_from_json(fields)
 
 
 def _row(op: Op) -> dict[str, Any]:
     row: dict[str, Any] = {"op": op.name, "at": [op.start, op.end]}
     if op.layer is not None:
         row["layer"] = op.layer
-    for name, arg in zip(FORMS[op.name].args, op.args):
-        row[name] = _value_row(arg) if isinstance(arg, Value) else arg
+    form = FORMS[op.name]
+    for name, arg in zip(form.args + form.optional, op.args):
+        if arg is not None or name not in form.optional:
+            row[name] = _value_row(arg) if isinstance(arg, Value) else arg
     columns = (sorted(op.batches), list(op.used), list(op.made), op.line)
     row.update((name, content) for name, content in zip(COLUMNS[1:], columns) if content)
     return row
 
 
 def _value_row(value: Value) -> list[Any]:
-    label = (sorted(field) if isinstance(field, frozenset) else field for field in value.label())
-    return [type(value).__name__, *label]
+    return [type(value).__name__, *map(_plain, value.label())]
 
 
-def _trace(head: Mapping[str, Any], ranks: Any) -> Trace:
+def _plain(field: Any) -> Any:
+    """A field of a label as JSON holds it: sets and tuples are lists."""
+    if isinstance(field, frozenset):
+        return sorted(field)
+    return [*map(_plain, field)] if isinstance(field, tuple) else field
+
+
+def _size(head: Mapping[str, Any]) -> Size:
     counts = {name: head.get(name) for name in Size._fields}
     for name, count in counts.items():
         if type(count) is not int or not 1 <= count <= MAX_COUNT:
             raise TraceError(f"{name} of a trace must be a whole number from 1 to {MAX_COUNT:,}; got {count!r:.60}")
-    costs = head.get("costs")
-    if not isinstance(costs, str) or costs not in COSTS:
-        raise TraceError(f"this trace has unknown costs {costs!r}; known: {', '.join(COSTS)}")
-    size = Size(**counts)  # type: ignore[arg-type]  # checked just above
+    return Size(**counts)  # type: ignore[arg-type]  # checked just above
+
+
+def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
     if not isinstance(ranks, list) or len(ranks) != size.ranks:
         found = len(ranks) if isinstance(ranks, list) else "none"
         raise TraceError(f"a trace of {size.ranks} ranks holds a list of operations for each; found {found}")
@@ -137,7 +159,7 @@ def _trace(head: Mapping[str, Any], ranks: Any) -> Trace:
         if not isinstance(rows, list):
             raise TraceError(f"the operations of rank {rank} must be a list; got {rows!r:.60}")
         read.append(tuple(_op(row, f"operation {i} of rank {rank}") for i, row in enumerate(rows)))
-    return Trace(size, tuple(read), COSTS[costs])
+    return Trace(size, tuple(read), setting)
 
 
 def _op(row: Any, where: str) -> Op:
@@ -145,15 +167,16 @@ def _op(row: Any, where: str) -> Op:
     if not isinstance(name, str) or name not in FORMS:
         raise TraceError(f"{where}: there is no operation {name!r}")
     form = FORMS[name]
-    if unknown := set(row) - {"op", "at", *COLUMNS, *form.args}:
+    if unknown := set(row) - {"op", "at", *COLUMNS, *form.args, *form.optional}:
         raise TraceError(f"{where}: {name} has no {', '.join(sorted(map(str, unknown)))}")
     at = _numbers(row.get("at"), "at", where)
     if len(at) != 2:
         raise TraceError(f"{where}: 'at' must be the start and the end in ticks; got {at!r:.60}")
     layer, line = row.get("layer"), row.get("line", 0)
-    for column, number in (("layer", layer or 0), ("line", line)):
-        if not _is_number(number):
-            raise TraceError(f"{where}: {column} must be a whole number from 0; got {number!r:.60}")
+    first = -1 if name in COLLECTIVES else 0  # the gradient of the model's input is of layer -1
+    for column, number, least in (("layer", layer or 0, first), ("line", line, 0)):
+        if type(number) is not int or not least <= number <= MAX_NUMBER:
+            raise TraceError(f"{where}: {column} must be a whole number from {least}; got {number!r:.60}")
     batches = _numbers(row.get("batches", []), "batches", where)
     if len(set(batches)) < len(batches):
         raise TraceError(f"{where}: a batch is listed twice")
@@ -168,7 +191,10 @@ def _op(row: Any, where: str) -> Op:
         frozenset(batches),
         _numbers(row.get("uses", []), "uses", where),
         _numbers(row.get("makes", []), "makes", where),
-        tuple(_argument(arg, row[arg], where) for arg in form.args),
+        (
+            *(_argument(arg, row[arg], where) for arg in form.args),
+            *shortest(*(_argument(arg, row[arg], where) if arg in row else None for arg in form.optional)),
+        ),
         line,
     )
 
@@ -188,8 +214,15 @@ def _argument(name: str, given: Any, where: str) -> Any:
         return _value(given, where)
     if name == "key":
         return _key(given)
-    if name == "where":
+    if name == "group":
+        return _numbers(given, name, where)
+    if name == "label" and all(type(label) is int for label in (given if isinstance(given, list) else [given])):
+        return tuple(given) if isinstance(given, list) else given
+    if name in ("where", "tier"):
         if isinstance(given, str):
+            return given
+    elif name == "label":
+        if type(given) is int and abs(given) <= MAX_NUMBER:
             return given
     elif _is_number(given) and (name != "total" or given <= MAX_COUNT):
         return given
@@ -222,10 +255,11 @@ def _word(content: Any) -> str:
     return json.dumps(content, separators=(",", ":")).replace(" ", "\\u0020")
 
 
-def _ticks(steps: str) -> int:
-    ticks = Decimal(steps) * TICKS_PER_STEP
+def _ticks(steps: str, costs: Costs) -> int:
+    ticks = Decimal(steps) * costs.unit
     if not 0 <= ticks <= MAX_NUMBER or ticks != int(ticks):  # in this order: the whole number of 1e999999 is long
-        raise ValueError(f"{steps} is not a time in tenths of a step")
+        parts = "tenths" if costs.unit == 10 else f"1/{costs.unit}"
+        raise ValueError(f"{steps} is not in {parts} of a step")
     return int(ticks)
 
 

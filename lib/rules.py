@@ -2,14 +2,14 @@
 
  1. A layer, batch, shard or rank must exist.
  2. An operation takes values of its own kinds, and the layer it names is the layer of what it is given.
- 3. `forward` and `backward` need the whole weight as it was before the update, and every value of one
-    microbatch set: the activation and its gradient carry the same batches.
+ 3. `forward` and `backward` need the whole weight of their own step, and every value of one microbatch set: the
+    activation and its gradient carry the same batches (`layer_rules`).
  4. A sum never counts a batch twice and never mixes layers or shards (`values.kinds.sum_grads`).
  5. A gather takes every shard once, of one layer, step and shard count; gradients also of equal batches
     (`values.base.join_shards`).
  6. `update` needs a gradient over every batch, and a gradient and optimizer state that cover the weight's
     shards, at the weight's step.
- 7. Every rank's k-th collective is the same operation on the same layer.
+ 7. The k-th collective of every rank in a group is the same operation on the same layer (`collective_rules`).
  8. At the end every layer's updated weight exists whole, and nothing that was sent is left unread.
 
 The mathematics is that of data, sharded and pipeline parallel training: ZeRO (Rajbhandari et al. 2020,
@@ -19,116 +19,74 @@ section 5), GPipe (Huang et al. 2019, section 2).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NoReturn, Protocol
 
-from lib.values.algebra import missing_text
+from lib.values.algebra import missing_text, named
 from lib.values.base import (
-    Sharded,
+    Batched,
     Value,
-    batches_text,
     join_shards,
     make,
-    object_text,
     refuse_kinds,
     require_kind,
     shard,
-    shards_text,
-    with_shards,
 )
-from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad, sum_grads
+from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad, sum_grads
+from lib.values.label_text import batches_text, shards_text
+from lib.values.replicas import Copy, averages_of, shared
 
-from .errors import IncompleteError, MismatchError, RuleError
+from . import tier_rules
+from .costs import COMPUTING
+from .errors import IncompleteError, RuleError
+from .layer_rules import WHOLE, backward, backward_input, backward_weight, forward, loss, same_model
+from .setting import CLASSIC_SETTING, Game
 from .values import algebra
 
-BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward"))
+BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight"))
 """Operations on batches: those of the first value that they make."""
 
-
-class Size(NamedTuple):
-    """The shape of a problem: layers of the model, microbatches of the step, ranks."""
-
-    layers: int
-    batches: int
-    ranks: int
-
-    def __str__(self) -> str:
-        return f"layers={self.layers}, batches={self.batches}, ranks={self.ranks}"
+COPYING = frozenset(("offload", "fetch"))
+"""Operations that move values between memories."""
 
 
 # --- What a rank does on its own -------------------------------------------------------------------
 
 
-def load_weights(size: Size, layer: int, part: int, total: int) -> tuple[Weight, OptState]:
-    """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step."""
-    layer = algebra.number(layer, size.layers, "layer")
+def load_weights(
+    game: Game, layer: int, part: int, total: int, tier: object = None
+) -> tuple[Weight, OptState] | tuple[Parked, Parked]:
+    """Shard `part` of `total` of a layer's weight and optimizer state, as they are before the step; parked on a tier
+    where one is named."""
+    layer = algebra.number(layer, game.layers, "layer")
     total = algebra.whole_number(total, "total", least=1)
     if total == 1 and type(part) is int and part > 0:
         raise RuleError(f"shard {part} does not exist, because total is 1; give the number of shards too: total=...")
     shards = frozenset((algebra.number(part, total, "shard"),))
-    return (
-        make(Weight, layer, size.layers, 0, shards, total),
-        make(OptState, layer, size.layers, 0, shards, total),
-    )
+    label = layer, game.layers, 0, shards, total
+    made = make(Weight, *label), make(OptState, *label)
+    return made if tier is None else tier_rules.parked_weights(game, made, tier)
 
 
-def get_activation(size: Size, batches: object) -> Activation:
-    """The model's input for some microbatches."""
-    chosen = algebra.numbers(batches, size.batches, "batch")
+def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
+    """The model's input for some microbatches of a step."""
+    chosen = algebra.numbers(batches, game.batches, "batch")
     if not chosen:
         raise RuleError("no batches were given; give at least one, such as [0]")
-    return make(Activation, 0, size.layers, chosen, size.batches)
+    return make(Activation, 0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step"))
 
 
-def fake_grad(size: Size, layer: int, batches: object) -> WeightGrad:
+def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> WeightGrad:
     """A made-up gradient. Without batches it is a zero; with batches it is a fake, for exploring only."""
-    layer = algebra.number(layer, size.layers, "layer")
-    chosen = algebra.numbers(batches, size.batches, "batch")
-    return make(WeightGrad, layer, size.layers, chosen, size.batches, frozenset((0,)), 1)
+    layer = algebra.number(layer, game.layers, "layer")
+    chosen = algebra.numbers(batches, game.batches, "batch")
+    step = algebra.number(step, game.steps, "step")
+    return make(WeightGrad, layer, game.layers, chosen, game.batches, *WHOLE, step)
 
 
-def forward(size: Size, layer: int, inp: Value, weight: Value) -> Activation:
-    """The next layer's input, relu(inp @ weight)."""
-    if type(inp) is not Activation or type(weight) is not Weight:
-        refuse_kinds("forward(layer, inp, weight)", (inp, Activation), (weight, Weight))
-    _usable(size, layer, weight)
-    _input_of(layer, inp)
-    _same_model(size, inp, weight)
-    return make(Activation, layer + 1, inp.layers, inp.batches, inp.total_batches)
-
-
-def loss(size: Size, inp: Value) -> ActivationGrad:
-    """The gradient of the loss at the last layer's output."""
-    inp = require_kind(inp, Activation, "inp")
-    if inp.layer != inp.layers:
-        raise RuleError(f"loss needs the output of the last layer, and this is the {inp}; call forward first")
-    _same_model(size, inp)
-    return make(ActivationGrad, inp.layers - 1, inp.layers, inp.batches, inp.total_batches)
-
-
-def backward(size: Size, layer: int, inp: Value, grad: Value, weight: Value) -> tuple[WeightGrad, ActivationGrad]:
-    """The layer's weight gradient, and the activation gradient for the layer before it."""
-    if type(inp) is not Activation or type(grad) is not ActivationGrad or type(weight) is not Weight:
-        call = "backward(layer, inp, grad, weight)"
-        refuse_kinds(call, (inp, Activation), (grad, ActivationGrad), (weight, Weight))
-    _usable(size, layer, weight)
-    _input_of(layer, inp)
-    if grad.layer != layer:
-        maker = "loss" if layer == size.layers - 1 else f"backward({layer + 1}, ...)"
-        raise RuleError(f"this is the {grad}; pass the gradient that {maker} returned")
-    if inp.batches is not grad.batches and inp.batches != grad.batches:
-        raise RuleError(
-            f"the activation covers {batches_text(inp)}, but its gradient covers {batches_text(grad)}; "
-            "pass two values with the same batches"
-        )
-    _same_model(size, inp, grad, weight)
-    return (
-        make(WeightGrad, layer, inp.layers, inp.batches, inp.total_batches, frozenset((0,)), 1),
-        make(ActivationGrad, layer - 1, inp.layers, inp.batches, inp.total_batches),
-    )
-
-
-def update(size: Size, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
+def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
     """The weight and its optimizer state one step later, of the shards that the weight holds."""
+    if game.task == "infer":
+        raise RuleError("this game is inference only: no weight is updated")
     if type(weight_grad) is not WeightGrad or type(weight) is not Weight or type(opt_state) is not OptState:
         call = "update(layer, weight_grad, weight, opt_state)"
         refuse_kinds(call, (weight_grad, WeightGrad), (weight, Weight), (opt_state, OptState))
@@ -136,18 +94,9 @@ def update(size: Size, layer: int, weight_grad: Value, weight: Value, opt_state:
     for value in (grad, weight, opt_state):
         if value.layer != layer:
             raise RuleError(f"this is the {value}; update({layer}, ...) needs the one of layer {layer}")
-    if weight.step != 0:
-        raise RuleError("this weight was already updated (step 1); update each weight once")
-    if opt_state.step != weight.step:
-        raise RuleError(
-            f"the optimizer state is at step {opt_state.step}, but the weight is at step {weight.step}; "
-            "pass the optimizer state that belongs to this weight"
-        )
-    if len(grad.batches) < grad.total_batches:
-        raise RuleError(
-            f"this gradient covers only {batches_text(grad)}; "
-            f"sum in {missing_text('batch', grad.batches, grad.total_batches)} with '+' or an all-reduce first"
-        )
+    if not opt_state.step == grad.step == weight.step < game.steps:
+        _refuse_steps(game, grad, weight, opt_state)
+    copy = _updated_replica(game, grad, weight, opt_state)
     if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
         raise RuleError(
             f"the gradient is {shards_text(grad)}, but the weight is {shards_text(weight)}; "
@@ -158,120 +107,142 @@ def update(size: Size, layer: int, weight_grad: Value, weight: Value, opt_state:
             f"the optimizer state is {shards_text(opt_state)}, but the weight is {shards_text(weight)}; "
             "update the shard of the weight that this state belongs to, not the gathered weight"
         )
-    _same_model(size, grad, weight, opt_state)
-    return (
-        make(Weight, layer, weight.layers, 1, weight.shards, weight.total),
-        make(OptState, layer, weight.layers, 1, weight.shards, weight.total),
-    )
+    same_model(game, grad, weight, opt_state)
+    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy
+    return make(Weight, *label), make(OptState, *label)
 
 
-def set_final_weight(size: Size, layer: int, weight: Value) -> tuple[()]:
-    """Declares a weight to be the result of the step for its layer."""
-    weight = require_kind(weight, Weight, "weight")
-    if weight.layer != layer:
-        raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
-    if weight.step != 1:
-        raise RuleError(f"this is the {weight}, which was never updated; pass the weight that update returned")
-    _same_model(size, weight)
+def set_output(game: Game, output: Value) -> tuple[()]:
+    """Declares the last layer's activation to be a result."""
+    output = require_kind(output, Activation, "the output")
+    if game.task != "infer":
+        raise RuleError("this game trains, so its results are weights; call set_final_weight")
+    if output.layer != output.layers:
+        raise RuleError(f"this is the {output}; an output comes from the last layer, so go forward first")
+    if len(output.parts) < output.of or len(output.shards) < output.total:
+        raise RuleError(f"this is the {output}; an output is a whole sum and has all tokens")
+    same_model(game, output)
     return ()
 
 
-def _usable(size: Size, layer: int, weight: Weight) -> None:
-    algebra.number(layer, size.layers, "layer")
+def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> NoReturn:
+    if weight.step >= game.steps and game.steps == 1:
+        raise RuleError("this weight was already updated (step 1); update each weight once")
+    if opt_state.step != weight.step:
+        raise RuleError(
+            f"the optimizer state is at step {opt_state.step}, but the weight is at step {weight.step}; "
+            "pass the optimizer state that belongs to this weight"
+        )
+    raise RuleError(
+        f"the gradient is of step {grad.step}, but the weight is at step {weight.step} of {game.steps}; "
+        "update the weight that the gradient was computed with"
+    )
+
+
+def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
+    """Whose the updated weight is: everybody's after every batch; after some a replica's, if the task has any."""
+    if weight.copy is grad.copy is opt_state.copy is None:
+        if len(grad.batches) == grad.total_batches:
+            return None
+        if game.task == "local" and grad.batches:
+            return Copy(weight.step, grad.batches, grad.total_batches)
+        raise RuleError(
+            f"this gradient covers only {batches_text(grad)}; "
+            f"sum in {missing_text('batch', grad.batches, grad.total_batches)} with '+' or an all-reduce first"
+        )
+    if grad.copy != weight.copy:
+        raise RuleError(f"this is the {grad}, and the {weight}; update a replica's weight with its own gradient")
+    own = weight.copy
+    if own is None or not own.batches:
+        own = Copy(weight.step, grad.batches, grad.total_batches, averages_of(own))
+        theirs = None if opt_state.copy is None else opt_state.copy.batches
+        fits = theirs == own.batches and averages_of(opt_state.copy) == own.averages[:-1]
+    else:
+        fits = opt_state.copy == own
+    if own.batches != grad.batches:
+        raise RuleError(
+            f"this replica has trained with {named('batch', sorted(own.batches))} since step {own.since}, but the "
+            f"gradient covers {batches_text(grad)}; a replica uses the same batches until the weights are averaged"
+        )
+    if not fits:
+        raise RuleError(f"this is the {opt_state}, and the {weight}; pass the state that was updated with this replica")
+    return own
+
+
+def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
+    """Declares a weight to be the result of the step for its layer."""
+    weight = require_kind(weight, Weight, "weight")
+    if game.task == "infer":
+        raise RuleError("this game is inference only, so its results are activations; call set_output")
     if weight.layer != layer:
         raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
-    if len(weight.shards) < weight.total:
-        raise RuleError(f"this weight is only {shards_text(weight)}; allgather it first")
-    if weight.step != 0:
-        raise RuleError("this weight was already updated (step 1); use the weight from before the update")
+    if weight.step != game.steps:
+        done = "was never updated" if not weight.step else f"is not the one after all {game.steps} steps"
+        raise RuleError(f"this is the {weight}, which {done}; pass the weight that update returned")
+    if not shared(weight.copy):
+        raise RuleError(f"this is the {weight}; average the replicas with allreduce first")
+    same_model(game, weight)
+    return ()
 
 
-def _input_of(layer: int, inp: Activation) -> None:
-    if inp.layer != layer:
-        raise RuleError(f"this is the {inp}; pass the input activation of layer {layer}")
+def cut(game: Game, value: Value, i: int, n: int) -> Value:
+    """Shard `i` of `n` of a value; of an activation, so many of its tokens."""
+    require_cuttable(game, value)
+    return shard(value, i, n)  # type: ignore[type-var]  # every kind that is left has shards
 
 
-def _same_model(size: Size, *values: Value) -> None:
-    for value in values:
-        if value.layers != size.layers:
-            raise RuleError(f"the {value} belongs to a model with {value.layers} layers; this one has {size.layers}")
-        batches = getattr(value, "total_batches", size.batches)
-        if batches != size.batches:
-            raise RuleError(f"the {value} belongs to a step with {batches} batches; this one has {size.batches}")
+def require_cuttable(game: Game, value: Value) -> None:
+    """Refuses to cut an activation where a layer takes whole ones only."""
+    if isinstance(value, Batched) and game.layer == "dense":
+        raise RuleError(f"this is the {value}; activations are cut only where a layer can use a part of one")
 
 
-# --- What ranks do together: pure functions from every rank's value to every rank's result -------------
+def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: Sequence[Value]) -> int:
+    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time.
+
+    Raises:
+        RuleError: the operation has no price.
+    """
+    costs = game.setting.costs
+    if operation in COPYING:
+        return tier_rules.ticks(costs, operation, made, used)
+    if game.layer != "dense" and operation in COMPUTING and type(used[-1]) is Weight:
+        return costs.duration(operation, items, len(used[-1].shards), used[-1].total)
+    return costs.duration(operation, items)
 
 
-def allreduce(values: Sequence[Value]) -> list[Value]:
-    """Everyone gets the sum. Each rank contributes its own batches."""
-    return [_reduced(values)] * len(values)
+# --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
 
 
-def allgather(values: Sequence[Value]) -> list[Value]:
-    """Everyone gets the shards of all, joined."""
-    return [join_shards(values, _rank)] * len(values)  # type: ignore[type-var]  # join refuses what has no shards
-
-
-def scatterreduce(values: Sequence[Value]) -> list[Value]:
-    """The sum, of which rank r keeps shard r of as many as there are ranks (reduce-scatter)."""
-    total, ranks = _reduced(values), len(values)
-    if not len(total.shards) == total.total:
-        raise RuleError(f"it splits a whole gradient, and this one is {shards_text(total)}; use allreduce for shards")
-    return [with_shards(total, frozenset((r,)), ranks) for r in range(ranks)]
-
-
-COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value]], list[Value]]] = {
-    "allreduce": allreduce,
-    "allgather": allgather,
-    "scatterreduce": scatterreduce,
-}
-"""Each collective operation by name: from every rank's value to every rank's result, both in rank order."""
-
-COLLECTIVES = frozenset(COLLECTIVE_RULES)
-"""The names of the operations in which all ranks meet."""
-
-
-def partner(size: Size, rank: int, to: int) -> int:
+def partner(game: Game, rank: int, to: int) -> int:
     """The rank that a message may go to: one that exists, and another."""
-    to = algebra.number(to, size.ranks, "rank")
+    to = algebra.number(to, game.ranks, "rank")
     if to == rank:
         raise RuleError("a rank cannot send to itself; store the value in a dictionary")
     return to
 
 
-def contribute(size: Size, name: str, layer: int, value: Value) -> None:
-    """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
-    if name != "allgather":
-        require_kind(value, WeightGrad, "the value to reduce")
-    elif not isinstance(value, Sharded):
-        raise RuleError(
-            f"only weights, optimizer states and weight gradients have shards to gather; got {object_text(value)}"
-        )
-    if value.layer != layer:
-        raise RuleError(f"this is the {value}, not of layer {layer}; pass the value's own layer")
+def tag(game: Game, given: object) -> int:
+    """The tag of a message: any number, where there are tags."""
+    number = algebra.whole_number(given, "tag", least=0)
+    if number and game.setting == CLASSIC_SETTING:
+        raise RuleError(f"messages of the classic game have no tags; got tag {number}, so leave it out")
+    return number
 
 
-def agree(calls: Sequence[tuple[str, int]], described: Callable[[int], str]) -> None:
-    """Every rank's k-th collective is the same: operation and layer. `described` names the i-th call in a message."""
-    for i, call in enumerate(calls):
-        if call != calls[0]:
-            raise MismatchError(
-                f"{described(0)}, but {described(i)}; "
-                "every rank must make the same collective calls, on the same layers, in the same order"
-            )
-
-
-def complete(size: Size, final: Iterable[Weight]) -> None:
+def complete(game: Game, final: Iterable[Weight]) -> None:
     """At the end each layer's updated weight exists whole, in shards of one count.
 
     Raises:
         IncompleteError: naming the first layer that is missing, or the shards of it that are.
     """
     held: dict[int, dict[int, set[int]]] = {}
+    final = list(final)
     for weight in final:
+        if weight.copy != final[0].copy:
+            raise IncompleteError(f"the final weights do not belong together: {final[0]}, and {weight}")
         held.setdefault(weight.layer, {}).setdefault(weight.total, set()).update(weight.shards)
-    for layer in range(size.layers):
+    for layer in range(game.layers):
         by_total = held.get(layer)
         if by_total is None:
             raise IncompleteError(
@@ -285,20 +256,23 @@ def complete(size: Size, final: Iterable[Weight]) -> None:
             )
 
 
-def _reduced(values: Sequence[Value]) -> WeightGrad:
-    try:
-        return sum_grads(values, _rank)
-    except RuleError as why:
-        whole = [rank for rank, v in enumerate(values) if isinstance(v, WeightGrad) and v.batches and v.is_complete()]
-        if len(whole) < 2:
-            raise
-        raise RuleError(
-            f"{algebra.named('rank', whole)} each bring every batch: this gradient was already reduced; reduce it once"
-        ) from why
+def complete_outputs(game: Game, outputs: Iterable[Activation]) -> None:
+    """At the end of inference each batch has come out of the last layer.
+
+    Raises:
+        IncompleteError: naming the batches that have not.
+    """
+    held = frozenset().union(*[output.batches for output in outputs])
+    if len(held) < game.batches:
+        missing = missing_text("batch", held, game.batches)
+        raise IncompleteError(f"no rank set an output for {missing}; go forward with it and call set_output(...)")
 
 
-def _rank(rank: int) -> str:
-    return f"rank {rank}"
+def message(values: Iterable[Value]) -> None:
+    """Refuses what cannot be sent."""
+    for value in values:
+        if isinstance(value, Parked):
+            raise RuleError(f"this is the {value}, which only its own rank can read; fetch it, and send that")
 
 
 # --- Local operations from a record ------------------------------------------------------------------
@@ -315,17 +289,36 @@ class LocalRecord(Protocol):
     def args(self) -> Any: ...
 
 
-LOCAL_RULES: Mapping[str, Callable[[Size, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
-    "load_weights": lambda size, op, _: load_weights(size, op.layer, *op.args),
-    "get_activation": lambda size, op, _: (get_activation(size, op.batches),),
-    "fake_grad": lambda size, op, _: (fake_grad(size, op.layer, op.batches),),
-    "forward": lambda size, op, v: (forward(size, op.layer, *v),),
-    "loss": lambda size, op, v: (loss(size, *v),),
-    "backward": lambda size, op, v: backward(size, op.layer, *v),
-    "update": lambda size, op, v: update(size, op.layer, *v),
-    "add": lambda size, op, v: (sum_grads(v),),
-    "combine": lambda size, op, v: (join_shards(v),),
-    "shard": lambda size, op, v: (shard(*v, *op.args),),
-    "set_final_weight": lambda size, op, v: set_final_weight(size, op.layer, *v),
+def _tier(op: LocalRecord) -> Any:
+    """The arguments of loading, of which the last is a tier or not there."""
+    if op.args[-1] is None:
+        raise RuleError("a record names a memory tier or none at all; got None")
+    return op.args
+
+
+def _step(op: LocalRecord) -> Any:
+    """The step that a record names, if it is not the first, which goes without saying."""
+    if op.args and (type(op.args[0]) is not int or op.args[0] == 0):
+        raise RuleError(f"a record names a step from 1 on, as a number; got {op.args[0]!r}")
+    return op.args
+
+
+LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
+    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_tier(op)),
+    "get_activation": lambda game, op, _: (get_activation(game, op.batches, *_step(op)),),
+    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *_step(op)),),
+    "forward": lambda game, op, v: (forward(game, op.layer, *v),),
+    "loss": lambda game, op, v: (loss(game, *v),),
+    "backward": lambda game, op, v: backward(game, op.layer, *v),
+    "backward_input": lambda game, op, v: (backward_input(game, op.layer, *v),),
+    "backward_weight": lambda game, op, v: (backward_weight(game, op.layer, *v),),
+    "update": lambda game, op, v: update(game, op.layer, *v),
+    "add": lambda game, op, v: (sum_grads(v),),
+    "combine": lambda game, op, v: (join_shards(v),),
+    "shard": lambda game, op, v: (cut(game, *v, *op.args),),
+    "offload": lambda game, op, v: (tier_rules.offload(game, *v, *op.args),),
+    "fetch": lambda game, op, v: (tier_rules.fetch(game, *v),),
+    "set_final_weight": lambda game, op, v: set_final_weight(game, op.layer, *v),
+    "set_output": lambda game, op, v: set_output(game, *v),
 }
 """Each local operation by name: the values it makes, in order. A new operation is a rule and a row here."""

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from .collective_rules import COLLECTIVES, Group
 from .errors import TraceError
 from .mailboxes import Mailboxes
-from .meetings import Meeting
-from .rules import COLLECTIVES
-from .trace import Op
+from .meetings import Meetings
+from .trace import Op, group_of
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +48,7 @@ class Walk(Generic[C]):
 
     def __init__(self, cursors: Sequence[C], buffered: bool = False) -> None:
         self.cursors = cursors
-        self.meeting: Meeting[C] = Meeting(range(len(cursors)))
+        self.meetings: Meetings[C] = Meetings(len(cursors))
         self.mailboxes: Mailboxes[int] = Mailboxes(len(cursors), bounded=not buffered)
         """For each unread message the index of its `pass_to` on the sender."""
         self._ready = deque(cursors)
@@ -84,7 +84,7 @@ class Walk(Generic[C]):
     def visit(self, cursor: C, op: Op) -> bool:
         """Visits one operation and moves the cursor on; False if the rank has to wait."""
         if op.name in COLLECTIVES:
-            return self.join(cursor)
+            return self.join(cursor, group_of(op))
         if op.name == "pass_to":
             return self.send(cursor, op)
         if op.name == "receive":
@@ -93,9 +93,9 @@ class Walk(Generic[C]):
         cursor.at += 1
         return True
 
-    def join(self, cursor: C) -> bool:
-        """Visits a collective on all ranks if this one is the last to come."""
-        cursors = self.meeting.come(cursor.rank, cursor)
+    def join(self, cursor: C, group: Group | None = None) -> bool:
+        """Visits a collective on all ranks of its group if this one is the last to come."""
+        cursors = self.meetings.of(group).come(cursor.rank, cursor)
         if cursors is None:
             return False
         for other, result in zip(cursors, self.meet(cursors), strict=True):
@@ -107,31 +107,40 @@ class Walk(Generic[C]):
 
     def send(self, cursor: C, op: Op) -> bool:
         """Visits a `pass_to` if its mailbox has room."""
-        (to,) = op.args
+        to, *tag = op.args
         if to not in range(len(self.cursors)):
             raise TraceError(f"rank {cursor.rank} sends to rank {to}, which does not exist")
-        if self.mailboxes.full(cursor.rank, to):
+        if self.mailboxes.full(cursor.rank, to, *tag):
             return False
-        self.mailboxes.put(cursor.rank, to, cursor.at)
+        self.mailboxes.put(cursor.rank, to, cursor.at, *tag)
         self.sent(cursor, op)
         cursor.at += 1
-        self._wake(self.cursors[to], "receive", cursor.rank)
+        self.wake_receiver(cursor, op)
         return True
 
     def receive(self, cursor: C, op: Op) -> bool:
         """Visits a `receive` if its message is there."""
-        (source,) = op.args
-        if self.mailboxes.first(source, cursor.rank) is None:
+        source, *tag = op.args
+        if self.mailboxes.first(source, cursor.rank, *tag) is None:
             return False
         sender = self.cursors[source]
-        self.received(cursor, op, sender, self.mailboxes.take(source, cursor.rank))
+        self.received(cursor, op, sender, self.mailboxes.take(source, cursor.rank, *tag))
         cursor.at += 1
-        self._wake(sender, "pass_to", cursor.rank)
+        self._wake(sender, "pass_to", (cursor.rank, *tag))
         return True
 
-    def _wake(self, cursor: C, name: str, partner: int) -> None:
-        """Lets a rank go on if it may be waiting for `partner` in this operation."""
+    def wake(self, cursor: C) -> None:
+        """Lets a rank go on later, if it can."""
+        self._ready.append(cursor)
+
+    def wake_receiver(self, cursor: C, op: Op) -> None:
+        """Lets a rank go on that may be waiting for the message that `op` has sent."""
+        to, *tag = op.args
+        self._wake(self.cursors[to], "receive", (cursor.rank, *tag))
+
+    def _wake(self, cursor: C, name: str, args: tuple[int, ...]) -> None:
+        """Lets a rank go on if it may be waiting for its partner in this operation."""
         if cursor.at < len(cursor.ops):
             op = cursor.ops[cursor.at]
-            if op.name == name and op.args == (partner,):
+            if op.name == name and op.args == args:
                 self._ready.append(cursor)

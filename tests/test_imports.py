@@ -14,8 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 ORDER = """
-lib.errors lib.gc_pause lib.costs lib.values lib.rules lib.trace lib.lifetimes lib.meetings lib.mailboxes lib.trace_walk
-lib.deadlock_text lib.goal lib.judging lib.notation
+lib.errors lib.gc_pause lib.costs lib.named_costs lib.setting lib.setting_notation lib.values lib.layer_rules
+lib.tier_rules lib.part_rules lib.rules lib.collective_rules lib.trace lib.lifetimes lib.meetings lib.mailboxes lib.mesh
+lib.deadlock_text lib.lanes lib.trace_walk lib.goal lib.judging lib.notation
 lib.runtime lib
 lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.metering lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.engine lib.engine.executors lib.engine.launcher

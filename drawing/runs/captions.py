@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from drawing.number_text import tenths_text
-from lib import IncompleteError, Report
+from drawing.number_text import tenths_text, time_text
+from lib import COLLECTIVES, IncompleteError, Report, group_of, in_group
 
 from .glyphs import batches_text, glyph_of
-from .scene import Gap, Lane, Mark, Scene
+from .marks import Gap, Lane, Mark
+from .scene import Scene
 
 MAX_RANKS = 8
 
@@ -17,19 +18,35 @@ MAX_RANKS = 8
 def describe(mark: Mark) -> str:
     """A mark in words: what, where, when, and how much memory the rank used then."""
     memory = "" if mark.memory is None else f", {mark.memory:,} elements"
-    return f"rank {mark.rank}: {doing(mark)}, t={tenths_text(mark.start)} to {tenths_text(mark.end)}{memory}"
+    return (
+        f"rank {mark.rank}: {doing(mark)}, t={time_text(mark.start)} to {time_text(mark.end)}{under_way(mark)}{memory}"
+    )
+
+
+def under_way(mark: Mark) -> str:
+    """', called at t=2, awaited at t=3.5' of a call beside computation."""
+    if mark.called is None:
+        return ""
+    until = "never awaited" if mark.awaited is None else f"awaited at t={time_text(mark.awaited)}"
+    return f", called at t={time_text(mark.called)}, {until}"
 
 
 def doing(mark: Mark) -> str:
     """'forward layer 1 b0', 'send to rank 2'."""
     op = mark.op
     words = [glyph_of(op.name).name]
+    if mark.again:
+        words.append("again")
     if op.layer is not None:
         words.append(f"layer {op.layer}")
     if op.batches:
         words.append(batches_text(op.batches))
     if mark.partner is not None:
         words.append(f"{'to' if op.name == 'pass_to' else 'from'} rank {mark.partner}")
+    if mark.tag:
+        words.append(f"with tag {mark.tag}")
+    if op.name in COLLECTIVES:
+        words += in_group(group_of(op)).split()
     return " ".join(words)
 
 
@@ -43,13 +60,15 @@ def waited_for(gap: Gap, scene: Scene) -> Mark | None:
 
 def describe_gap(gap: Gap, lane: Lane, scene: Scene) -> str:
     """Idle time and its reason: 'rank 1 idle, t=0 to 2.2: waits for rank 0 to send, after its forward layer 1 b0'."""
-    return f"rank {lane.rank} idle, t={tenths_text(gap.start)} to {tenths_text(gap.end)}: {reason(gap, scene)}"
+    return f"rank {lane.rank} idle, t={time_text(gap.start)} to {time_text(gap.end)}: {reason(gap, scene)}"
 
 
 def reason(gap: Gap, scene: Scene) -> str:
     """The cause of a gap: the event that ended it, and what its rank did before that."""
     if gap.before is None:
         return "has nothing left to do" if scene.report.error is None else "nothing more happened"
+    if gap.awaited is not None:
+        return f"awaits its {doing(gap.awaited)}, which runs from t={time_text(gap.awaited.start)}"
     cause = waited_for(gap, scene)
     if cause is None:
         return "the referee did not get this far"
@@ -63,6 +82,8 @@ def short_reason(gap: Gap, scene: Scene) -> str:
     """The same, short enough to fit into the gap."""
     if gap.before is None:
         return "done" if scene.report.error is None else "nothing more"
+    if gap.awaited is not None:
+        return f"awaits {glyph_of(gap.awaited.op.name).name}"
     cause = waited_for(gap, scene)
     return f"waits for rank {cause.rank}" if cause is not None else "idle"
 
@@ -88,9 +109,10 @@ def summary(report: Report) -> str:
     time = f" (target {goal.time_text})" if goal is not None else ""
     memory = f"target {goal.memory_text}; " if goal is not None else ""
     return (
-        f"timesteps {tenths_text(report.timesteps)}{time} · makespan {tenths_text(report.makespan)} · "
+        f"timesteps {time_text(report.timesteps)}{time} · makespan {time_text(report.makespan)} · "
         f"bubble {tenths_text(100 * report.bubble)}% · "
-        f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={tenths_text(report.peak.time)})"
+        f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={time_text(report.peak.time)})"
+        + "".join(f" · {tier} {peak.memory:,}" for tier, peak in report.peaks.items() if peak.memory)
     )
 
 
@@ -123,4 +145,4 @@ def long_waits(lane: Lane, scene: Scene) -> Iterator[str]:
     """The longest gap, if it takes at least a tenth of the run."""
     gap = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None)
     if gap is not None and gap.before is not None and gap.end - gap.start >= scene.end / 10:
-        yield f"; idle from t={tenths_text(gap.start)} to {tenths_text(gap.end)}, {short_reason(gap, scene)}"
+        yield f"; idle from t={time_text(gap.start)} to {time_text(gap.end)}, {short_reason(gap, scene)}"

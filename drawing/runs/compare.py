@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalk.types import Diagram
 
-from drawing.number_text import tenths_text
+from drawing.number_text import time_text
 from drawing.pen import clip, panel, stack
 from drawing.picture import Picture
 from lib import Goal, Report
@@ -34,7 +34,7 @@ def draw_compare(
     """
     scenes = [scene_of(trace_from(run), goal) for run in (mine, reference)]
     end = max(scene.end for scene in scenes)
-    scales = [Scale(end, len(scene.lanes)) for scene in scenes]
+    scales = [Scale(end, len(scene.lanes), streams=len(scene.streams)) for scene in scenes]
     most = max(map(highest, scenes))
     name = clip(title, 80) or name_of(scenes[0])
     summed_up = difference(scenes[0].report, scenes[1].report, names)
@@ -54,7 +54,7 @@ def draw_compare(
 def difference(mine: Report, other: Report, names: tuple[str, str]) -> str:
     """'yours takes 1.2 steps more and 524,288 elements less at the peak than reference'."""
     parts = [
-        more_or_less(round(mine.timesteps - other.timesteps, 1), "steps"),
+        more_or_less(round(mine.timesteps - other.timesteps, 3), "steps"),
         more_or_less(mine.peak.memory - other.peak.memory, "elements"),
         more_or_less(round(100 * (mine.bubble - other.bubble), 1), "points of bubble"),
     ]
@@ -65,5 +65,5 @@ def more_or_less(number: float, unit: str) -> str:
     """1.2 is '1.2 steps more', -5 is '5 steps less', 0 is 'as many steps'."""
     if not number:
         return f"as many {unit}"
-    amount = f"{abs(number):,}" if isinstance(number, int) else tenths_text(abs(number))
+    amount = f"{abs(number):,}" if isinstance(number, int) else time_text(abs(number))
     return f"{amount} {unit} {'more' if number > 0 else 'less'}"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from chalk.style import Style
 from chalk.types import Diagram
 
-from drawing.number_text import short_text, tenths_text
+from drawing.number_text import short_text, time_text
 from drawing.palette import ALARM, EDGE, GRID, INK, PAPER, SOFT, TARGET_AREA, WIRE
 from drawing.pen import Point, box, clip, label, lines, look, panel, polygon, stack, text_width, tip
 from drawing.picture import Picture
@@ -102,7 +102,7 @@ def describe_spot(spot: Spot, goal: Goal) -> str:
         return f"{clip(spot.name, 60)} is not correct"
     met = goal.meets_time(spot.time) and goal.meets_memory(spot.memory)
     kind = {"record": "record ", "other": "record of another kind, "}.get(spot.whose, "")
-    where = f"{tenths_text(spot.time)} timesteps, {spot.memory:,} elements"
+    where = f"{time_text(spot.time)} timesteps, {spot.memory:,} elements"
     return f"{kind}{clip(spot.name, 60)}: {where}, {'meets the target' if met else 'misses the target'}"
 
 
@@ -134,7 +134,7 @@ def draw_axes(plane: Plane) -> Iterator[Diagram]:
     floor = HEIGHT - BOTTOM
     for time in round_numbers(*plane.times):
         yield lines([[(plane.x(time), TOP), (plane.x(time), floor)]], look(None, GRID))
-        yield label(plane.x(time), floor + 11, tenths_text(time), 10, SOFT)
+        yield label(plane.x(time), floor + 11, time_text(time), 10, SOFT)
     for memory in round_numbers(*plane.memories):
         yield lines([[(LEFT, plane.y(memory)), (WIDTH - RIGHT, plane.y(memory))]], look(None, GRID))
         yield label(LEFT - 7, plane.y(memory), short_text(round(memory)), 10, SOFT, "end")
@@ -160,7 +160,7 @@ def draw_spots(spots: Sequence[Spot], plane: Plane) -> Iterator[Diagram]:
         if spot.whose == "failed":
             continue
         x, y = plane.x(spot.time), plane.y(spot.memory)
-        words = f"{NAMES[spot.whose]}: {spot.name}, {tenths_text(spot.time)} timesteps, {spot.memory:,} elements"
+        words = f"{NAMES[spot.whose]}: {spot.name}, {time_text(spot.time)} timesteps, {spot.memory:,} elements"
         yield tip(mark_of(spot.whose, x, y), words)
         if spot.whose == "other":
             continue  # many, and alike: the key and the tips name them

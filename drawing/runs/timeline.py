@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from chalk.types import Diagram
 
-from drawing.number_text import tenths_text
+from drawing.number_text import time_text
 from drawing.palette import ALARM, INK
 from drawing.pen import EM, clip, label, panel, stack
 from drawing.picture import Picture
@@ -51,8 +51,8 @@ def draw(
     """
     scene = scene_of(trace_from(models_or_trace), goal)
     report = scene.report
-    print(f"Timesteps: {tenths_text(report.timesteps)}")
-    print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {tenths_text(report.peak.time)}")
+    print(f"Timesteps: {time_text(report.timesteps)}")
+    print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {time_text(report.peak.time)}")
     return draw_scene(scene, title, critical, dark, judged)
 
 
@@ -60,7 +60,7 @@ def draw_scene(
     scene: Scene, title: str = "", critical: bool = False, dark: bool = False, judged: bool = True
 ) -> Timeline:
     """The timeline of a scene: header, lanes, memory, legend."""
-    scale = Scale(scene.end, len(scene.lanes))
+    scale = Scale(scene.end, len(scene.lanes), streams=len(scene.streams))
     name = clip(title, 80) or name_of(scene)
     sections = [
         draw_header(name, [summary(scene.report)], [error_text(scene.report) if judged else ""], scale.width),

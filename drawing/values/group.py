@@ -8,7 +8,7 @@ from typing import Any
 
 from chalk.types import Diagram
 
-from drawing.number_text import tenths_text
+from drawing.number_text import time_text
 from drawing.palette import EDGE, INK, SOFT
 from drawing.pen import clip, label, lines, look, panel, stack, text_width
 from drawing.picture import Picture
@@ -50,7 +50,7 @@ def draw_group(mapping: Mapping[Any, Any]) -> Picture:
 def draw_network(model: Model) -> Picture:
     """Everything that a model holds, dictionary by dictionary, and its final weights."""
     storages: list[Mapping[Any, Any]] = [*model.storage()]
-    head = f"rank {model.rank}, t={tenths_text(model.time)}: {model.memory():,} elements stored"
+    head = f"rank {model.rank}, t={time_text(model.time)}: {model.memory():,} elements stored"
     sections = [titled(head, 15.0), *(group(storage) for storage in storages)]
     if model.final_weights:
         sections.append(group(model.final_weights))

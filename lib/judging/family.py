@@ -12,7 +12,7 @@ from lib.trace import Op
 from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, Weight
 
-from .recompute import RankState
+from .rank_state import RankState
 
 ONE_RANK = "training on one rank"
 DATA_PARALLEL = "data parallelism"

@@ -11,9 +11,10 @@ from lib.gc_pause import no_collection
 from lib.lifetimes import lifetimes
 from lib.trace import Trace
 from lib.values.base import Value
-from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
+from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
-from .recompute import RankState, Retrace
+from .rank_state import RankState
+from .recompute import Retrace
 
 
 class Share(NamedTuple):
@@ -32,8 +33,15 @@ class Sample(NamedTuple):
     gradients: Share
 
 
-SHARE_OF: Mapping[type[Value], int] = {Weight: 0, OptState: 1, Activation: 2, ActivationGrad: 3, WeightGrad: 3}
-"""The field of a sample that each kind of value belongs to."""
+SHARE_OF: Mapping[type[Value], int] = {
+    Weight: 0,
+    OptState: 1,
+    Activation: 2,
+    ActivationGrad: 3,
+    WeightGrad: 3,
+    Parked: 0,
+}
+"""The field of a sample that each kind of value belongs to; a parked one takes nothing of the device."""
 
 
 def memory_by_kind(trace: Trace) -> tuple[tuple[Sample, ...], ...]:

@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from lib.costs import Costs
+from lib.lanes import clocks
 from lib.lifetimes import Lifetimes, Span, lifetimes
 from lib.trace import Op
 
@@ -26,15 +28,17 @@ def profile(ops: Sequence[Op], sizes: Sequence[int]) -> Profile:
     return Profile(lives.sampled(lives.held, sizes), lives)
 
 
-def lasting_peak(ops: Sequence[Op], sizes: Sequence[int], lives: Lifetimes, read: Mapping[int, int]) -> int:
+def lasting_peak(
+    ops: Sequence[Op], sizes: Sequence[int], lives: Lifetimes, read: Mapping[int, int], costs: Costs
+) -> int:
     """The most elements at once if training went on without end: what is loaded counts from the start on, what is
     sent until it is read. `read` has for each pass_to, by its index, the tick at which its message is received."""
-    return max(lives.sampled(_lasting(ops, lives, read), sizes))
+    return max(lives.sampled(_lasting(ops, lives, read, costs), sizes))
 
 
-def _lasting(ops: Sequence[Op], lives: Lifetimes, read: Mapping[int, int]) -> Iterator[Span]:
+def _lasting(ops: Sequence[Op], lives: Lifetimes, read: Mapping[int, int], costs: Costs) -> Iterator[Span]:
     loaded = {number for op in ops if op.name == "load_weights" for number in op.made}
-    starts = [op.start for op in ops]
+    starts = list(clocks(ops, costs))
     under_way: dict[int, int] = {}  # by number: the last operation before the value has been read elsewhere
     for i, tick in read.items():
         before = bisect_left(starts, tick, lo=i) - 1

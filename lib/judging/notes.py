@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lib.costs import steps_text
+from lib.collective_rules import COLLECTIVES
+from lib.setting import Game
+from lib.trace import Op
 from lib.values.algebra import named
 
 from .memory import Profile, lasting_peak
 from .peak import PeakContents
 from .peak_text import unstored_text
-from .recompute import RankState, Retrace
+from .rank_state import RankState
+from .recompute import Retrace
 from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
 
 
@@ -30,10 +33,10 @@ def notes_on(
     """All remarks on a run; one on several ranks names them all. `lasting` has each rank's lasting peak."""
     by_note: dict[Note, list[int]] = {}
     for state, elements, prof in zip(retrace.ranks, lasting, profiles):
-        for note in _on_rank(state, elements, prof, peak.memory):
+        for note in _on_rank(state, elements, prof, peak.memory, retrace.game):
             by_note.setdefault(note, []).append(state.rank)
     notes = [note._replace(text=f"{named('rank', ranks)} {note.text}") for note, ranks in by_note.items()]
-    if lost := lost_states(retrace.ranks, profiles):
+    if lost := lost_states(retrace.ranks, profiles, retrace.game.steps):
         layers = named("layer", lost)
         text = f"the updated optimizer state of {layers} is not complete at the end, but the next step needs it"
         notes.append(Note(text, costs_a_star=True))
@@ -41,7 +44,7 @@ def notes_on(
         more = f", and {len(retrace.made_up) - 1} more like it" if len(retrace.made_up) > 1 else ""
         notes.append(Note(f"this run uses {retrace.made_up[0]}{more}: fine for exploring, refused in a puzzle", True))
     if outside := unstored_text(peak):
-        at = f"rank {peak.rank} at t={steps_text(peak.tick)}"
+        at = f"rank {peak.rank} at t={retrace.costs.text(peak.tick)}"
         notes.append(Note(f"the peak, on {at}, counts values that are in no dictionary then: {outside}"))
     return tuple(notes)
 
@@ -49,21 +52,23 @@ def notes_on(
 def lasting_of(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
     """The most elements that a rank would need if training went on; `sizes` are of its values, by number."""
     if state.read or any(op.name == "load_weights" and op.start > 0 for op in state.done):
-        return lasting_peak(state.done, sizes, prof.lifetimes, state.read)
+        return lasting_peak(state.done, sizes, prof.lifetimes, state.read, state.costs)
     return max(prof.memory)
 
 
-def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int) -> Iterator[Note]:
+def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Game) -> Iterator[Note]:
     acts = [op for op in state.done if op.name not in ("store", "delete")]
     if prof.lifetimes.hidden:
         yield _kept_outside(state, prof.lifetimes.hidden)
+    if labelled := [op for op in acts if op.name in COLLECTIVES and len(op.args) > 1 and op.args[1] is not None]:
+        yield _other_label(labelled)
     if twice := loaded_twice(acts):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"
         yield Note(text, costs_a_star=True, is_a_reload=True)
     if thrown := thrown_away(acts, state, prof):
         text = f"discarded the updated optimizer state of {named('layer', thrown)}, which the next step needs"
         yield Note(text, costs_a_star=True)
-    if fewer := not_held_again(acts, state, prof):
+    if game.task != "infer" and (fewer := not_held_again(acts, state, prof, game.steps)):
         layers = named("layer", fewer)
         text = f"started with more of the weight of {layers} than it holds at the end, so the step cannot be repeated"
         yield Note(text, costs_a_star=True, is_a_reload=True)
@@ -80,3 +85,10 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     kept = f"the {state.values[hidden[0]]}{more} (line {line})"
     return Note(f"kept outside the dictionaries, charged until last used: {kept}")
+
+
+def _other_label(labelled: Sequence[Op]) -> Note:
+    op = labelled[0]
+    label = list(op.args[1]) if isinstance(op.args[1], tuple) else op.args[1]
+    more = f", and {len(labelled) - 1} more like it" if len(labelled) > 1 else ""
+    return Note(f"called {op.call()} on line {op.line} with layer {label}{more}: the layer is that of the value")

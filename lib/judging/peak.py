@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lib.costs import Costs
+from lib.lanes import clocks
 from lib.trace import Op
 from lib.values.base import Value
 from lib.values.kinds import OptState
 
 from .memory import Profile
-from .recompute import RankState
+from .rank_state import RankState
 
 
 class Item(NamedTuple):
@@ -32,13 +33,14 @@ class Item(NamedTuple):
 
 class PeakContents(NamedTuple):
     """The peak of a run: its elements, rank and time in ticks, the event that starts then (None: the end of the run),
-    and what is charged. The elements of the items add up to `memory`."""
+    and what is charged, by which costs. The elements of the items add up to `memory`."""
 
     memory: int
     rank: int
     tick: int
     event: Op | None
     items: tuple[Item, ...]
+    costs: Costs
 
 
 def peak_contents(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs) -> PeakContents:
@@ -50,11 +52,12 @@ def peak_contents(ranks: Sequence[RankState], profiles: Sequence[Profile], costs
 
 def _contents(state: RankState, prof: Profile, costs: Costs) -> PeakContents:
     ops, lives = state.done, prof.lifetimes
+    times = list(clocks(ops, costs))
     memory = max(prof.memory)
     sample = prof.memory.index(memory)
     at = lives.events[sample] if sample < len(lives.events) else lives.end
     event = ops[at] if at < lives.end else None
-    tick = event.start if event else max((ops[i].end for i in lives.events), default=0)
+    tick = times[at] if event else max((ops[i].end for i in lives.events), default=0)
     stored = {number for number, after, until in lives.stored if after < at <= until}
     charged = [number for number, after, until in lives.held if after < at <= until]
     reads = _next_reads(ops, at)
@@ -65,9 +68,9 @@ def _contents(state: RankState, prof: Profile, costs: Costs) -> PeakContents:
         value, read = state.values[number], reads.get(number)
         needed = number in final or (type(value) is OptState and value.step > 0)
         fate = ("kept" if needed else "never") if read is None else "now" if read == at else "later"
-        next_read = None if read is None else ops[read].start
+        next_read = None if read is None else times[read]
         items.append(Item(value, value.memory(costs), number in stored, fate, lines[number], next_read))
-    return PeakContents(memory, state.rank, tick, event, tuple(items))
+    return PeakContents(memory, state.rank, tick, event, tuple(items), costs)
 
 
 def _next_reads(ops: Sequence[Op], at: int) -> dict[int, int]:

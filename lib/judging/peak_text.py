@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lib.costs import steps_text
 from lib.values.algebra import named
-from lib.values.base import Sharded, Value, shards_text
+from lib.values.base import Sharded, Value
 from lib.values.kinds import Activation
+from lib.values.label_text import shards_text
 
 from .peak import Item, PeakContents
 
@@ -61,7 +61,7 @@ def unstored_text(peak: PeakContents) -> str:
 
 
 def _moment(peak: PeakContents) -> str:
-    time = f"at t={steps_text(peak.tick)}"
+    time = f"at t={peak.costs.text(peak.tick)}"
     if peak.event is None:
         return f"{time}, at the end of the run"
     line = f" (line {peak.event.line})" if peak.event.line else ""
@@ -116,7 +116,7 @@ def _when(items: Sequence[Item], peak: PeakContents) -> str:
         case "now":
             assert peak.event is not None  # somebody reads it
             return f"read by this {peak.event.name}"
-    return f"next read at t={steps_text(min(item.read or 0 for item in items))}"
+    return f"next read at t={peak.costs.text(min(item.read or 0 for item in items))}"
 
 
 def _made(items: Sequence[Item]) -> str:

@@ -3,85 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
-from lib import rules
+from lib import rules, tier_rules
+from lib.collective_rules import asked, contribute
 from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
-from lib.meetings import agree, settle
-from lib.trace import FORMS, NO_BATCHES, TIMED, Op, Trace, place_text
-from lib.trace_walk import Cursor, Walk
+from lib.lanes import LANES, Place
+from lib.meetings import agree, in_group, message_ticks, settle, ticks
+from lib.mesh import Mesh
+from lib.setting import Game
+from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text
+from lib.trace_walk import Walk
 from lib.values.algebra import named
 from lib.values.base import Value, copy_of
-from lib.values.kinds import HOLDS, Weight
+from lib.values.kinds import HOLDS, Parked
 
+from .call_records import require_group, require_tag
+from .rank_state import MALFORMED, RankState, arrival, confirm, placed, refuse_given, refuse_under_way
+from .recompute_lanes import RetracedLanes
 
-@dataclass(slots=True, eq=False)
-class RankState(Cursor):
-    """One rank of the trace, as far as it has been executed again."""
-
-    clock: int = 0
-    values: dict[int, Value] = field(default_factory=dict)
-    stored: dict[tuple[str, object], int] = field(default_factory=dict)
-    """By name of a dictionary and key in it: the number of the value there."""
-    final: list[Weight] = field(default_factory=list)
-    given: set[int] = field(default_factory=set)
-    """Numbers of the values that were made by hand or by a model of another Dist."""
-    read: dict[int, int] = field(default_factory=dict)
-    """By index of a pass_to: the tick at which its message is received."""
-    held_up: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
-    events: list[int] = field(default_factory=list)
-    """Indices of the timed operations."""
-    messages: int = 0
-    elements: int = 0
-    """Elements sent, in messages and collectives (ring-optimal)."""
-
-    @property
-    def done(self) -> Sequence[Op]:
-        """The operations that have been executed."""
-        return self.ops[: self.at]
-
-    def used(self, op: Op) -> list[Value]:
-        """The values that one of the executed operations used."""
-        return [self.values[number] for number in op.used]
-
-    def place(self, call: str) -> str:
-        """The place of a refusal on this rank, now."""
-        return place_text(self.rank, self.clock, call)
-
-
-class Arrival(NamedTuple):
-    """A rank's call of a collective, with the clock and the value that were recomputed."""
-
-    rank: int
-    clock: int
-    line: int
-    name: str
-    layer: int
-    value: Value
-
-
-Met = tuple[Value, Value, int, tuple[int, int]]
-"""One rank's share of a collective: what it brought and gets, the start, and the rank and index that set the start."""
-
-_new = tuple.__new__  # what Arrival(...) does, in half of its time
-
-MALFORMED = (TypeError, ValueError, AttributeError)
-"""The exceptions that a record with columns of the wrong types can cause."""
+Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]
+"""One rank's share of a collective: what it brought and gets, the start, the ticks, the call that set the start, and
+the event that this call came after."""
 
 
 class Retrace(Walk[RankState]):
     """The run of a trace. `made_up` lists the values that no operation made; `strict` refuses them."""
 
     def __init__(self, trace: Trace, strict: bool = False) -> None:
-        self.ranks = [RankState(rank, ops) for rank, ops in enumerate(trace.ranks)]
+        self.ranks = [RankState(rank, ops, costs=trace.costs) for rank, ops in enumerate(trace.ranks)]
         super().__init__(self.ranks)
         self.trace = trace
         self.size = trace.size
+        self.game = Game.of(trace.size, trace.setting)
         self.costs = trace.costs
+        self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
+        self.lanes: RetracedLanes | None = None
+        self._alone = frozenset(rules.LOCAL_RULES)
+        if trace.costs.overlap:
+            self._alone -= set(LANES)
+            self.lanes = RetracedLanes(self.game, self.ranks, self.mailboxes, self.wake_receiver, self.wake)
         self.strict = strict
         self.made_up: list[str] = []
 
@@ -93,10 +56,16 @@ class Retrace(Walk[RankState]):
         """
         if len(self.ranks) != self.size.ranks:
             raise TraceError(f"the trace is of {self.size.ranks} ranks and holds {len(self.ranks)}")
+        self.mesh = Mesh(self.trace.setting.mesh, self.size.ranks)
         if stuck := self.walk():
             self._refuse_deadlock(stuck)
+        if self.lanes is not None:
+            self.lanes.refuse_unawaited()
         self._refuse_unread()
-        rules.complete(self.size, [weight for rank in self.ranks for weight in rank.final])
+        if self.game.task == "infer":
+            rules.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
+        else:
+            rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
     def go_on(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place."""
@@ -111,24 +80,56 @@ class Retrace(Walk[RankState]):
                 elif not self.visit(cursor, op):
                     return
         except (PuzzleError, *MALFORMED) as why:
-            raise _placed(why, cursor) from None
+            raise placed(why, cursor) from None
 
     def visit(self, cursor: RankState, op: Op) -> bool:
         name, used = op.name, self._used(cursor, op)
-        if name in rules.LOCAL_RULES:
+        if name in self._alone:
             self._compute(cursor, op, used)
         elif name == "given":
             self._take_over(cursor, op)
-        elif name in rules.COLLECTIVES:
-            rules.contribute(self.size, name, op.layer, used[0])  # type: ignore[arg-type]  # FORMS says it has one
-            return self.join(cursor)
-        elif name == "pass_to":
-            rules.partner(self.size, cursor.rank, op.args[0])
-            return self.send(cursor, op)
+        elif name in LANES:
+            return self._call(cursor, op, used)
+        elif name == "await":
+            if not self._lanes(op).join(cursor, op):
+                return False
         else:
+            require_tag(self.game, op)
             return self.receive(cursor, op)
         cursor.at += 1
         return True
+
+    def _call(self, cursor: RankState, op: Op, used: list[Value]) -> bool:
+        """Checks a call that meets other ranks; then it is issued on its lane, or met at once."""
+        self.costs.require_priced(op.name)
+        group = None
+        if op.name == "pass_to":
+            rules.partner(self.game, cursor.rank, op.args[0])
+            rules.message(used)
+            require_tag(self.game, op)
+        elif op.name in rules.COPYING:
+            if not any(number in cursor.under_way for number in op.used):
+                tier_rules.require_room(self.costs, cursor.parked(), rules.LOCAL_RULES[op.name](self.game, op, used))
+        else:
+            for value in used:
+                contribute(self.game, op.name, value)
+            group = require_group(self.mesh, cursor.rank, op, used)
+        if self.lanes is None:
+            return self.send(cursor, op) if op.name == "pass_to" else self.join(cursor, group)
+        self.lanes.call(cursor, op, used, group)
+        cursor.at += 1
+        return True
+
+    def receive(self, cursor: RankState, op: Op) -> bool:
+        received = super().receive(cursor, op)
+        if received and self.lanes is not None:
+            self.lanes.retry(op.args[0])
+        return received
+
+    def _lanes(self, op: Op) -> RetracedLanes:
+        if self.lanes is None:
+            raise TraceError(f"nothing is under way in the costs {self.costs.name!r}, which have no overlap: {op}")
+        return self.lanes
 
     def _used(self, rank: RankState, op: Op) -> list[Value]:
         """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
@@ -138,16 +139,18 @@ class Retrace(Walk[RankState]):
         if (
             (op.layer is None) is form.layer
             or not (type(op.used) is type(op.args) is tuple)
-            or (form.uses is not None and len(op.used) != form.uses)
-            or len(op.args) != len(form.args)
+            or not (form.uses is None or len(op.used) == form.uses or (form.bucket and self.lanes and op.used))
+            or (len(op.args) != len(form.args) and not form.fits(op.args))
         ):
             raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
         try:
             used = [rank.values[number] for number in op.used]
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
+        if rank.under_way and op.name not in LANES and op.name != "await":
+            refuse_under_way(rank, op.used)
         if rank.given and self.strict:
-            _refuse_given(rank, op)
+            refuse_given(rank, op)
         return used
 
     # --- What a rank does on its own ---
@@ -165,8 +168,10 @@ class Retrace(Walk[RankState]):
                 raise TraceError(f"it stores value {number}, which this rank has not made")
             if HOLDS.get(args[0]) is not type(value):
                 raise RuleError(f"{args[0]} does not hold {value.kind}")
+            if rank.under_way:
+                refuse_under_way(rank, used)
             if rank.given and self.strict:
-                _refuse_given(rank, op)
+                refuse_given(rank, op)
             rank.stored[args] = number
         elif used != () or rank.stored.pop(args, None) is None:
             raise RuleError("nothing is stored under this key")
@@ -174,16 +179,21 @@ class Retrace(Walk[RankState]):
     def _compute(self, rank: RankState, op: Op, used: list[Value]) -> None:
         """Executes an operation on the rank's own values."""
         name = op.name
-        made = rules.LOCAL_RULES[name](self.size, op, used)
+        made = rules.LOCAL_RULES[name](self.game, op, used)
+        if made and type(made[0]) is Parked:
+            tier_rules.require_room(self.costs, rank.parked(), made)
         batches, items = NO_BATCHES, 1
         if name in rules.BATCHED:
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
-        _confirm(rank, op, made, rank.clock, self.costs.duration(name, items), batches)
+        length = 0 if name in FREE else rules.ticks(self.game, name, items, used, made)
+        confirm(rank, op, made, rank.clock, length, batches)
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(named("batch", sorted(batches)))
         elif name == "set_final_weight":
             rank.final.append(used[0])  # type: ignore[arg-type]  # the rule has checked that it is a weight
+        elif name == "set_output":
+            rank.outputs.append(used[0])  # type: ignore[arg-type]  # an activation, as above
 
     def _note_made_up_gradient(self, batches: str) -> None:
         if self.strict:
@@ -198,41 +208,44 @@ class Retrace(Walk[RankState]):
         (value,) = op.args
         self.made_up.append(f"the {value}, made by hand or by a model of another Dist")
         rank.given.add(len(rank.values))
-        _confirm(rank, op, (copy_of(value),), rank.clock, 0)
+        confirm(rank, op, (copy_of(value),), rank.clock, 0)
 
     # --- What ranks do together ---
 
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
-        arrivals = list(map(_arrival, cursors))
+        arrivals = list(map(arrival, cursors))
         results, start = settle(arrivals)
+        length = ticks(arrivals, self.costs, range(self.size.ranks))
         last = next(rank for rank in cursors if rank.clock == start)
-        setter = (last.rank, last.at)
-        return [(call.value, result, start, setter) for call, result in zip(arrivals, results)]
+        setter, before = (last.rank, last.at), last.came_from()
+        return [(call.values, result, start, length, setter, before) for call, result in zip(arrivals, results)]
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
-        brought, made, start, setter = result
+        brought, made, start, length, setter, before = result
         if cursor.clock < start:
             cursor.held_up[cursor.at] = setter
-        cursor.elements += elements_sent(op.name, brought.memory(self.costs), self.size.ranks)
+            cursor.cause = before
+        for value in brought:
+            cursor.elements += elements_sent(op.name, value.memory(self.costs), len(group_of(op) or self.ranks))
         try:
-            _confirm(cursor, op, (made,), start, self.costs.duration(op.name))
+            confirm(cursor, op, made, start, length, asked(self.game, op.name, op.batches))
         except (PuzzleError, *MALFORMED) as why:
-            raise _placed(why, cursor) from None
+            raise placed(why, cursor) from None
 
     def sent(self, cursor: RankState, op: Op) -> None:
         used = cursor.used(op)
         cursor.messages += 1
         elements = sum(value.memory(self.costs) for value in used)
         cursor.elements += elements_sent("pass_to", elements, self.size.ranks)
-        _confirm(cursor, op, (), cursor.clock, self.costs.duration("pass_to", max(1, len(used))))
+        confirm(cursor, op, (), cursor.clock, message_ticks("pass_to", used, self.costs, (cursor.rank, op.args[0])))
 
     def received(self, cursor: RankState, op: Op, sender: RankState, sent_at: int) -> None:
         message = sender.ops[sent_at]
         if message.end > cursor.clock:
-            cursor.held_up[cursor.at] = (sender.rank, sent_at)
+            cursor.held_up[cursor.at] = cursor.cause = (sender.rank, sent_at)
         start = sender.read[sent_at] = max(cursor.clock, message.end)
         values = sender.used(message)
-        _confirm(cursor, op, values, start, self.costs.duration("receive", max(1, len(values))))
+        confirm(cursor, op, values, start, message_ticks("receive", values, self.costs, (sender.rank, cursor.rank)))
 
     # --- The end ---
 
@@ -242,16 +255,18 @@ class Retrace(Walk[RankState]):
                 op = self.ranks[source].ops[sent_at]
                 raise RuleError(
                     f"this message was never received; receive it on rank {rank.rank}, or do not send it",
-                    place_text(source, op.start, op.call()),
+                    place_text(source, self.costs.text(op.start), op.call()),
                     op.line,
                 )
 
     def _refuse_deadlock(self, stuck: list[RankState]) -> NoReturn:
         first = stuck[0]
         place, line = first.place(first.op.call()), first.op.line
-        arrived = self.meeting.present()
         try:
-            agree([_arrival(arrived[rank]) for rank in sorted(arrived)])
+            for meeting in self.meetings.open():
+                agree([arrival(rank) for _, rank in sorted(meeting.present().items())])
+            for under_way in self.lanes.meetings.open() if self.lanes else ():
+                agree([call for _, call in sorted(under_way.present().items())])
         except PuzzleError as why:
             raise why.at(place, line) from None
         waits = [self._waiting(rank) for rank in stuck]
@@ -260,51 +275,10 @@ class Retrace(Walk[RankState]):
 
     def _waiting(self, rank: RankState) -> WaitingRank:
         op = rank.op
+        if op.name == "await":
+            return self._lanes(op).waiting(rank)
         kind = {"pass_to": "post", "receive": "receive"}.get(op.name, "collective")
-        of = self.meeting.missing() if kind == "collective" else op.args
-        return WaitingRank(rank.rank, op.call(), op.line, kind, of)
-
-
-def _placed(why: Exception, rank: RankState) -> PuzzleError:
-    """The refusal of a rank's next operation, with its place unless it has one already."""
-    if not isinstance(why, PuzzleError):
-        problem = f"this record makes no sense ({why}): {rank.op}"
-        return TraceError(problem, rank.place(f"operation {rank.at}"))
-    return why if why.place else why.at(rank.place(rank.op.call()), rank.op.line)
-
-
-def _arrival(rank: RankState) -> Arrival:
-    op = rank.ops[rank.at]
-    return _new(Arrival, (rank.rank, rank.clock, op.line, op.name, op.layer, rank.values[op.used[0]]))
-
-
-def _refuse_given(rank: RankState, op: Op) -> None:
-    for number in rank.given.intersection(op.used):
-        raise RuleError(
-            f"the {rank.values[number]} was made by hand or by a model of another Dist; "
-            "in a puzzle, make every value with this model's own operations"
-        )
-
-
-def _confirm(
-    rank: RankState,
-    op: Op,
-    made: Sequence[Value],
-    start: int,
-    ticks: int,
-    batches: frozenset[int] = NO_BATCHES,
-) -> None:
-    """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
-    if op.start != start or op.end != start + ticks:
-        raise TraceError(f"it takes place from tick {start} to {start + ticks}, not {op.start} to {op.end}")
-    if op.batches is not batches and op.batches != batches:
-        raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(op.batches)}")
-    if made or op.made != ():
-        first = len(rank.values)
-        if op.made != tuple(range(first, first + len(made))):
-            raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(op.made)}")
-        for number, value in zip(op.made, made):
-            rank.values[number] = value
-    if op.name in TIMED:
-        rank.events.append(rank.at)
-        rank.clock = op.end
+        if kind != "collective":
+            return WaitingRank(rank.rank, op.call(), op.line, kind, op.args[:1])
+        group = group_of(op)
+        return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, self.meetings.of(group).missing())

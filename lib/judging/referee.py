@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lib.costs import steps
-from lib.errors import PuzzleError, TraceError
+from lib.costs import Costs
+from lib.errors import PuzzleError, RuleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
+from lib.lanes import Place, clocks, computing
 from lib.trace import TIMED, Trace
+from lib.values.kinds import Parked
 
 from .family import family_of
-from .memory import profile
+from .memory import Profile, profile
 from .notes import Note, lasting_of, notes_on
 from .peak import PeakContents, peak_contents
-from .recompute import RankState, Retrace
+from .rank_state import RankState
+from .recompute import Retrace
 
 BYTES_PER_ELEMENT = 4
 
@@ -44,7 +47,9 @@ class Report:
     """The referee's findings. Times in steps, memory in elements; measured as far as the trace is legal.
 
     `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time,
-    `copies` how often each layer's final weight exists, `critical_path` (rank, index of operation) pairs.
+    `span` the longest time from the start of a rank's first event to the end of its last one (Qi et al. 2024 measure
+    this), `peaks` the most that a rank has parked on each memory tier, `copies` how often each layer's final weight
+    exists, `critical_path` (rank, index of operation) pairs.
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
     a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
     `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
@@ -62,6 +67,8 @@ class Report:
     critical_path: tuple[tuple[int, int], ...]
     notes: tuple[Note, ...]
     waits: tuple[Mapping[int, tuple[int, int]], ...]
+    span: float
+    peaks: Mapping[str, Peak]
     contents: PeakContents
     family: str
     lasting_peak: int
@@ -71,7 +78,8 @@ class Report:
         """'failed', 'over_target' or 'passed'."""
         if self.error is not None:
             return "failed"
-        return "passed" if self.meets_time and self.meets_memory and not self.reloads else "over_target"
+        met = self.meets_time and self.meets_memory and self.meets_host and not self.reloads
+        return "passed" if met else "over_target"
 
     @property
     def reloads(self) -> tuple[Note, ...]:
@@ -85,6 +93,10 @@ class Report:
     @property
     def meets_memory(self) -> bool:
         return self.goal is None or self.goal.meets_memory(self.peak.memory)
+
+    @property
+    def meets_host(self) -> bool:
+        return self.goal is None or "host" not in self.peaks or self.goal.meets_host(self.peaks["host"].memory)
 
     @property
     def stars(self) -> int:
@@ -121,29 +133,32 @@ def referee(trace: Trace, goal: Goal | None = None) -> Report:
 def _judge(trace: Trace, goal: Goal | None) -> Report:
     retrace = Retrace(trace, strict=goal is not None)
     error = _first_error(retrace, goal)
-    ranks = retrace.ranks
-    sizes = [[state.values[n].memory(trace.costs) for n in range(len(state.values))] for state in ranks]
+    ranks, costs = retrace.ranks, trace.costs
+    sizes = [[state.values[n].memory(costs) for n in range(len(state.values))] for state in ranks]
     profiles = [profile(state.done, size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
-    contents = peak_contents(ranks, profiles, trace.costs)
+    contents = peak_contents(ranks, profiles, costs)
     lasting = [lasting_of(state, size, prof) for state, size, prof in zip(ranks, sizes, profiles)]
     makespan = max((op.end for ops in events for op in ops), default=0)
-    working = [sum(op.end - op.start for op in ops) for ops in events]
+    working = [sum(op.end - op.start for op in ops if computing(op, costs)) for ops in events]
+    peaks = {tier: _tier_peak(ranks, profiles, costs, tier) for tier in costs.tiers}
     return Report(
-        error=error,
+        error=error or _too_full(peaks, costs),
         goal=goal,
-        timesteps=steps(max((op.start for ops in events for op in ops), default=0)),
-        makespan=steps(makespan),
-        peak=Peak(contents.memory, contents.rank, steps(contents.tick)),
+        timesteps=costs.steps(max((op.start for ops in events for op in ops), default=0)),
+        makespan=costs.steps(makespan),
+        peak=Peak(contents.memory, contents.rank, costs.steps(contents.tick)),
         bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,
         ranks=tuple(
             RankReport(_share(busy, makespan), state.messages, state.elements * BYTES_PER_ELEMENT, tuple(prof.memory))
             for busy, state, prof in zip(working, ranks, profiles)
         ),
         copies=_copies(ranks, trace.size.layers),
-        critical_path=_critical_path(ranks),
+        critical_path=_critical_path(ranks, costs),
         notes=notes_on(retrace, lasting, profiles, contents) if any(state.at for state in ranks) else (),
         waits=tuple(state.held_up for state in ranks),
+        span=costs.steps(max((max(op.end for op in ops) - ops[0].start for ops in events if ops), default=0)),
+        peaks=peaks,
         contents=contents,
         family=family_of(ranks),
         lasting_peak=max(contents.memory, *lasting),
@@ -166,10 +181,47 @@ def _require_setting(trace: Trace, goal: Goal) -> None:
         raise TraceError(f"this is a run of {trace.size}; the puzzle {goal.slug} is of {goal.size}")
     if trace.costs != goal.costs:
         raise TraceError(f"this run has other costs than the puzzle {goal.slug}, whose are {goal.costs.name}")
+    if others := trace.setting.differences(goal.setting):
+        theirs = ", ".join(f"{name} {getattr(goal.setting, name)!r}" for name in others)
+        raise TraceError(f"this run has another setting than the puzzle {goal.slug}, whose is {theirs}")
 
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
+
+
+def _peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs) -> Peak:
+    most = Peak(0, 0, 0.0)
+    for state, prof in zip(ranks, profiles):
+        memory = max(prof.memory)
+        if memory > most.memory:
+            i = prof.memory.index(memory)
+            times = list(clocks(state.done, costs))
+            end = max((state.ops[event].end for event in state.events), default=0)
+            most = Peak(memory, state.rank, costs.steps(times[state.events[i]] if i < len(state.events) else end))
+    return most
+
+
+def _tier_peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs, tier: str) -> Peak:
+    """The most that a rank has on a tier at once: of what is parked there, stored or still to be fetched."""
+    on_tier = []
+    for state, prof in zip(ranks, profiles):
+        values = [state.values[n] for n in range(len(state.values))]
+        sizes = [v.size(costs) if isinstance(v, Parked) and v.tier == tier else 0 for v in values]
+        on_tier.append(Profile(prof.lifetimes.sampled(prof.lifetimes.held, sizes), prof.lifetimes))
+    return _peak(ranks, on_tier, costs)
+
+
+def _too_full(peaks: Mapping[str, Peak], costs: Costs) -> PuzzleError | None:
+    """The refusal of more on a tier than fits, wherever it is kept."""
+    for tier, peak in peaks.items():
+        capacity = costs.tiers[tier].capacity
+        if capacity is not None and peak.memory > capacity:
+            return RuleError(
+                f"rank {peak.rank} has {peak.memory:,} elements on the {tier} at t={peak.time:g}, which holds "
+                f"{capacity:,}; drop a parked value first"
+            )
+    return None
 
 
 def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:
@@ -180,24 +232,24 @@ def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:
     return tuple(copies)
 
 
-def _critical_path(ranks: Sequence[RankState]) -> tuple[tuple[int, int], ...]:
-    """From the event that ends last, back through what each event waited for."""
+def _critical_path(ranks: Sequence[RankState], costs: Costs) -> tuple[Place, ...]:
+    """From the event that ends last, back through what each event's start was set by."""
     ends = [(state.ops[i].end, -state.rank, -i) for state in ranks for i in state.events]
     if not ends:
         return ()
     _, minus_rank, minus_i = max(ends)
-    rank, i = -minus_rank, -minus_i
-    path = [(rank, i)]
-    while True:
-        if i in ranks[rank].held_up:
-            held_by, at = ranks[rank].held_up[i]
-            if ranks[held_by].ops[at].name != "pass_to":
-                at -= 1  # of a collective: what the last to arrive did before it
-            rank, i = held_by, at
-        else:
-            i -= 1
-        while i >= 0 and ranks[rank].ops[i].name not in TIMED:
-            i -= 1
-        if i < 0:
-            return tuple(reversed(path))
-        path.append((rank, i))
+    at: Place | None = (-minus_rank, -minus_i)
+    path = []
+    while at is not None:
+        path.append(at)
+        rank, i = at
+        at = ranks[rank].causes[i] if i in ranks[rank].causes else _computed_before(ranks[rank], i, costs)
+    return tuple(reversed(path))
+
+
+def _computed_before(state: RankState, i: int, costs: Costs) -> Place | None:
+    """The event that kept a rank busy before one of its operations."""
+    for before in range(i - 1, -1, -1):
+        if state.ops[before].name in TIMED and computing(state.ops[before], costs):
+            return state.rank, before
+    return None

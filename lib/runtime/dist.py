@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from lib.errors import RuleError
-from lib.rules import Size
+from lib.mesh import axes_of
+from lib.setting import CLASSIC_SETTING, Setting, Size
 from lib.values import algebra
 
 from .live_run import LiveRun
@@ -12,11 +16,17 @@ from .live_run import LiveRun
 class Dist:
     """A group of ranks that can communicate: `Dist(4)` for ranks 0 to 3.
 
+    `mesh` puts the ranks on named axes, as `Dist(8, mesh={"dp": 2, "pp": 2, "tp": 2})`; it becomes part of the setting.
+    `setting` is what the game fixes besides its size: what things cost, how many steps, what a layer is.
     Giving a rank a second Model starts a new run, so that a notebook cell can be run again.
     """
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks: int, mesh: Mapping[str, int] | None = None, setting: Setting = CLASSIC_SETTING) -> None:
         self.ranks = algebra.whole_number(ranks, "ranks", "Dist", least=1)
+        if not isinstance(setting, Setting):
+            raise RuleError(f"Dist: setting must be a Setting, such as Setting(steps=2); got {setting!r}")
+        axes = axes_of(setting.mesh if mesh is None else mesh, self.ranks)
+        self.setting = setting if axes == setting.mesh else replace(setting, mesh=axes)
         self._run: LiveRun | None = None
 
     def __repr__(self) -> str:
@@ -36,7 +46,7 @@ class Dist:
         )
         run = self._run
         if run is None or rank in run.entered:
-            run = self._run = LiveRun(size)
+            run = self._run = LiveRun(size, self.setting)
         elif run.size != size:
             raise RuleError(
                 f"rank {rank} asks for {size.layers} layers and {size.batches} batches, but rank {min(run.entered)} "

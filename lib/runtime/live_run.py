@@ -10,20 +10,22 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lib.costs import CLASSIC, Costs
 from lib.deadlock_text import deadlock_text
 from lib.errors import DeadlockError, MismatchError, PuzzleError
+from lib.lanes import Call
 from lib.mailboxes import Mailboxes
-from lib.meetings import Meeting, agree, settle
-from lib.rules import Size
+from lib.meetings import Meetings, agree, settle, ticks
+from lib.mesh import Mesh
+from lib.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace import Trace
 from lib.values.base import Value
 
 from .any_source import Offers
 from .deadlock_detection import StandstillDetector
+from .live_lanes import LiveLanes
 from .recorder import RankRecorder
 from .tasks import RankTasks
-from .waits import Joining, Message, Posting, Receiving, Wait
+from .waits import Awaiting, Joining, Message, Posting, Receiving, Wait
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -32,12 +34,15 @@ if TYPE_CHECKING:
 class LiveRun:
     """The recorders of all ranks, and who waits for what."""
 
-    def __init__(self, size: Size, costs: Costs = CLASSIC) -> None:
+    def __init__(self, size: Size, setting: Setting = CLASSIC_SETTING) -> None:
         import asyncio  # here, because it takes longer to import than all of lib
 
         self.size = size
-        self.costs = costs
-        self.recorders = [RankRecorder(rank, size, costs, self) for rank in range(size.ranks)]
+        self.setting = setting
+        self.game = Game.of(size, setting)
+        self.costs = setting.costs
+        self.mesh = Mesh(setting.mesh, size.ranks)
+        self.recorders = [RankRecorder(rank, self.game, self) for rank in range(size.ranks)]
         self.entered: set[int] = set()
         """The ranks that have a Model."""
         self._loop = asyncio.get_running_loop
@@ -47,16 +52,19 @@ class LiveRun:
         self._tasks = RankTasks(size.ranks, self._detector, asyncio.current_task)
         self.act = self._tasks.act
         """Notes that a rank is alive."""
+        self.other_rank = self._tasks.other
         self._waits: list[Wait | None] = [None] * size.ranks
-        self._meeting: Meeting[Joining] = Meeting(range(size.ranks))
-        self._mailboxes: Mailboxes[Message] = Mailboxes(size.ranks)
-        self._posting: dict[tuple[int, int], Posting] = {}
-        """By sender and receiver: who waits for a full mailbox."""
+        self._meetings: Meetings[Joining] = Meetings(size.ranks)
+        self.mailboxes: Mailboxes[Message] = Mailboxes(size.ranks)
+        self._posting: dict[tuple[int, int, int], Posting] = {}
+        """By sender, receiver and tag: who waits for a full mailbox."""
         self._offers = Offers()
+        self.lanes = LiveLanes(self) if self.costs.overlap else None
+        """The calls under way, where communication overlaps computation."""
 
     def trace(self) -> Trace:
         """The trace of what has been recorded so far."""
-        return Trace(self.size, tuple(tuple(recorder.ops) for recorder in self.recorders), self.costs)
+        return Trace(self.size, tuple(tuple(recorder.ops) for recorder in self.recorders), self.setting)
 
     def supervise(self, tasks: Sequence[Task[Any]]) -> None:
         """Takes every rank's task, so that the run knows for sure when one has ended."""
@@ -69,55 +77,82 @@ class LiveRun:
 
     # --- Each of these answers at once, or returns None: then the rank has to `stay`. ---
 
-    def join(self, wait: Joining) -> tuple[Value, int] | None:
-        """Meets all ranks. Answers this rank's result, and the tick at which the collective starts."""
-        waits = self._meeting.come(wait.rank, wait)
+    def join(self, wait: Joining) -> tuple[tuple[Value, ...], int, int] | None:
+        """Meets the ranks of its group. Answers this rank's result, the tick at which the collective starts, and how
+        many ticks it takes."""
+        waits = self._meetings.of(wait.group).come(wait.rank, wait)
         if waits is None:
             return None
         try:
             results, start = settle(waits)
+            length = ticks(waits, self.costs, range(self.size.ranks))
         except PuzzleError as why:
             for other in waits:
                 if other is not wait:
-                    self._fail(other, type(why)(why.problem))
+                    self._fail(other, again(why))
             raise
         for other, value in zip(waits, results, strict=True):
-            if other is not wait:
-                self._wake(other, (value, start))
-        return results[wait.rank], start
+            if other is wait:
+                mine = value
+            else:
+                self._wake(other, (value, start, length))
+        return mine, start, length
 
     def post(self, wait: Posting) -> bool | None:
         """Sends a message, unless the one before it is unread."""
-        if self._mailboxes.full(wait.rank, wait.to):
-            self._posting[wait.rank, wait.to] = wait
+        if self.mailboxes.full(wait.rank, wait.to, wait.tag):
+            self._posting[wait.rank, wait.to, wait.tag] = wait
             return None
-        self._deliver(wait)
+        self.deliver(wait.rank, wait.to, wait.message)
         return True
 
     def receive(self, wait: Receiving) -> tuple[int, Message] | None:
         """Takes a message: answers who sent it, and the message."""
         if wait.source is None:
-            for source, message in self._mailboxes.unread(wait.rank):
+            for source, message in self.mailboxes.unread(wait.rank, wait.tag):
                 self._offers.add(wait, source, message)
-        elif self._mailboxes.first(wait.source, wait.rank) is not None:
-            return wait.source, self._take(wait.source, wait.rank)
+        elif self.mailboxes.first(wait.source, wait.rank, wait.tag) is not None:
+            return wait.source, self._take(wait.source, wait.rank, wait.tag)
         return None
 
-    def _deliver(self, post: Posting) -> None:
-        self._mailboxes.put(post.rank, post.to, post.message)
-        receiver = self._waits[post.to]
-        if isinstance(receiver, Receiving):
-            if receiver.source is None:
-                self._offers.add(receiver, post.rank, post.message)
-            elif receiver.source == post.rank:
-                self._wake(receiver, (post.rank, self._take(post.rank, post.to)))
+    def ended(self, wait: Awaiting) -> bool | None:
+        """Sees whether a call that was made has ended."""
+        if wait.of.settled:
+            return True
+        head = wait.lanes.head(wait.rank, wait.of.lane)
+        if head is not None and head.refusal is not None:
+            raise again(head.refusal)
+        return None
 
-    def _take(self, source: int, to: int) -> Message:
-        message = self._mailboxes.take(source, to)
-        queued = self._posting.pop((source, to), None)
+    def settled(self, call: Call) -> None:
+        """A call has got its start and end: a rank that awaits it goes on."""
+        wait = self._waits[call.rank]
+        if isinstance(wait, Awaiting) and wait.of is call:
+            self._wake(wait, True)
+
+    def refused(self, call: Call, why: PuzzleError) -> None:
+        """A call will never start, nor what is behind it on its lane."""
+        wait = self._waits[call.rank]
+        if isinstance(wait, Awaiting) and wait.of.lane == call.lane:
+            self._fail(wait, again(why))
+
+    def deliver(self, source: int, to: int, message: Message) -> None:
+        self.mailboxes.put(source, to, message, message.tag)
+        receiver = self._waits[to]
+        if isinstance(receiver, Receiving) and receiver.tag == message.tag:
+            if receiver.source is None:
+                self._offers.add(receiver, source, message)
+            elif receiver.source == source:
+                self._wake(receiver, (source, self._take(source, to, message.tag)))
+
+    def _take(self, source: int, to: int, tag: int) -> Message:
+        message = self.mailboxes.take(source, to, tag)
+        queued = self._posting.pop((source, to, tag), None)
         if queued is not None:
-            self._deliver(queued)
+            self.deliver(source, to, queued.message)
             self._wake(queued, True)
+        if self.lanes is not None:
+            self.lanes.retry(source)
         return message
 
     def _hand_over_earliest(self) -> bool:
@@ -126,12 +161,12 @@ class LiveRun:
         if offer is None:
             return False
         receiver, source = offer
-        self._wake(receiver, (source, self._take(source, receiver.rank)))
+        self._wake(receiver, (source, self._take(source, receiver.rank, receiver.tag)))
         return True
 
     def _is_open(self, receiver: Receiving, source: int, message: Message) -> bool:
         waits = self._waits[receiver.rank] is receiver
-        return waits and self._mailboxes.first(source, receiver.rank) is message
+        return waits and self.mailboxes.first(source, receiver.rank, receiver.tag) is message
 
     # --- Waiting, and the end of it ---
 
@@ -170,9 +205,9 @@ class LiveRun:
         """Ends a wait without an answer: what the rank has offered to others is taken back."""
         self._go_on(wait)
         if isinstance(wait, Joining):
-            self._meeting.leave(wait.rank, wait)
-        elif isinstance(wait, Posting) and self._posting.get((wait.rank, wait.to)) is wait:
-            del self._posting[wait.rank, wait.to]
+            self._meetings.of(wait.group).leave(wait.rank, wait)
+        elif isinstance(wait, Posting) and self._posting.get((wait.rank, wait.to, wait.tag)) is wait:
+            del self._posting[wait.rank, wait.to, wait.tag]
 
     def end_waiting(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
         """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
@@ -184,17 +219,18 @@ class LiveRun:
         waits = [wait for wait in self._waits if wait is not None]
         why = self._why_nobody_moves(waits, {**self._absences(), **outside})
         for wait in waits:
-            self._fail(wait, type(why)(why.problem))
+            self._fail(wait, again(why))
         return bool(waits)
 
     def _why_nobody_moves(self, waits: Sequence[Wait], absent: Mapping[int, str]) -> PuzzleError:
-        arrived = self._meeting.present()
         try:
-            agree([arrived[rank] for rank in sorted(arrived)])
+            for meeting in self._meetings.open():
+                agree([call for _, call in sorted(meeting.present().items())])
+            for under_way in self.lanes.meetings.open() if self.lanes else ():
+                agree([call for _, call in sorted(under_way.present().items())])
         except MismatchError as mismatch:
             return mismatch
-        missing = self._meeting.missing()
-        return DeadlockError(deadlock_text([wait.described(missing) for wait in waits], absent))
+        return DeadlockError(deadlock_text([wait.described(self._meetings) for wait in waits], absent))
 
     def _absences(self) -> dict[int, str]:
         """The ranks that do not wait, each with the reason as a message has it."""
@@ -209,3 +245,8 @@ class LiveRun:
             elif wait is None:
                 absent[rank] = self._tasks.ending(rank)
         return absent
+
+
+def again(why: PuzzleError) -> PuzzleError:
+    """The same refusal for another rank, which adds its place."""
+    return type(why)(why.problem)

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from lib import rules
-from lib.costs import steps, steps_text
 from lib.errors import PuzzleError, RuleError
 from lib.judging.referee import Report, referee
-from lib.trace import Event, Trace, as_event
+from lib.meetings import message_ticks
+from lib.trace import Event, Trace, address, as_event, message_text
 from lib.values import algebra
-from lib.values.base import S, Value, copy_of, join_shards, object_text
-from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
+from lib.values.base import Value, copy_of, join_shards, object_text
+from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
 from .dist import Dist
 from .messages import map_values
-from .rank import RankOperations
 from .recorder import player_line
 from .storage import FinalWeights, Storage
 from .suggestions import NoSuchNameError, unknown_name
+from .tier_operations import TierOperations
 from .waits import Message, Posting, Receiving
+
+T = TypeVar("T")
 
 Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]]
 
 READ_ONLY = frozenset(
     ("rank", "dist", "run", "RANKS", "LAYERS", "BATCHES", "time", "log", "final_weights")
-    + ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
+    + ("weights", "opt_states", "activations", "grad_activations", "grad_weights", "parked")
 )
 """The attributes of a model that the runtime sets and a player only reads."""
 
 
-class Model(RankOperations):
+class Model(TierOperations):
     """A model of `layers` layers as one `rank` sees it, trained for one step of `batches` microbatches.
 
     `Model()` is rank 0 of a Dist of its own. Calls that involve other ranks are awaited. Times are in steps, memory
@@ -45,27 +47,42 @@ class Model(RankOperations):
             raise RuleError(f"Model: dist must be a Dist, such as Dist(4); got {object_text(dist)}")
         self.run, self.rank = self.dist.enter(rank, layers, batches)
         self._recorder = recorder = self.run.recorders[self.rank]
-        self._size = self.run.size
-        self.LAYERS, self.BATCHES, self.RANKS = self._size
+        self._game, self._costs = self.run.game, self.run.costs
+        self.LAYERS, self.BATCHES, self.RANKS = self.run.size
         self.weights = Storage(recorder, "weights", Weight)
         self.opt_states = Storage(recorder, "opt_states", OptState)
         self.activations = Storage(recorder, "activations", Activation)
         self.grad_activations = Storage(recorder, "grad_activations", ActivationGrad)
         self.grad_weights = Storage(recorder, "grad_weights", WeightGrad)
+        self.parked = Storage(recorder, "parked", Parked)
         self._final: dict[int, Weight] = {}
 
     # --- Looking around ---
 
+    def index(self, axis: str) -> int:
+        """This rank's place on an axis of the mesh."""
+        try:
+            return self.run.mesh.index(self.rank, axis)
+        except PuzzleError as why:
+            raise why.at(self._recorder.place("index()"), player_line()) from None
+
+    def axis(self, axis: str) -> tuple[int, ...]:
+        """The ranks that are like this one on all other axes of the mesh, this one among them, ascending."""
+        try:
+            return self.run.mesh.along(self.rank, (axis,))
+        except PuzzleError as why:
+            raise why.at(self._recorder.place("axis()"), player_line()) from None
+
     @property
     def time(self) -> float:
         """This rank's clock, in steps."""
-        return steps(self._recorder.clock)
+        return self._costs.steps(self._recorder.clock)
 
     @property
     def log(self) -> list[Event]:
         """The timed operations so far, with the memory that was stored when each started."""
-        events = Trace(self._size, (tuple(self._recorder.ops),)).events(0)
-        return [as_event(op, self.rank, m) for op, m in zip(events, self._recorder.memory_at, strict=True)]
+        events = Trace(self.run.size, (tuple(self._recorder.ops),)).events(0)
+        return [as_event(op, self.rank, m, self._costs) for op, m in zip(events, self._recorder.memory_at, strict=True)]
 
     @property
     def final_weights(self) -> Mapping[int, Weight]:
@@ -82,13 +99,13 @@ class Model(RankOperations):
 
     def status(self) -> None:
         """Prints what is stored where."""
-        print(f"rank {self.rank}, t={steps_text(self._recorder.clock)}, {self.memory():,} elements")
+        print(f"rank {self.rank}, t={self._costs.text(self._recorder.clock)}, {self.memory():,} elements")
         for storage in self.storage():
             for key, value in storage.items():
                 print(f"  {storage.name}[{key!r}]: {value} ({value.memory():,})")
 
     def __repr__(self) -> str:
-        clock = steps_text(self._recorder.clock)
+        clock = self._costs.text(self._recorder.clock)
         return f"Model(rank={self.rank} of {self.RANKS}, layers={self.LAYERS}, batches={self.BATCHES}, t={clock})"
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -108,48 +125,7 @@ class Model(RankOperations):
                 raise AttributeError(name)
             raise NoSuchNameError(unknown_name(self, name), self._recorder.place(f"model.{name}"), player_line())
 
-    # --- What a rank does on its own ---
-
-    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]:
-        """Shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time."""
-        made: tuple[Weight, OptState] = self._source("load_weights", rules.load_weights, layer, shard, total)
-        return made
-
-    def get_activation(self, batches: Any) -> Activation:
-        """The model's input for some microbatches, such as [0] or range(4). Takes no time."""
-        made: tuple[Activation] = self._source("get_activation", rules.get_activation, None, batches)
-        return made[0]
-
-    def fake_grad(self, layer: int, batches: Any) -> WeightGrad:
-        """A made-up gradient: without batches a zero; with batches a fake, which puzzles refuse. Takes no time."""
-        made: tuple[WeightGrad] = self._source("fake_grad", rules.fake_grad, layer, batches)
-        return made[0]
-
-    def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
-        """The input of the next layer; 1 step for each batch."""
-        made: tuple[Activation] = self._compute("forward", rules.forward, layer, inp, weight)
-        return made[0]
-
-    def loss(self, inp: Activation) -> ActivationGrad:
-        """The gradient of the loss at the last layer's output, labelled LAYERS - 1. Takes no time."""
-        made: tuple[ActivationGrad] = self._compute("loss", rules.loss, None, inp)
-        return made[0]
-
-    def backward(
-        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
-    ) -> tuple[WeightGrad, ActivationGrad]:
-        """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch."""
-        made: tuple[WeightGrad, ActivationGrad]
-        made = self._compute("backward", rules.backward, layer, inp, grad, weight)
-        return made
-
-    def update(
-        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState
-    ) -> tuple[Weight, OptState]:
-        """The weight and optimizer state after the step, of the shards that `weight` holds; 0.5 steps."""
-        made: tuple[Weight, OptState]
-        made = self._compute("update", rules.update, layer, weight_grad, weight, opt_state)
-        return made
+    # --- The results ---
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Declares `weight` to be the result for its layer, or a part of the result. Takes no time."""
@@ -159,28 +135,49 @@ class Model(RankOperations):
             weight = join_shards((before, weight))
         self._final[index(layer)] = weight
 
+    def set_output(self, output: Activation) -> None:
+        """Declares the last layer's activation to be a result of inference. Takes no time."""
+        self._compute("set_output", rules.set_output, None, output)
+
     # --- What ranks do together ---
 
-    def allreduce(self, v: WeightGrad, layer: int) -> Coroutine[Any, Any, WeightGrad]:
-        """The sum of every rank's gradient, for everyone; 0.3 steps after the last rank has joined."""
-        return self._collective("allreduce", v, layer)
+    def allreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """The sum of every rank's gradient, for everyone; 0.3 steps after the last rank has joined.
 
-    def allgather(self, v: S, layer: int) -> Coroutine[Any, Any, S]:
-        """Every rank's shards joined, for everyone; 0.3 steps after the last rank has joined."""
-        return self._collective("allgather", v, layer)
+        Of a `group` only its ranks take part: an axis of the mesh, several axes as a tuple, or ranks such as [0, 2].
+        `layer` is a label: what counts is the layer of the value. Where communication overlaps computation, a call is
+        under way when it is made and `await` joins it; then lists of values and of layers make one call of a bucket.
+        """
+        return self._collective("allreduce", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
-    def scatterreduce(self, v: WeightGrad, layer: int) -> Coroutine[Any, Any, WeightGrad]:
-        """The sum of every rank's whole gradient, of which this rank gets shard `rank` of RANKS
-        (reduce-scatter); 0.3 steps after the last rank has joined."""
-        return self._collective("scatterreduce", v, layer)
+    def allgather(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """Every rank's shards joined, for everyone; 0.3 steps after the last rank has joined. Arguments as in
+        `allreduce`."""
+        return self._collective("allgather", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
-    def pass_to(self, rank: int, v: Any) -> Coroutine[Any, Any, None]:
-        """Sends any object; 0.2 steps for each value in it. Waits while its last message to `rank` is unread."""
+    def scatterreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """The sum of every rank's whole gradient, of which this rank gets shard `rank` of RANKS, in a group the shard
+        of its place there (reduce-scatter); 0.3 steps after the last rank has joined. Arguments as in `allreduce`."""
+        return self._collective("scatterreduce", v, layer, group)  # type: ignore[no-any-return]  # as above
+
+    def dispatch(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """Every rank's whole batches for this rank's share of the tokens of all of them (all-to-all): those that go to
+        its expert. Arguments as in `allreduce`."""
+        return self._collective("dispatch", v, layer, group)  # type: ignore[no-any-return]  # as above
+
+    def collect(self, v: T, layer: Any, batches: Any, group: Any = None) -> Awaitable[T]:
+        """The way back from `dispatch`: some of the batches with all of their tokens. Every batch goes to one rank."""
+        return self._collective("collect", v, layer, group, batches)  # type: ignore[no-any-return]  # as above
+
+    def pass_to(self, rank: int, v: Any, tag: int = 0) -> Awaitable[None]:
+        """Sends any object; 0.2 steps for each value in it. Waits while its last message of this `tag` to `rank` is
+        unread."""
         recorder, line = self._recorder, player_line()
         numbers: list[int] = []
         copies: list[Value] = []
 
         def take(value: Value) -> Value:
+            rules.message((value,))
             numbers.append(recorder.claim(value))
             copies.append(copy_of(value))
             return copies[-1]
@@ -189,38 +186,43 @@ class Model(RankOperations):
             self._ready()
             if isinstance(rank, Value):
                 raise RuleError("the rank comes first: pass_to(rank, value)")
-            to = rules.partner(self._size, self.rank, rank)
+            self._costs.require_priced("pass_to")
+            to = rules.partner(self._game, self.rank, rank)
+            tag = rules.tag(self._game, tag)
             if hasattr(v, "__await__"):
                 raise RuleError(f"cannot send {object_text(v)}")
             payload = map_values(take, v)
         except PuzzleError as why:
-            raise why.at(recorder.place(f"pass_to({'...' if isinstance(rank, Value) else rank})"), line) from None
-        sent = recorder.clock + self.run.costs.duration("pass_to", max(1, len(copies)))
-        wait = Posting(self.rank, recorder.clock, line, to, Message(payload, tuple(copies), sent))
+            shown = message_text("pass_to", "..." if isinstance(rank, Value) else rank, tag)
+            raise why.at(recorder.place(shown), line) from None
+        if self.run.lanes is not None:
+            args = address(to, tag)
+            call = self._write_call("pass_to", copies, tuple(numbers), 0, None, args, None, line)
+            self.run.lanes.send(call, payload)
+            return self._handle(call)
+        sent = recorder.clock + message_ticks("pass_to", copies, self._costs, (self.rank, to))
+        wait = Posting(self.rank, recorder.clock, line, to, Message(payload, tuple(copies), sent, tag))
         return self._promise(wait, self.run.post, lambda _: self._posted(wait, tuple(numbers)))
 
-    def receive(self, source: int | None = None) -> Coroutine[Any, Any, Any]:
+    def receive(self, source: int | None = None, tag: int = 0) -> Coroutine[Any, Any, Any]:
         """A message from rank `source`, or the one sent first of all; 0.2 steps for each value in it,
-        from when it has been sent."""
+        from when it has been sent. The k-th that was sent with a `tag` is the k-th received with it."""
         recorder, line = self._recorder, player_line()
         try:
             self._ready()
+            self._costs.require_priced("receive")
             if source is not None:
                 source = algebra.number(source, self.RANKS, "rank")
+            tag = rules.tag(self._game, tag)
+            if source is None and tag:
+                raise RuleError(f"name the rank whose messages of tag {tag} are meant: receive(0, tag={tag})")
         except PuzzleError as why:
-            shown = "" if source is None else "..." if isinstance(source, Value) else source
-            raise why.at(recorder.place(f"receive({shown})"), line) from None
-        wait = Receiving(self.rank, recorder.clock, line, source)
+            shown = message_text("receive", "..." if isinstance(source, Value) else source, tag)
+            raise why.at(recorder.place(shown), line) from None
+        wait = Receiving(self.rank, recorder.clock, line, source, tag)
         return self._promise(wait, self.run.receive, lambda answer: self._received(wait, *answer))
 
     # --- The end ---
-
-    def finish(self) -> None:
-        """Refuses to end while a call has not been awaited."""
-        try:
-            self._ready()
-        except PuzzleError as why:
-            raise why.at(self._recorder.place("the end"), player_line()) from None
 
     @staticmethod
     def check(models: Sequence[Model]) -> Report:

@@ -2,61 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from operator import index
-from typing import Any, TypeVar
+from typing import Any
 
-from lib import rules
+from lib import rules, tier_rules
+from lib.collective_rules import asked, contribute
 from lib.errors import PuzzleError, RuleError
-from lib.rules import Size
-from lib.trace import NO_BATCHES, TIMED, call_text
+from lib.meetings import message_ticks
+from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
 from lib.values.base import Value, copy_of
+from lib.values.kinds import Parked
 
-from .live_run import LiveRun
-from .recorder import RankRecorder, player_line
-from .waits import Joining, Message, Posting, Receiving, Wait
+from .lane_operations import A, LaneOperations, R, W
+from .recorder import player_line
+from .storage import Storage
+from .waits import Joining, Message, Posting, Receiving
 
 Call = Coroutine[Any, Any, Any]
-A = TypeVar("A")
-R = TypeVar("R")
-W = TypeVar("W", bound=Wait)
 
 
-class RankOperations:
+class RankOperations(LaneOperations):
     """One rank's part of a run. Every refusal is raised with its place, before anything has changed."""
 
-    rank: int
-    run: LiveRun
-    _recorder: RankRecorder
-    _size: Size
-
-    def _ready(self) -> None:
-        """Refuses a call while another one has not been awaited or has not ended."""
-        recorder = self._recorder
-        if recorder.promised is not None:
-            why = recorder.forgotten()
-            assert why is not None
-            raise why
-        if recorder.under_way is not None:
-            raise RuleError(
-                f"this rank is still waiting in {recorder.under_way.call()} on line {recorder.under_way.line}; "
-                "a rank does one thing at a time, so await that call first"
-            )
+    parked: Storage[Parked]
 
     def _source(self, name: str, rule: Callable[..., Any], layer: int | None, *args: Any) -> Any:
         """Performs an operation that makes values out of nothing."""
         recorder, line = self._recorder, player_line()
         try:
             self._ready()
-            made = rule(self._size, *args) if layer is None else rule(self._size, layer, *args)
+            made = rule(self._game, *args) if layer is None else rule(self._game, layer, *args)
+            made = made if isinstance(made, tuple) else (made,)
+            self._require_room(made)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
-        made = made if isinstance(made, tuple) else (made,)
         layer = None if layer is None else made[0].layer
         if name in rules.BATCHED:
-            return recorder.write(name, made, line, (), layer, made[0].batches)
-        return recorder.write(name, made, line, (), layer, args=tuple(map(index, args)))
+            more = (made[0].step,) if made[0].step else ()
+            return recorder.write(name, made, line, (), layer, made[0].batches, more)
+        plain = [part if part is None or isinstance(part, str) else index(part) for part in args]
+        return recorder.write(name, made, line, (), layer, args=shortest(*plain))
+
+    def _require_room(self, made: Sequence[Value]) -> None:
+        """Refuses to park more on a tier than fits."""
+        if type(made[0]) is Parked:
+            held = {id(value): value for value in self.parked.values()}
+            tier_rules.require_room(self.run.costs, held.values(), made)
 
     def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
         """Performs an operation on this rank's values."""
@@ -65,55 +58,67 @@ class RankOperations:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
             if layer is None:
-                made = rule(self._size, *used)
+                made = rule(self._game, *used)
             else:
                 if type(layer) is not int:
                     layer = algebra.whole_number(layer, "layer")
-                made = rule(self._size, layer, *used)
+                made = rule(self._game, layer, *used)
+            if type(made) is not tuple:
+                made = (made,)
+            batches: frozenset[int] = made[0].batches if name in rules.BATCHED else NO_BATCHES
+            ticks = rules.ticks(self._game, name, len(batches) or 1, used, made) if name in TIMED else 0
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
-        if type(made) is not tuple:
-            made = (made,)
         if name not in TIMED:
             return recorder.write(name, made, line, numbers, layer)
-        if name in rules.BATCHED:
-            batches: frozenset[int] = made[0].batches
-            ticks = self.run.costs.duration(name, len(batches))
-        else:
-            batches, ticks = NO_BATCHES, self.run.costs.duration(name)
         return recorder.write_event(name, made, line, numbers, layer, batches, (), recorder.clock, ticks)
 
-    def _collective(self, name: str, v: Any, layer: int) -> Call:
+    def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = ()) -> Any:
+        """A collective of a group, which may ask for batches. The layer is that of the value; a label that differs is
+        written down beside it."""
         recorder, line = self._recorder, player_line()
         try:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
-            if isinstance(layer, Value):
+            self.run.costs.require_priced(name)
+            if isinstance(label, Value):
                 raise RuleError(f"the value comes first: {name}(value, layer)")
-            if type(layer) is not int:
-                layer = algebra.whole_number(layer, "layer")
-            rules.contribute(self._size, name, layer, v)
-            number = recorder.claim(v)
+            wanted = asked(self._game, name, batches) if batches else NO_BATCHES
+            members = None if group is None else self.run.mesh.group(self.rank, group)
+            if self.run.lanes is not None:
+                return self._collective_on_lane(name, given, label, members, line, wanted)
+            if type(label) is not int:
+                if isinstance(given, list):
+                    raise RuleError("several values are one call only where calls overlap; call once for each of them")
+                label = algebra.whole_number(label, "layer")
+            contribute(self._game, name, given)
+            number = recorder.claim(given)
         except PuzzleError as why:
-            raise why.at(recorder.place(call_text(name, layer)), line) from None
-        wait = Joining(self.rank, recorder.clock, line, name, layer, v)
+            raise why.at(recorder.place(call_text(name, label)), line) from None
+        args = shortest(members, None if label == given.layer else label)
+        wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args, wanted)
         return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 
-    def _joined(self, wait: Joining, number: int, result: Value, start: int) -> Value:
-        own = copy_of(result)
-        ticks = self.run.costs.duration(wait.name)
-        self._recorder.write_event(wait.name, (own,), wait.line, (number,), wait.layer, NO_BATCHES, (), start, ticks)
+    def _joined(self, wait: Joining, number: int, results: tuple[Value, ...], start: int, ticks: int) -> Value:
+        own = copy_of(results[0])
+        self._recorder.write_event(
+            wait.name, (own,), wait.line, (number,), wait.layer, wait.batches, wait.args, start, ticks
+        )
         return own
 
     def _posted(self, wait: Posting, numbers: tuple[int, ...]) -> None:
         ticks = wait.message.sent - wait.clock
-        self._recorder.write_event("pass_to", (), wait.line, numbers, None, NO_BATCHES, (wait.to,), wait.clock, ticks)
+        self._recorder.write_event(
+            "pass_to", (), wait.line, numbers, None, NO_BATCHES, address(wait.to, wait.tag), wait.clock, ticks
+        )
 
     def _received(self, wait: Receiving, source: int, message: Message) -> Any:
-        ticks = self.run.costs.duration("receive", max(1, len(message.values)))
+        ticks = message_ticks("receive", message.values, self.run.costs, (source, self.rank))
         start = max(wait.clock, message.sent)
-        self._recorder.write_event("receive", message.values, wait.line, (), None, NO_BATCHES, (source,), start, ticks)
+        self._recorder.write_event(
+            "receive", message.values, wait.line, (), None, NO_BATCHES, address(source, wait.tag), start, ticks
+        )
         return message.payload
 
     def _promise(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> Coroutine[Any, Any, R]:
@@ -121,18 +126,3 @@ class RankOperations:
         coroutine = self._together(wait, meet, written)
         self._recorder.promised = (coroutine, wait)
         return coroutine
-
-    async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> R:
-        """Meets other ranks, with this rank marked as being in that call; the outcome is recorded."""
-        recorder = self._recorder
-        recorder.promised, recorder.under_way = None, wait
-        self.run.act(self.rank)
-        try:
-            answer = meet(wait)
-            if answer is None:
-                answer = await self.run.stay(wait)
-        except PuzzleError as why:
-            raise why.at(recorder.place(wait.call()), wait.line) from None
-        finally:
-            recorder.under_way = None
-        return written(answer)

@@ -7,12 +7,14 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
-from lib.costs import Costs
 from lib.errors import PuzzleError, RuleError
+from lib.lanes import Call
 from lib.lifetimes import Stored
-from lib.rules import Size
+from lib.rules import require_cuttable
+from lib.setting import Game
 from lib.trace import NO_BATCHES, Op, call_text, place_text
 from lib.values.base import V, Value, copy_of, object_text, stamp
+from lib.values.kinds import Parked
 
 _op = tuple.__new__  # what Op(...) does, in half of its time
 
@@ -36,10 +38,10 @@ class UnderWay(Protocol):
 class RankRecorder:
     """One rank's operations, its clock in ticks, and the memory it has stored. `run` is shared by a run's recorders."""
 
-    def __init__(self, rank: int, size: Size, costs: Costs, run: object) -> None:
+    def __init__(self, rank: int, game: Game, run: object) -> None:
         self.rank = rank
-        self.size = size
-        self.costs = costs
+        self.game = game
+        self.costs = game.setting.costs
         self.run = run
         self.ops: list[Op] = []
         self.clock = 0
@@ -53,12 +55,14 @@ class RankRecorder:
         """A call whose coroutine has not been awaited yet."""
         self.under_way: UnderWay | None = None
         """The call that this rank is in, waiting for others."""
+        self.handles: dict[int, object] = {}
+        """Calls that were not awaited yet, by the index of their rows."""
         self._stored = Stored()
         self._sizes: dict[int, int] = {}
         self._given: dict[int, tuple[Value, int]] = {}
 
     def place(self, call: str) -> str:
-        return place_text(self.rank, self.clock, call)
+        return place_text(self.rank, self.costs.text(self.clock), call)
 
     def forgotten(self) -> RuleError | None:
         """The refusal if a call was made without await; given once."""
@@ -95,6 +99,8 @@ class RankRecorder:
                 f"the {value} belongs to rank {owner.rank}; rank {self.rank} can get it only by communication: "
                 "pass_to and receive, or a collective"
             )
+        if isinstance(value, Parked):
+            raise RuleError(f"this is the {value} of another Dist; fetch it there")
         if id(value) not in self._given:
             (own,) = self.write("given", (copy_of(value),), args=(copy_of(value),), line=player_line())
             # The value itself is kept too, so that its id cannot be reused.
@@ -137,6 +143,36 @@ class RankRecorder:
         self.ops.append(_op(Op, (name, start, end, layer, batches, used, self._own(made), args, line)))
         return made
 
+    def write_call(
+        self,
+        name: str,
+        made: int,
+        line: int,
+        used: tuple[int, ...],
+        layer: int | None,
+        args: tuple[Any, ...],
+        batches: frozenset[int],
+    ) -> Op:
+        """Writes down a call that starts later, or now; it will make so many values, whose numbers are taken."""
+        self.memory_at.append(self.memory)
+        numbers = tuple(range(self.values, self.values + made))
+        self.values += made
+        op = _op(Op, (name, self.clock, self.clock, layer, batches, used, numbers, args, line))
+        self.ops.append(op)
+        return op
+
+    def complete(self, call: Call) -> None:
+        """Writes down when a call starts and ends; the values that it makes become this rank's own."""
+        self.ops[call.at] = call.op = _op(Op, (call.op.name, call.start, call.end, *call.op[3:]))
+        for number, value in zip(call.op.made, call.made):
+            stamp(value, self, number)
+
+    def write_await(self, call: Call, line: int) -> None:
+        """Writes down that a call was joined, and moves the clock to its end."""
+        before = self.clock
+        self.clock = after = max(before, call.end)
+        self.ops.append(_op(Op, ("await", before, after, None, NO_BATCHES, call.op.used, (), (call.at,), line)))
+
     def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
         first = number = self.values
         for value in made:
@@ -149,6 +185,8 @@ class RankRecorder:
         """An operation on values that needs no model (`+`, `combine`, `shard`)."""
         line = player_line()
         try:
+            if name == "shard":
+                require_cuttable(self.game, operands[0])
             result = rule()
             used = self.claim_all(operands)
         except PuzzleError as why:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib.errors import DeadlockError
 from lib.gc_pause import no_collection
+from lib.setting import CLASSIC_SETTING, Setting
 from lib.trace import Trace
 
 from .dist import Dist
@@ -55,7 +56,13 @@ class IdleSelector(selectors.DefaultSelector):
 
 
 def run(
-    schedule: Schedule, layers: int = 2, batches: int = 1, ranks: int = 1, order: Iterable[int] | None = None
+    schedule: Schedule,
+    layers: int = 2,
+    batches: int = 1,
+    ranks: int = 1,
+    order: Iterable[int] | None = None,
+    *,
+    setting: Setting = CLASSIC_SETTING,
 ) -> Outcome:
     """Runs `schedule` on every rank to its end. `order` is that of starting the ranks; it changes nothing.
 
@@ -63,7 +70,7 @@ def run(
     """
     import asyncio  # here, because it takes longer to import than all of lib
 
-    models, live = _enter(layers, batches, ranks)
+    models, live = _enter(layers, batches, ranks, setting)
     selector = IdleSelector()
     loop = asyncio.SelectorEventLoop(selector)
     try:
@@ -81,7 +88,13 @@ def run(
 
 
 async def run_async(
-    schedule: Schedule, layers: int = 2, batches: int = 1, ranks: int = 1, patience: float = PATIENCE
+    schedule: Schedule,
+    layers: int = 2,
+    batches: int = 1,
+    ranks: int = 1,
+    patience: float = PATIENCE,
+    *,
+    setting: Setting = CLASSIC_SETTING,
 ) -> Outcome:
     """The same on the loop that is running, as in a notebook. If it is cancelled, so are its ranks.
 
@@ -89,7 +102,7 @@ async def run_async(
     """
     import asyncio
 
-    models, live = _enter(layers, batches, ranks)
+    models, live = _enter(layers, batches, ranks, setting)
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(_rank(schedule, model)) for model in models]
     live.supervise(tasks)
@@ -101,8 +114,8 @@ async def run_async(
     return _outcome(models, live, results)
 
 
-def _enter(layers: int, batches: int, ranks: int) -> tuple[tuple[Model, ...], LiveRun]:
-    dist = Dist(ranks)
+def _enter(layers: int, batches: int, ranks: int, setting: Setting) -> tuple[tuple[Model, ...], LiveRun]:
+    dist = Dist(ranks, setting=setting)
     models = tuple(Model(rank, dist, layers, batches) for rank in range(ranks))
     return models, models[0].run
 

@@ -34,6 +34,13 @@ class RankTasks:
             if task is not None and self._tasks[rank] is not task:
                 self._follow(rank, task)
 
+    def other(self, rank: int) -> int | None:
+        """The rank, other than this one, whose task runs now; None if it is this rank's or nobody's."""
+        task = self._current_task()
+        if task is self._tasks[rank]:
+            return None
+        return next((other for other, its in enumerate(self._tasks) if its is task), None)
+
     def ending(self, rank: int) -> str:
         """The end of a rank that does not wait, as a deadlock message has it: 'has returned'."""
         return self._ended.get(rank, "has returned or not started")

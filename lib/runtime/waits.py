@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lib.collective_rules import Group
 from lib.deadlock_text import WaitingRank
-from lib.trace import call_text
+from lib.lanes import Call, Lanes
+from lib.meetings import Meetings, in_group
+from lib.trace import call_text, message_text
 from lib.values.base import Value
 
 if TYPE_CHECKING:
@@ -14,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """Something sent: the payload, the values in it, and the tick at which it has been sent."""
+    """Something sent: the payload, the values in it, the tick at which it has been sent, and its tag."""
 
     payload: Any
     values: tuple[Value, ...]
     sent: int
+    tag: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -34,8 +38,8 @@ class Wait:
         """The operation as a message calls it: 'receive()'."""
         raise NotImplementedError
 
-    def described(self, missing: tuple[int, ...]) -> WaitingRank:
-        """This wait for a deadlock message; `missing` are the ranks that have not come to the collective."""
+    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
+        """This wait for a deadlock message; `meetings` know who has not come to a collective."""
         raise NotImplementedError
 
 
@@ -45,13 +49,41 @@ class Joining(Wait):
 
     name: str
     layer: int
-    value: Value
+    values: tuple[Value, ...]
+    group: Group | None
+    args: tuple[Any, ...]
+    batches: frozenset[int]
 
     def call(self) -> str:
         return call_text(self.name, self.layer)
 
-    def described(self, missing: tuple[int, ...]) -> WaitingRank:
-        return WaitingRank(self.rank, self.call(), self.line, "collective", missing)
+    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
+        missing = meetings.of(self.group).missing()
+        return WaitingRank(self.rank, self.call() + in_group(self.group), self.line, "collective", missing)
+
+
+@dataclass(slots=True, eq=False)
+class Awaiting(Wait):
+    """For a call under way to end."""
+
+    of: Call
+    lanes: Lanes
+
+    def call(self) -> str:
+        return f"await {self.of.op.call()}"
+
+    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
+        return WaitingRank(self.rank, self.call() + in_group(self.of.group), self.line, *self.lanes.blockage(self.of))
+
+
+@dataclass(slots=True, eq=False)
+class Copying(Wait):
+    """In a copy between memories, which waits for nobody."""
+
+    name: str
+
+    def call(self) -> str:
+        return call_text(self.name)
 
 
 @dataclass(slots=True, eq=False)
@@ -61,10 +93,14 @@ class Posting(Wait):
     to: int
     message: Message
 
-    def call(self) -> str:
-        return f"pass_to({self.to})"
+    @property
+    def tag(self) -> int:
+        return self.message.tag
 
-    def described(self, missing: tuple[int, ...]) -> WaitingRank:
+    def call(self) -> str:
+        return message_text("pass_to", self.to, self.tag)
+
+    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
         return WaitingRank(self.rank, self.call(), self.line, "post", (self.to,))
 
 
@@ -73,10 +109,11 @@ class Receiving(Wait):
     """For a message from `source`, or from anyone."""
 
     source: int | None
+    tag: int = 0
 
     def call(self) -> str:
-        return f"receive({'' if self.source is None else self.source})"
+        return message_text("receive", self.source, self.tag)
 
-    def described(self, missing: tuple[int, ...]) -> WaitingRank:
+    def described(self, meetings: Meetings[Joining]) -> WaitingRank:
         of = () if self.source is None else (self.source,)
         return WaitingRank(self.rank, self.call(), self.line, "receive", of)

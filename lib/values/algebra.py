@@ -11,6 +11,9 @@ from operator import index
 
 from lib.errors import RuleError
 
+WHOLE = frozenset((0,))
+"""The only shard of one."""
+
 Who = Callable[[int], str]
 """Names the i-th operand in a message: 'the first value', or 'rank 3' in a collective."""
 
@@ -29,6 +32,18 @@ def covers(held: Collection[int], total: int, wanted: Iterable[int], parts: int)
     if len(held) == total:
         return True
     return all(i in held for j in wanted for i in range(j * total // parts, -(-(j + 1) * total // parts)))
+
+
+def coarsest(shards: frozenset[int], total: int) -> tuple[frozenset[int], int]:
+    """The same elements as shards of the smallest count that can say so: {2, 3} of 4 is {1} of 2."""
+    if len(shards) == total:
+        return WHOLE, 1
+    for block in range(len(shards), 1, -1):
+        if total % block == 0 and len(shards) % block == 0:
+            blocks = {shard // block for shard in shards}
+            if len(blocks) * block == len(shards):
+                return frozenset(blocks), total // block
+    return shards, total
 
 
 def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: str) -> frozenset[int]:

@@ -6,16 +6,19 @@ A value is a label, not a tensor. It belongs to the record of the rank that made
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import MISSING, fields
 from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
 from lib.costs import CLASSIC, Costs
 from lib.errors import RuleError
 
 from . import algebra
-from .algebra import Who, named, operand
+from .algebra import Who, operand
+from .replicas import Copy, checked_copy
 
 V = TypeVar("V", bound="Value")
 S = TypeVar("S", bound="Sharded")
+C = TypeVar("C", bound="Sharded | Batched")
 
 
 class Recorder(Protocol):
@@ -24,17 +27,8 @@ class Recorder(Protocol):
     def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V: ...
 
 
-class HasBatches(Protocol):
-    """An activation, its gradient, or a weight gradient."""
-
-    @property
-    def batches(self) -> frozenset[int]: ...
-    @property
-    def total_batches(self) -> int: ...
-
-
 class Value:
-    """The common part of the five kinds."""
+    """The common part of all kinds."""
 
     __slots__ = ("_number", "_recorder")
 
@@ -46,11 +40,20 @@ class Value:
     kind: ClassVar[str]
     """The kind as a message names it, with its article."""
     _label: ClassVar[Callable[[Any], tuple[Any, ...]]]
-    _setters: ClassVar[tuple[Callable[[Any, object], None], ...]]
+    joined: ClassVar[tuple[str, ...]]
+    """The fields in which values must agree that are joined."""
+    _make: ClassVar[Callable[..., Any]]
+    """The constructor without its checks."""
+    _extended: ClassVar[tuple[object, ...]]
+    """The defaults of the last fields, which the classic puzzles leave as they are."""
 
     def label(self) -> tuple[Any, ...]:
-        """The fields as a plain tuple, in the constructor's order."""
-        return type(self)._label(self)
+        """The fields as a plain tuple, in the constructor's order; without the extended ones at its end that are as
+        in the classic puzzles."""
+        label, extended = type(self)._label(self), type(self)._extended
+        least = n = len(label) - len(extended)
+        n += max((i + 1 for i, default in enumerate(extended) if label[least + i] != default), default=0)
+        return label[:n]
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         """Elements that this value takes on its device."""
@@ -135,18 +138,34 @@ class Sharded(Value):
 
 
 class Batched(Value):
-    """A value shaped like an activation: HIDDEN x LENGTH elements for each of its `batches`."""
+    """A value shaped like an activation: HIDDEN x LENGTH elements for each of its `batches`.
+
+    It may be `parts` of a sum of `of` summands, as large as the whole, and hold `shards` of `total` of its tokens.
+    """
 
     __slots__ = ()
 
     batches: frozenset[int]
     total_batches: int
-
-    def memory(self, costs: Costs = CLASSIC) -> int:
-        return costs.activation * len(self.batches)
+    step: int
+    parts: frozenset[int]
+    of: int
+    shards: frozenset[int]
+    total: int
+    copy: Copy | None
 
     def is_complete(self) -> bool:
-        return len(self.batches) == self.total_batches
+        return len(self.batches) == self.total_batches and len(self.parts) == self.of and len(self.shards) == self.total
+
+    def shard(self, i: int, n: int) -> Self:
+        """The tokens of share `i` of `n`, all of which this value must hold."""
+        return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
+
+    def _elements(self, size: int) -> int:
+        """Elements that this value takes, of `size` for each whole batch."""
+        if self.total == 1:
+            return size * len(self.batches)
+        return len(self.batches) * algebra.uneven_size(size, self.shards, self.total)
 
     def _check_batched(self, first_layer: int, past_layer: int) -> None:
         owner = type(self).__name__
@@ -162,6 +181,13 @@ class Batched(Value):
         if not batches:
             raise RuleError(f"{owner} has no batches; give at least one, such as batches={{0}}")
         self._freeze(layer=layer, layers=layers, batches=batches, total_batches=total)
+        self._freeze(step=algebra.whole_number(self.step, "step", owner, least=0), copy=checked_copy(self.copy))
+        for held, count, thing in (("parts", "of", "part"), ("shards", "total", "shard")):
+            n = algebra.whole_number(getattr(self, count), count, owner, least=1)
+            chosen = algebra.numbers(getattr(self, held), n, thing, owner)
+            if not chosen:
+                raise RuleError(f"{owner} has no {thing}; name at least one, such as {held}={{0}}")
+            self._freeze(**{held: chosen, count: n})
 
 
 _set_recorder: Callable[[Value, object], None] = Value.__dict__["_recorder"].__set__
@@ -170,11 +196,22 @@ _set_number: Callable[[Value, object], None] = Value.__dict__["_number"].__set__
 
 def make(cls: type[V], *label: object) -> V:
     """A value from fields known to be right: what the rules use, without the constructor's checks."""
-    value = object.__new__(cls)
-    for setter, content in zip(cls._setters, label):
-        setter(value, content)
-    _set_recorder(value, None)
-    return value
+    made: V = cls._make(*label)
+    return made
+
+
+def maker(cls: type[V]) -> Callable[..., V]:
+    """The constructor of a kind without its checks, written out field by field: values are most of a run's work."""
+    chosen = fields(cls)  # type: ignore[arg-type]  # every kind is a dataclass
+    known: dict[str, Any] = {"new": object.__new__, "cls": cls, "set_recorder": _set_recorder}
+    known |= {f"set_{f.name}": cls.__dict__[f.name].__set__ for f in chosen}
+    known |= {f"default_{f.name}": f.default for f in chosen}
+    parameters = [f.name + ("" if f.default is MISSING else f"=default_{f.name}") for f in chosen]
+    lines = ["made = new(cls)", *(f"set_{f.name}(made, {f.name})" for f in chosen), "set_recorder(made, None)"]
+    body = "\n    ".join([f"def make({', '.join(parameters)}):", *lines, "return made"])
+    exec(body, known)  # as dataclasses writes its own constructors
+    made: Callable[..., V] = known["make"]
+    return made
 
 
 def copy_of(value: V) -> V:
@@ -195,17 +232,16 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
     first = values[0]
     if not isinstance(first, Sharded):
         raise RuleError(f"only weights, optimizer states and weight gradients have shards; got {first}")
-    same = [name for name in ("layer", "layers", "total", "step", "batches", "total_batches") if hasattr(first, name)]
     for i, value in enumerate(values):
         require_kind(value, type(first), "each value in this gather")
-        require_alike(first, value, same, who, i, "gather")
+        require_alike(first, value, first.joined, who, i, "gather")
     shards = [value.shards for value in values]
     union = algebra.disjoint_union(shards, "shard", who, "gather each shard once")
     return with_shards(first, union, first.total)
 
 
-def shard(value: S, i: int, n: int) -> S:
-    """Shard `i` of `n` of `value`, which must hold every element of it."""
+def shard(value: C, i: int, n: int) -> C:
+    """Shard `i` of `n` of `value`, which must hold every element of it; of an activation, so many of its tokens."""
     n = algebra.whole_number(n, "number of shards", "shard", least=1)
     i = algebra.number(i, n, "shard", "shard")
     if not algebra.covers(value.shards, value.total, (i,), n):
@@ -213,9 +249,17 @@ def shard(value: S, i: int, n: int) -> S:
     return with_shards(value, frozenset({i}), n)
 
 
-def with_shards(value: S, shards: frozenset[int], total: int) -> S:
-    """The same value with other shards; they are the last two fields of every sharded kind."""
-    return make(type(value), *value.label()[:-2], shards, total)
+def with_shards(value: V, shards: frozenset[int], total: int) -> V:
+    """The same value with other shards."""
+    return with_fields(value, shards=shards, total=total)
+
+
+def with_fields(value: V, **changed: object) -> V:
+    """The same value with other fields, which must be right."""
+    other = copy_of(value)
+    for name, content in changed.items():
+        object.__setattr__(other, name, content)
+    return other
 
 
 def require_kind(value: object, kind: type[V], use: str) -> V:
@@ -256,26 +300,17 @@ def object_text(given: object) -> str:
     if isinstance(given, tuple) and any(isinstance(part, Value) for part in given):
         return f"a tuple of {len(given)}; unpack it first, as in 'weight, opt_state = ...'"
     if hasattr(given, "__await__"):
-        return "a coroutine that was not awaited; write 'await' before the call"
+        return getattr(given, "unawaited", "a coroutine that was not awaited; write 'await' before the call")
     text = repr(given)
     return f"{type(given).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
-def shards_text(value: Sharded) -> str:
-    """'whole', 'shard 2 of 4', 'shards 0-2 of 4'."""
-    if len(value.shards) == value.total:
-        return "whole" if value.total == 1 else f"whole (all {value.total} shards)"
-    return f"{named('shard', sorted(value.shards))} of {value.total}"
-
-
-def batches_text(value: HasBatches) -> str:
-    """'batch 1 of 4', 'batches 0-3 of 4', 'no batches (zero)'."""
-    if not value.batches:
-        return "no batches (zero)"
-    return f"{named('batch', sorted(value.batches))} of {value.total_batches}"
-
-
-DIFFERENCES = {"total": "shard count", "layers": "the model's layers", "total_batches": "the step's batches"}
+DIFFERENCES = {
+    "total": "shard count",
+    "layers": "the model's layers",
+    "total_batches": "the step's batches",
+    "copy": "the replica it belongs to",
+}
 
 
 def require_alike(first: Value, other: Value, names: Collection[str], who: Who, i: int, verb: str) -> None:

@@ -1,4 +1,4 @@
-"""Defines the five kinds of values that a rank can hold, frozen and checked when built.
+"""Defines the kinds of values that a rank can hold, frozen and checked when built.
 
 `layers` and `total_batches` are the model's; shard `i` of `n` is the i-th of n equal parts of a tensor.
 """
@@ -9,10 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from types import MappingProxyType
+from typing import Any
+
+from lib.costs import CLASSIC, Costs
+from lib.errors import RuleError
 
 from . import algebra
 from .algebra import Who, operand
-from .base import Batched, Sharded, Value, batches_text, make, require_alike, require_kind, shards_text
+from .base import Batched, Sharded, Value, copy_of, maker, require_alike, require_kind, with_fields
+from .label_text import batches_text, more_text, shards_text, share_text, step_text
+from .replicas import Copy, checked_copy
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -24,15 +30,16 @@ class Weight(Sharded):
     step: int
     shards: frozenset[int] = frozenset({0})
     total: int = 1
+    copy: Copy | None = None
 
     kind = "a weight"
 
     def __post_init__(self) -> None:
         step = algebra.whole_number(self.step, "step", type(self).__name__, least=0)
-        self._freeze(step=step, **self._checked_shards())
+        self._freeze(step=step, copy=checked_copy(self.copy), **self._checked_shards())
 
     def __str__(self) -> str:
-        return f"weight of layer {self.layer}, {shards_text(self)}, step {self.step}"
+        return f"weight of layer {self.layer}, {shards_text(self)}, step {self.step}{more_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -44,15 +51,16 @@ class OptState(Sharded):
     step: int
     shards: frozenset[int] = frozenset({0})
     total: int = 1
+    copy: Copy | None = None
 
     kind = "an optimizer state"
 
     def __post_init__(self) -> None:
         step = algebra.whole_number(self.step, "step", type(self).__name__, least=0)
-        self._freeze(step=step, **self._checked_shards())
+        self._freeze(step=step, copy=checked_copy(self.copy), **self._checked_shards())
 
     def __str__(self) -> str:
-        return f"optimizer state of layer {self.layer}, {shards_text(self)}, step {self.step}"
+        return f"optimizer state of layer {self.layer}, {shards_text(self)}, step {self.step}{more_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,6 +73,8 @@ class WeightGrad(Sharded):
     total_batches: int
     shards: frozenset[int] = frozenset({0})
     total: int = 1
+    step: int = 0
+    copy: Copy | None = None
 
     kind = "a weight gradient"
 
@@ -73,6 +83,8 @@ class WeightGrad(Sharded):
         total_batches = algebra.whole_number(self.total_batches, "total_batches", owner, least=1)
         batches = algebra.numbers(self.batches, total_batches, "batch", owner)
         self._freeze(batches=batches, total_batches=total_batches, **self._checked_shards())
+        step = algebra.whole_number(self.step, "step", owner, least=0)
+        self._freeze(step=step, copy=checked_copy(self.copy))
 
     def is_complete(self) -> bool:
         return len(self.shards) == self.total and len(self.batches) == self.total_batches
@@ -87,7 +99,8 @@ class WeightGrad(Sharded):
         return self if type(zero) is int and zero == 0 else NotImplemented
 
     def __str__(self) -> str:
-        return f"weight gradient of layer {self.layer}, {batches_text(self)}, {shards_text(self)}"
+        held = f"{batches_text(self)}, {shards_text(self)}"
+        return f"weight gradient of layer {self.layer}, {held}{step_text(self)}{more_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -98,17 +111,26 @@ class Activation(Batched):
     layers: int
     batches: frozenset[int]
     total_batches: int
+    step: int = 0
+    parts: frozenset[int] = frozenset({0})
+    of: int = 1
+    shards: frozenset[int] = frozenset({0})
+    total: int = 1
+    copy: Copy | None = None
 
     kind = "an activation"
 
     def __post_init__(self) -> None:
         self._check_batched(0, 1)
 
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return self._elements(costs.activation)
+
     def __str__(self) -> str:
         what = (
             f"input activation of layer {self.layer}" if self.layer < self.layers else "activation after the last layer"
         )
-        return f"{what}, {batches_text(self)}"
+        return f"{what}, {batches_text(self)}{share_text(self)}{step_text(self)}{more_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -123,15 +145,63 @@ class ActivationGrad(Batched):
     layers: int
     batches: frozenset[int]
     total_batches: int
+    step: int = 0
+    parts: frozenset[int] = frozenset({0})
+    of: int = 1
+    shards: frozenset[int] = frozenset({0})
+    total: int = 1
+    copy: Copy | None = None
 
     kind = "an activation gradient"
 
     def __post_init__(self) -> None:
         self._check_batched(-1, 0)
 
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return self._elements(costs.activation_grad)
+
     def __str__(self) -> str:
         use = f"for backward({self.layer})" if self.layer >= 0 else "of the model's input, which nothing needs"
-        return f"activation gradient {use}, {batches_text(self)}"
+        return f"activation gradient {use}, {batches_text(self)}{share_text(self)}{step_text(self)}{more_text(self)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Parked(Value):
+    """A copy of a value in another memory, such as the host's: it takes nothing of its device."""
+
+    value: Value
+    tier: str
+
+    kind = "a parked value"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, tuple(KINDS.values())):
+            raise RuleError(f"Parked: only a value of the game can be parked; got {self.value!r}")
+        self._freeze(value=copy_of(self.value), tier=str(self.tier))
+
+    @property
+    def layer(self) -> int:  # type: ignore[override]  # here it is no field
+        return self.value.layer
+
+    @property
+    def layers(self) -> int:  # type: ignore[override]
+        return self.value.layers
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return 0
+
+    def size(self, costs: Costs = CLASSIC) -> int:
+        """Elements that it takes of its tier."""
+        return self.value.memory(costs)
+
+    def is_complete(self) -> bool:
+        return self.value.is_complete()
+
+    def draw(self) -> Any:
+        return self.value.draw()
+
+    def __str__(self) -> str:
+        return f"{self.value}, on the {self.tier}"
 
 
 KINDS: Mapping[str, type[Value]] = MappingProxyType(
@@ -144,13 +214,31 @@ HOLDS: Mapping[str, type[Value]] = {
     "activations": Activation,
     "grad_activations": ActivationGrad,
     "grad_weights": WeightGrad,
+    "parked": Parked,
 }
-"""The five dictionaries of a device, and the kind of value that each holds."""
+"""The dictionaries of a device, and the kind of value that each holds."""
 
-for _cls in KINDS.values():
-    _names = [f.name for f in fields(_cls)]  # type: ignore[arg-type]  # every kind is a dataclass
-    _cls._label = attrgetter(*_names)
-    _cls._setters = tuple(_cls.__dict__[name].__set__ for name in _names)
+CLASSIC_FIELDS: Mapping[type[Value], int] = {
+    Weight: 5,
+    OptState: 5,
+    WeightGrad: 6,
+    Activation: 4,
+    ActivationGrad: 4,
+    Parked: 2,
+}
+"""How many fields of each kind the classic puzzles use; the others come last, and have defaults."""
+
+ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches", "copy")
+
+for _cls in CLASSIC_FIELDS:
+    _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass
+    _cls._label = attrgetter(*[f.name for f in _fields])
+    _cls._make = maker(_cls)
+    _cls.joined = tuple(name for name in ALIKE_IN_A_JOIN if name in {f.name for f in _fields})
+    _cls._extended = tuple(f.default for f in _fields[CLASSIC_FIELDS[_cls] :])
+
+
+ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy")
 
 
 def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
@@ -158,7 +246,7 @@ def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
     first = require_kind(grads[0], WeightGrad, "each value in this sum")
     for i, grad in enumerate(grads):
         require_kind(grad, WeightGrad, "each value in this sum")
-        require_alike(first, grad, ("layer", "layers", "total_batches", "total", "shards"), who, i, "sum")
+        require_alike(first, grad, ALIKE_IN_A_SUM, who, i, "sum")
     sets = [grad.batches for grad in grads]  # type: ignore[attr-defined]  # all are WeightGrads by now
     union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
-    return make(WeightGrad, first.layer, first.layers, union, first.total_batches, first.shards, first.total)
+    return with_fields(first, batches=union)

@@ -275,7 +275,8 @@ class Game:
 
     def _print_picture(self, console: Console) -> None:
         """The picture in text, if the track has one of the run."""
-        for line in ("", *lines) if (lines := self._picture_lines()) else ():
+        lines = self._picture_lines()
+        for line in ["", *lines] if lines else []:
             console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
 
     def _say_undrawn(self, console: Console) -> None:

@@ -12,7 +12,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 ANSWERS = {
     "lib/deadlock_text.py": "nobody can move",
-    "lib/rules.py": "COLLECTIVES",
+    "lib/collective_rules.py": "COLLECTIVES",
     "lib/engine/collectives.py": "def reduce_scatter",
     "lib/costs.py": "def duration",
     "lib/judging/referee.py": "stars",

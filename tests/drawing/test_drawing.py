@@ -9,6 +9,7 @@ import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from lib import (
     Model,
     OptState,
     PuzzleError,
+    Setting,
     Size,
     Trace,
     Value,
@@ -159,7 +161,7 @@ def test_each_message_is_a_link_and_each_collective_one_tie() -> None:
     assert len(scene.links) == len(sends) == 24
     assert all(link.received is not None and link.received >= link.sent for link in scene.links)
     assert Counter(tie.name for tie in scene.ties) == {"allgather": 8, "scatterreduce": 4}
-    assert {(tie.first, tie.last) for tie in scene.ties} == {(0, 15)}
+    assert {(tie.members[0].rank, tie.members[-1].rank) for tie in scene.ties} == {(0, 15)}
 
 
 def test_memory_is_continuous_and_reaches_the_peak() -> None:
@@ -514,17 +516,16 @@ def test_a_trace_with_other_costs_is_drawn_in_its_own_times() -> None:
     trace = run(FSDP.solution, *FSDP.size).trace
     slow = Costs("slow", ticks={name: 3 * ticks for name, ticks in costs.CLASSIC_TICKS.items()})
     ranks = tuple(tuple(op._replace(start=3 * op.start, end=3 * op.end) for op in ops) for ops in trace.ranks)
-    classic, scene = scene_of(trace), scene_of(Trace(trace.size, ranks, slow))
+    classic, scene = scene_of(trace), scene_of(Trace(trace.size, ranks, Setting(slow)))
     assert scene.report.error is None
     assert scene.end == scene.report.makespan == pytest.approx(3 * classic.end)
     assert [mark.start for mark in scene.marks] == pytest.approx([3 * mark.start for mark in classic.marks])
     assert len(scene.ties) == len(classic.ties) > 0
 
 
-def test_the_length_of_a_step_is_taken_from_lib(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_length_of_a_step_is_that_of_the_trace() -> None:
     trace = run(FSDP.solution, *FSDP.size).trace
     end = scene_of(trace).end
-    monkeypatch.setattr(costs, "TICKS_PER_STEP", 2 * costs.TICKS_PER_STEP)
-    scene = scene_of(trace)
+    scene = scene_of(replace(trace, setting=Setting(Costs("half", unit=2 * costs.TICKS_PER_STEP))))
     assert scene.end == scene.report.makespan == end / 2
     assert Scale(10, 1).x(0) == LEFT

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib import Costs, DeadlockError, Goal, Model, Op, PuzzleError, Record, Size, Trace, referee, run
+from lib import Costs, DeadlockError, Goal, Model, Op, PuzzleError, Record, Setting, Size, Trace, referee, run
 from tests.support import CLASSICS, Classic, judge
 
 UNIT = 512 * 512
@@ -397,7 +397,7 @@ def test_a_puzzle_is_judged_at_its_own_size() -> None:
 def test_a_puzzle_is_judged_by_its_own_costs() -> None:
     basic = CLASSICS[0]
     trace = run(basic.solution, *basic.size).trace
-    free = Trace(trace.size, trace.ranks, Costs("free", hidden=1, length=1, ticks={}))
+    free = Trace(trace.size, trace.ranks, Setting(Costs("free", hidden=1, length=1, ticks={})))
     assert "this run has other costs than the puzzle basic" in str(referee(free, basic.goal).error)
 
 

@@ -95,7 +95,7 @@ async def same_shard_gathered_twice(model: Model) -> None:
     await model.allgather(model.load_weights(0, 0, 2)[0], 0)
 
 
-@refused("rule", "rank 1", "allgather(layer=0)", "weight of layer 1", "own layer", ranks=2)
+@refused("mismatch", "rank 0 calls allgather(layer=0)", "rank 1 calls allgather(layer=1)", "same layers", ranks=2)
 async def layers_gathered(model: Model) -> None:
     await model.allgather(model.load_weights(model.rank, model.rank, 2)[0], 0)
 

@@ -85,7 +85,7 @@ def without(trace: Trace, rank: int, i: int) -> Trace:
 def edited(trace: Trace, rank: int, edit: Callable[[tuple[Op, ...]], Any]) -> Trace:
     ranks = list(trace.ranks)
     ranks[rank] = tuple(edit(ranks[rank]))
-    return Trace(trace.size, tuple(ranks), trace.costs)
+    return Trace(trace.size, tuple(ranks), trace.setting)
 
 
 def noticed(slug: str, changed: Trace) -> bool:

@@ -31,8 +31,8 @@ KEYS = "q quit"
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("COLUMNS", "LINES"):  # set in the workers of pytest-xdist, and they outrank the terminal
-        monkeypatch.delenv(name, raising=False)
+    for size in ("COLUMNS", "LINES"):  # these come before the size of the terminal
+        monkeypatch.delenv(size, raising=False)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from lib import Goal, Model, Report, Size, referee, run
+from lib import CLASSIC_SETTING, Goal, Model, Report, Setting, Size, referee, run
 
 
 class Classic(NamedTuple):
@@ -40,19 +40,31 @@ CLASSICS = [
 ]
 
 
-def judge(schedule: Callable[[Model], Any], layers: int = 2, batches: int = 2, ranks: int = 1) -> Report:
+def judge(
+    schedule: Callable[[Model], Any],
+    layers: int = 2,
+    batches: int = 2,
+    ranks: int = 1,
+    setting: Setting = CLASSIC_SETTING,
+) -> Report:
     """The referee's report on a schedule that runs through, under the rules of a puzzle."""
     size = Size(layers, batches, ranks)
-    outcome = run(schedule, *size)
+    outcome = run(schedule, *size, setting=setting)
     if outcome.error is not None:
         raise outcome.error
-    return referee(outcome.trace, Goal("test", size, time=10**6, memory=10**9))
+    return referee(outcome.trace, Goal("test", size, time=10**6, memory=10**9, setting=setting))
 
 
-def refusal(schedule: Callable[[Model], Any], layers: int = 2, batches: int = 2, ranks: int = 1) -> Any:
+def refusal(
+    schedule: Callable[[Model], Any],
+    layers: int = 2,
+    batches: int = 2,
+    ranks: int = 1,
+    setting: Setting = CLASSIC_SETTING,
+) -> Any:
     """The error that refuses a schedule, from the runtime immediately or from the referee at the end."""
     size = Size(layers, batches, ranks)
-    outcome = run(schedule, *size)
+    outcome = run(schedule, *size, setting=setting)
     if outcome.error is not None:
         return outcome.error
-    return referee(outcome.trace, Goal("test", size, time=10**6, memory=10**9)).error
+    return referee(outcome.trace, Goal("test", size, time=10**6, memory=10**9, setting=setting)).error

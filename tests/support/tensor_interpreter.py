@@ -74,48 +74,104 @@ def joined(values: list[dict[int, Any]]) -> dict[int, Any]:
     return {r: row for value in values for r, row in value.items()}
 
 
-def execute(trace: Trace) -> tuple[list[dict[int, Any]], list[dict[int, Any]]]:
-    """Runs a trace on tensors. Returns, per rank, all values by number and the final weights by layer."""
-    size, data = trace.size, Data(trace.size)
-    ranks = range(size.ranks)
-    values: list[dict[int, Any]] = [{} for _ in ranks]
-    final: list[dict[int, Any]] = [{} for _ in ranks]
-    at, mail = [0] * size.ranks, defaultdict(list)
-    meeting: dict[int, Any] = {}
+COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
 
-    def perform(rank: int, op: Any) -> bool:
-        used = [values[rank][n] for n in op.used]
-        if op.name in ("allreduce", "allgather", "scatterreduce"):
-            meeting[rank] = (op, used[0])
-            if len(meeting) < size.ranks:
-                return False
-            brought = [meeting[r][1] for r in ranks]
-            result = joined(brought) if op.name == "allgather" else summed(brought)
-            for r in ranks:
-                kept = rows(whole(result), r, size.ranks) if op.name == "scatterreduce" else result
-                values[r][meeting[r][0].made[0]] = kept
-                if r != rank:
-                    at[r] += 1
-            meeting.clear()
-            return True
+Tensor = dict[int, Any]
+
+
+class Interpreter:
+    """A trace on tensors. What a call under way makes is there only once it has been awaited."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.data = Data(trace.size)
+        self.ranks = range(trace.size.ranks)
+        self.at = [0 for _ in self.ranks]
+        self.values: list[dict[int, Tensor]] = [{} for _ in self.ranks]
+        self.final: list[dict[int, Tensor]] = [{} for _ in self.ranks]
+        self.under_way: list[dict[int, Tensor]] = [{} for _ in self.ranks]
+        """By rank and number: what a call has made that was not awaited yet."""
+        self.mail: dict[tuple[int, int, int], list[list[Tensor]]] = defaultdict(list)
+        self.meetings: dict[tuple[tuple[int, ...], int], dict[int, Any]] = defaultdict(dict)
+        """By group and count of its meetings: the operation of each rank that has come."""
+        self.came: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
+        self.called: set[tuple[int, int]] = set()
+
+    def run(self) -> None:
+        """Executes whatever can be executed."""
+        moved = True
+        while moved:
+            moved = self.meet()
+            for rank in self.ranks:
+                ops = self.trace.ranks[rank]
+                while self.at[rank] < len(ops) and self.perform(rank, ops[self.at[rank]]):
+                    self.at[rank] += 1
+                    moved = True
+
+    def perform(self, rank: int, op: Any) -> bool:
+        """Executes an operation of a rank; False if it has to wait."""
+        if op.name in COLLECTIVES:
+            if (rank, self.at[rank]) not in self.called:
+                self.called.add((rank, self.at[rank]))
+                group = op.args[0] if op.args and op.args[0] else tuple(self.ranks)
+                self.meetings[group, self.came[rank, group]][rank] = op
+                self.came[rank, group] += 1
+                self.meet()
+            return self.trace.costs.overlap or self.join(rank, op)
+        if op.name == "await":
+            return self.join(rank, self.trace.ranks[rank][op.args[0]])
+        used = [self.values[rank][n] for n in op.used]
         if op.name == "pass_to":
-            mail[rank, op.args[0]].append(used)
+            self.mail[rank, op.args[0], (*op.args, 0)[1]].append(used)
         elif op.name == "receive":
-            if not mail[op.args[0], rank]:
+            box = self.mail[op.args[0], rank, (*op.args, 0)[1]]
+            if not box:
                 return False
-            values[rank].update(zip(op.made, mail[op.args[0], rank].pop(0)))
+            self.values[rank].update(zip(op.made, box.pop(0)))
         elif op.name == "set_final_weight":
-            final[rank][op.layer] = used[0]
+            self.final[rank][op.layer] = used[0]
         else:
-            values[rank].update(zip(op.made, compute(op, used)))
+            self.values[rank].update(zip(op.made, self.compute(op, used)))
         return True
 
-    def compute(op: Any, used: list[Any]) -> list[Any]:
+    def join(self, rank: int, op: Any) -> bool:
+        """Takes over what a collective has made; False if it has not met yet."""
+        made = self.under_way[rank]
+        if not all(n in made for n in op.made):
+            return False
+        self.values[rank].update((n, made.pop(n)) for n in op.made)
+        return True
+
+    def meet(self) -> bool:
+        """Executes the collectives to which all have come with values that are there; True if there were any."""
+        met = False
+        for (group, count), ops in list(self.meetings.items()):
+            if len(ops) < len(group):
+                continue
+            there = [self.values[rank] | self.under_way[rank] for rank in ops]
+            if not all(n in v for v, op in zip(there, ops.values()) for n in op.used):
+                continue
+            del self.meetings[group, count]
+            met = True
+            brought = {rank: [v[n] for n in op.used] for v, (rank, op) in zip(there, ops.items())}
+            for rank, op in ops.items():
+                for i, number in enumerate(op.made):
+                    parts = [brought[member][i] for member in group]
+                    assert op.name == "allgather" or all(part.keys() == parts[0].keys() for part in parts)
+                    result = joined(parts) if op.name == "allgather" else summed(parts)
+                    if op.name == "scatterreduce":
+                        place, each = group.index(rank), sorted(result)
+                        mine = each[place * len(each) // len(group) : (place + 1) * len(each) // len(group)]
+                        result = {row: result[row] for row in mine}
+                    self.under_way[rank][number] = result
+        return met
+
+    def compute(self, op: Any, used: list[Any]) -> list[Any]:
         match op.name:
             case "load_weights":
-                return [rows(data.weights[op.layer], *op.args), rows(data.states[op.layer], *op.args)]
+                return [rows(self.data.weights[op.layer], *op.args), rows(self.data.states[op.layer], *op.args)]
             case "get_activation":
-                return [{b: data.inputs[b] for b in op.batches}]
+                return [{b: self.data.inputs[b] for b in op.batches}]
             case "fake_grad":
                 return [rows(np.zeros((HIDDEN, HIDDEN)))]
             case "forward":
@@ -140,12 +196,10 @@ def execute(trace: Trace) -> tuple[list[dict[int, Any]], list[dict[int, Any]]]:
                 return [{r: used[0][r] for r in wanted}]
         return []
 
-    moved = True
-    while moved:
-        moved = False
-        for rank in ranks:
-            while at[rank] < len(trace.ranks[rank]) and perform(rank, trace.ranks[rank][at[rank]]):
-                at[rank] += 1
-                moved = True
-    assert at == [len(ops) for ops in trace.ranks]
-    return values, final
+
+def execute(trace: Trace) -> tuple[list[dict[int, Any]], list[dict[int, Any]]]:
+    """Runs a trace on tensors. Returns, per rank, all values by number and the final weights by layer."""
+    interpreter = Interpreter(trace)
+    interpreter.run()
+    assert interpreter.at == [len(ops) for ops in trace.ranks]
+    return interpreter.values, interpreter.final

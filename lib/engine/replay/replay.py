@@ -13,13 +13,15 @@ from lib.engine.metering.meter import Reading
 from lib.errors import PuzzleError, TraceError
 from lib.goal import Goal
 from lib.judging.memory import profile
-from lib.judging.recompute import RankState, Retrace
+from lib.judging.rank_state import RankState
+from lib.judging.recompute import Retrace
 from lib.judging.referee import BYTES_PER_ELEMENT
 from lib.notation import trace_from_json
-from lib.trace import Trace
+from lib.setting import CLASSIC_SETTING
+from lib.trace import FORMS, Trace
 
 from .placement import Placement
-from .rank import ReplayEngine
+from .rank import PERFORM, ReplayEngine
 from .timeline import TimedEvent, measured, predicted
 from .workload import TOLERANCE, Workload, closeness, one_device
 
@@ -63,6 +65,25 @@ class Replay:
         return self.same_weights and all(rank.same for rank in self.ranks)
 
 
+def require_playable(trace: Trace) -> None:
+    """Refuses a trace with operations or in a setting that a replay does not know.
+
+    Raises:
+        TraceError: naming the operation, or the part of the setting.
+    """
+    for name in trace.setting.differences(CLASSIC_SETTING):
+        if name != "costs":
+            raise TraceError(f"a replay cannot play this setting yet: {name} {getattr(trace.setting, name)!r}")
+    for rank, ops in enumerate(trace.ranks):
+        for op in ops:
+            if op.name not in (*PERFORM, "given", "store", "delete"):
+                raise TraceError(f"a replay cannot play {op.name} yet; rank {rank} calls it on line {op.line}")
+            form = FORMS[op.name]
+            given = dict(zip(form.args + form.optional, op.args))
+            if more := [name for name in form.optional if name != "label" and given.get(name) is not None]:
+                raise TraceError(f"a replay cannot play {op.name} with {more[0]} yet; rank {rank}, line {op.line}")
+
+
 def replay(
     trace: Trace, on: str = "inprocess", small: bool = False, goal: Goal | None = None, force: bool = False
 ) -> Replay:
@@ -74,6 +95,7 @@ def replay(
     Raises:
         PuzzleError: the referee refuses the trace; or, if forced, it cannot be executed.
     """
+    require_playable(trace)
     retrace = Retrace(trace, strict=goal is not None)
     try:
         retrace.run()
@@ -92,7 +114,7 @@ def replay(
     costs = replace(trace.costs, hidden=workload.shape.hidden, length=workload.shape.length)
     shaped = retrace
     if not force:
-        shaped = Retrace(replace(trace, costs=costs))
+        shaped = Retrace(replace(trace, setting=replace(trace.setting, costs=costs)))
         shaped.run()
     return Replay(
         on,

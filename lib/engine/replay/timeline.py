@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lib.costs import steps
 from lib.trace import TIMED, Op, Trace
 from lib.trace_walk import Cursor, Walk
 
@@ -27,6 +26,7 @@ class TimedEvent(NamedTuple):
 
 def predicted(trace: Trace) -> tuple[tuple[TimedEvent, ...], ...]:
     """Every rank's events, in steps."""
+    steps = trace.costs.steps
     return tuple(
         tuple(TimedEvent(op.name, op.layer, steps(op.start), steps(op.end)) for op in trace.events(rank))
         for rank in range(len(trace.ranks))

@@ -13,7 +13,7 @@ import numpy as np
 
 from lib.costs import HIDDEN, LENGTH
 from lib.engine.collectives import Array
-from lib.rules import Size
+from lib.setting import Size
 
 SMALL_HIDDEN, SMALL_LENGTH = 16, 8
 """Shapes for tests: the game's, 32 times smaller in each dimension; with 16 ranks, each still holds a row."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 
 from lib import Value, Weight, WeightGrad
-from lib.rules import COLLECTIVE_RULES
+from lib.collective_rules import COLLECTIVE_RULES
 
 RANKS = 4
 BOX, GAP, DOT = 44, 12, 8
@@ -29,7 +29,7 @@ def brought(name: str) -> list[Value]:
 def collective_svg(name: str) -> str:
     """The picture as SVG: the filled part of a box is the share of the weight that is held; dots are batches."""
     before = brought(name)
-    after = COLLECTIVE_RULES[name](before)
+    after = COLLECTIVE_RULES[name](before, None, ())
     height = 34 + RANKS * (BOX + GAP)
     parts = [_text(BEFORE + BOX / 2, 16, "brings", SOFT), _text(AFTER + BOX / 2, 16, "gets", SOFT)]
     for rank in range(RANKS):

@@ -8,11 +8,15 @@ from dataclasses import replace
 from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, trace_from_json
 from lib.gc_pause import no_collection
 from lib.judging.family import ONE_RANK
+from lib.setting import CLASSIC_SETTING
+from lib.setting_notation import setting_to_json
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.reference_figures import REFERENCE_FIGURES, far_behind
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.tracks.outcomes import Row, RunRequest, Score
+
+CLASSIC = setting_to_json(CLASSIC_SETTING)
 
 MAX_OPERATIONS = 2000
 """Operations of one rank. The longest of our own schedules has a fifth of that."""
@@ -23,7 +27,9 @@ MAX_SENTENCE = 2000
 
 def request_at(puzzle: SchedulePuzzle, size: Size) -> RunRequest:
     """A run of all ranks at a size."""
-    return RunRequest(size_text(size), {"size": list(size)}, lambda row: score_trace(trace_in(row), puzzle, size))
+    setting = setting_to_json(puzzle.goal.setting)
+    data = {"size": list(size)} if setting == CLASSIC else {"size": list(size), "setting": setting}
+    return RunRequest(size_text(size), data, lambda row: score_trace(trace_in(row), puzzle, size))
 
 
 def trace_in(row: Row) -> Trace | Failure:
@@ -104,6 +110,8 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
             f"it needs {peak.memory:,} elements of memory (rank {peak.rank} at t={peak.time:g}) "
             f"and the target is {goal.memory_text}"
         )
+    if not report.meets_host:
+        yield f"it parks {report.peaks['host'].memory:,} elements on the host and the target is {goal.host:,}"
     if report.reloads:
         yield f"the puzzle is about not having whole weights: {'; '.join(plain(note.text) for note in report.reloads)}"
 

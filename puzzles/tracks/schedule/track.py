@@ -9,7 +9,7 @@ from lib import PuzzleError, Report, Trace, referee, run_async, trace_to_json
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
-from puzzles.sandbox.worker.stages.schedule import require_schedule
+from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks.base import Column, Overview, PuzzleGroup, Section, Track, Turns
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
 
@@ -67,7 +67,8 @@ class Schedules(Track[SchedulePuzzle]):
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
         """All ranks on the running loop; also a run that failed has its trace, as far as it went."""
         require_schedule(slug, definition)
-        outcome = await run_async(turns.in_turns(definition), *request.data["size"])
+        size, setting = prepare(request.data)
+        outcome = await run_async(turns.in_turns(definition), *size, setting=setting)
         row, error = {"trace": outcome.trace}, outcome.error
         if error is None:
             return LocalRun(row)

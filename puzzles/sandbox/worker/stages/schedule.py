@@ -8,25 +8,27 @@ from types import FrameType
 from typing import Any
 
 import lib
-from lib import PuzzleError, Size, trace_to_json
+from lib import PuzzleError, Setting, Size, trace_to_json
+from lib.setting_notation import setting_from_json
 from puzzles.failure import line_in, of_crash, of_refusal
 
 from .stage import DefinitionSite, StageResult, UnplayableError, require_function
 
 
-def prepare(request: Mapping[str, Any]) -> Size:
-    """The problem size: layers, batches, ranks."""
-    return Size(*request["size"])
+def prepare(request: Mapping[str, Any]) -> tuple[Size, Setting]:
+    """The problem size (layers, batches, ranks), and the setting if it is not the classic one."""
+    return Size(*request["size"]), setting_from_json(request.get("setting") or {"costs": "classic"})
 
 
-def run_definition(slug: str, function: Any, size: Size, site: DefinitionSite) -> StageResult:
+def run_definition(slug: str, function: Any, game: tuple[Size, Setting], site: DefinitionSite) -> StageResult:
     """The trace as far as the run went, and the failure that ended it, if any.
 
     Raises:
         UnplayableError: it is not a function of a model.
     """
     require_schedule(slug, function)
-    outcome = lib.run(function, *size)
+    size, setting = game
+    outcome = lib.run(function, *size, setting=setting)
     data = {"trace": trace_to_json(outcome.trace)}
     error = outcome.error
     if error is None:

@@ -1,0 +1,151 @@
+"""One rank of a trace as far as it has been executed again, and what is checked of every record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lib.collective_rules import Group
+from lib.costs import CLASSIC, Costs
+from lib.errors import PuzzleError, RuleError, TraceError
+from lib.lanes import Call, Place
+from lib.trace import NO_BATCHES, TIMED, Op, group_of, place_text
+from lib.trace_walk import Cursor
+from lib.values.base import Value
+from lib.values.kinds import Activation, Parked, Weight
+
+MALFORMED = (TypeError, ValueError, AttributeError)
+"""The exceptions that a record with columns of the wrong types can cause."""
+
+
+@dataclass(slots=True, eq=False)
+class RankState(Cursor):
+    """One rank of the trace, as far as it has been executed again."""
+
+    costs: Costs = CLASSIC
+    clock: int = 0
+    values: dict[int, Value] = field(default_factory=dict)
+    stored: dict[tuple[str, object], int] = field(default_factory=dict)
+    """By name of a dictionary and key in it: the number of the value there."""
+    final: list[Weight] = field(default_factory=list)
+    outputs: list[Activation] = field(default_factory=list)
+    given: set[int] = field(default_factory=set)
+    """Numbers of the values that were made by hand or by a model of another Dist."""
+    read: dict[int, int] = field(default_factory=dict)
+    """By index of a pass_to: the tick at which its message is received."""
+    held_up: dict[int, Place] = field(default_factory=dict)
+    """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
+    events: list[int] = field(default_factory=list)
+    """Indices of the timed operations."""
+    causes: dict[int, Place | None] = field(default_factory=dict)
+    """By index of an event: the event whose end its start waited for, where that is not the computation before it."""
+    cause: Place | None = None
+    """The event that set the clock, where that is not the computation before."""
+    computed: int = -1
+    """The index of the event that kept this rank busy last."""
+    calls: dict[int, Call] = field(default_factory=dict)
+    """The calls that were not awaited yet, by index."""
+    under_way: dict[int, Call] = field(default_factory=dict)
+    """By number of a value: the call that makes it, which was not awaited yet. Until it is settled, what the call
+    brings stands in for the value."""
+    messages: int = 0
+    elements: int = 0
+    """Elements sent, in messages and collectives (ring-optimal)."""
+
+    @property
+    def done(self) -> Sequence[Op]:
+        """The operations that have been executed."""
+        return self.ops[: self.at]
+
+    def used(self, op: Op) -> list[Value]:
+        """The values that one of the executed operations used."""
+        return [self.values[number] for number in op.used]
+
+    def parked(self) -> list[Parked]:
+        """The values in `model.parked`, each once."""
+        numbers = {number for (where, _), number in self.stored.items() if where == "parked"}
+        return [value for value in map(self.values.__getitem__, sorted(numbers)) if isinstance(value, Parked)]
+
+    def came_from(self) -> Place | None:
+        """The event that set the clock."""
+        if self.cause is not None or self.computed < 0:
+            return self.cause
+        return self.rank, self.computed
+
+    def place(self, call: str) -> str:
+        """The place of a refusal on this rank, now."""
+        return place_text(self.rank, self.costs.text(self.clock), call)
+
+
+def placed(why: Exception, rank: RankState) -> PuzzleError:
+    """The refusal of a rank's next operation, with its place unless it has one already."""
+    if not isinstance(why, PuzzleError):
+        problem = f"this record makes no sense ({why}): {rank.op}"
+        return TraceError(problem, rank.place(f"operation {rank.at}"))
+    return why if why.place else why.at(rank.place(rank.op.call()), rank.op.line)
+
+
+def refuse_given(rank: RankState, op: Op) -> None:
+    for number in rank.given.intersection(op.used):
+        raise RuleError(
+            f"the {rank.values[number]} was made by hand or by a model of another Dist; "
+            "in a puzzle, get it from this model's own operations"
+        )
+
+
+def confirm(
+    rank: RankState,
+    op: Op,
+    made: Sequence[Value],
+    start: int,
+    ticks: int,
+    batches: frozenset[int] = NO_BATCHES,
+) -> None:
+    """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
+    if op.start != start or op.end != start + ticks:
+        raise TraceError(f"it takes place from tick {start} to {start + ticks}, not {op.start} to {op.end}")
+    if op.batches is not batches and op.batches != batches:
+        raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(op.batches)}")
+    if made or op.made != ():
+        first = len(rank.values)
+        if op.made != tuple(range(first, first + len(made))):
+            raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(op.made)}")
+        for number, value in zip(op.made, made):
+            rank.values[number] = value
+    if op.name in TIMED:
+        rank.events.append(rank.at)
+        if rank.cause is not None:
+            rank.causes[rank.at], rank.cause = rank.cause, None
+        rank.computed = rank.at
+        rank.clock = op.end
+
+
+def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:
+    """Refuses to use what a call makes before that call has been awaited."""
+    if not rank.under_way.keys().isdisjoint(numbers):
+        first = min(rank.under_way.keys() & {*numbers})
+        raise RuleError(f"the {rank.values[first]} is still under way; await it first")
+
+
+_new = tuple.__new__  # what Arrival(...) does, in half of its time
+
+
+class Arrival(NamedTuple):
+    """A rank's call of a collective, with the clock and the value that were recomputed."""
+
+    rank: int
+    clock: int
+    line: int
+    name: str
+    group: Group | None
+    values: tuple[Value, ...]
+    batches: frozenset[int]
+
+
+def arrival(rank: RankState) -> Arrival:
+    """A rank's call of the collective that is its next operation."""
+    op = rank.ops[rank.at]
+    return _new(
+        Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],), op.batches)
+    )

@@ -1,0 +1,110 @@
+"""Ranks on the named axes of a mesh, and the groups of ranks that may meet in a collective.
+
+The last axis changes fastest, as in a torch DeviceMesh: on {"dp": 2, "pp": 2, "tp": 2} rank 5 is dp 1, pp 0, tp 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from math import prod
+
+from .collective_rules import Group
+from .errors import RuleError
+from .values import algebra
+from .values.algebra import set_text
+
+Axes = tuple[tuple[str, int], ...]
+"""The name and the length of each axis."""
+
+
+def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> Axes:
+    """A mesh as a setting holds it.
+
+    Raises:
+        RuleError: an axis without a name or length, or lengths whose product is not the number of ranks.
+    """
+    given = mesh.items() if isinstance(mesh, Mapping) else mesh
+    try:
+        axes = tuple((name, algebra.whole_number(length, f"axis {name!r}", "mesh", least=1)) for name, length in given)
+    except (TypeError, ValueError):
+        raise RuleError(f"a mesh names its axes with their lengths, as {{'dp': 2, 'tp': 4}}; got {mesh!r}") from None
+    names = [name for name, _ in axes]
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise RuleError(f"a mesh needs a different name for each axis; got {names!r}")
+    if axes and prod(length for _, length in axes) != ranks:
+        lengths = " x ".join(str(length) for _, length in axes)
+        raise RuleError(
+            f"the mesh is of {lengths} = {prod(length for _, length in axes)} ranks, and there are {ranks}; "
+            "let the product of its axes be the number of ranks"
+        )
+    return axes
+
+
+class Mesh:
+    """The axes of a Dist of `ranks` ranks; none where the game has no groups."""
+
+    def __init__(self, axes: Axes, ranks: int) -> None:
+        self.axes = axes_of(axes, ranks)
+        self.ranks = ranks
+        self._stride: dict[str, int] = {}
+        stride = 1
+        for name, length in reversed(self.axes):
+            self._stride[name], stride = stride, stride * length
+
+    def index(self, rank: int, axis: object) -> int:
+        """A rank's place on an axis."""
+        name = self._known(axis)
+        return rank // self._stride[name] % dict(self.axes)[name]
+
+    def along(self, rank: int, names: Collection[object]) -> Group:
+        """The ranks that are like `rank` on all other axes, itself among them, ascending."""
+        group = [rank]
+        for name in map(self._known, names):
+            here, stride = self.index(rank, name), self._stride[name]
+            group = [other + (i - here) * stride for other in group for i in range(dict(self.axes)[name])]
+        return tuple(sorted(group))
+
+    def group(self, rank: int, given: object) -> Group | None:
+        """The group that a rank names: an axis, several axes, or ranks; None if those are all.
+
+        Raises:
+            RuleError: there is no mesh, no such axis or rank, or the rank itself is not in the group.
+        """
+        self.require()
+        if isinstance(given, str):
+            given = (given,)
+        if not isinstance(given, Collection) or not given:
+            raise RuleError(f"a group is an axis, a tuple of axes, or ranks such as [0, 2]; got {given!r}")
+        if all(isinstance(part, str) for part in given):
+            if len(set(given)) < len(given):
+                raise RuleError(f"a group names an axis twice: {list(given)}; name it once")
+            group = self.along(rank, given)
+        else:
+            ranks = [algebra.number(part, self.ranks, "rank") for part in given]
+            if len(set(ranks)) < len(ranks):
+                raise RuleError(f"a group names a rank twice: {sorted(ranks)}; name it once")
+            group = tuple(sorted(ranks))
+        self.require_member(rank, group)
+        return None if len(group) == self.ranks else group
+
+    def require(self) -> None:
+        """Refuses groups where there is no mesh."""
+        if not self.axes:
+            raise RuleError(
+                "a group needs a mesh, and this game has none; make one with Dist(8, mesh={'dp': 4, 'tp': 2})"
+            )
+
+    @staticmethod
+    def require_member(rank: int, group: Group) -> None:
+        """Refuses a group without the rank that calls in it."""
+        if rank not in group:
+            raise RuleError(
+                f"this rank is not in the group {set_text(group)}; it may call collectives of its own groups only"
+            )
+
+    def _known(self, name: object) -> str:
+        if name not in self._stride:
+            self.require()
+            raise RuleError(f"there is no axis {name!r}; this Dist has {', '.join(name for name, _ in self.axes)}")
+        assert isinstance(name, str)
+        return name

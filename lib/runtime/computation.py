@@ -1,0 +1,81 @@
+"""The player's calls that concern one rank alone: where values come from, and what is computed with them."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+from lib import layer_rules, rules
+from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
+
+from .rank import RankOperations
+
+
+class Computation(RankOperations):
+    """The operations of one rank that need no other. Durations are those of the classic costs."""
+
+    @overload
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]: ...
+    @overload
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str) -> tuple[Parked, Parked]: ...
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str | None = None) -> Any:
+        """Shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time.
+
+        With a `tier`, such as "host", they are parked there.
+        """
+        return self._source("load_weights", rules.load_weights, layer, shard, total, tier)
+
+    def get_activation(self, batches: Any, step: int = 0) -> Activation:
+        """The model's input for some microbatches of a step, such as [0] or range(4). Takes no time."""
+        made: tuple[Activation] = self._source("get_activation", rules.get_activation, None, batches, step)
+        return made[0]
+
+    def fake_grad(self, layer: int, batches: Any, step: int = 0) -> WeightGrad:
+        """A made-up gradient: a zero for no batches; for some batches a lie that puzzles refuse. Takes no time."""
+        made: tuple[WeightGrad] = self._source("fake_grad", rules.fake_grad, layer, batches, step)
+        return made[0]
+
+    def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
+        """The input of the next layer; 1 step for each batch.
+
+        Of a block, shards of the weight yield parts of a sum, in as much less time; an expert takes its own tokens.
+        """
+        made: tuple[Activation] = self._compute("forward", layer_rules.forward, layer, inp, weight)
+        return made[0]
+
+    def loss(self, inp: Activation) -> ActivationGrad:
+        """The gradient of the loss at the last layer's output, labelled LAYERS - 1. Takes no time."""
+        made: tuple[ActivationGrad] = self._compute("loss", layer_rules.loss, None, inp)
+        return made[0]
+
+    def backward(
+        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
+    ) -> tuple[WeightGrad, ActivationGrad]:
+        """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch."""
+        made: tuple[WeightGrad, ActivationGrad]
+        made = self._compute("backward", layer_rules.backward, layer, inp, grad, weight)
+        return made
+
+    def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
+        """The half of backward that the layer before waits for: its gradient. Only where the costs price it."""
+        made: tuple[ActivationGrad]
+        made = self._compute("backward_input", layer_rules.backward_input, layer, inp, grad, weight)
+        return made[0]
+
+    def backward_weight(
+        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight | None = None
+    ) -> WeightGrad:
+        """The other half: the weight gradient, any time later. It needs the weight only where layers can be cut."""
+        used = (inp, grad) if weight is None else (inp, grad, weight)
+        made: tuple[WeightGrad] = self._compute("backward_weight", layer_rules.backward_weight, layer, *used)
+        return made[0]
+
+    def update(
+        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: object = 0
+    ) -> tuple[Weight, OptState]:
+        """The weight and optimizer state after the step, of the shards that `weight` holds; 0.5 steps.
+
+        `shard` is taken for the sake of schedules of the original game; which shards are meant, the values say.
+        """
+        made: tuple[Weight, OptState]
+        made = self._compute("update", rules.update, layer, weight_grad, weight, opt_state)
+        return made

@@ -1,0 +1,69 @@
+"""Handles of calls under way: what a call returns where communication overlaps computation, joined by `await`."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from typing import Any, NoReturn, Protocol
+
+from lib.errors import RuleError
+from lib.lanes import Call, Made
+
+from .recorder import player_line
+
+
+class Owner(Protocol):
+    """The rank that made a call."""
+
+    def join(self, handle: Handle, line: int) -> Coroutine[Any, Any, Any]: ...
+
+
+class Handle:
+    """A call that has been made and may not have ended: `await` it once, on the rank that made it, for its result.
+
+    As `work = dist.all_gather(..., async_op=True)`, with `await handle` for `work.wait()`. In place of a value it may
+    be given to another call, which then runs after it (`lib.lanes` says why).
+    """
+
+    __slots__ = ("awaited_on", "call", "listed", "owner")
+
+    def __init__(self, owner: Owner, call: Call, listed: bool) -> None:
+        self.owner = owner
+        """The rank that made the call."""
+        self.call = call
+        self.listed = listed
+        """The result is a list of values, as what was given."""
+        self.awaited_on: int | None = None
+        """The line on which it was awaited."""
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self.owner.join(self, player_line()).__await__()
+
+    def __str__(self) -> str:
+        return str(self.call)
+
+    def __repr__(self) -> str:
+        return f"<handle of {self}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"there is no {name!r} in {self.unawaited}")
+
+    def __add__(self, other: object) -> NoReturn:
+        raise RuleError(f"'+' takes values; this is {self.unawaited}")
+
+    __radd__ = __add__
+
+    @property
+    def made(self) -> list[Made]:
+        """What the call makes, to be brought to another call."""
+        return [Made(self.call, n) for n in range(len(self.call.op.made))]
+
+    @property
+    def result(self) -> Any:
+        """What `await` gives, once the call has ended."""
+        made = self.call.made
+        return list(made) if self.listed else made[0] if made else None
+
+    @property
+    def unawaited(self) -> str:
+        """What a message says of a handle in place of a value."""
+        return f"the result of {self}, which is still under way; await it first"

@@ -1,0 +1,171 @@
+"""One rank's calls that meet other ranks: one at a time, or under way on a lane and joined by `await`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from lib.collective_rules import Group, contribute
+from lib.errors import PuzzleError, RuleError
+from lib.lanes import Call, Made, layer_of
+from lib.setting import Game
+from lib.trace import FORMS, NO_BATCHES, shortest
+from lib.values import algebra
+from lib.values.base import Value, object_text
+
+from .handles import Handle
+from .live_lanes import LiveLanes
+from .live_run import LiveRun
+from .recorder import RankRecorder, player_line
+from .waits import Awaiting, Wait
+
+A = TypeVar("A")
+R = TypeVar("R")
+W = TypeVar("W", bound=Wait)
+
+
+class LaneOperations:
+    """The part of a rank's operations that waits for others."""
+
+    rank: int
+    run: LiveRun
+    _recorder: RankRecorder
+    _game: Game
+
+    def _ready(self) -> None:
+        """Refuses a call while another one has not been awaited or has not ended."""
+        recorder = self._recorder
+        if recorder.promised is not None:
+            why = recorder.forgotten()
+            assert why is not None
+            raise why
+        if recorder.under_way is not None:
+            raise RuleError(
+                f"this rank is still waiting in {recorder.under_way.call()} on line {recorder.under_way.line}; "
+                "a rank does one thing at a time, so await that call first"
+            )
+
+    async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> R:
+        """Meets other ranks, with this rank marked as being in that call; the outcome is recorded."""
+        recorder = self._recorder
+        recorder.promised, recorder.under_way = None, wait
+        self.run.act(self.rank)
+        try:
+            answer = meet(wait)
+            if answer is None:
+                answer = await self.run.stay(wait)
+        except PuzzleError as why:
+            raise why.at(recorder.place(wait.call()), wait.line) from None
+        finally:
+            recorder.under_way = None
+        return written(answer)
+
+    # --- On a lane, where communication overlaps computation ---
+
+    def _collective_on_lane(
+        self, name: str, given: Any, label: Any, group: Group | None, line: int, asked: frozenset[int]
+    ) -> Handle:
+        """A collective of one value, or of a list of values with a list of layers: a bucket."""
+        listed = isinstance(given, list) or (isinstance(given, Handle) and given.listed)
+        if listed and not FORMS[name].bucket:
+            raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
+        parts = self._parts(given)
+        if not listed:
+            label = label if type(label) is int else algebra.whole_number(label, "layer")
+        elif not isinstance(label, list) or len(label) != len(parts):
+            raise RuleError(f"the layers of {len(parts)} values are a list of as many; got {object_text(label)}")
+        else:
+            label = tuple(algebra.whole_number(one, "layer") for one in label)
+        for part in parts:
+            if not isinstance(part, Made):
+                contribute(self._game, name, part)
+        layers = tuple(map(layer_of, parts))
+        if label == layers[0] or label == layers:
+            label = None
+        elif len(parts) == 1 and listed:
+            (label,) = label
+        used = tuple([self._recorder.claim(p) if isinstance(p, Value) else p.number for p in parts])
+        args = () if group is label is None else shortest(group, label)
+        call = self._write_call(name, parts, used, len(parts), layers[0], args, group, line, asked)
+        self._lanes.issue(call)
+        return self._handle(call, listed)
+
+    def _parts(self, given: Any) -> list[Value | Made]:
+        """What a call brings: a value, what another call makes, or a list of these."""
+        if isinstance(given, list):
+            if not given:
+                raise RuleError("this list has no value; give at least one")
+            return [part for one in given for part in self._parts(one)]
+        if not isinstance(given, Handle):
+            return [given]
+        if given.owner is not self:
+            raise RuleError(f"{given} is not of this rank; a handle is used by the rank that made it")
+        if not given.made:
+            raise RuleError(f"{given} makes no value")
+        return [*given.made]
+
+    def _write_call(
+        self,
+        name: str,
+        parts: Sequence[Value | Made],
+        used: tuple[int, ...],
+        made: int,
+        layer: int | None,
+        args: tuple[Any, ...],
+        group: Group | None,
+        line: int,
+        asked: frozenset[int] = NO_BATCHES,
+    ) -> Call:
+        at = len(self._recorder.ops)
+        op = self._recorder.write_call(name, made, line, used, layer, args, asked)
+        self.run.act(self.rank)
+        return Call(self.rank, at, op.start, None, op, group, tuple(parts))
+
+    def _handle(self, call: Call, listed: bool = False) -> Handle:
+        handle = self._recorder.handles[call.at] = Handle(self, call, listed)
+        return handle
+
+    @property
+    def _lanes(self) -> LiveLanes:
+        assert self.run.lanes is not None
+        return self.run.lanes
+
+    async def join(self, handle: Handle, line: int) -> Any:
+        """Waits for the end of a call, and returns what it made.
+
+        Raises:
+            RuleError: another rank awaits it, or it was awaited before.
+        """
+        call = handle.call
+        try:
+            other = self.run.other_rank(self.rank)
+            if other is not None:
+                recorder = self.run.recorders[other]
+                raise RuleError(f"{handle} is rank {self.rank}'s; a handle is awaited by the rank that made it")
+            recorder = self._recorder
+            self._ready()
+            if handle.awaited_on is not None:
+                raise RuleError(
+                    f"{handle} was awaited already, on line {handle.awaited_on}; keep what 'await' returned"
+                )
+        except PuzzleError as why:
+            raise why.at(recorder.place(f"await {call.op.call()}"), line) from None
+        if call.settled:
+            self.run.act(self.rank)
+        else:
+            wait = Awaiting(self.rank, recorder.clock, line, call, self._lanes)
+            await self._together(wait, self.run.ended, lambda _: None)
+        recorder.write_await(call, line)
+        handle.awaited_on = line
+        del recorder.handles[call.at]
+        return handle.result
+
+    def finish(self) -> None:
+        """Refuses to end while a call was made that nobody awaited."""
+        recorder = self._recorder
+        try:
+            self._ready()
+            for handle in recorder.handles.values():
+                raise RuleError(f"{handle} was never awaited; await its handle before the end")
+        except PuzzleError as why:
+            raise why.at(recorder.place("the end"), player_line()) from None

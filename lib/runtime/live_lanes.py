@@ -1,0 +1,65 @@
+"""The lanes of a run in progress: calls are written down when they are made, and completed when they are settled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from lib import rules
+from lib.collective_rules import COLLECTIVES
+from lib.errors import PuzzleError
+from lib.lanes import Call, Lanes
+from lib.mailboxes import Mailboxes
+from lib.meetings import results
+from lib.setting import Game
+from lib.values.base import Value, copy_of
+
+from .recorder import RankRecorder
+from .waits import Message
+
+
+class Host(Protocol):
+    """The run that the lanes are of."""
+
+    game: Game
+    recorders: list[RankRecorder]
+    mailboxes: Mailboxes[Message]
+
+    def deliver(self, source: int, to: int, message: Message) -> None: ...
+    def settled(self, call: Call) -> None: ...
+    def refused(self, call: Call, why: PuzzleError) -> None: ...
+
+
+class LiveLanes(Lanes):
+    """The calls under way of all ranks of a run."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host.game)
+        self._host = host
+        self._payloads: dict[Call, Any] = {}
+
+    def send(self, call: Call, payload: Any) -> None:
+        """Issues a `pass_to`."""
+        self._payloads[call] = payload
+        self.issue(call)
+
+    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
+        first = calls[0]
+        if first.name in COLLECTIVES:
+            return results(calls)
+        if first.name == "pass_to":
+            return None if self._host.mailboxes.full(first.rank, *first.op.args) else [()]
+        return [rules.LOCAL_RULES[first.name](self.game, first.op, first.values)]
+
+    def settle(self, call: Call) -> None:
+        call.made = tuple(map(copy_of, call.made))
+        self._host.recorders[call.rank].complete(call)
+        if call.name == "pass_to":
+            to, *tag = call.op.args
+            message = Message(self._payloads.pop(call), call.values, call.end, *tag)
+            self._host.deliver(call.rank, to, message)
+        self._host.settled(call)
+
+    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
+        for call in calls:
+            self._host.refused(call, why)

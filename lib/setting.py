@@ -1,0 +1,82 @@
+"""What a game fixes before it is played: its size, and its setting, which the classic puzzles leave as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .costs import CLASSIC, Costs
+from .errors import RuleError
+
+LAYERS = ("dense", "block", "experts")
+"""What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard."""
+
+TASKS = ("train", "local", "infer")
+"""What is to be made: weights after every batch; weights that replicas may update alone and average; outputs."""
+
+MOST_STEPS = 10**6
+
+
+class Size(NamedTuple):
+    """The shape of a problem: layers of the model, microbatches of a step, ranks."""
+
+    layers: int
+    batches: int
+    ranks: int
+
+    def __str__(self) -> str:
+        return f"layers={self.layers}, batches={self.batches}, ranks={self.ranks}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a game fixes besides its size. `mesh` has the length of each axis by name, `steps` counts training steps;
+    `layer` is one of LAYERS, `task` one of TASKS.
+
+    Raises:
+        RuleError: naming the field that cannot be.
+    """
+
+    costs: Costs = CLASSIC
+    mesh: tuple[tuple[str, int], ...] = ()
+    steps: int = 1
+    layer: str = "dense"
+    task: str = "train"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.costs, Costs):
+            raise RuleError(f"Setting: costs must be a record of costs; got {self.costs!r}")
+        if type(self.steps) is not int or not 1 <= self.steps <= MOST_STEPS:
+            raise RuleError(f"Setting: steps must be a whole number from 1 to {MOST_STEPS:,}; got {self.steps!r}")
+        for name, known in (("layer", LAYERS), ("task", TASKS)):
+            if getattr(self, name) not in known:
+                raise RuleError(f"Setting: {name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
+
+        if self.task == "infer" and self.steps > 1:
+            raise RuleError(f"Setting: inference takes one step; got {self.steps}")
+
+    def differences(self, other: Setting) -> list[str]:
+        """The names of the fields in which another setting differs."""
+        return [name for name in FIELDS if getattr(self, name) != getattr(other, name)]
+
+
+FIELDS = ("costs", "mesh", "steps", "layer", "task")
+
+CLASSIC_SETTING = Setting()
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A size and a setting as the rules read them."""
+
+    layers: int
+    batches: int
+    ranks: int
+    setting: Setting = field(default=CLASSIC_SETTING)
+    steps: int = 1
+    layer: str = "dense"
+    task: str = "train"
+
+    @classmethod
+    def of(cls, size: Size, setting: Setting = CLASSIC_SETTING) -> Game:
+        return cls(*size, setting, setting.steps, setting.layer, setting.task)

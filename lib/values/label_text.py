@@ -1,0 +1,85 @@
+"""Labels in words: which shards, batches, parts and tokens of a whole a value is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .algebra import named, set_text
+from .replicas import Copy
+
+
+class HasShards(Protocol):
+    """A value shaped like a weight, or an activation that may be a share of the tokens."""
+
+    @property
+    def shards(self) -> frozenset[int]: ...
+    @property
+    def total(self) -> int: ...
+
+
+class HasBatches(Protocol):
+    """An activation, its gradient, or a weight gradient."""
+
+    @property
+    def batches(self) -> frozenset[int]: ...
+    @property
+    def total_batches(self) -> int: ...
+
+
+class HasStep(Protocol):
+    @property
+    def step(self) -> int: ...
+
+
+class HasParts(HasShards, Protocol):
+    """An activation or its gradient, which may be a part of a sum."""
+
+    @property
+    def parts(self) -> frozenset[int]: ...
+    @property
+    def of(self) -> int: ...
+
+
+class HasCopy(Protocol):
+    @property
+    def copy(self) -> Copy | None: ...
+
+
+def shards_text(value: HasShards) -> str:
+    """'whole', 'shard 2 of 4', 'shards 0-2 of 4'."""
+    if len(value.shards) == value.total:
+        return "whole" if value.total == 1 else f"whole (all {value.total} shards)"
+    return f"{named('shard', sorted(value.shards))} of {value.total}"
+
+
+def share_text(value: HasParts) -> str:
+    """', part 0 of 4 of a sum, tokens {1} of 4': what there is of an activation, if not all."""
+    parts = f", {parts_text(value)}" if len(value.parts) < value.of else ""
+    return parts + (f", tokens {tokens_text(value)}" if len(value.shards) < value.total else "")
+
+
+def parts_text(value: HasParts) -> str:
+    """'part 0 of 4 of a sum'."""
+    return f"{named('part', sorted(value.parts))} of {value.of} of a sum"
+
+
+def tokens_text(value: HasShards) -> str:
+    """'{1} of 4': tokens of an activation, or experts of a weight."""
+    return f"{set_text(value.shards)} of {value.total}"
+
+
+def step_text(value: HasStep) -> str:
+    """', step 2': the first step, 0, goes without saying."""
+    return f", step {value.step}" if value.step else ""
+
+
+def more_text(value: HasCopy) -> str:
+    """', of the replica trained since step 0 with batch {1}': nothing if there never were replicas."""
+    return f", {value.copy}" if value.copy is not None else ""
+
+
+def batches_text(value: HasBatches) -> str:
+    """'batch 1 of 4', 'batches 0-3 of 4', 'no batches (zero)'."""
+    if not value.batches:
+        return "no batches (zero)"
+    return f"{named('batch', sorted(value.batches))} of {value.total_batches}"

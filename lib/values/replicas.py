@@ -1,0 +1,78 @@
+"""Marks what a replica has trained alone, between two averages (local SGD, Stich 2019, section 2).
+
+Replicas part at a step where they are alike: each goes on with batches of its own, the same in every step. Averaging
+the weights makes them alike again. Values with equal marks hold the numbers of one replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lib.errors import RuleError
+
+from . import algebra
+from .algebra import set_text
+
+Average = tuple[int, int, tuple[tuple[int, ...], ...]]
+"""An average of replicas: the step at which they parted, that at which it was taken, and the batches of each."""
+
+
+class Copy(NamedTuple):
+    """The mark of a replica: since which step it is on its own, which batches of how many it uses in each step (none:
+    all replicas are alike since that step), and the averages before."""
+
+    since: int
+    batches: frozenset[int]
+    of: int
+    averages: tuple[Average, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.batches:
+            return f"averaged at step {self.since}"
+        batches = f"batch{'es' if len(self.batches) > 1 else ''} {set_text(self.batches)}"
+        return f"of the replica trained since step {self.since} with {batches}"
+
+
+def shared(copy: Copy | None) -> bool:
+    """True if all replicas have the same."""
+    return copy is None or not copy.batches
+
+
+def averages_of(copy: Copy | None) -> tuple[Average, ...]:
+    return () if copy is None else copy.averages
+
+
+def averaged(copies: Sequence[Copy], step: int) -> Copy:
+    """The mark of the average, at a step, of replicas that were alike when they parted."""
+    partition = tuple(sorted(tuple(sorted(copy.batches)) for copy in copies))
+    return Copy(step, frozenset(), copies[0].of, (*copies[0].averages, (copies[0].since, step, partition)))
+
+
+def checked_copy(given: object) -> Copy | None:
+    """`given` as a mark; None is a model that was never trained in replicas.
+
+    Raises:
+        RuleError: it is something else.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, (tuple, list)) or len(given) != len(Copy._fields):
+        raise RuleError(f"copy must be {', '.join(Copy._fields)}, such as (0, [1], 4, []); got {given!r:.60}")
+    since, batches, of, averages = given
+    of = algebra.whole_number(of, "of", "copy", least=1)
+    if not isinstance(averages, (tuple, list)):
+        raise RuleError(f"averages must be a list; got {averages!r:.60}")
+    return Copy(
+        algebra.whole_number(since, "since", "copy", least=0),
+        algebra.numbers(batches, of, "batch", "copy"),
+        of,
+        tuple(_average(one, of) for one in averages),
+    )
+
+
+def _average(given: object, of: int) -> Average:
+    if not isinstance(given, (tuple, list)) or len(given) != 3 or not isinstance(given[2], (tuple, list)):
+        raise RuleError(f"an average is two steps and the batches of each replica; got {given!r:.60}")
+    since, step = (algebra.whole_number(number, "step", "average", least=0) for number in given[:2])
+    return since, step, tuple(tuple(sorted(algebra.numbers(own, of, "batch", "copy"))) for own in given[2])

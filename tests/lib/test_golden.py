@@ -1,0 +1,81 @@
+"""The classics never change: every trace and report of references and records is byte for byte that of a golden file.
+
+After a deliberate change, `python -m tests.lib.test_golden` writes the file again. Lines of the solution files are
+left out, because they say nothing about the game.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib import Goal, Trace, referee, run, trace_to_json, trace_to_text
+from tests.support import CLASSICS, Classic
+
+GOLDEN = Path(__file__).with_name("golden_classics.json")
+RECORDS = Path(__file__).parents[2] / "solutions" / "records"
+
+MEASURED = ("error", "critical_path", "copies", "notes", "waits", "ranks")
+"""The long parts of a report, kept as one hash."""
+
+
+def of_classic(name: str) -> Classic:
+    """The classic puzzle that a reference or record is for: 'gpipe_laps' is for gpipe."""
+    return max((c for c in CLASSICS if name.startswith(c.slug)), key=lambda classic: len(classic.slug))
+
+
+SCHEDULES = [classic.slug for classic in CLASSICS]
+SCHEDULES += sorted(path.stem for path in RECORDS.glob("*.py") if path.stem != "__init__")
+
+
+def schedule(name: str) -> Any:
+    module = f"solutions.{name}" if name in SCHEDULES[: len(CLASSICS)] else f"solutions.records.{name}"
+    return getattr(import_module(module), of_classic(name).slug)
+
+
+def without_lines(trace: Trace) -> Trace:
+    return Trace(trace.size, tuple(tuple(op._replace(line=0) for op in ops) for ops in trace.ranks))
+
+
+def digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def facts(name: str) -> dict[str, Any]:
+    """What a schedule's run must give."""
+    classic = of_classic(name)
+    outcome = run(schedule(name), *classic.size)
+    assert outcome.error is None
+    trace = without_lines(outcome.trace)
+    report = referee(trace, Goal(classic.slug, classic.size, classic.time, classic.memory))
+    return {
+        "timesteps": report.timesteps,
+        "makespan": report.makespan,
+        "peak": list(report.peak),
+        "bubble": report.bubble,
+        "stars": report.stars,
+        "logs": digest(repr([model.log for model in outcome.models])),
+        "json": digest(trace_to_json(trace)),
+        "text": digest(trace_to_text(trace)),
+        "report": digest(repr([(field, getattr(report, field)) for field in MEASURED])),
+    }
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_classic_run_is_byte_for_byte_the_golden_one(name: str) -> None:
+    assert facts(name) == json.loads(GOLDEN.read_text(encoding="utf-8"))[name]
+
+
+def test_the_golden_file_holds_these_schedules_only() -> None:
+    assert list(json.loads(GOLDEN.read_text(encoding="utf-8"))) == SCHEDULES
+    assert len(SCHEDULES) > 2 * len(CLASSICS)
+
+
+if __name__ == "__main__":
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(facts(name))}" for name in SCHEDULES)
+    GOLDEN.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Schedules with groups and overlap that reach known figures."""

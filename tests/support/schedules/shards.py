@@ -1,0 +1,244 @@
+"""Schedules that cut weights, states or tokens: ZeRO, tensor and sequence parallelism, experts, local SGD."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lib import Model
+
+
+def _train(model: Model, layer: int) -> None:
+    """Updates what this rank has of a layer, and declares it to be the result."""
+    weights, states, _, _, weight_grads = model.storage()
+    weights[layer], states[layer] = model.update(layer, weight_grads.pop(layer), weights[layer], states[layer])
+
+
+async def zero1(model: Model) -> None:
+    """Data parallel, with the optimizer's state in shards (Rajbhandari et al. 2020, section 5.1)."""
+    weights, states, inputs, grads, weight_grads = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer)
+        states[layer] = states[layer].shard(model.rank, model.RANKS)
+    inputs[0] = model.get_activation([model.rank])
+    for layer in range(model.LAYERS):
+        inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
+        if layer == 0:
+            del inputs[0]
+    grads[0] = model.loss(inputs.pop(model.LAYERS))
+    for layer in reversed(range(model.LAYERS)):
+        if layer == 0:
+            inputs[0] = model.get_activation([model.rank])
+        weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
+        if layer == 0:
+            del grads[0]
+        weight_grads[layer] = await model.scatterreduce(weight_grads.pop(layer), layer)
+        weights[layer] = weights[layer].shard(model.rank, model.RANKS)
+        _train(model, layer)
+        weights[layer] = await model.allgather(weights[layer], layer)
+        model.set_final_weight(layer, weights[layer])
+
+
+def checkpoint(kept: tuple[int, ...]) -> Callable[[Model], Any]:
+    """The inputs of some layers are kept, the others computed again in backward (Chen et al. 2016, section 4.1)."""
+
+    def schedule(model: Model) -> None:
+        weights, states, inputs, grads, weight_grads = model.storage()
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.load_weights(layer)
+        inputs[0] = model.get_activation([0])
+
+        def forward(layer: int) -> None:
+            inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
+            if layer not in kept:
+                del inputs[layer]
+
+        for layer in range(model.LAYERS):
+            forward(layer)
+        grads[0] = model.loss(inputs.pop(model.LAYERS))
+        for layer in reversed(range(model.LAYERS)):
+            if layer not in inputs:
+                start = max((k for k in inputs if k < layer), default=None)
+                if start is None:
+                    start, inputs[0] = 0, model.get_activation([0])
+                for again in range(start, layer):
+                    inputs[again + 1] = model.forward(again, inputs[again], weights[again])
+            weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
+            if layer == 0:
+                del grads[0]
+            _train(model, layer)
+            model.set_final_weight(layer, weights[layer])
+
+    return schedule
+
+
+async def tensor_parallel(model: Model, sum_of_the_input: bool = True) -> None:
+    """Each rank has a shard of every block, and all sum what they yield (Shoeybi et al. 2019, section 3)."""
+    weights, states, inputs, grads, weight_grads = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    inputs[0] = model.get_activation(range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
+        inputs[layer + 1] = await model.allreduce(inputs[layer + 1], layer + 1)
+        if layer == 0 and not sum_of_the_input:
+            del inputs[0]
+    grads[0] = model.loss(inputs.pop(model.LAYERS))
+    for layer in reversed(range(model.LAYERS)):
+        if layer == 0 and not sum_of_the_input:
+            inputs[0] = model.get_activation(range(model.BATCHES))
+        weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
+        if layer or sum_of_the_input:
+            grads[0] = await model.allreduce(grads[0], layer - 1)
+        if not layer:
+            del grads[0]
+        _train(model, layer)
+        model.set_final_weight(layer, weights[layer])
+
+
+async def tensor_parallel_record(model: Model) -> None:
+    """The same without a sum for the model's input, which nobody needs; the input is dropped and taken again."""
+    await tensor_parallel(model, sum_of_the_input=False)
+
+
+async def sequence_parallel(model: Model) -> None:
+    """Between blocks every rank keeps its share of the tokens (Korthikanti et al. 2022, section 4.2.2). The model's
+    input can be had whole at any time, and nobody needs its gradient."""
+    weights, states, inputs, grads, weight_grads = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+
+    async def whole(layer: int) -> Any:
+        return await model.allgather(inputs[layer], layer) if layer else model.get_activation(range(model.BATCHES))
+
+    for layer in range(model.LAYERS):
+        inputs["whole"] = await whole(layer)
+        inputs[layer + 1] = model.forward(layer, inputs.pop("whole"), weights[layer])
+        inputs[layer + 1] = await model.scatterreduce(inputs[layer + 1], layer + 1)
+    grads[0] = model.loss(inputs.pop(model.LAYERS))
+    for layer in reversed(range(model.LAYERS)):
+        inputs["whole"] = await whole(layer)
+        inputs.pop(layer, None)
+        grads[0] = await model.allgather(grads[0], layer)
+        weight_grads[layer], grads[0] = model.backward(layer, inputs.pop("whole"), grads[0], weights[layer])
+        if layer:
+            grads[0] = await model.scatterreduce(grads[0], layer - 1)
+        else:
+            del grads[0]
+        _train(model, layer)
+        model.set_final_weight(layer, weights[layer])
+
+
+def local_sgd(every: int) -> Callable[[Model], Any]:
+    """Replicas that train alone, and average their weights every so many steps (Stich 2019, section 2)."""
+
+    async def schedule(model: Model) -> None:
+        weights, states, inputs, grads, weight_grads = model.storage()
+        steps = model.dist.setting.steps
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.load_weights(layer)
+        for step in range(steps):
+            inputs[0] = model.get_activation([model.rank], step)
+            for layer in range(model.LAYERS):
+                inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
+                if layer == 0:
+                    del inputs[0]
+            grads[0] = model.loss(inputs.pop(model.LAYERS))
+            for layer in reversed(range(model.LAYERS)):
+                if layer == 0:
+                    inputs[0] = model.get_activation([model.rank], step)
+                weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
+                if layer == 0:
+                    del grads[0]
+                _train(model, layer)
+                if step % every == every - 1:
+                    weights[layer] = await model.allreduce(weights[layer], layer)
+        for layer in range(model.LAYERS):
+            model.set_final_weight(layer, weights[layer])
+
+    return schedule
+
+
+async def data_parallel_steps(model: Model) -> None:
+    """Data parallel training that sums the gradients of every step."""
+    weights, states, inputs, grads, weight_grads = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer)
+    for step in range(model.dist.setting.steps):
+        inputs[0] = model.get_activation([model.rank], step)
+        for layer in range(model.LAYERS):
+            inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
+        grads[0] = model.loss(inputs.pop(model.LAYERS))
+        for layer in reversed(range(model.LAYERS)):
+            weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
+            if layer == 0:
+                del grads[0]
+            weight_grads[layer] = await model.allreduce(weight_grads[layer], layer)
+            _train(model, layer)
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+
+async def expert_parallel(model: Model) -> None:
+    """Each rank's two microbatches in turn: while the tokens of one travel, those of the other are computed
+    (DeepSeek-AI 2024, section 3.2.1). What a collect brings goes into the next dispatch at once."""
+    weights, states, inputs, grads, weight_grads = model.storage()
+    mine = [b for b in range(model.BATCHES) if b % model.RANKS == model.rank]
+    last = model.LAYERS - 1
+    back: dict[int, Any] = {}
+    there: dict[int, Any] = {}
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+
+    def go_back(b: int, value: Any, layer: int, more: bool) -> None:
+        back[b] = model.collect(value, layer, [b])
+        if more:
+            there[b] = model.dispatch(back[b], layer)
+
+    async def arrived(b: int) -> Any:
+        if b in back:
+            await back.pop(b)
+        return await there.pop(b)
+
+    for b in mine:
+        there[b] = model.dispatch(model.get_activation([b]), 0)
+    for layer in range(model.LAYERS):
+        for b in mine:
+            inputs[layer, b] = await arrived(b)
+            go_back(b, model.forward(layer, inputs[layer, b], weights[layer]), layer + 1, layer < last)
+    for b in mine:
+        there[b] = model.dispatch(model.loss(await back.pop(b)), last)
+    for layer in reversed(range(model.LAYERS)):
+        for b in mine:
+            grads[b] = await arrived(b)
+            new, grads[b] = model.backward(layer, inputs.pop((layer, b)), grads[b], weights[layer])
+            weight_grads[layer] = weight_grads[layer] + new if layer in weight_grads else new
+            grad = grads.pop(b)
+            if layer:
+                go_back(b, grad, layer - 1, more=True)
+        _train(model, layer)
+        model.set_final_weight(layer, weights[layer])
+
+
+async def experts_in_turn(model: Model) -> None:
+    """Expert parallel without overlap of computation: dispatch, compute, collect, layer by layer."""
+    weights, states, inputs, grads, weight_grads = model.storage()
+    mine = [b for b in range(model.BATCHES) if b % model.RANKS == model.rank]
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    inputs["own"] = model.get_activation(mine)
+    for layer in range(model.LAYERS):
+        inputs[layer] = await model.dispatch(inputs.pop("own"), layer)
+        inputs["out"] = model.forward(layer, inputs[layer], weights[layer])
+        inputs["own"] = await model.collect(inputs.pop("out"), layer + 1, mine)
+    grads["own"] = model.loss(inputs.pop("own"))
+    for layer in reversed(range(model.LAYERS)):
+        grads[0] = await model.dispatch(grads.pop("own"), layer)
+        weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
+        grads["own"] = grads.pop(0)
+        if layer:
+            grads["own"] = await model.collect(grads.pop("own"), layer - 1, mine)
+        else:
+            del grads["own"]
+        _train(model, layer)
+        model.set_final_weight(layer, weights[layer])
