@@ -43,7 +43,7 @@ def section(title: str) -> str:
 
 
 def test_every_path_exists() -> None:
-    """Paths in backticks, from the top level; a folder's files beside it are named without their ending."""
+    """Paths in backticks, from the top level; files of a folder, in the same row, are named without their ending."""
     named = re.findall(r"`((?:lib|drawing|puzzles|solutions|notebooks|tests)/[\w./]*)`", TEXT)
     assert len(named) > 30
     assert [path for path in named if not (ROOT / path).exists()] == []

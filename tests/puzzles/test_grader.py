@@ -1,4 +1,4 @@
-"""The grader: what a player's file is worth, whatever stands in it."""
+"""The grader: the verdict on a player's file, whatever it contains."""
 
 from __future__ import annotations
 

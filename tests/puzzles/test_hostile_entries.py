@@ -60,7 +60,7 @@ LINKS = ("copy.py", "quote.py", "itself.py", "gone.py", "zero.py", "ben")
 
 @pytest.mark.usefixtures("any_tier")
 def test_every_entry_keeps_a_row_that_says_why_and_none_passes_with_the_work_of_another(a_class: Path) -> None:
-    """A relative and an absolute path at once, which have no folder in common as they are written."""
+    """A relative and an absolute path at once: as written, they have no folder in common."""
     (a_class.parent / "more").mkdir()
     (a_class.parent / "more" / "eve.py").write_text("")
     arguments = [

@@ -1,4 +1,4 @@
-"""`play`: runs, judges, shows; with a running loop and without, alone and in company; and leaves nothing behind."""
+"""`play` runs, judges and shows, with and without a running loop, alone and among other tasks, and cleans up."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ SAME = [
 
 @pytest.mark.parametrize(("slug", "text"), SAME)
 def test_play_and_grade_say_the_same(slug: str, text: str, mine: Path) -> None:
-    """But for the numbers of lines, which `play` shows beside the message."""
+    """Except for line numbers, which `play` shows next to the message."""
     result = play(slug, definition(mine, slug, text))
     (verdict,) = grade_file(str(mine), [find(slug)]).verdicts
     told = verdict.as_json()

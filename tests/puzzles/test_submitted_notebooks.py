@@ -1,4 +1,4 @@
-"""Notebooks and jupytext scripts: definitions are taken, everything else is left lying."""
+"""Notebooks and jupytext scripts: definitions are kept, everything else is left out."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_messages_inside_a_message_name_cells_too(tmp_path: Path):
 
 
 def test_a_notebook_whose_cells_have_no_ids_is_read_without_a_warning(tmp_path: Path) -> None:
-    """The tests make warnings errors: one would be told as a notebook that cannot be read."""
+    """The tests turn warnings into errors: a warning would be reported as a notebook that cannot be read."""
     cell = {"cell_type": "code", "metadata": {}, "source": solution("ddp"), "outputs": [], "execution_count": None}
     path = tmp_path / "mine.ipynb"
     path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}))

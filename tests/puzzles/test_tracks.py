@@ -1,4 +1,4 @@
-"""The three tracks under one roof: names that do not collide, lists that are easy to take in, data that comes back."""
+"""The three tracks together: names that do not collide, lists that are easy to read, data that survives JSON."""
 
 from __future__ import annotations
 
