@@ -17,7 +17,7 @@ from lib.values.kinds import Weight
 
 from .rank_state import RankState
 
-ONE_RANK = "one rank"
+ONE_RANK = "training on one rank"
 DATA_PARALLEL = "data parallelism"
 SHARDED = "sharded data parallelism"
 OWNERS_SEND = "data parallelism with weights sent by their owners"

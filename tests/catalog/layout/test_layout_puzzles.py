@@ -106,7 +106,7 @@ VERDICTS = [
 
 
 @pytest.mark.parametrize(("slug", "source", "status", "reason", "sentence"), VERDICTS)
-def test_verdicts_say_what_pays_or_what_went_wrong(tmp_path, slug, source, status, reason, sentence):
+def test_verdicts_name_the_cost_or_the_mistake(tmp_path, slug, source, status, reason, sentence):
     verdict = verdict_on(tmp_path, slug, source)
     assert (verdict.status, verdict.reason) == (status, reason)
     assert sentence in verdict.message
@@ -141,7 +141,7 @@ def test_the_commands_are_those_of_the_schedule_track(here: Path):
     assert puzzles("start", "ffn").stdout.startswith("Wrote my_ffn.py")
     assert "exists already" in puzzles("start", "ffn").stderr
     fresh = puzzles("grade", "my_ffn.py")
-    assert (fresh.exit_code, "basic" in fresh.stdout) == (1, False), "a starter is told of, and no other puzzle"
+    assert (fresh.exit_code, "basic" in fresh.stdout) == (1, False), "only the puzzle that was begun is named"
     assert "'puzzles show ffn' shows the puzzle" in " ".join(fresh.stdout.split())
     assert puzzles("start", "layout").exit_code == 0
     assert len(ast.parse((here / "my_layout.py").read_text()).body) == 2 + len(LAYOUT_PUZZLES)
