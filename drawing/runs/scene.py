@@ -28,6 +28,9 @@ from lib import (
 
 MESSAGES = ("pass_to", "receive")
 
+Tag = tuple[object, ...]
+"""The tag of a message, as the arguments after its partner."""
+
 
 class Mark(NamedTuple):
     """One operation where it happened: number `place` of its rank's operations, number `number` of all events.
@@ -47,7 +50,7 @@ class Mark(NamedTuple):
     def partner(self) -> int | None:
         """The rank at the other end of a message."""
         args = self.op.args
-        known = self.op.name in MESSAGES and len(args) == 1 and type(args[0]) is int
+        known = self.op.name in MESSAGES and len(args) > 0 and type(args[0]) is int
         return args[0] if known else None
 
 
@@ -233,29 +236,31 @@ def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[in
 
 
 def _links(lanes: Sequence[Lane]) -> Iterator[Link]:
-    """Sends and receives, paired in order for each sender and receiver."""
-    reads: dict[tuple[int, int], list[Mark]] = {}
+    """Sends and receives, paired in order for each sender, receiver and tag."""
+    reads: dict[tuple[int, int, Tag], list[Mark]] = {}
     for lane in lanes:
         for mark in lane.marks:
             if mark.op.name == "receive" and mark.partner is not None:
-                reads.setdefault((mark.partner, lane.rank), []).append(mark)
+                reads.setdefault((mark.partner, lane.rank, mark.op.args[1:]), []).append(mark)
     for lane in lanes:
-        sent: dict[int, int] = {}
+        sent: dict[tuple[int, Tag], int] = {}
         for mark in lane.marks:
             to = mark.partner
             if mark.op.name == "pass_to" and to is not None and 0 <= to < len(lanes):
-                nth = sent[to] = sent.get(to, -1) + 1
-                read_by = reads.get((lane.rank, to), [])
+                tag = mark.op.args[1:]
+                nth = sent[to, tag] = sent.get((to, tag), -1) + 1
+                read_by = reads.get((lane.rank, to, tag), [])
                 yield Link(mark, to, read_by[nth] if nth < len(read_by) else None)
 
 
 def _ties(lanes: Sequence[Lane]) -> Iterator[Tie]:
-    """Collectives: the same operation on the same layer at the same time."""
-    groups: dict[tuple[str, int | None, float, float], list[Mark]] = {}
+    """Collectives: the same operation of the same group on the same layer at the same time."""
+    groups: dict[tuple[str, int | None, object, float, float], list[Mark]] = {}
     for lane in lanes:
         for mark in lane.marks:
             if mark.op.name in COLLECTIVES:
-                groups.setdefault((mark.op.name, mark.op.layer, mark.start, mark.end), []).append(mark)
-    for (name, _, start, end), members in groups.items():
+                op, group = mark.op, (*mark.op.args, None)[0]
+                groups.setdefault((op.name, op.layer, group, mark.start, mark.end), []).append(mark)
+    for (name, _, _, start, end), members in groups.items():
         if len(members) > 1:
             yield Tie(name, start, end, tuple(members))

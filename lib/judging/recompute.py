@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from lib import rules, tier_rules
-from lib.collective_rules import Group, asked, contribute
+from lib.collective_rules import asked, contribute
 from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
@@ -21,27 +21,12 @@ from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Parked
 
 from .call_records import require_group, require_tag
-from .rank_state import MALFORMED, RankState, confirm, placed, refuse_given, refuse_under_way
+from .rank_state import MALFORMED, RankState, arrival, confirm, placed, refuse_given, refuse_under_way
 from .recompute_lanes import RetracedLanes
-
-
-class Arrival(NamedTuple):
-    """A rank's call of a collective, with the clock and the value that were recomputed."""
-
-    rank: int
-    clock: int
-    line: int
-    name: str
-    group: Group | None
-    values: tuple[Value, ...]
-    batches: frozenset[int]
-
 
 Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]
 """One rank's share of a collective: what it brought and gets, the start, the ticks, the call that set the start, and
 the event that this call came after."""
-
-_new = tuple.__new__  # what Arrival(...) does, in half of its time
 
 
 class Retrace(Walk[RankState]):
@@ -228,7 +213,7 @@ class Retrace(Walk[RankState]):
     # --- What ranks do together ---
 
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
-        arrivals = list(map(_arrival, cursors))
+        arrivals = list(map(arrival, cursors))
         results, start = settle(arrivals)
         length = ticks(arrivals, self.costs, range(self.size.ranks))
         last = next(rank for rank in cursors if rank.clock == start)
@@ -279,7 +264,7 @@ class Retrace(Walk[RankState]):
         place, line = first.place(first.op.call()), first.op.line
         try:
             for meeting in self.meetings.open():
-                agree([_arrival(rank) for _, rank in sorted(meeting.present().items())])
+                agree([arrival(rank) for _, rank in sorted(meeting.present().items())])
             for under_way in self.lanes.meetings.open() if self.lanes else ():
                 agree([call for _, call in sorted(under_way.present().items())])
         except PuzzleError as why:
@@ -297,10 +282,3 @@ class Retrace(Walk[RankState]):
             return WaitingRank(rank.rank, op.call(), op.line, kind, op.args[:1])
         group = group_of(op)
         return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, self.meetings.of(group).missing())
-
-
-def _arrival(rank: RankState) -> Arrival:
-    op = rank.ops[rank.at]
-    return _new(
-        Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],), op.batches)
-    )

@@ -94,11 +94,7 @@ class RankOperations(LaneOperations):
             number = recorder.claim(given)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None
-        args = (
-            ()
-            if label == given.layer and members is None
-            else shortest(members, None if label == given.layer else label)
-        )
+        args = shortest(members, None if label == given.layer else label)
         wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args, wanted)
         return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 
