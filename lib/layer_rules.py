@@ -200,8 +200,13 @@ def same_model(game: Game, *values: Value) -> None:
         if value.layers != game.layers:
             raise RuleError(f"the {value} is of a model with {value.layers} layers; this one has {game.layers}")
         batches = getattr(value, "total_batches", game.batches)
-        if batches != game.batches:
+        if batches != game.batches and not (type(value) is WeightGrad and _of_all(game, value)):
             raise RuleError(f"the {value} is of a step with {batches} batches; this one has {game.batches}")
+
+
+def _of_all(game: Game, grad: WeightGrad) -> bool:
+    """True if a gradient is the sum over all replicas of a folded run: its batches are counted in each replica."""
+    return game.fold is not None and grad.total_batches * game.fold.replicas == game.batches
 
 
 # --- What is yielded ---

@@ -25,6 +25,7 @@ from lib.values.algebra import missing_text, set_text
 from lib.values.base import (
     Batched,
     Value,
+    covers,
     join_shards,
     make,
     require_kind,
@@ -37,7 +38,9 @@ from lib.values.replicas import Copy, averages_of, shared
 from . import tier_rules
 from .costs import COMPUTING
 from .errors import IncompleteError, RuleError
+from .folding import Own, own_of
 from .layer_rules import WHOLE, backward, backward_input, backward_weight, forward, loss, same_model
+from .replica_number import stride_of
 from .setting import CLASSIC_SETTING, Game
 from .values import algebra
 
@@ -58,15 +61,36 @@ def load_weights(
     where one is named."""
     layer = algebra.number(layer, game.layers, "layer")
     total = algebra.whole_number(total, "total", least=1)
-    shards = frozenset((algebra.number(part, total, "shard"),))
-    label = layer, game.layers, 0, shards, total
+    own = own_of(part, total)
+    shards = frozenset((algebra.number(part if own is None else int(part), total, "shard"),))
+    label = layer, game.layers, 0, shards, total, None, own
     made = make(Weight, *label), make(OptState, *label)
     return made if tier is None else tier_rules.parked_weights(game, made, tier)
 
 
+def chosen_batches(game: Game, given: object) -> frozenset[int]:
+    """Microbatches that exist; in a folded run, the own ones of a replica.
+
+    Raises:
+        RuleError: naming one that does not exist, or is another replica's.
+    """
+    fold = game.fold
+    if fold is None or isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        return algebra.numbers(given, game.batches, "batch")
+    own = game.batches // fold.replicas
+    listed = [int(batch) if stride_of(batch) == own else batch for batch in given]
+    chosen = algebra.numbers(listed, game.batches, "batch")
+    if others := [batch for batch in chosen if batch >= own]:
+        raise RuleError(
+            f"batch {min(others)} is another replica's; of {game.batches} batches, replica d of {fold.replicas} has "
+            f"those from {own} d on, {own} each: name them by model.index({fold.axis!r})"
+        )
+    return chosen
+
+
 def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
     """The model's input for some microbatches of a step."""
-    chosen = algebra.numbers(batches, game.batches, "batch")
+    chosen = chosen_batches(game, batches)
     if not chosen:
         raise RuleError("no batch is named; name at least one, such as [0]")
     return make(Activation, 0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step"))
@@ -75,7 +99,7 @@ def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
 def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> WeightGrad:
     """A made-up gradient. Of no batches it is an honest zero; of some it is a lie, good for exploring only."""
     layer = algebra.number(layer, game.layers, "layer")
-    chosen = algebra.numbers(batches, game.batches, "batch")
+    chosen = chosen_batches(game, batches)
     step = algebra.number(step, game.steps, "step")
     return make(WeightGrad, layer, game.layers, chosen, game.batches, *WHOLE, step)
 
@@ -93,18 +117,18 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
     if not opt_state.step == grad.step == weight.step < game.steps:
         _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
-    if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
+    if not covers(grad, weight.shards, weight.total, weight.own):
         raise RuleError(
             f"the gradient is {shards_text(grad)} and the weight {shards_text(weight)}; "
             "an update needs a gradient that covers the weight: reduce or shard it to match"
         )
-    if not algebra.covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
+    if not covers(opt_state, weight.shards, weight.total, weight.own):
         raise RuleError(
             f"the optimizer state is {shards_text(opt_state)} and the weight {shards_text(weight)}; "
             "update only the shard of the weight whose optimizer state is here, not the gathered weight"
         )
     same_model(game, grad, weight, opt_state)
-    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy
+    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy, weight.own
     return make(Weight, *label), make(OptState, *label)
 
 
@@ -182,10 +206,11 @@ def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     return ()
 
 
-def cut(game: Game, value: Value, i: int, n: int) -> Value:
-    """Shard `i` of `n` of a value; of an activation, so many of its tokens."""
+def cut(game: Game, value: Value, i: int, n: int, *stride: int) -> Value:
+    """Shard `i` of `n` of a value; of an activation, so many of its tokens. In a folded run each replica's own may be
+    `stride` apart."""
     require_cuttable(game, value)
-    return shard(value, i, n)  # type: ignore[type-var]  # every kind that is left has shards
+    return shard(value, _part(game, i, stride), n)  # type: ignore[type-var]  # every kind that is left has shards
 
 
 def require_cuttable(game: Game, value: Value) -> None:
@@ -213,7 +238,7 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: S
 
 def partner(game: Game, rank: int, to: int) -> int:
     """The rank that a message may go to: one that exists, and another."""
-    to = algebra.number(to, game.ranks, "rank")
+    to = algebra.number(to, game.classes, "rank")
     if to == rank:
         raise RuleError("a rank cannot send to itself; keep the value in a dictionary")
     return to
@@ -233,19 +258,22 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
     Raises:
         IncompleteError: naming the first layer that is missing, or the shards of it that are.
     """
-    held: dict[int, dict[int, set[int]]] = {layer: {} for layer in range(game.layers)}
+    held: dict[int, dict[tuple[int, Own | None], set[int]]] = {layer: {} for layer in range(game.layers)}
     final = list(final)
     for weight in final:
         if weight.copy != final[0].copy:
             raise IncompleteError(f"the final weights do not belong together: {final[0]}, and {weight}")
-        held[weight.layer].setdefault(weight.total, set()).update(weight.shards)
+        held[weight.layer].setdefault((weight.total, weight.own), set()).update(weight.shards)
     for layer, by_total in held.items():
         if not by_total:
             raise IncompleteError(
                 f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)"
             )
-        if not any(len(shards) == total for total, shards in by_total.items()):
-            total, shards = max(by_total.items(), key=lambda item: len(item[1]) / item[0])
+        there = [
+            (total, shards if own is None else own.everywhere(shards)) for (total, own), shards in by_total.items()
+        ]
+        if not any(len(shards) == total for total, shards in there):
+            total, shards = max(there, key=lambda item: len(item[1]) / item[0])
             raise IncompleteError(
                 f"the final weight of layer {layer} lacks shards {missing_text(shards, total)} of {total}; "
                 "every shard must be updated and set as final by some rank"
@@ -285,11 +313,23 @@ class LocalRecord(Protocol):
     def args(self) -> Any: ...
 
 
-def _tier(op: LocalRecord) -> Any:
-    """The arguments of loading, of which the last is a tier or not there."""
+def _loaded(game: Game, op: LocalRecord) -> Any:
+    """The arguments of loading: a shard, of how many, and a tier where there is one."""
     if op.args[-1] is None:
         raise RuleError("a record names a memory tier or none at all; got None")
-    return op.args
+    part, total, *more = op.args
+    return _part(game, part, more[1:]), total, *more[:1]
+
+
+def _part(game: Game, part: Any, stride: Sequence[Any]) -> Any:
+    """The number of a shard in a record, which in a folded run may be each replica's own."""
+    if not stride:
+        return part
+    if game.fold is None or type(stride[0]) is not int or stride[0] < 1 or type(part) is not int:
+        raise RuleError(
+            f"only replicas of a folded run have shards of their own, some whole number apart; got {stride}"
+        )
+    return game.fold.number(part, stride[0])
 
 
 def _step(op: LocalRecord) -> Any:
@@ -300,7 +340,7 @@ def _step(op: LocalRecord) -> Any:
 
 
 LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
-    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_tier(op)),
+    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_loaded(game, op)),
     "get_activation": lambda game, op, _: (get_activation(game, op.batches, *_step(op)),),
     "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *_step(op)),),
     "forward": lambda game, op, v: (forward(game, op.layer, *v),),

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
+from lib.folding import Own
 from lib.setting import Game
 from lib.trace import Op
 from lib.values.algebra import covers
-from lib.values.base import Sharded
+from lib.values.base import Sharded, with_fields
 from lib.values.kinds import OptState, Parked, Weight
 
 from .memory import Profile
@@ -24,7 +25,7 @@ def loaded_twice(ops: Sequence[Op]) -> list[int]:
     loads: dict[int, list[tuple[int, int]]] = {}
     for op in ops:
         if op.name == "load_weights" and op.layer is not None:
-            loads.setdefault(op.layer, []).append(op.args)  # (shard, total): from shard/total to (shard + 1)/total
+            loads.setdefault(op.layer, []).append(op.args[:2])  # (shard, total): from shard/total to (shard + 1)/total
     return [layer for layer, parts in loads.items() if len(parts) > 1 and _overlap(parts)]
 
 
@@ -53,7 +54,9 @@ def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], game: G
             if type(value) is OptState and value.step == game.steps:
                 held[value.layer].append(value)
     updated = {state.ops[i].layer for state in ranks for i in state.events if state.ops[i].name == "update"}
-    return [layer for layer, states in held.items() if layer in updated and not _contain(states, (0,), 1)]
+    return [
+        layer for layer, states in held.items() if layer in updated and not _contain(_of_all_replicas(states), (0,), 1)
+    ]
 
 
 def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: int) -> list[int]:
@@ -81,6 +84,20 @@ def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: in
         if not _contain(held.get(weight.layer, []), weight.shards, weight.total):
             missing.add(weight.layer)
     return sorted(missing)
+
+
+def _of_all_replicas(held: Sequence[Sharded]) -> list[Sharded]:
+    """The same values; of a folded run, where replicas have shards of their own, these joined if they are whole blocks."""
+    together: dict[tuple[int, Own], list[Sharded]] = {}
+    for value in held:
+        if value.own is not None:
+            together.setdefault((value.total, value.own), []).append(value)
+    blocks = [value for value in held if value.own is None]
+    for (total, own), values in together.items():
+        joined = own.joined(frozenset().union(*[value.shards for value in values]), total)
+        if joined is not None:
+            blocks.append(with_fields(values[0], shards=joined[0], total=joined[1], own=None))
+    return blocks
 
 
 def _contain(held: Sequence[Sharded], shards: Iterable[int], total: int) -> bool:

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from lib.costs import CLASSIC, Costs
 from lib.errors import RuleError
+from lib.folding import Own, checked_own, own_of
+from lib.replica_number import stride_of
 
 from . import algebra
 from .algebra import Who, operand
@@ -108,6 +110,8 @@ class Sharded(Value):
 
     shards: frozenset[int]
     total: int
+    own: Own | None
+    """In a folded run, which shards the other replicas have, if not the same."""
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         size = costs.hidden * costs.hidden
@@ -120,7 +124,9 @@ class Sharded(Value):
 
     def shard(self, i: int, n: int) -> Self:
         """Shard `i` of `n`, which this value must hold all of."""
-        return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
+        stride = stride_of(i)
+        args = (int(i), n, stride) if stride else (i, n)
+        return self._operate("shard", (), args, lambda: shard(self, i, n))
 
     def combine(self, other: Self) -> Self:
         """One value with the shards of both; they must not overlap."""
@@ -134,7 +140,7 @@ class Sharded(Value):
         if not shards:
             raise RuleError(f"{owner} holds no shard; name at least one, such as shards={{0}}")
         layer = algebra.number(self.layer, layers, "layer", owner)
-        return {"layer": layer, "layers": layers, "shards": shards, "total": total}
+        return {"layer": layer, "layers": layers, "shards": shards, "total": total, "own": checked_own(self.own)}
 
 
 class Batched(Value):
@@ -243,10 +249,35 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
 def shard(value: C, i: int, n: int) -> C:
     """Shard `i` of `n` of `value`, which must hold every element of it; of an activation, so many of its tokens."""
     n = algebra.whole_number(n, "number of shards", "shard", least=1)
-    i = algebra.number(i, n, "shard", "shard")
-    if not algebra.covers(value.shards, value.total, (i,), n):
+    own, part = own_of(i, n), i
+    i = algebra.number(i if own is None else int(i), n, "shard", "shard")
+    if not isinstance(value, Sharded):
+        i = algebra.number(part, n, "share of the tokens", "shard")
+        here, changed = algebra.covers(value.shards, value.total, (i,), n), {}
+    else:
+        here, changed = covers(value, (i,), n, own), {"own": own}
+    if not here:
         raise RuleError(f"shard {i} of {n} is not all here: this is the {value}; gather it first")
-    return with_shards(value, frozenset({i}), n)
+    return with_fields(value, shards=frozenset({i}), total=n, **changed)
+
+
+def covers(value: Sharded, wanted: Collection[int], parts: int, own: Own | None = None) -> bool:
+    """True if a value contains every element of shards `wanted` of `parts`; on every replica, if each wants its own."""
+    mine = value.own
+    if mine is not None and (own is None or mine.stride * parts != own.stride * value.total):
+        return False
+    if own is not None and mine is None:
+        wanted, parts = own.around(wanted, parts)
+    return algebra.covers(value.shards, value.total, wanted, parts)
+
+
+def in_coarsest_shards(value: S) -> S:
+    """The same value with the smallest shard count that can say so."""
+    shards, total = algebra.coarsest(value.shards, value.total)
+    if value.own is None:
+        return with_shards(value, shards, total)
+    stride, rest = divmod(value.own.stride * total, value.total)
+    return value if rest else with_fields(value, shards=shards, total=total, own=value.own._replace(stride=stride))
 
 
 def with_shards(value: V, shards: frozenset[int], total: int) -> V:
@@ -286,6 +317,7 @@ DIFFERENCES = {
     "layers": "the model's layers",
     "total_batches": "the step's batches",
     "copy": "the replica it belongs to",
+    "own": "what the other replicas have",
 }
 
 
