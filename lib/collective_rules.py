@@ -29,7 +29,7 @@ from lib.values.replicas import Copy, averaged
 
 from . import part_rules
 from .errors import MismatchError, RuleError
-from .rules import chosen_batches
+from .folded_rules import chosen_batches
 from .setting import Game
 
 Group = tuple[Any, ...]

@@ -144,8 +144,8 @@ class Costs:
         return Fraction(flops, self.flops_per_tick)
 
     def transfer(self, operation: str, items: int, elements: int, ranks: Sequence[int]) -> int:
-        """Ticks of a communication of `items` values between `ranks` (ascending; or a sender and a receiver), the most that
-        one of them brings being `elements`.
+        """Ticks of a communication of `items` values between `ranks` (ascending; or sender and receiver), the most
+        that one of them brings being `elements`.
 
         Raises:
             RuleError: the operation has no price.

@@ -38,9 +38,9 @@ from lib.values.replicas import Copy, averages_of, shared
 from . import tier_rules
 from .costs import COMPUTING
 from .errors import IncompleteError, RuleError
+from .folded_rules import chosen_batches, part_in_record
 from .folding import Own, own_of
 from .layer_rules import WHOLE, backward, backward_input, backward_weight, forward, loss, same_model
-from .replica_number import stride_of
 from .setting import CLASSIC_SETTING, Game
 from .values import algebra
 
@@ -66,26 +66,6 @@ def load_weights(
     label = layer, game.layers, 0, shards, total, None, own
     made = make(Weight, *label), make(OptState, *label)
     return made if tier is None else tier_rules.parked_weights(game, made, tier)
-
-
-def chosen_batches(game: Game, given: object) -> frozenset[int]:
-    """Microbatches that exist; in a folded run, the own ones of a replica.
-
-    Raises:
-        RuleError: naming one that does not exist, or is another replica's.
-    """
-    fold = game.fold
-    if fold is None or isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        return algebra.numbers(given, game.batches, "batch")
-    own = game.batches // fold.replicas
-    listed = [int(batch) if stride_of(batch) == own else batch for batch in given]
-    chosen = algebra.numbers(listed, game.batches, "batch")
-    if others := [batch for batch in chosen if batch >= own]:
-        raise RuleError(
-            f"batch {min(others)} is another replica's; of {game.batches} batches, replica d of {fold.replicas} has "
-            f"those from {own} d on, {own} each: name them by model.index({fold.axis!r})"
-        )
-    return chosen
 
 
 def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
@@ -210,7 +190,7 @@ def cut(game: Game, value: Value, i: int, n: int, *stride: int) -> Value:
     """Shard `i` of `n` of a value; of an activation, so many of its tokens. In a folded run each replica's own may be
     `stride` apart."""
     require_cuttable(game, value)
-    return shard(value, _part(game, i, stride), n)  # type: ignore[type-var]  # every kind that is left has shards
+    return shard(value, part_in_record(game, i, stride), n)  # type: ignore[type-var]  # every kind that is left has shards
 
 
 def require_cuttable(game: Game, value: Value) -> None:
@@ -236,7 +216,7 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: S
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
 
 
-def partner(game: Game, rank: int, to: int) -> int:
+def partner(game: Game, rank: int, to: object) -> int:
     """The rank that a message may go to: one that exists, and another."""
     to = algebra.number(to, game.classes, "rank")
     if to == rank:
@@ -318,18 +298,7 @@ def _loaded(game: Game, op: LocalRecord) -> Any:
     if op.args[-1] is None:
         raise RuleError("a record names a memory tier or none at all; got None")
     part, total, *more = op.args
-    return _part(game, part, more[1:]), total, *more[:1]
-
-
-def _part(game: Game, part: Any, stride: Sequence[Any]) -> Any:
-    """The number of a shard in a record, which in a folded run may be each replica's own."""
-    if not stride:
-        return part
-    if game.fold is None or type(stride[0]) is not int or stride[0] < 1 or type(part) is not int:
-        raise RuleError(
-            f"only replicas of a folded run have shards of their own, some whole number apart; got {stride}"
-        )
-    return game.fold.number(part, stride[0])
+    return part_in_record(game, part, more[1:]), total, *more[:1]
 
 
 def _step(op: LocalRecord) -> Any:

@@ -87,7 +87,7 @@ def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: in
 
 
 def _of_all_replicas(held: Sequence[Sharded]) -> list[Sharded]:
-    """The same values; of a folded run, where replicas have shards of their own, these joined if they are whole blocks."""
+    """The values of all replicas of a folded run; where each has shards of its own, as blocks unless these have gaps."""
     together: dict[tuple[int, Own], list[Sharded]] = {}
     for value in held:
         if value.own is not None:
