@@ -25,7 +25,6 @@ from lib.values.algebra import missing_text, set_text
 from lib.values.base import (
     Batched,
     Value,
-    covers,
     join_shards,
     make,
     require_kind,
@@ -33,6 +32,7 @@ from lib.values.base import (
 )
 from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad, sum_grads
 from lib.values.label_text import batches_text, shards_text
+from lib.values.own_shards import covers
 from lib.values.replicas import Copy, averages_of, shared
 
 from . import tier_rules

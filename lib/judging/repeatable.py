@@ -87,7 +87,7 @@ def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: in
 
 
 def _of_all_replicas(held: Sequence[Sharded]) -> list[Sharded]:
-    """The values of all replicas of a folded run; where each has shards of its own, as blocks unless these have gaps."""
+    """The values of all replicas of a folded run: shards of their own as blocks, unless these have gaps."""
     together: dict[tuple[int, Own], list[Sharded]] = {}
     for value in held:
         if value.own is not None:

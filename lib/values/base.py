@@ -16,6 +16,7 @@ from lib.replica_number import stride_of
 
 from . import algebra
 from .algebra import Who, operand
+from .own_shards import covers
 from .replicas import Copy, checked_copy
 
 V = TypeVar("V", bound="Value")
@@ -249,26 +250,12 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
 def shard(value: C, i: int, n: int) -> C:
     """Shard `i` of `n` of `value`, which must hold every element of it; of an activation, so many of its tokens."""
     n = algebra.whole_number(n, "number of shards", "shard", least=1)
-    own, part = own_of(i, n), i
-    i = algebra.number(i if own is None else int(i), n, "shard", "shard")
-    if not isinstance(value, Sharded):
-        i = algebra.number(part, n, "share of the tokens", "shard")
-        here, changed = algebra.covers(value.shards, value.total, (i,), n), {}
-    else:
-        here, changed = covers(value, (i,), n, own), {"own": own}
-    if not here:
+    own = own_of(i, n)
+    i = algebra.number(int(i) if own and isinstance(value, Sharded) else i, n, "shard", "shard")
+    if not covers(value, (i,), n, own):
         raise RuleError(f"shard {i} of {n} is not all here: this is the {value}; gather it first")
-    return with_fields(value, shards=frozenset({i}), total=n, **changed)
-
-
-def covers(value: Sharded, wanted: Collection[int], parts: int, own: Own | None = None) -> bool:
-    """True if a value contains every element of shards `wanted` of `parts`; on every replica, if each wants its own."""
-    mine = value.own
-    if mine is not None and (own is None or mine.stride * parts != own.stride * value.total):
-        return False
-    if own is not None and mine is None:
-        wanted, parts = own.around(wanted, parts)
-    return algebra.covers(value.shards, value.total, wanted, parts)
+    cut = with_shards(value, frozenset({i}), n)
+    return with_fields(cut, own=own) if isinstance(cut, Sharded) else cut
 
 
 def in_coarsest_shards(value: S) -> S:

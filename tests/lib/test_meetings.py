@@ -132,7 +132,7 @@ def test_every_group_has_meetings_of_its_own() -> None:
 def test_a_mismatch_names_the_group() -> None:
     calls = [reducing(rank)._replace(group=(0, 2)) for rank in (0, 2)]
     with pytest.raises(MismatchError, match=r"rank 0 in the group \{0, 2\} calls .*, but rank 2 in the group"):
-        agree([calls[0], calls[1]._replace(name="allgather")], GAME)
+        agree([calls[0], calls[1]._replace(name="allgather")])
 
 
 def test_members_of_a_group_keep_the_shards_of_their_places() -> None:
