@@ -70,10 +70,10 @@ class FoldedMesh(Mesh):
         return group[0] == self.fold.axis and len(group) == 1 + self.classes
 
     def recorded(self, group: object) -> bool:
-        if type(group) is not tuple or self._is_world(group):
+        if type(group) is not tuple or not group or self._is_world(group):
             return False
         ranks = group[1:] if group[0] == self.fold.axis else group
-        return list(ranks) == sorted({*ranks}) and {*ranks} <= {*range(self.classes)}
+        return {*ranks} <= {*range(self.classes)} and list(ranks) == sorted({*ranks})
 
 
 def mesh_of(game: Game) -> Mesh:

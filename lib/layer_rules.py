@@ -150,6 +150,10 @@ def _belong_together(game: Game, name: str, layer: int, inp: Activation, grad: A
 
 def _shares(game: Game, inp: Activation, weight: Weight) -> tuple[Share, Share]:
     """Which summands, and which tokens, a layer yields of the batches that it is given."""
+    if weight.own is not None:
+        raise RuleError(
+            f"this is the {weight}; the replicas of a folded run compute with the same weights: allgather it first"
+        )
     if inp.of > 1:
         _require_sum(inp)
     if game.layer == "experts":

@@ -1,4 +1,4 @@
-"""Training of replicas that are alike, with what is usual today: ZeRO along dp, stages along pp, cut blocks along tp."""
+"""Training of replicas that are alike: ZeRO along dp, stages along pp, cut blocks along tp."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ class _Rank:
             new, grad = model.backward(layer, model.activations.pop((layer, b)), grad, weight)
             del weight
             self.drop(layer)
-            grad = await self.summed(grad, layer - 1)
+            if layer:
+                grad = await self.summed(grad, layer - 1)
             await self.reduce(layer, new)
         if self.stage:
             await model.pass_to(model.axis("pp")[self.stage - 1], grad)
