@@ -8,7 +8,7 @@ same. So a weight can be cut for tensor parallelism and again for data paralleli
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from lib.values import algebra
 from lib.values.algebra import Who
@@ -16,12 +16,12 @@ from lib.values.base import (
     Batched,
     Sharded,
     Value,
+    in_coarsest_shards,
     join_shards,
     object_text,
     require_alike,
     require_kind,
     with_fields,
-    with_shards,
 )
 from lib.values.kinds import Weight, WeightGrad, sum_grads
 from lib.values.label_text import shards_text
@@ -29,10 +29,12 @@ from lib.values.replicas import Copy, averaged
 
 from . import part_rules
 from .errors import MismatchError, RuleError
+from .folded_rules import chosen_batches
 from .setting import Game
 
-Group = tuple[int, ...]
-"""Some of the ranks, ascending, but not all."""
+Group = tuple[Any, ...]
+"""Some of the ranks, ascending, but not all. In a folded run, one with members in all replicas begins with the name of
+the folded axis, and goes on with its ranks in replica 0."""
 
 
 Wanted = Sequence[frozenset[int]]
@@ -43,19 +45,19 @@ def allreduce(values: Sequence[Value], group: Group | None = None, wanted: Wante
     """Everyone gets the sum. Each rank contributes its own batches, or its part of an activation. Of weights that
     replicas have trained everyone gets the average."""
     if isinstance(values[0], Batched):
-        return [part_rules.sum_parts(values, _who(group))] * len(values)
+        return [part_rules.sum_parts(values, who_in(group))] * len(values)
     if isinstance(values[0], Weight):
-        return [_average(values, _who(group))] * len(values)
+        return [_average(values, who_in(group))] * len(values)
     return [_reduced(values, group)] * len(values)
 
 
 def allgather(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
     """Everyone gets the shards of all, joined; of activations, the tokens."""
     if isinstance(values[0], Batched):
-        return [part_rules.gather_tokens(values, _who(group))] * len(values)
-    joined = join_shards(cast(Sequence[Sharded], values), _who(group))  # it refuses what has no shards
+        return [part_rules.gather_tokens(values, who_in(group))] * len(values)
+    joined = join_shards(cast(Sequence[Sharded], values), who_in(group))  # it refuses what has no shards
     if group is not None:
-        joined = with_shards(joined, *algebra.coarsest(joined.shards, joined.total))
+        joined = in_coarsest_shards(joined)
     return [joined] * len(values)
 
 
@@ -63,25 +65,30 @@ def scatterreduce(values: Sequence[Value], group: Group | None = None, wanted: W
     """The sum, of which the i-th of n members keeps shard i of n (reduce-scatter); of a sum that is shard j of T, in a
     group smaller than the world, shard j n + i of T n. Activations are cut by tokens."""
     if isinstance(values[0], Batched):
-        return part_rules.scatter_sum(values, _who(group))
+        return part_rules.scatter_sum(values, who_in(group))
     total, members = _reduced(values, group), len(values)
-    shards, count = algebra.coarsest(total.shards, total.total)
+    total = in_coarsest_shards(total)
+    shards, count = total.shards, total.total
     if group is None and count > 1:
         raise RuleError(f"it splits a whole gradient, and this one is {shards_text(total)}; use allreduce for shards")
     if len(shards) > 1:
         raise RuleError(f"it splits one shard, and these are {shards_text(total)}; scatter each by itself")
     (first,) = shards
-    return [with_shards(total, frozenset((first * members + i,)), count * members) for i in range(members)]
+    own = total.own and total.own.cut(members)
+    return [
+        with_fields(total, shards=frozenset((first * members + i,)), total=count * members, own=own)
+        for i in range(members)
+    ]
 
 
 def dispatch(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
     """The all-to-all that takes tokens to their experts."""
-    return part_rules.dispatch(values, _who(group))
+    return part_rules.dispatch(values, who_in(group))
 
 
 def collect(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
     """The all-to-all that brings tokens back from their experts: to each member the batches that it wants."""
-    return part_rules.collect(values, wanted, _who(group))
+    return part_rules.collect(values, wanted, who_in(group))
 
 
 COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted], list[Value]]] = {
@@ -136,7 +143,7 @@ def asked(game: Game, name: str, batches: object) -> frozenset[int]:
     """The batches that a member asks for, checked; none where the operation names none."""
     if name not in ASKING:
         return frozenset()
-    return algebra.numbers(batches, game.batches, "batch")
+    return chosen_batches(game, batches)
 
 
 def agree(calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int], str]) -> None:
@@ -174,7 +181,7 @@ def _average(values: Sequence[Value], who: Who) -> Weight:
 
 def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
     try:
-        return sum_grads(values, _who(group))
+        return sum_grads(values, who_in(group))
     except RuleError as why:
         whole = [i for i, v in enumerate(values) if isinstance(v, WeightGrad) and v.batches and v.is_complete()]
         if len(whole) < 2:
@@ -185,7 +192,7 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
         ) from why
 
 
-def _who(group: Group | None) -> Who:
+def who_in(group: Group | None) -> Who:
     """Names the i-th member in a message."""
     return _rank if group is None else lambda i: _rank(group[i])
 

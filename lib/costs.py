@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
@@ -143,9 +143,9 @@ class Costs:
         flops = 2 * self.hidden * self.hidden * self.length * (2 if operation == "backward" else 1)
         return Fraction(flops, self.flops_per_tick)
 
-    def transfer(self, operation: str, items: int, elements: int, ranks: Collection[int]) -> int:
-        """Ticks of a communication of `items` values between `ranks`, the most that one of them brings being
-        `elements`.
+    def transfer(self, operation: str, items: int, elements: int, ranks: Sequence[int]) -> int:
+        """Ticks of a communication of `items` values between `ranks` (ascending; or sender and receiver), the most
+        that one of them brings being `elements`.
 
         Raises:
             RuleError: the operation has no price.
@@ -162,8 +162,8 @@ class Costs:
             + ceil(self.beta.get(operation, 0) * sent)
         )
 
-    def _crosses(self, ranks: Collection[int]) -> bool:
-        return bool(self.islands) and len({rank // self.islands for rank in ranks}) > 1
+    def _crosses(self, ranks: Sequence[int]) -> bool:
+        return bool(self.islands) and ranks[0] // self.islands != ranks[-1] // self.islands
 
     def priced(self, operation: str) -> bool:
         """True if the operation has a price, which may be 0: without one it does not exist in this game."""

@@ -145,8 +145,8 @@ class Lanes:
     def __init__(self, game: Game) -> None:
         self.game = game
         self.costs = game.setting.costs
-        self.world = range(game.ranks)
-        self.meetings: Meetings[Call] = Meetings(game.ranks)
+        self.world = range(game.classes)
+        self.meetings: Meetings[Call] = Meetings(game.classes)
         self._queues: list[dict[Lane, deque[Call]]] = [{} for _ in self.world]
         self._last: list[dict[Lane, Call]] = [{} for _ in self.world]
 
@@ -245,7 +245,7 @@ class Lanes:
         if first.name in COPYING:
             return tier_rules.ticks(self.costs, first.name, made[0], first.values)
         if first.name in COLLECTIVES:
-            return ticks(calls, self.costs, self.world)
+            return ticks(calls, self.game)
         return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))
 
     def blockage(self, call: Call) -> tuple[str, tuple[int, ...], str]:

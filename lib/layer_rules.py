@@ -153,6 +153,10 @@ def _belong_together(game: Game, name: str, layer: int, inp: Activation, grad: A
 
 def _shares(game: Game, inp: Activation, weight: Weight) -> tuple[Share, Share]:
     """Which summands, and which tokens, a layer yields of the batches that it is given."""
+    if weight.own is not None:
+        raise RuleError(
+            f"this is the {weight}; the replicas of a folded run compute with the same weights: allgather it first"
+        )
     if inp.of > 1:
         _require_sum(inp)
     if game.layer == "experts":
@@ -203,8 +207,13 @@ def same_model(game: Game, *values: Value) -> None:
         if value.layers != game.layers:
             raise RuleError(f"the {value} belongs to a model with {value.layers} layers; this one has {game.layers}")
         batches = getattr(value, "total_batches", game.batches)
-        if batches != game.batches:
+        if batches != game.batches and not (type(value) is WeightGrad and _of_all(game, value)):
             raise RuleError(f"the {value} belongs to a step with {batches} batches; this one has {game.batches}")
+
+
+def _of_all(game: Game, grad: WeightGrad) -> bool:
+    """True if a gradient is the sum over all replicas of a folded run: its batches are counted in each replica."""
+    return game.fold is not None and grad.total_batches * game.fold.replicas == game.batches
 
 
 # --- What is yielded ---

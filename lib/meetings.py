@@ -15,6 +15,9 @@ from lib.values.base import Value
 from . import collective_rules as rules
 from .collective_rules import Group
 from .costs import Costs
+from .folded_collectives import folded
+from .folding import spans
+from .setting import Game
 from .trace import call_text
 
 
@@ -85,7 +88,7 @@ class Meetings(Generic[C]):
         meeting = self._of.get(group)
         if meeting is None:
             assert group is not None
-            meeting = self._of[group] = Meeting(group)
+            meeting = self._of[group] = Meeting(group[1:] if spans(group) else group)
         return meeting
 
     def open(self) -> Iterator[Meeting[C]]:
@@ -94,14 +97,14 @@ class Meetings(Generic[C]):
         return iter(sorted(begun, key=lambda meeting: min(meeting.present())))
 
 
-def settle(calls: Sequence[Arrival]) -> tuple[list[tuple[Value, ...]], int]:
+def settle(calls: Sequence[Arrival], game: Game) -> tuple[list[tuple[Value, ...]], int]:
     """The results of each member of a complete meeting, and the tick at which the collective starts: that of the last
     to come.
     """
-    return results(calls), max([call.clock for call in calls])
+    return results(calls, game), max([call.clock for call in calls])
 
 
-def results(calls: Sequence[Arrival]) -> list[tuple[Value, ...]]:
+def results(calls: Sequence[Arrival], game: Game) -> list[tuple[Value, ...]]:
     """What each member of a complete meeting gets for what it brings.
 
     Raises:
@@ -110,19 +113,28 @@ def results(calls: Sequence[Arrival]) -> list[tuple[Value, ...]]:
     """
     agree(calls)
     first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
+    if game.fold is not None and spans(first.group):
+        rule = folded(game, game.fold, first.name)
     wanted = [call.batches for call in calls] if first.name in rules.ASKING else ()
     columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
     return list(zip(*columns))
 
 
-def ticks(calls: Sequence[Arrival], costs: Costs, world: Sequence[int]) -> int:
+def ticks(calls: Sequence[Arrival], game: Game) -> int:
     """How long a collective takes for which these calls have met."""
-    first = calls[0]
+    first, costs = calls[0], game.setting.costs
     items = max(map(_batches, calls)) if first.name in rules.ALL_TO_ALL else len(first.values)
     if costs.by_value:
         return costs.duration(first.name, items)
     elements = max(sum([value.memory(costs) for value in call.values]) for call in calls)
-    return costs.transfer(first.name, items, elements, first.group or world)
+    return costs.transfer(first.name, items, elements, reach(game, first.group))
+
+
+def reach(game: Game, group: Group | None) -> Sequence[int]:
+    """The ranks of a group, ascending; None is all. In a folded run those of every replica that it is in."""
+    if group is None:
+        return range(game.ranks)
+    return game.fold.ranks(group[1:]) if game.fold is not None and spans(group) else group
 
 
 def _batches(call: Arrival) -> int:
@@ -157,4 +169,7 @@ def _described(call: Arrival) -> str:
 
 def in_group(group: Group | None) -> str:
     """' in the group of ranks 0-3'; nothing for the world."""
-    return "" if group is None else f" in the group of {named('rank', group)}"
+    if group is None:
+        return ""
+    ranks = named("rank", group[1:] if spans(group) else group)
+    return f" in the group of {ranks}{f' of all {group[0]}' if spans(group) else ''}"

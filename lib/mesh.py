@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from math import prod
+from typing import Any
 
 from .collective_rules import Group
 from .errors import RuleError
@@ -51,8 +52,23 @@ class Mesh:
         for name, length in reversed(self.axes):
             self._stride[name], stride = stride, stride * length
 
+    def shown(self, rank: int) -> int:
+        """A rank's number as its program sees it."""
+        return rank
+
     def index(self, rank: int, axis: object) -> int:
-        """A rank's place on an axis."""
+        """A rank's place on an axis, as its program sees it."""
+        return self._place(rank, axis)
+
+    def axis(self, rank: int, axis: object) -> tuple[int, ...]:
+        """The ranks that are like `rank` on all other axes, as its program sees them."""
+        return self.along(rank, (axis,))
+
+    def partner(self, given: object) -> object:
+        """The rank that a program means by a number."""
+        return given
+
+    def _place(self, rank: int, axis: object) -> int:
         name = self._known(axis)
         return rank // self._stride[name] % dict(self.axes)[name]
 
@@ -60,7 +76,7 @@ class Mesh:
         """The ranks that are like `rank` on all other axes, itself among them, ascending."""
         group = [rank]
         for name in map(self._known, names):
-            here, stride = self.index(rank, name), self._stride[name]
+            here, stride = self._place(rank, name), self._stride[name]
             group = [other + (i - here) * stride for other in group for i in range(dict(self.axes)[name])]
         return tuple(sorted(group))
 
@@ -75,17 +91,26 @@ class Mesh:
             given = (given,)
         if not isinstance(given, Collection) or not given:
             raise RuleError(f"a group is an axis, a tuple of axes, or ranks such as [0, 2]; got {given!r}")
+        group = self._members(rank, tuple(given))
+        self.require_member(rank, group)
+        return None if self._is_world(group) else group
+
+    def _members(self, rank: int, given: tuple[Any, ...]) -> Group:
         if all(isinstance(part, str) for part in given):
             if len(set(given)) < len(given):
                 raise RuleError(f"this group names an axis twice: {list(given)}; name it once")
-            group = self.along(rank, given)
-        else:
-            ranks = [algebra.number(part, self.ranks, "rank") for part in given]
-            if len(set(ranks)) < len(ranks):
-                raise RuleError(f"this group names a rank twice: {sorted(ranks)}; name it once")
-            group = tuple(sorted(ranks))
-        self.require_member(rank, group)
-        return None if len(group) == self.ranks else group
+            return self.along(rank, given)
+        ranks = [algebra.number(part, self.ranks, "rank") for part in given]
+        if len(set(ranks)) < len(ranks):
+            raise RuleError(f"this group names a rank twice: {sorted(ranks)}; name it once")
+        return tuple(sorted(ranks))
+
+    def _is_world(self, group: Group) -> bool:
+        return len(group) == self.ranks
+
+    def recorded(self, group: object) -> bool:
+        """True if a trace may hold this as a group: some ranks, ascending, but not all."""
+        return type(group) is tuple and list(group) == sorted({*group}) and {*group} < {*range(self.ranks)}
 
     def require(self) -> None:
         """Refuses groups where there is no mesh."""

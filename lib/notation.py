@@ -12,8 +12,8 @@ from lib.values.kinds import KINDS
 
 from .collective_rules import COLLECTIVES
 from .costs import Costs
-from .errors import PuzzleError, TraceError
-from .setting import Setting, Size
+from .errors import PuzzleError, RuleError, TraceError
+from .setting import Game, Setting, Size
 from .setting_notation import setting_from_json, setting_to_json
 from .trace import FORMS, Op, Trace, shortest
 
@@ -64,7 +64,13 @@ def trace_to_text(trace: Trace) -> str:
     size, costs, written = trace.size, trace.costs, setting_to_json(trace.setting)
     head = {"costs": written.pop("costs"), **size._asdict(), **written}
     lines = [
-        " ".join([FORMAT, str(VERSION), *(f"{k}={v if isinstance(v, str) else _word(v)}" for k, v in head.items())])
+        " ".join(
+            [
+                FORMAT,
+                str(VERSION),
+                *(f"{k}={v if k in PLAIN and isinstance(v, str) else _word(v)}" for k, v in head.items()),
+            ]
+        )
     ]
     for rank, ops in enumerate(trace.ranks):
         lines.append(f"rank {rank}")
@@ -151,15 +157,25 @@ def _size(head: Mapping[str, Any]) -> Size:
 
 
 def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
-    if not isinstance(ranks, list) or len(ranks) != size.ranks:
+    if not isinstance(ranks, list) or len(ranks) != _played(size, setting):
         found = len(ranks) if isinstance(ranks, list) else "none"
-        raise TraceError(f"a trace of {size.ranks} ranks holds a list of operations for each; found {found}")
+        raise TraceError(
+            f"a trace of {_played(size, setting)} ranks holds a list of operations for each; found {found}"
+        )
     read = []
     for rank, rows in enumerate(ranks):
         if not isinstance(rows, list):
             raise TraceError(f"the operations of rank {rank} must be a list; got {rows!r:.60}")
         read.append(tuple(_op(row, f"operation {i} of rank {rank}") for i, row in enumerate(rows)))
     return Trace(size, tuple(read), setting)
+
+
+def _played(size: Size, setting: Setting) -> int:
+    """The ranks that a trace has operations of."""
+    try:
+        return Game.of(size, setting).classes
+    except RuleError as why:
+        raise TraceError(f"this trace has an impossible setting: {why}") from None
 
 
 def _op(row: Any, where: str) -> Op:
@@ -215,6 +231,8 @@ def _argument(name: str, given: Any, where: str) -> Any:
     if name == "key":
         return _key(given)
     if name == "group":
+        if isinstance(given, list) and given and isinstance(given[0], str):  # of a folded run
+            return (given[0], *_numbers(given[1:], name, where))
         return _numbers(given, name, where)
     if name == "label" and all(type(label) is int for label in (given if isinstance(given, list) else [given])):
         return tuple(given) if isinstance(given, list) else given

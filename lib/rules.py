@@ -33,11 +33,14 @@ from lib.values.base import (
 )
 from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad, sum_grads
 from lib.values.label_text import batches_text, shards_text
+from lib.values.own_shards import covers
 from lib.values.replicas import Copy, averages_of, shared
 
 from . import tier_rules
 from .costs import COMPUTING
 from .errors import IncompleteError, RuleError
+from .folded_rules import chosen_batches, part_in_record
+from .folding import Own, own_of
 from .layer_rules import WHOLE, backward, backward_input, backward_weight, forward, loss, same_model
 from .setting import CLASSIC_SETTING, Game
 from .values import algebra
@@ -61,15 +64,16 @@ def load_weights(
     total = algebra.whole_number(total, "total", least=1)
     if total == 1 and type(part) is int and part > 0:
         raise RuleError(f"shard {part} does not exist, because total is 1; give the number of shards too: total=...")
-    shards = frozenset((algebra.number(part, total, "shard"),))
-    label = layer, game.layers, 0, shards, total
+    own = own_of(part, total)
+    shards = frozenset((algebra.number(part if own is None else int(part), total, "shard"),))
+    label = layer, game.layers, 0, shards, total, None, own
     made = make(Weight, *label), make(OptState, *label)
     return made if tier is None else tier_rules.parked_weights(game, made, tier)
 
 
 def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
     """The model's input for some microbatches of a step."""
-    chosen = algebra.numbers(batches, game.batches, "batch")
+    chosen = chosen_batches(game, batches)
     if not chosen:
         raise RuleError("no batches were given; give at least one, such as [0]")
     return make(Activation, 0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step"))
@@ -78,7 +82,7 @@ def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
 def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> WeightGrad:
     """A made-up gradient. Without batches it is a zero; with batches it is a fake, for exploring only."""
     layer = algebra.number(layer, game.layers, "layer")
-    chosen = algebra.numbers(batches, game.batches, "batch")
+    chosen = chosen_batches(game, batches)
     step = algebra.number(step, game.steps, "step")
     return make(WeightGrad, layer, game.layers, chosen, game.batches, *WHOLE, step)
 
@@ -97,18 +101,18 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
     if not opt_state.step == grad.step == weight.step < game.steps:
         _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
-    if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
+    if not covers(grad, weight.shards, weight.total, weight.own):
         raise RuleError(
             f"the gradient is {shards_text(grad)}, but the weight is {shards_text(weight)}; "
             "update a weight with a gradient that covers all of its shards"
         )
-    if not algebra.covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
+    if not covers(opt_state, weight.shards, weight.total, weight.own):
         raise RuleError(
             f"the optimizer state is {shards_text(opt_state)}, but the weight is {shards_text(weight)}; "
             "update the shard of the weight that this state belongs to, not the gathered weight"
         )
     same_model(game, grad, weight, opt_state)
-    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy
+    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy, weight.own
     return make(Weight, *label), make(OptState, *label)
 
 
@@ -185,10 +189,11 @@ def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     return ()
 
 
-def cut(game: Game, value: Value, i: int, n: int) -> Value:
-    """Shard `i` of `n` of a value; of an activation, so many of its tokens."""
+def cut(game: Game, value: Value, i: int, n: int, *stride: int) -> Value:
+    """Shard `i` of `n` of a value; of an activation, so many of its tokens. In a folded run each replica's own may be
+    `stride` apart."""
     require_cuttable(game, value)
-    return shard(value, i, n)  # type: ignore[type-var]  # every kind that is left has shards
+    return shard(value, part_in_record(game, i, stride), n)  # type: ignore[type-var]  # every kind that is left has shards
 
 
 def require_cuttable(game: Game, value: Value) -> None:
@@ -214,9 +219,9 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: S
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
 
 
-def partner(game: Game, rank: int, to: int) -> int:
+def partner(game: Game, rank: int, to: object) -> int:
     """The rank that a message may go to: one that exists, and another."""
-    to = algebra.number(to, game.ranks, "rank")
+    to = algebra.number(to, game.classes, "rank")
     if to == rank:
         raise RuleError("a rank cannot send to itself; store the value in a dictionary")
     return to
@@ -236,20 +241,23 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
     Raises:
         IncompleteError: naming the first layer that is missing, or the shards of it that are.
     """
-    held: dict[int, dict[int, set[int]]] = {}
+    held: dict[int, dict[tuple[int, Own | None], set[int]]] = {}
     final = list(final)
     for weight in final:
         if weight.copy != final[0].copy:
             raise IncompleteError(f"the final weights do not belong together: {final[0]}, and {weight}")
-        held.setdefault(weight.layer, {}).setdefault(weight.total, set()).update(weight.shards)
+        held.setdefault(weight.layer, {}).setdefault((weight.total, weight.own), set()).update(weight.shards)
     for layer in range(game.layers):
         by_total = held.get(layer)
         if by_total is None:
             raise IncompleteError(
                 f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)"
             )
-        if not any(len(shards) == total for total, shards in by_total.items()):
-            total, shards = max(by_total.items(), key=lambda item: len(item[1]) / item[0])
+        there = [
+            (total, shards if own is None else own.everywhere(shards)) for (total, own), shards in by_total.items()
+        ]
+        if not any(len(shards) == total for total, shards in there):
+            total, shards = max(there, key=lambda item: len(item[1]) / item[0])
             raise IncompleteError(
                 f"the final weight of layer {layer} lacks {missing_text('shard', shards, total)} of {total}; "
                 "some rank must update each shard and set it as final"
@@ -289,11 +297,12 @@ class LocalRecord(Protocol):
     def args(self) -> Any: ...
 
 
-def _tier(op: LocalRecord) -> Any:
-    """The arguments of loading, of which the last is a tier or not there."""
+def _loaded(game: Game, op: LocalRecord) -> Any:
+    """The arguments of loading: a shard, of how many, and a tier where there is one."""
     if op.args[-1] is None:
         raise RuleError("a record names a memory tier or none at all; got None")
-    return op.args
+    part, total, *more = op.args
+    return part_in_record(game, part, more[1:]), total, *more[:1]
 
 
 def _step(op: LocalRecord) -> Any:
@@ -304,7 +313,7 @@ def _step(op: LocalRecord) -> Any:
 
 
 LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
-    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_tier(op)),
+    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_loaded(game, op)),
     "get_activation": lambda game, op, _: (get_activation(game, op.batches, *_step(op)),),
     "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *_step(op)),),
     "forward": lambda game, op, v: (forward(game, op.layer, *v),),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .costs import CLASSIC, Costs
 from .errors import RuleError
+from .folding import Fold, fold_of, require_first
 
 LAYERS = ("dense", "block", "experts")
 """What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard."""
@@ -31,7 +32,7 @@ class Size(NamedTuple):
 @dataclass(frozen=True)
 class Setting:
     """What a game fixes besides its size. `mesh` has the length of each axis by name, `steps` counts training steps;
-    `layer` is one of LAYERS, `task` one of TASKS.
+    `layer` is one of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all.
 
     Raises:
         RuleError: naming the field that cannot be.
@@ -42,12 +43,17 @@ class Setting:
     steps: int = 1
     layer: str = "dense"
     task: str = "train"
+    fold: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.costs, Costs):
             raise RuleError(f"Setting: costs must be a record of costs; got {self.costs!r}")
         if type(self.steps) is not int or not 1 <= self.steps <= MOST_STEPS:
             raise RuleError(f"Setting: steps must be a whole number from 1 to {MOST_STEPS:,}; got {self.steps!r}")
+        if not isinstance(self.fold, str):
+            raise RuleError(f"Setting: fold must be the name of an axis; got {self.fold!r}")
+        if self.fold:
+            require_first(self.mesh, self.fold)
         for name, known in (("layer", LAYERS), ("task", TASKS)):
             if getattr(self, name) not in known:
                 raise RuleError(f"Setting: {name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
@@ -60,7 +66,7 @@ class Setting:
         return [name for name in FIELDS if getattr(self, name) != getattr(other, name)]
 
 
-FIELDS = ("costs", "mesh", "steps", "layer", "task")
+FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold")
 
 CLASSIC_SETTING = Setting()
 
@@ -76,7 +82,19 @@ class Game:
     steps: int = 1
     layer: str = "dense"
     task: str = "train"
+    fold: Fold | None = None
 
     @classmethod
     def of(cls, size: Size, setting: Setting = CLASSIC_SETTING) -> Game:
-        return cls(*size, setting, setting.steps, setting.layer, setting.task)
+        """The game of a size and a setting.
+
+        Raises:
+            RuleError: it cannot be folded so.
+        """
+        fold = fold_of(setting.mesh, setting.fold, size.batches, size.ranks) if setting.fold else None
+        return cls(*size, setting, setting.steps, setting.layer, setting.task, fold)
+
+    @property
+    def classes(self) -> int:
+        """The ranks that are played: all, or in a folded run those of replica 0."""
+        return self.ranks if self.fold is None else self.fold.classes

@@ -50,7 +50,7 @@ class Form(NamedTuple):
 
 
 FORMS: Mapping[str, Form] = {
-    "load_weights": Form(True, 0, ("shard", "total"), ("tier",)),
+    "load_weights": Form(True, 0, ("shard", "total"), ("tier", "stride")),
     "get_activation": Form(False, 0, (), ("step",)),
     "fake_grad": Form(True, 0, (), ("step",)),
     "given": Form(False, 0, ("value",)),
@@ -62,7 +62,7 @@ FORMS: Mapping[str, Form] = {
     "update": Form(True, 3),
     "add": Form(False, 2),
     "combine": Form(False, 2),
-    "shard": Form(False, 1, ("shard", "total")),
+    "shard": Form(False, 1, ("shard", "total"), ("stride",)),
     "allreduce": Form(True, 1, (), ("group", "label"), bucket=True),
     "allgather": Form(True, 1, (), ("group", "label"), bucket=True),
     "scatterreduce": Form(True, 1, (), ("group", "label"), bucket=True),

@@ -28,7 +28,7 @@ def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group
         raise TraceError(f"a label is a whole number for each value; this record is {op}")
     if group is not None:
         mesh.require()
-        if type(group) is not tuple or list(group) != sorted({*group}) or not {*group} < {*range(mesh.ranks)}:
+        if not mesh.recorded(group):
             raise TraceError(f"a group is some of the ranks, ascending; this record is {op}")
         mesh.require_member(rank, group)
     return group

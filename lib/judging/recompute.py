@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from lib import rules, tier_rules
@@ -10,8 +11,9 @@ from lib.collective_rules import asked, contribute
 from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
+from lib.folded_mesh import mesh_of
 from lib.lanes import LANES, Place
-from lib.meetings import agree, in_group, message_ticks, settle, ticks
+from lib.meetings import agree, in_group, message_ticks, reach, settle, ticks
 from lib.mesh import Mesh
 from lib.setting import Game
 from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text
@@ -37,7 +39,7 @@ class Retrace(Walk[RankState]):
         super().__init__(self.ranks)
         self.trace = trace
         self.size = trace.size
-        self.game = Game.of(trace.size, trace.setting)
+        self.game, self._impossible = _game_of(trace)
         self.costs = trace.costs
         self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
         self.lanes: RetracedLanes | None = None
@@ -54,9 +56,11 @@ class Retrace(Walk[RankState]):
         Raises:
             PuzzleError: the first thing that is against the rules, with its place.
         """
-        if len(self.ranks) != self.size.ranks:
-            raise TraceError(f"the trace is of {self.size.ranks} ranks and holds {len(self.ranks)}")
-        self.mesh = Mesh(self.trace.setting.mesh, self.size.ranks)
+        if self._impossible is not None:
+            raise self._impossible
+        if len(self.ranks) != self.game.classes:
+            raise TraceError(f"the trace is of {self.game.classes} ranks and holds {len(self.ranks)}")
+        self.mesh = mesh_of(self.game)
         if stuck := self.walk():
             self._refuse_deadlock(stuck)
         if self.lanes is not None:
@@ -214,8 +218,8 @@ class Retrace(Walk[RankState]):
 
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
         arrivals = list(map(arrival, cursors))
-        results, start = settle(arrivals)
-        length = ticks(arrivals, self.costs, range(self.size.ranks))
+        results, start = settle(arrivals, self.game)
+        length = ticks(arrivals, self.game)
         last = next(rank for rank in cursors if rank.clock == start)
         setter, before = (last.rank, last.at), last.came_from()
         return [(call.values, result, start, length, setter, before) for call, result in zip(arrivals, results)]
@@ -225,8 +229,9 @@ class Retrace(Walk[RankState]):
         if cursor.clock < start:
             cursor.held_up[cursor.at] = setter
             cursor.cause = before
+        members = len(reach(self.game, group_of(op)))
         for value in brought:
-            cursor.elements += elements_sent(op.name, value.memory(self.costs), len(group_of(op) or self.ranks))
+            cursor.elements += elements_sent(op.name, value.memory(self.costs), members)
         try:
             confirm(cursor, op, made, start, length, asked(self.game, op.name, op.batches))
         except (PuzzleError, *MALFORMED) as why:
@@ -282,3 +287,11 @@ class Retrace(Walk[RankState]):
             return WaitingRank(rank.rank, op.call(), op.line, kind, op.args[:1])
         group = group_of(op)
         return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, self.meetings.of(group).missing())
+
+
+def _game_of(trace: Trace) -> tuple[Game, PuzzleError | None]:
+    """The game of a trace; and if it cannot be folded as it says, without that, and the reason."""
+    try:
+        return Game.of(trace.size, trace.setting), None
+    except PuzzleError as why:
+        return Game.of(trace.size, replace(trace.setting, fold="")), why

@@ -11,7 +11,7 @@ from lib.deadlock_text import WaitingRank
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.lanes import Call, Lanes, Made
 from lib.mailboxes import Mailboxes
-from lib.meetings import in_group, results
+from lib.meetings import in_group, reach, results
 from lib.setting import Game
 from lib.trace import NO_BATCHES, Op, place_text
 from lib.values.base import Value
@@ -88,7 +88,7 @@ class RetracedLanes(Lanes):
     def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
         first = calls[0]
         if first.name in COLLECTIVES:
-            return results(calls)
+            return results(calls, self.game)
         if first.name == "pass_to":
             return None if self._mailboxes.full(first.rank, *first.op.args) else [()]
         return [rules.LOCAL_RULES[first.name](self.game, first.op, first.values)]
@@ -100,7 +100,7 @@ class RetracedLanes(Lanes):
             raise self._at(call, why)
         rank.causes[call.at] = call.cause
         rank.values.update(zip(op.made, call.made))
-        members = len(call.group or self.world)
+        members = len(reach(self.game, call.group))
         rank.elements += sum(elements_sent(op.name, value.memory(self.costs), members) for value in call.values)
         if op.name == "pass_to":
             rank.messages += 1

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lib.costs import Costs
 from lib.errors import PuzzleError, RuleError, TraceError
+from lib.folding import Fold
 from lib.gc_pause import no_collection
 from lib.goal import Goal
 from lib.lanes import Place, clocks, computing
@@ -153,7 +154,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
             RankReport(_share(busy, makespan), state.messages, state.elements * BYTES_PER_ELEMENT, tuple(prof.memory))
             for busy, state, prof in zip(working, ranks, profiles)
         ),
-        copies=_copies(ranks, trace.size.layers),
+        copies=_copies(ranks, trace.size.layers, retrace.game.fold),
         critical_path=_critical_path(ranks, costs),
         notes=notes_on(retrace, lasting, profiles, contents) if any(state.at for state in ranks) else (),
         waits=tuple(state.held_up for state in ranks),
@@ -177,6 +178,11 @@ def _first_error(retrace: Retrace, goal: Goal | None) -> PuzzleError | None:
 
 
 def _require_setting(trace: Trace, goal: Goal) -> None:
+    if trace.setting.fold and not goal.setting.fold:
+        raise TraceError(
+            f"this run is folded along {trace.setting.fold!r}: it plays one replica for all, for planning; "
+            f"the puzzle {goal.slug} judges every rank, so run it without fold"
+        )
     if trace.size != goal.size:
         raise TraceError(f"this is a run of {trace.size}; the puzzle {goal.slug} is of {goal.size}")
     if trace.costs != goal.costs:
@@ -224,11 +230,12 @@ def _too_full(peaks: Mapping[str, Peak], costs: Costs) -> PuzzleError | None:
     return None
 
 
-def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:
+def _copies(ranks: Sequence[RankState], layers: int, fold: Fold | None) -> tuple[float, ...]:
+    replicas = 1 if fold is None else fold.replicas
     copies = [0.0] * layers
     for state in ranks:
         for weight in state.final:
-            copies[weight.layer] += len(weight.shards) / weight.total
+            copies[weight.layer] += replicas * len(weight.shards) / weight.total
     return tuple(copies)
 
 

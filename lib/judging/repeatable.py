@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
+from lib.folding import Own
 from lib.trace import Op
-from lib.values.base import Sharded
+from lib.values.base import Sharded, with_fields
 from lib.values.kinds import OptState, Parked, Weight
 
 from .memory import Profile
@@ -52,7 +53,7 @@ def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: 
             if type(value) is OptState and value.step == steps:
                 held.setdefault(value.layer, []).append(value)
     updated = {op.layer or 0 for state in ranks for i in state.events if (op := state.ops[i]).name == "update"}
-    return [layer for layer in sorted(updated) if not _contain(held.get(layer, ()), ((0, 1),))]
+    return [layer for layer in sorted(updated) if not _contain(_of_all_replicas(held.get(layer, [])), ((0, 1),))]
 
 
 def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: int) -> list[int]:
@@ -81,6 +82,20 @@ def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: in
     return sorted(
         layer for layer, weights in began.items() if not _contain(held.get(layer, ()), _pairs(_shards(weights)))
     )
+
+
+def _of_all_replicas(held: Sequence[Sharded]) -> list[Sharded]:
+    """The values of all replicas of a folded run: shards of their own as blocks, unless these have gaps."""
+    together: dict[tuple[int, Own], list[Sharded]] = {}
+    for value in held:
+        if value.own is not None:
+            together.setdefault((value.total, value.own), []).append(value)
+    blocks = [value for value in held if value.own is None]
+    for (total, own), values in together.items():
+        joined = own.joined(frozenset().union(*[value.shards for value in values]), total)
+        if joined is not None:
+            blocks.append(with_fields(values[0], shards=joined[0], total=joined[1], own=None))
+    return blocks
 
 
 def _shards(values: Iterable[Sharded]) -> dict[int, set[int]]:

@@ -18,16 +18,33 @@ class Dist:
 
     `mesh` puts the ranks on named axes, as `Dist(8, mesh={"dp": 2, "pp": 2, "tp": 2})`; it becomes part of the setting.
     `setting` is what the game fixes besides its size: what things cost, how many steps, what a layer is.
+    `fold` is the first axis of the mesh, on which all replicas do the same: then one of them is played for all, and
+    only its ranks have a Model.
     Giving a rank a second Model starts a new run, so that a notebook cell can be run again.
     """
 
-    def __init__(self, ranks: int, mesh: Mapping[str, int] | None = None, setting: Setting = CLASSIC_SETTING) -> None:
+    def __init__(
+        self,
+        ranks: int,
+        mesh: Mapping[str, int] | None = None,
+        setting: Setting = CLASSIC_SETTING,
+        fold: str = "",
+    ) -> None:
         self.ranks = algebra.whole_number(ranks, "ranks", "Dist", least=1)
         if not isinstance(setting, Setting):
             raise RuleError(f"Dist: setting must be a Setting, such as Setting(steps=2); got {setting!r}")
         axes = axes_of(setting.mesh if mesh is None else mesh, self.ranks)
-        self.setting = setting if axes == setting.mesh else replace(setting, mesh=axes)
+        fold = fold or setting.fold
+        self.setting = (
+            setting if (axes, fold) == (setting.mesh, setting.fold) else replace(setting, mesh=axes, fold=fold)
+        )
         self._run: LiveRun | None = None
+
+    @property
+    def played(self) -> range:
+        """The ranks that have a Model: all, or those of replica 0 where replicas are folded."""
+        axes = self.setting.mesh
+        return range(self.ranks // axes[0][1] if self.setting.fold else self.ranks)
 
     def __repr__(self) -> str:
         return f"Dist({self.ranks})"
@@ -44,6 +61,11 @@ class Dist:
             algebra.whole_number(batches, "batches", "Model", least=1),
             self.ranks,
         )
+        if rank not in self.played:
+            raise RuleError(
+                f"this Dist is folded along {self.setting.fold!r}: rank {rank} is of another replica, which does what "
+                f"rank {rank % len(self.played)} does; make models for ranks 0 to {len(self.played) - 1} only"
+            )
         run = self._run
         if run is None or rank in run.entered:
             run = self._run = LiveRun(size, self.setting)

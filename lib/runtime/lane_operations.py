@@ -27,7 +27,7 @@ W = TypeVar("W", bound=Wait)
 class LaneOperations:
     """The part of a rank's operations that waits for others."""
 
-    rank: int
+    _rank: int
     run: LiveRun
     _recorder: RankRecorder
     _game: Game
@@ -49,7 +49,7 @@ class LaneOperations:
         """Meets other ranks, with this rank marked as being in that call; the outcome is recorded."""
         recorder = self._recorder
         recorder.promised, recorder.under_way = None, wait
-        self.run.act(self.rank)
+        self.run.act(self._rank)
         try:
             answer = meet(wait)
             if answer is None:
@@ -118,8 +118,8 @@ class LaneOperations:
     ) -> Call:
         at = len(self._recorder.ops)
         op = self._recorder.write_call(name, made, line, used, layer, args, asked)
-        self.run.act(self.rank)
-        return Call(self.rank, at, op.start, None, op, group, tuple(parts))
+        self.run.act(self._rank)
+        return Call(self._rank, at, op.start, None, op, group, tuple(parts))
 
     def _handle(self, call: Call, listed: bool = False) -> Handle:
         handle = self._recorder.handles[call.at] = Handle(self, call, listed)
@@ -138,10 +138,10 @@ class LaneOperations:
         """
         call = handle.call
         try:
-            other = self.run.other_rank(self.rank)
+            other = self.run.other_rank(self._rank)
             if other is not None:
                 recorder = self.run.recorders[other]
-                raise RuleError(f"{handle} belongs to rank {self.rank}; only the rank that made a handle awaits it")
+                raise RuleError(f"{handle} belongs to rank {self._rank}; only the rank that made a handle awaits it")
             recorder = self._recorder
             self._ready()
             if handle.awaited_on is not None:
@@ -149,9 +149,9 @@ class LaneOperations:
         except PuzzleError as why:
             raise why.at(recorder.place(f"await {call.op.call()}"), line) from None
         if call.settled:
-            self.run.act(self.rank)
+            self.run.act(self._rank)
         else:
-            wait = Awaiting(self.rank, recorder.clock, line, call, self._lanes)
+            wait = Awaiting(self._rank, recorder.clock, line, call, self._lanes)
             await self._together(wait, self.run.ended, lambda _: None)
         recorder.write_await(call, line)
         handle.awaited_on = line

@@ -46,7 +46,7 @@ class LiveLanes(Lanes):
     def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
         first = calls[0]
         if first.name in COLLECTIVES:
-            return results(calls)
+            return results(calls, self.game)
         if first.name == "pass_to":
             return None if self._host.mailboxes.full(first.rank, *first.op.args) else [()]
         return [rules.LOCAL_RULES[first.name](self.game, first.op, first.values)]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from lib.deadlock_text import deadlock_text
 from lib.errors import DeadlockError, MismatchError, PuzzleError
+from lib.folded_mesh import mesh_of
 from lib.lanes import Call
 from lib.mailboxes import Mailboxes
 from lib.meetings import Meetings, agree, settle, ticks
-from lib.mesh import Mesh
 from lib.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace import Trace
 from lib.values.base import Value
@@ -41,21 +41,20 @@ class LiveRun:
         self.setting = setting
         self.game = Game.of(size, setting)
         self.costs = setting.costs
-        self.mesh = Mesh(setting.mesh, size.ranks)
-        self.recorders = [RankRecorder(rank, self.game, self) for rank in range(size.ranks)]
+        self.mesh = mesh_of(self.game)
+        ranks = self.game.classes
+        self.recorders = [RankRecorder(rank, self.game, self) for rank in range(ranks)]
         self.entered: set[int] = set()
         """The ranks that have a Model."""
         self._loop = asyncio.get_running_loop
-        self._detector = StandstillDetector(
-            size.ranks, asyncio.get_running_loop, self._hand_over_earliest, self.end_waiting
-        )
-        self._tasks = RankTasks(size.ranks, self._detector, asyncio.current_task)
+        self._detector = StandstillDetector(ranks, asyncio.get_running_loop, self._hand_over_earliest, self.end_waiting)
+        self._tasks = RankTasks(ranks, self._detector, asyncio.current_task)
         self.act = self._tasks.act
         """Notes that a rank is alive."""
         self.other_rank = self._tasks.other
-        self._waits: list[Wait | None] = [None] * size.ranks
-        self._meetings: Meetings[Joining] = Meetings(size.ranks)
-        self.mailboxes: Mailboxes[Message] = Mailboxes(size.ranks)
+        self._waits: list[Wait | None] = [None] * ranks
+        self._meetings: Meetings[Joining] = Meetings(ranks)
+        self.mailboxes: Mailboxes[Message] = Mailboxes(ranks)
         self._posting: dict[tuple[int, int, int], Posting] = {}
         """By sender, receiver and tag: who waits for a full mailbox."""
         self._offers = Offers()
@@ -84,8 +83,8 @@ class LiveRun:
         if waits is None:
             return None
         try:
-            results, start = settle(waits)
-            length = ticks(waits, self.costs, range(self.size.ranks))
+            results, start = settle(waits, self.game)
+            length = ticks(waits, self.game)
         except PuzzleError as why:
             for other in waits:
                 if other is not wait:

@@ -45,8 +45,9 @@ class Model(TierOperations):
         self.dist = Dist(1) if dist is None else dist
         if not isinstance(self.dist, Dist):
             raise RuleError(f"Model: dist must be a Dist, such as Dist(4); got {object_text(dist)}")
-        self.run, self.rank = self.dist.enter(rank, layers, batches)
-        self._recorder = recorder = self.run.recorders[self.rank]
+        self.run, self._rank = self.dist.enter(rank, layers, batches)
+        self.rank = self.run.mesh.shown(self._rank)
+        self._recorder = recorder = self.run.recorders[self._rank]
         self._game, self._costs = self.run.game, self.run.costs
         self.LAYERS, self.BATCHES, self.RANKS = self.run.size
         self.weights = Storage(recorder, "weights", Weight)
@@ -62,14 +63,14 @@ class Model(TierOperations):
     def index(self, axis: str) -> int:
         """This rank's place on an axis of the mesh."""
         try:
-            return self.run.mesh.index(self.rank, axis)
+            return self.run.mesh.index(self._rank, axis)
         except PuzzleError as why:
             raise why.at(self._recorder.place("index()"), player_line()) from None
 
     def axis(self, axis: str) -> tuple[int, ...]:
         """The ranks that are like this one on all other axes of the mesh, this one among them, ascending."""
         try:
-            return self.run.mesh.along(self.rank, (axis,))
+            return self.run.mesh.axis(self._rank, axis)
         except PuzzleError as why:
             raise why.at(self._recorder.place("axis()"), player_line()) from None
 
@@ -82,7 +83,9 @@ class Model(TierOperations):
     def log(self) -> list[Event]:
         """The timed operations so far, with the memory that was stored when each started."""
         events = Trace(self.run.size, (tuple(self._recorder.ops),)).events(0)
-        return [as_event(op, self.rank, m, self._costs) for op, m in zip(events, self._recorder.memory_at, strict=True)]
+        return [
+            as_event(op, self._rank, m, self._costs) for op, m in zip(events, self._recorder.memory_at, strict=True)
+        ]
 
     @property
     def final_weights(self) -> Mapping[int, Weight]:
@@ -99,14 +102,14 @@ class Model(TierOperations):
 
     def status(self) -> None:
         """Prints what is stored where."""
-        print(f"rank {self.rank}, t={self._costs.text(self._recorder.clock)}, {self.memory():,} elements")
+        print(f"rank {self._rank}, t={self._costs.text(self._recorder.clock)}, {self.memory():,} elements")
         for storage in self.storage():
             for key, value in storage.items():
                 print(f"  {storage.name}[{key!r}]: {value} ({value.memory():,})")
 
     def __repr__(self) -> str:
         clock = self._costs.text(self._recorder.clock)
-        return f"Model(rank={self.rank} of {self.RANKS}, layers={self.LAYERS}, batches={self.BATCHES}, t={clock})"
+        return f"Model(rank={self._rank} of {self.RANKS}, layers={self.LAYERS}, batches={self.BATCHES}, t={clock})"
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in READ_ONLY and hasattr(self, name):
@@ -194,7 +197,7 @@ class Model(TierOperations):
             if isinstance(rank, Value):
                 raise RuleError("the rank comes first: pass_to(rank, value)")
             self._costs.require_priced("pass_to")
-            to = rules.partner(self._game, self.rank, rank)
+            to = rules.partner(self._game, self._rank, self.run.mesh.partner(rank))
             tag = rules.tag(self._game, tag)
             if hasattr(v, "__await__"):
                 raise RuleError(f"cannot send {object_text(v)}")
@@ -207,8 +210,8 @@ class Model(TierOperations):
             call = self._write_call("pass_to", copies, tuple(numbers), 0, None, args, None, line)
             self.run.lanes.send(call, payload)
             return self._handle(call)
-        sent = recorder.clock + message_ticks("pass_to", copies, self._costs, (self.rank, to))
-        wait = Posting(self.rank, recorder.clock, line, to, Message(payload, tuple(copies), sent, tag))
+        sent = recorder.clock + message_ticks("pass_to", copies, self._costs, (self._rank, to))
+        wait = Posting(self._rank, recorder.clock, line, to, Message(payload, tuple(copies), sent, tag))
         return self._promise(wait, self.run.post, lambda _: self._posted(wait, tuple(numbers)))
 
     def receive(self, source: int | None = None, tag: int = 0) -> Coroutine[Any, Any, Any]:
@@ -222,14 +225,14 @@ class Model(TierOperations):
             self._ready()
             self._costs.require_priced("receive")
             if source is not None:
-                source = algebra.number(source, self.RANKS, "rank")
+                source = algebra.number(self.run.mesh.partner(source), self.RANKS, "rank")
             tag = rules.tag(self._game, tag)
             if source is None and tag:
                 raise RuleError(f"a message with a tag needs its source; write receive(0, tag={tag})")
         except PuzzleError as why:
             shown = message_text("receive", "..." if isinstance(source, Value) else source, tag)
             raise why.at(recorder.place(shown), line) from None
-        wait = Receiving(self.rank, recorder.clock, line, source, tag)
+        wait = Receiving(self._rank, recorder.clock, line, source, tag)
         return self._promise(wait, self.run.receive, lambda answer: self._received(wait, *answer))
 
     # --- The end ---
@@ -267,7 +270,7 @@ def trace_of(models: Sequence[Model]) -> Trace:
     run = models[0].run
     if any(model.run is not run for model in models):
         raise RuleError("these models belong to different runs; pass the models of one Dist, one for each rank")
-    missing = run.entered - {model.rank for model in models}
+    missing = run.entered - {model._rank for model in models}
     if missing:
         raise RuleError(
             f"no model of {algebra.named('rank', sorted(missing))} was passed; pass the models of all ranks"

@@ -10,6 +10,7 @@ from lib import rules, tier_rules
 from lib.collective_rules import asked, contribute
 from lib.errors import PuzzleError, RuleError
 from lib.meetings import message_ticks
+from lib.replica_number import stride_of
 from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
 from lib.values.base import Value, copy_of
@@ -43,7 +44,7 @@ class RankOperations(LaneOperations):
             more = (made[0].step,) if made[0].step else ()
             return recorder.write(name, made, line, (), layer, made[0].batches, more)
         plain = [part if part is None or isinstance(part, str) else index(part) for part in args]
-        return recorder.write(name, made, line, (), layer, args=shortest(*plain))
+        return recorder.write(name, made, line, (), layer, args=shortest(*plain, stride_of(args[0]) or None))
 
     def _require_room(self, made: Sequence[Value]) -> None:
         """Refuses to park more on a tier than fits."""
@@ -85,7 +86,7 @@ class RankOperations(LaneOperations):
             if isinstance(label, Value):
                 raise RuleError(f"the value comes first: {name}(value, layer)")
             wanted = asked(self._game, name, batches) if batches else NO_BATCHES
-            members = None if group is None else self.run.mesh.group(self.rank, group)
+            members = None if group is None else self.run.mesh.group(self._rank, group)
             if self.run.lanes is not None:
                 return self._collective_on_lane(name, given, label, members, line, wanted)
             if type(label) is not int:
@@ -97,7 +98,7 @@ class RankOperations(LaneOperations):
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None
         args = shortest(members, None if label == given.layer else label)
-        wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args, wanted)
+        wait = Joining(self._rank, recorder.clock, line, name, given.layer, (given,), members, args, wanted)
         return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 
     def _joined(self, wait: Joining, number: int, results: tuple[Value, ...], start: int, ticks: int) -> Value:
@@ -114,7 +115,7 @@ class RankOperations(LaneOperations):
         )
 
     def _received(self, wait: Receiving, source: int, message: Message) -> Any:
-        ticks = message_ticks("receive", message.values, self.run.costs, (source, self.rank))
+        ticks = message_ticks("receive", message.values, self.run.costs, (source, self._rank))
         start = max(wait.clock, message.sent)
         self._recorder.write_event(
             "receive", message.values, wait.line, (), None, NO_BATCHES, address(source, wait.tag), start, ticks

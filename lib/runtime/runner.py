@@ -63,6 +63,7 @@ def run(
     order: Iterable[int] | None = None,
     *,
     setting: Setting = CLASSIC_SETTING,
+    fold: str = "",
 ) -> Outcome:
     """Runs `schedule` on every rank to its end. `order` is that of starting the ranks; it changes nothing.
 
@@ -70,13 +71,13 @@ def run(
     """
     import asyncio  # here, because it takes longer to import than all of lib
 
-    models, live = _enter(layers, batches, ranks, setting)
+    models, live = _enter(layers, batches, ranks, setting, fold)
     selector = IdleSelector()
     loop = asyncio.SelectorEventLoop(selector)
     try:
-        starting = list(range(ranks)) if order is None else list(order)
+        starting = list(range(len(models))) if order is None else list(order)
         tasks = {rank: loop.create_task(_rank(schedule, models[rank])) for rank in starting}
-        in_order = [tasks[rank] for rank in range(ranks)]
+        in_order = [tasks[rank] for rank in range(len(models))]
         live.supervise(in_order)
         selector.on_idle = lambda: _end_waiting(live, in_order)
         with no_collection():
@@ -95,6 +96,7 @@ async def run_async(
     patience: float = PATIENCE,
     *,
     setting: Setting = CLASSIC_SETTING,
+    fold: str = "",
 ) -> Outcome:
     """The same on the loop that is running, as in a notebook. If it is cancelled, so are its ranks.
 
@@ -102,7 +104,7 @@ async def run_async(
     """
     import asyncio
 
-    models, live = _enter(layers, batches, ranks, setting)
+    models, live = _enter(layers, batches, ranks, setting, fold)
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(_rank(schedule, model)) for model in models]
     live.supervise(tasks)
@@ -114,9 +116,9 @@ async def run_async(
     return _outcome(models, live, results)
 
 
-def _enter(layers: int, batches: int, ranks: int, setting: Setting) -> tuple[tuple[Model, ...], LiveRun]:
-    dist = Dist(ranks, setting=setting)
-    models = tuple(Model(rank, dist, layers, batches) for rank in range(ranks))
+def _enter(layers: int, batches: int, ranks: int, setting: Setting, fold: str) -> tuple[tuple[Model, ...], LiveRun]:
+    dist = Dist(ranks, setting=setting, fold=fold)
+    models = tuple(Model(rank, dist, layers, batches) for rank in dist.played)
     return models, models[0].run
 
 

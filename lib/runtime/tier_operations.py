@@ -47,7 +47,7 @@ class TierOperations(Computation):
                 return self._handle(call)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name)), line) from None
-        wait = Copying(self.rank, recorder.clock, line, name)
+        wait = Copying(self._rank, recorder.clock, line, name)
 
         def written(_: bool) -> Value:
             own = copy_of(made[0])

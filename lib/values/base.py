@@ -11,9 +11,12 @@ from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
 from lib.costs import CLASSIC, Costs
 from lib.errors import RuleError
+from lib.folding import Own, checked_own, own_of
+from lib.replica_number import stride_of
 
 from . import algebra
 from .algebra import Who, operand
+from .own_shards import covers
 from .replicas import Copy, checked_copy
 
 V = TypeVar("V", bound="Value")
@@ -110,6 +113,8 @@ class Sharded(Value):
 
     shards: frozenset[int]
     total: int
+    own: Own | None
+    """In a folded run, which shards the other replicas have, if not the same."""
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         size = costs.hidden * costs.hidden
@@ -122,7 +127,9 @@ class Sharded(Value):
 
     def shard(self, i: int, n: int) -> Self:
         """Shard `i` of `n`, which this value must hold all of."""
-        return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
+        stride = stride_of(i)
+        args = (int(i), n, stride) if stride else (i, n)
+        return self._operate("shard", (), args, lambda: shard(self, i, n))
 
     def combine(self, other: Self) -> Self:
         """One value with the shards of both; they must not overlap."""
@@ -136,7 +143,7 @@ class Sharded(Value):
         if not shards:
             raise RuleError(f"{owner} has no shards; give at least one, such as shards={{0}}")
         layer = algebra.number(self.layer, layers, "layer", owner)
-        return {"layer": layer, "layers": layers, "shards": shards, "total": total}
+        return {"layer": layer, "layers": layers, "shards": shards, "total": total, "own": checked_own(self.own)}
 
 
 class Batched(Value):
@@ -245,10 +252,21 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
 def shard(value: C, i: int, n: int) -> C:
     """Shard `i` of `n` of `value`, which must hold every element of it; of an activation, so many of its tokens."""
     n = algebra.whole_number(n, "number of shards", "shard", least=1)
-    i = algebra.number(i, n, "shard", "shard")
-    if not algebra.covers(value.shards, value.total, (i,), n):
+    own = own_of(i, n)
+    i = algebra.number(int(i) if own and isinstance(value, Sharded) else i, n, "shard", "shard")
+    if not covers(value, (i,), n, own):
         raise RuleError(f"this is the {value}, which does not hold all of shard {i} of {n}; gather it first")
-    return with_shards(value, frozenset({i}), n)
+    cut = with_shards(value, frozenset({i}), n)
+    return with_fields(cut, own=own) if isinstance(cut, Sharded) else cut
+
+
+def in_coarsest_shards(value: S) -> S:
+    """The same value with the smallest shard count that can say so."""
+    shards, total = algebra.coarsest(value.shards, value.total)
+    if value.own is None:
+        return with_shards(value, shards, total)
+    stride, rest = divmod(value.own.stride * total, value.total)
+    return value if rest else with_fields(value, shards=shards, total=total, own=value.own._replace(stride=stride))
 
 
 def with_shards(value: V, shards: frozenset[int], total: int) -> V:
@@ -317,6 +335,7 @@ DIFFERENCES = {
     "layers": "the model's layers",
     "total_batches": "the step's batches",
     "copy": "the replica it belongs to",
+    "own": "what the other replicas have",
 }
 
 

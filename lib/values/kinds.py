@@ -13,6 +13,7 @@ from typing import Any
 
 from lib.costs import CLASSIC, Costs
 from lib.errors import RuleError
+from lib.folding import Own
 
 from . import algebra
 from .algebra import Who, operand
@@ -31,6 +32,7 @@ class Weight(Sharded):
     shards: frozenset[int] = frozenset({0})
     total: int = 1
     copy: Copy | None = None
+    own: Own | None = None
 
     kind = "a weight"
 
@@ -52,6 +54,7 @@ class OptState(Sharded):
     shards: frozenset[int] = frozenset({0})
     total: int = 1
     copy: Copy | None = None
+    own: Own | None = None
 
     kind = "an optimizer state"
 
@@ -75,6 +78,7 @@ class WeightGrad(Sharded):
     total: int = 1
     step: int = 0
     copy: Copy | None = None
+    own: Own | None = None
 
     kind = "a weight gradient"
 
@@ -228,7 +232,7 @@ CLASSIC_FIELDS: Mapping[type[Value], int] = {
 }
 """How many fields of each kind the classic puzzles use; the others come last, and have defaults."""
 
-ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches", "copy")
+ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches", "copy", "own")
 
 for _cls in CLASSIC_FIELDS:
     _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass
@@ -239,7 +243,7 @@ for _cls in CLASSIC_FIELDS:
     _cls._extended = tuple(f.default for f in _fields[CLASSIC_FIELDS[_cls] :])
 
 
-ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy")
+ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy", "own")
 
 
 def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:

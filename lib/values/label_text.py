@@ -49,7 +49,9 @@ def shards_text(value: HasShards) -> str:
     """'whole', 'shard 2 of 4', 'shards 0-2 of 4'."""
     if len(value.shards) == value.total:
         return "whole" if value.total == 1 else f"whole (all {value.total} shards)"
-    return f"{named('shard', sorted(value.shards))} of {value.total}"
+    own = getattr(value, "own", None)
+    text = f"{named('shard', sorted(value.shards))} of {value.total}"
+    return text if own is None else f"{text} ({own})"
 
 
 def share_text(value: HasParts) -> str:

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from lib import MismatchError, RuleError, Value, Weight, WeightGrad
 from lib.meetings import Meeting, Meetings, agree, settle
+from lib.setting import Game
 from tests.support.examples import examples
+
+GAME = Game(layers=2, batches=4, ranks=4)
 
 LAYERS, BATCHES = 2, 4
 
@@ -73,31 +76,31 @@ def test_a_call_that_is_over_takes_no_later_one_back() -> None:
 @examples(100)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=BATCHES))
 def test_a_collective_starts_when_its_last_rank_is_ready(clocks: list[int]) -> None:
-    _, start = settle([reducing(rank, clock) for rank, clock in enumerate(clocks)])
+    _, start = settle([reducing(rank, clock) for rank, clock in enumerate(clocks)], GAME)
     assert start == sorted(clocks)[-1]
 
 
 def test_each_rank_gets_the_shard_of_its_place() -> None:
     calls = [reducing(rank, name="scatterreduce") for rank in range(2)]
     whole = gradient(0) + gradient(1)
-    assert settle(calls)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
+    assert settle(calls, GAME)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
 
 
 def test_every_rank_gathers_the_whole() -> None:
     weight = Weight(0, LAYERS, 0)
     calls = [Call(rank, 0, 0, "allgather", None, (weight.shard(rank, 2),)) for rank in range(2)]
     whole = weight.shard(0, 2).combine(weight.shard(1, 2))
-    assert settle(calls)[0] == [(whole,), (whole,)]
+    assert settle(calls, GAME)[0] == [(whole,), (whole,)]
 
 
 def test_different_operations_in_one_meeting() -> None:
     with pytest.raises(MismatchError, match=r"rank 0 calls allreduce\(layer=0\) on line 10, but rank 2 calls allg"):
-        settle([reducing(0), reducing(1), reducing(2, name="allgather")])
+        settle([reducing(0), reducing(1), reducing(2, name="allgather")], GAME)
 
 
 def test_different_layers_in_one_meeting() -> None:
     with pytest.raises(MismatchError, match=r"rank 0 calls .*layer=0.*, but rank 1 calls .*layer=1"):
-        settle([reducing(0), reducing(1, layer=1)])
+        settle([reducing(0), reducing(1, layer=1)], GAME)
 
 
 def test_ranks_that_differ_before_all_have_come() -> None:
@@ -111,7 +114,7 @@ def test_nobody_there_to_disagree() -> None:
 
 def test_values_that_do_not_fit_together() -> None:
     with pytest.raises(RuleError, match="batch 0 is in both rank 0 and rank 1"):
-        settle([reducing(0), reducing(1)._replace(values=(gradient(0),))])
+        settle([reducing(0), reducing(1)._replace(values=(gradient(0),))], GAME)
 
 
 def test_every_group_has_meetings_of_its_own() -> None:
@@ -135,4 +138,4 @@ def test_a_mismatch_names_the_group() -> None:
 def test_members_of_a_group_keep_the_shards_of_their_places() -> None:
     calls = [reducing(rank)._replace(group=(1, 3), name="scatterreduce") for rank in (1, 3)]
     whole = gradient(1) + gradient(3)
-    assert settle(calls)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
+    assert settle(calls, GAME)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]

@@ -71,6 +71,8 @@ def require_playable(trace: Trace) -> None:
     Raises:
         TraceError: naming the operation, or the part of the setting.
     """
+    if trace.setting.fold:
+        raise TraceError(f"a replay plays every rank, and this run is folded along {trace.setting.fold!r}: do not fold")
     for name in trace.setting.differences(CLASSIC_SETTING):
         if name != "costs":
             raise TraceError(f"a replay cannot play this setting yet: {name} {getattr(trace.setting, name)!r}")
