@@ -1,4 +1,4 @@
-"""Colors for color-blind readers too: layers follow one ramp, from dark violet to yellow."""
+"""Colours for colour-blind readers too: layers follow one ramp, from dark violet to yellow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TARGET_AREA = "#e9f3ee"
 ALARM = "#c2410c"
 """The peak, and errors."""
 
-# Anchors of viridis (Smith and van der Walt 2015): perceptually uniform lightness, also for color-blind readers.
+# Anchors of viridis (Smith and van der Walt 2015): perceptually uniform lightness, also for colour-blind readers.
 RAMP: tuple[RGB, ...] = (
     (68, 1, 84), (65, 68, 135), (42, 120, 142), (34, 168, 132), (122, 209, 81), (253, 231, 37)
 )  # fmt: skip
@@ -58,7 +58,7 @@ def mix(colour: str, other: str, share: float) -> str:
 
 @lru_cache(maxsize=4096)
 def layer_colour(layer: int, layers: int) -> str:
-    """The full color of a layer: early ones dark, late ones light."""
+    """The full colour of a layer: early ones dark, late ones light."""
     where = RAMP_START + (RAMP_END - RAMP_START) * (layer / (layers - 1) if layers > 1 else 0.4)
     at = min(max(where, 0.0), 1.0) * (len(RAMP) - 1)
     i = min(int(at), len(RAMP) - 2)
@@ -99,7 +99,7 @@ def dark_variant(colour: str) -> str:
     away_from_white = 1 - lightness(luminance(colour))
     wanted = DARK_PAPER + (DARK_INK - DARK_PAPER) * away_from_white**0.8
     if away_from_white > 0.82:
-        wanted = DARK_INK  # ink, which also has to be readable on colors of medium lightness
+        wanted = DARK_INK  # ink, which also has to be readable on colours of medium lightness
     hue, _, saturation = rgb_to_hls(*(channel / 255 for channel in _rgb(colour)))
     low, high = 0.0, 1.0
     found = colour

@@ -39,7 +39,7 @@ class Label(Text):
     shift: float = 0.0
     bold: bool = False
     halo: str = ""
-    """Color of an outline around the letters, for text on top of lines."""
+    """Colour of an outline around the letters, for text on top of lines."""
 
     def get_bounding_box(self) -> BoundingBox:
         """A box of zero width, because chalk's renderer moves text left by half the width."""
@@ -59,7 +59,7 @@ def look(
     dash: tuple[float, ...] = (),
     opacity: float | None = None,
 ) -> Style:
-    """The style of a mark. Without a stroke color there is no stroke."""
+    """The style of a mark. Without a stroke colour there is no stroke."""
     return Style(
         line_width_=(WidthType.LOCAL, width if stroke else 0.0),
         line_color_=_colour(stroke or fill or "#000000"),

@@ -76,7 +76,7 @@ class SvgWriter(DiagramVisitor[Any, Any]):
     """Visits what `pen` creates: paths of straight lines, labels, names and translations."""
 
     def __init__(self, tone: Callable[[str], str] = str) -> None:
-        """`tone` maps each color to the one that is written."""
+        """`tone` maps each colour to the one that is written."""
         self.tone = tone
         self._looks: dict[int, str] = {}
         self._tip = ""
@@ -132,7 +132,7 @@ class SvgWriter(DiagramVisitor[Any, Any]):
 
 
 def hex_of(colour: Any, tone: Callable[[str], str]) -> str:
-    """A color in its shortest form: '#fff' for white."""
+    """A colour in its shortest form: '#fff' for white."""
     if colour is None:
         return "none"
     text = tone(str(colour.hex_l))

@@ -154,7 +154,7 @@ report = Model.check([model])
 # ## How to read the timeline
 #
 # `draw` shows a run as a picture. Each rank has a lane, and time runs to the right. A box is an operation. Its width is
-# the duration, its color the layer. **F0** is the forward of layer 0, pale and pointing to the right, with its batches
+# the duration, its colour the layer. **F0** is the forward of layer 0, pale and pointing to the right, with its batches
 # below. **B0** is its backward, darker and pointing to the left. **U0** is its update. The flag **L** is the loss,
 # which takes no time. Where a lane is hatched, the rank is idle; the *bubble* is the share of idle time.
 #

@@ -17,17 +17,17 @@ MAX_ERROR_TEXT = 300
 
 
 class UnreadableError(Exception):
-    """A file is not read; the text is the whole sentence for the player."""
+    """A file that is not read; the text is a whole sentence for the player."""
 
 
 class Failure(NamedTuple):
-    """The reason in one word why a run does not count, the sentence, and the line (0 when unknown)."""
+    """Why a run does not count: the reason in one word, a sentence, and the line (0 if unknown)."""
 
     reason: str
     sentence: str
     line: int = 0
     file: str = ""
-    """The file or cell of the line, where it may be another than the submission."""
+    """The file or cell of the line, if it may differ from the submission."""
 
     @property
     def message(self) -> str:
@@ -46,7 +46,7 @@ def of_source(problem: Exception) -> Failure:
         line = problem.lineno or 0
         advice = ""
         if "'await' outside" in text:
-            advice = "; keep what awaits inside functions, for the grader makes the models and runs the ranks"
+            advice = "; await inside functions only, because the grader creates the models and runs the ranks"
         return Failure("syntax", plain(f"this is not valid Python: {text}{advice}"), line)
     if isinstance(problem, UnreadableError):
         return Failure("syntax", plain(str(problem)))
@@ -84,7 +84,7 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
     if isinstance(error, ModuleNotFoundError):
         text += "; the file is run alone: put what it needs into it"
     if isinstance(error, BlockingIOError) or "can't start new thread" in text:
-        text += "; a run may have few processes and threads at once, and needs none: see --process-limit"
+        text += "; a run may start few processes and threads, and needs none; see --process-limit"
     return Failure("crash", where + (text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 3] + "..."), line)
 
 
@@ -113,6 +113,6 @@ def line_in(traceback: TracebackType | None, path: str) -> int:
 
 
 def plain(text: str) -> str:
-    """Text that may come from the player, on one line and with nothing in it that moves a cursor."""
+    """Text that may come from the player, on one line and without control characters."""
     text = " ".join(text.split())
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -62,7 +62,7 @@ def web_page(scene: Scene, title: str) -> str:
 
 
 def both(colour: str) -> tuple[str, str]:
-    """A color on light pages and on dark ones."""
+    """A colour on light pages and on dark ones."""
     return colour, palette.dark_variant(colour)
 
 
@@ -130,7 +130,7 @@ def label_of(mark: Mark) -> list[str]:
 
 
 def look_data(look: Look, layers: int) -> dict[str, Any]:
-    """Outline and colors of one kind of mark; a mark that takes no time is centered at x = 0."""
+    """Outline and colours of one kind of mark; a mark that takes no time is centered at x = 0."""
     glyph = glyph_of(look.name)
     width = 0.0 if look.name == "loss" else UNIT
     fill, stroke, line = glyph.paint(look.layer, layers)

@@ -1,4 +1,4 @@
-"""Picture of a layout: a tensor's pieces with the devices that hold them, and the matrix in the pieces' colors."""
+"""Picture of a layout: a tensor's pieces with the devices that hold them, and the matrix in the pieces' colours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_PIECES = 4096
 def draw_layout(layout: TensorLayout, title: str = "Tensor layout") -> Picture:
     """A tensor of any number of dimensions: the first two that are split are drawn, the others are only in the text.
 
-    Copies share a color; pieces that are only summands are hatched.
+    Copies share a colour; pieces that are only summands are hatched.
 
     Raises:
         LayoutError: there are more than MAX_PIECES pieces.

@@ -112,6 +112,7 @@ def summary(report: Report) -> str:
         f"timesteps {time_text(report.timesteps)}{time} · makespan {time_text(report.makespan)} · "
         f"bubble {tenths_text(100 * report.bubble)}% · "
         f"peak memory {report.peak.memory:,} ({memory}rank {report.peak.rank}, t={time_text(report.peak.time)})"
+        + "".join(f" · {tier} {peak.memory:,}" for tier, peak in report.peaks.items() if peak.memory)
     )
 
 

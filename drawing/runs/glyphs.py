@@ -1,4 +1,4 @@
-"""Glyphs of the operations: shapes that can be told apart without color and without letters, at any width.
+"""Glyphs of the operations: shapes that can be told apart without colour and without letters, at any width.
 
 Forward points right, backward left, also as the half of it that makes the input gradient; the other half, which
 nothing waits for but the update, is a box. A gather opens, a reduce-scatter closes, an all-reduce does both, and the
@@ -46,7 +46,7 @@ class Frame(NamedTuple):
 
 
 class Glyph(NamedTuple):
-    """One kind of operation: its letter, its name in the legend, its outline, and its colors."""
+    """One kind of operation: its letter, its name in the legend, its outline, and its colours."""
 
     mark: str
     name: str

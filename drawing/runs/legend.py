@@ -1,4 +1,4 @@
-"""The legend: an entry for each kind of mark that occurs, and the layers' colors in order."""
+"""The legend: an entry for each kind of mark that occurs, and the layers' colours in order."""
 
 from __future__ import annotations
 

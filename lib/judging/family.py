@@ -8,16 +8,19 @@ and activations travel; GPipe, Huang et al. 2019).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 from lib.collective_rules import ALL_TO_ALL, COLLECTIVES
+from lib.costs import COMPUTING
 from lib.trace import Op
 from lib.values.base import Batched, Value
 from lib.values.kinds import Weight
 
 from .rank_state import RankState
 
-ONE_RANK = "one rank"
+ONE_RANK = "training on one rank"
 DATA_PARALLEL = "data parallelism"
 SHARDED = "sharded data parallelism"
 OWNERS_SEND = "data parallelism with weights sent by their owners"
@@ -35,8 +38,25 @@ FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, LOCAL_SGD, TENSOR_PAR
 )
 """What a schedule can be, as a sentence names it: 'this is a pipeline'."""
 
-FORWARD_OR_BACKWARD = ("forward", "backward")
-"""What the names of operations that compute with a layer begin with."""
+BACKWARD = COMPUTING - {"forward"}
+
+
+class RankEvents(NamedTuple):
+    """One rank's events by the name of the operation, and the values that these use."""
+
+    named: Mapping[str, Sequence[Op]]
+    state: RankState
+
+    @classmethod
+    def of(cls, state: RankState) -> RankEvents:
+        named: dict[str, list[Op]] = {}
+        for i in state.events:
+            named.setdefault(state.ops[i].name, []).append(state.ops[i])
+        return cls(named, state)
+
+    def all(self, names: Collection[str]) -> Iterator[Op]:
+        """The events with one of the names."""
+        return chain.from_iterable(ops for name, ops in self.named.items() if name in names)
 
 
 def family_of(ranks: Sequence[RankState]) -> str:
@@ -47,83 +67,72 @@ def family_of(ranks: Sequence[RankState]) -> str:
     parallelism: activations meet in collectives. Data parallelism: no activation travels, and in every step a batch is
     computed on one rank. Each by the weights: averaged, gathered or updated in shards, sent in messages, or neither.
     """
-    if sum(any(map(_computes, state.done)) for state in ranks) < 2:
+    events = [RankEvents.of(state) for state in ranks]
+    if sum(not COMPUTING.isdisjoint(rank.named) for rank in events) < 2:
         return ONE_RANK
-    tensor_parallel = _bring(ranks, COLLECTIVES - ALL_TO_ALL, Batched)
-    if any(map(_receives_activations, ranks)):
-        if not _has_stages(ranks, FORWARD_OR_BACKWARD):
-            return REPEATED if _has_stages(ranks, ("backward",)) else MIXED
+    tensor_parallel = _bring(events, COLLECTIVES - ALL_TO_ALL, Batched)
+    if any(map(_receives_activations, events)):
+        if not _has_stages(events, COMPUTING):
+            return REPEATED if _has_stages(events, BACKWARD) else MIXED
         if tensor_parallel:
             return TENSOR_PIPELINE
-        return SHARDED_PIPELINE if _shards(ranks) or _sends_weights(ranks) else PIPELINE
-    if _bring(ranks, ALL_TO_ALL, Batched):
+        return SHARDED_PIPELINE if _shards(events) or _sends_weights(events) else PIPELINE
+    if _bring(events, ALL_TO_ALL, Batched):
         return EXPERT_PARALLEL
     if tensor_parallel:
         return TENSOR_PARALLEL
-    if not _each_batch_on_one_rank(ranks):
+    if not _each_batch_on_one_rank(events):
         return MIXED
-    if _bring(ranks, {"allreduce"}, Weight):
+    if _bring(events, {"allreduce"}, Weight):
         return LOCAL_SGD
-    if _sends_weights(ranks):
+    if _sends_weights(events):
         return OWNERS_SEND
-    return SHARDED if _shards(ranks) else DATA_PARALLEL
+    return SHARDED if _shards(events) else DATA_PARALLEL
 
 
-def _computes(op: Op) -> bool:
-    return op.name.startswith(FORWARD_OR_BACKWARD)
-
-
-def _has_stages(ranks: Sequence[RankState], names: tuple[str, ...]) -> bool:
+def _has_stages(ranks: Sequence[RankEvents], names: Collection[str]) -> bool:
     """True if the layers that ranks compute are several sets, any two of them equal or without a common layer."""
-    layers = {frozenset(op.layer for op in state.done if op.name.startswith(names)) for state in ranks} - {frozenset()}
+    layers = {frozenset(op.layer for op in rank.all(names)) for rank in ranks} - {frozenset()}
     return len(layers) > 1 and sum(map(len, layers)) == len(frozenset().union(*layers))
 
 
-def _bring(ranks: Sequence[RankState], names: Collection[str], kind: type[Value]) -> bool:
+def _bring(ranks: Sequence[RankEvents], names: Collection[str], kind: type[Value]) -> bool:
     """True if an operation of one of the names uses a value of a kind."""
     return next(_values(ranks, names, kind), None) is not None
 
 
-def _values(ranks: Sequence[RankState], names: Collection[str], kind: type[Value]) -> Iterator[Value]:
+def _values(ranks: Sequence[RankEvents], names: Collection[str], kind: type[Value]) -> Iterator[Value]:
     """The values of a kind that the operations of some names use."""
-    for state in ranks:
-        for op in state.done:
-            if op.name in names:
-                yield from (value for value in state.used(op) if isinstance(value, kind))
+    for rank in ranks:
+        for op in rank.all(names):
+            yield from (value for value in rank.state.used(op) if isinstance(value, kind))
 
 
-def _receives_activations(state: RankState) -> bool:
+def _receives_activations(rank: RankEvents) -> bool:
     """True if the rank computes with an activation, or the gradient of one, that came in a message."""
-    came = {number for op in state.done if op.name == "receive" for number in op.made}
-    return any(
-        number in came and isinstance(state.values[number], Batched)
-        for op in state.done
-        if _computes(op) or op.name == "loss"
-        for number in op.used
-    )
+    values = rank.state.values
+    came = {n for op in rank.all({"receive"}) for n in op.made if isinstance(values[n], Batched)}
+    return bool(came) and any(not came.isdisjoint(op.used) for op in rank.all(COMPUTING | {"loss"}))
 
 
-def _sends_weights(ranks: Sequence[RankState]) -> bool:
+def _sends_weights(ranks: Sequence[RankEvents]) -> bool:
     return _bring(ranks, {"pass_to"}, Weight)
 
 
-def _shards(ranks: Sequence[RankState]) -> bool:
+def _shards(ranks: Sequence[RankEvents]) -> bool:
     """True if a rank gathers weights, or updates a part of one."""
     updated = _values(ranks, {"update"}, Weight)
     return _bring(ranks, {"allgather"}, Weight) or not all(weight.is_complete() for weight in updated)
 
 
-def _each_batch_on_one_rank(ranks: Sequence[RankState]) -> bool:
+def _each_batch_on_one_rank(ranks: Sequence[RankEvents]) -> bool:
     """True if no two ranks compute the same batch of the same step."""
-    computed = [_batches(state) for state in ranks]
+    computed = [_batches(rank) for rank in ranks]
     return sum(map(len, computed)) == len(frozenset[tuple[int, int]]().union(*computed))
 
 
-def _batches(state: RankState) -> frozenset[tuple[int, int]]:
+def _batches(rank: RankEvents) -> frozenset[tuple[int, int]]:
     """The (step, batch) pairs that a rank computes."""
-    found: set[tuple[int, int]] = set()
-    for op in state.done:
-        if _computes(op) or op.name == "loss":
-            step = getattr(state.values[op.used[0]], "step", 0)
-            found.update((step, batch) for batch in op.batches)
-    return frozenset(found)
+    values = rank.state.values
+    found = {(getattr(values[op.used[0]], "step", 0), op.batches) for op in rank.all(COMPUTING | {"loss"})}
+    return frozenset((step, batch) for step, batches in found for batch in batches)

@@ -78,20 +78,38 @@ def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: in
     for weight in map(values.__getitem__, needed):
         assert type(weight) is Weight
         began.setdefault(weight.layer, []).append(weight)
-    return sorted(layer for layer, weights in began.items() if not _contain(held.get(layer, ()), _shards(weights)))
+    return sorted(
+        layer for layer, weights in began.items() if not _contain(held.get(layer, ()), _pairs(_shards(weights)))
+    )
 
 
-def _shards(values: Iterable[Sharded]) -> set[tuple[int, int]]:
-    """The (shard, total) of all values, each once: no more than the trace has loaded and cut, however often joined."""
+def _shards(values: Iterable[Sharded]) -> dict[int, set[int]]:
+    """The shards of all values by their count, each once: no more than the trace has loaded and cut, however often
+    joined."""
     by_total: dict[int, set[int]] = {}
     for value in values:
         by_total.setdefault(value.total, set()).update(value.shards)
+    return by_total
+
+
+def _pairs(by_total: dict[int, set[int]]) -> set[tuple[int, int]]:
+    """Shards by their count as (shard, total)."""
     return {(shard, total) for total, shards in by_total.items() for shard in shards}
 
 
 def _contain(held: Iterable[Sharded], wanted: Iterable[tuple[int, int]]) -> bool:
     """True if all values in `held` together cover every (shard, total) that is wanted."""
-    spans = sorted((Fraction(i, n), Fraction(i + 1, n)) for i, n in _shards(held))
+    by_total = _shards(held)
+    if any(len(shards) == total for total, shards in by_total.items()):
+        return True
+    have = _pairs(by_total)
+    missing = [pair for pair in wanted if pair not in have]
+    return not missing or _cover(have, missing)
+
+
+def _cover(have: Iterable[tuple[int, int]], wanted: Iterable[tuple[int, int]]) -> bool:
+    """The same for shards of different counts, as intervals of the whole."""
+    spans = sorted((Fraction(i, n), Fraction(i + 1, n)) for i, n in have)
     starts: list[Fraction] = []
     ends: list[Fraction] = []
     for start, end in spans:

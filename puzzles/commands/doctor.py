@@ -22,7 +22,7 @@ def doctor() -> None:
 
 
 def findings() -> Iterator[tuple[str, str]]:
-    """Pairs of a heading, empty if it is that of the line before, and a finding."""
+    """Headings and findings; the heading is empty where it repeats."""
     from puzzles.grading.batch import cores
 
     yield "system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {cores()} cores"
@@ -33,7 +33,7 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "seccomp", "a filter denies system calls that no solution needs" if here.seccomp else "not on this system"
     yield "user", _user()
     yield from _rows("a run cannot", here.walls())
-    yield from _rows("a run can", here.gaps() or ["do nothing else that is known; see docs/security.md"])
+    yield from _rows("a run can", here.gaps() or ["do nothing else that we know of; see docs/security.md"])
     yield "limits", _limits(tier)
     yield "leftovers", _leftovers(tier)
     if not here.guards_files:
@@ -50,10 +50,10 @@ def _rows(heading: str, lines: list[str]) -> Iterator[tuple[str, str]]:
 
 def _user() -> str:
     if not hasattr(os, "getuid"):
-        return "runs are under your own user"
+        return "runs have your own user id"
     if os.getuid() == 0:
-        return "you are root; runs are under a user that owns nothing"
-    return f"runs are under your own user, number {os.getuid()}"
+        return "you are root; runs get a user id that owns nothing"
+    return f"runs have your own user id, {os.getuid()}"
 
 
 def _limits(tier: Tier) -> str:

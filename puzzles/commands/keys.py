@@ -1,4 +1,4 @@
-"""Reads single keys of a terminal, while what is printed still begins at the left margin."""
+"""Reads single keys from a terminal, without disturbing what is printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import click
 
 SEQUENCE = re.compile(r"\x1b(\[[\d;]*[@-~]|O.|.|$)")
-"""What arrows, function keys and Alt send: none of it is a letter that was pressed."""
+"""What arrows, function keys and Alt send; its letters were not pressed."""
 
 MAX_BYTES = 64
 """Of one read."""
@@ -19,8 +19,8 @@ MAX_BYTES = 64
 
 @contextmanager
 def single_keys() -> Iterator[None]:
-    """Within: keys arrive one by one, without Enter, and are not shown. Only input changes: raw mode, as
-    `click.getchar` sets it, would also stop the terminal from returning to the margin at the end of a line."""
+    """Within the block, keys arrive one by one, without Enter, and are not shown. Only input changes: raw mode, as
+    `click.getchar` sets it, would also keep the terminal from returning to the margin at the end of a line."""
     try:
         import termios
     except ImportError:  # Windows, where `getchar` changes nothing

@@ -53,7 +53,7 @@ def show_tracks(console: Console, entries: Progress) -> None:
 
 
 def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:
-    """The slugs of each chapter, below each other and beside the chapter's name if there are several."""
+    """The slugs, one chapter per line; with the chapter's name if there are several."""
     names = [f"  {group.name}" if len(track.groups) > 1 else "" for group in track.groups]
     margin = max(map(len, names)) + 2
     for name, group in zip(names, track.groups):

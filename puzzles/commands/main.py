@@ -31,7 +31,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="replace")  # a star that a terminal cannot write is no reason to stop
+            reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
 
 
 for command in (list_, show, start, hint, draw, run, grade, watch, status, reset, verify, doctor, notebook):

@@ -1,4 +1,4 @@
-"""`puzzles notebook`: fresh copies for the player, never over their work without being asked."""
+"""`puzzles notebook`: writes fresh copies for the player; only --force overwrites their work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameter types of the command line: puzzles, seconds, bytes. Wrong words suggest the nearest right one."""
+"""Parameter types of the command line: puzzles, seconds, bytes. Errors suggest the nearest valid value."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path", metavar="TRACE.json", type=click.Path(exists=True, dir_okay=False))
-@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), required=True, help="The puzzle that it is to solve.")
+@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), required=True, help="The puzzle that it should solve.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.pass_context
 def verify(ctx: click.Context, /, path: str, puzzle: Puzzle, as_json: bool) -> None:

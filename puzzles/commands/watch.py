@@ -1,4 +1,4 @@
-"""`puzzles watch`: grades what changed on every save, and answers to single keys."""
+"""`puzzles watch`: grades what changed on every save, and responds to single keys."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Game:
         return next(iter(unsolved), self._following(begun[-1]) if begun else self.current)
 
     def _following(self, slug: str) -> str:
-        """The puzzle to offer after one that is passed; itself if there is no other."""
+        """The puzzle to offer after a pass; the same one if there is no other."""
         from puzzles.grading.progress import load, next_slug
 
         return next_slug(load(), slug, self._passed()) or slug
@@ -161,7 +161,7 @@ class Game:
         return slug in self.verdicts and self.verdicts[slug].attempted
 
     def _changed(self, submission: Submission) -> list[str] | None:
-        """The puzzles whose definitions are others than at the last save; None: whatever there is."""
+        """The puzzles whose definitions changed since the last save; None for all of them."""
         parts = fingerprints(submission)
         before, self._seen = self._seen, parts
         if before is None or parts.get("") != before.get(""):
@@ -169,7 +169,7 @@ class Game:
         return [slug for slug in ALL if parts.get(slug) != before.get(slug)]
 
     def screen(self) -> None:
-        """The verdict on the current puzzle; before there is one, its statement."""
+        """The verdict on the current puzzle; its statement until there is one."""
         if self._verdict() is None:
             return self.statement()
         self._show([*self._explanation(), Part(self._say_offer, optional=False), Part(self._print_picture)])
@@ -210,13 +210,13 @@ class Game:
         self.statement()
 
     def list(self) -> None:
-        """The puzzles of the current track, and what else the file attempts, with their verdicts."""
+        """The puzzles of the current track, and others that the file attempts, with their verdicts."""
         here = track_of(self.current)
         shown = [slug for slug, track in ALL.items() if track is here or self._is_attempted(slug)]
         self._show([BLANK, *(Part(partial(self._print_row, slug), optional=False) for slug in shown)])
 
     def open(self) -> None:
-        """Writes the picture of the current puzzle beside the file, and opens it."""
+        """Writes the picture of the current puzzle next to the file, and opens it."""
         from puzzles.reports.html import pictures
 
         verdict = self.verdicts.get(self.current)
@@ -275,7 +275,8 @@ class Game:
 
     def _print_picture(self, console: Console) -> None:
         """The picture in text, if the track has one of the run."""
-        for line in ("", *lines) if (lines := self._picture_lines()) else ():
+        lines = self._picture_lines()
+        for line in ["", *lines] if lines else []:
             console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
 
     def _say_undrawn(self, console: Console) -> None:
@@ -290,7 +291,7 @@ class Game:
             return []
         try:
             return track.picture_text(track.puzzle(self.current), verdict.trace, self.console.width).splitlines()
-        except Exception as why:  # drawing is not installed, or fails: the verdict is worth showing all the same
+        except Exception as why:  # drawing is not installed, or fails; the verdict is still shown
             return [f"This run cannot be drawn: {type(why).__name__}: {why}"]
 
     def _print_row(self, slug: str, console: Console) -> None:
@@ -303,7 +304,7 @@ class Game:
 
 
 def plain_line(line: str) -> str:
-    """A line of a picture, without what moves a cursor; its spaces stay."""
+    """A line of a picture, with its spaces but without control characters."""
     return "".join(c if c.isprintable() else "?" for c in line)
 
 

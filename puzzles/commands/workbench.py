@@ -37,9 +37,17 @@ class CommandWorkbench:
         self.track = track_of(puzzle.slug)
         self.limits = Limits(seconds=seconds)
         self.console: Console = terminal()
+        self._submissions: dict[str, Submission] = {}
+
+    def _submission(self, path: str = "") -> Submission:
+        """A file (default: the player's), read once: a run finds the cells of a notebook, and messages name them."""
+        path = path or self.path
+        if path not in self._submissions:
+            self._submissions[path] = Submission.read(Path(path))
+        return self._submissions[path]
 
     def run(self, request: RunRequest, path: str = "") -> RunOutcome:
-        submission = Submission.read(Path(path or self.path))
+        submission = self._submission(path)
         if submission.failure is not None:
             return RunOutcome(failure=submission.failure)
         with Session(submission, self.limits) as session:
@@ -51,7 +59,7 @@ class CommandWorkbench:
         return f"{path or self.path} has no {track.noun} {slug}; {advice}"
 
     def message(self, failure: Failure, path: str = "") -> str:
-        return Submission.read(Path(path or self.path)).placed(failure.message)
+        return self._submission(path).placed(failure.message)
 
     def refuse(self, why: str) -> bool:
         self.console.print(Text(f"{self.puzzle.slug} {why}"), soft_wrap=True)
@@ -63,7 +71,7 @@ class CommandWorkbench:
             click.echo("There is no browser here to open it in.", err=True)
 
     def require_readable(self, path: str) -> None:
-        problem = Submission.read(Path(path)).problem
+        problem = self._submission(path).problem
         if problem is not None:
             raise click.ClickException(f"{path}: {of_source(problem).message}")
 
@@ -71,7 +79,7 @@ class CommandWorkbench:
         return [file.path for file in submissions([path]) if Submission.of(file).looks_defined(self.puzzle.slug)]
 
     def grade(self, where: str = "inprocess", runner: Callable[[dict[str, object]], Runner] | None = None) -> bool:
-        slug, submission = self.puzzle.slug, Submission.read(Path(self.path))
+        slug, submission = self.puzzle.slug, self._submission()
         with Session(submission, self.limits) as session:
             elsewhere = None if runner is None else runner(submission.as_given())
             try:

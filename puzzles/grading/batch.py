@@ -26,10 +26,10 @@ from .source_file import SourceFile
 from .verdict import LOST, Graded, Verdict
 
 QUEUED_PER_PROCESS = 3
-"""Files handed out for each process: one at work, others so that it never has to wait."""
+"""Files handed out per process: one to grade, others so that it never has to wait."""
 
 Content = bytes | OSError
-"""Of a file, or why it could not be read."""
+"""A file's content, or why it could not be read."""
 
 Grade = Callable[[str, Content], Graded]
 Read = Callable[[str], Content]
@@ -45,8 +45,8 @@ def grade_all(
 ) -> list[Graded]:
     """Grades all files and returns the verdicts in their order, with progress on a terminal and in a checkpoint file.
 
-    Up to `jobs` processes do it; with `dask` those of the cluster at that address, with `mpi` those of an MPI run.
-    With `resume`, files that an interrupted run has graded are not graded again.
+    The work runs in up to `jobs` processes, with `dask` on the cluster at that address, or with `mpi` in the processes
+    of an MPI run. With `resume`, files that an interrupted run has graded are not graded again.
     """
     found = {file.path: file for file in files}
     if len(found) == 1 and not (dask or mpi):
@@ -70,7 +70,7 @@ def grade_all(
                 if not graded.is_lost:
                     checkpoint.add(graded, content(found[graded.path]))
         except KeyboardInterrupt:
-            click.echo(f"Interrupted after {len(done)} of {len(found)} files; --resume goes on from there.", err=True)
+            click.echo(f"Interrupted after {len(done)} of {len(found)} files; --resume continues from there.", err=True)
             raise
         finally:
             for warning in checkpoint.warnings:
@@ -146,7 +146,7 @@ def _end_with(sentinel: int) -> None:
 
 
 class Window:
-    """Files that an executor has been given and has not returned. The executor is started with the first of them."""
+    """Files that an executor has been given and has not returned. The first one starts it."""
 
     def __init__(self, read: Read, start: Callable[[], Executor], grade: Grade, most: int) -> None:
         self._read = read
@@ -191,7 +191,7 @@ def _distribute(
     processes: int,
     grade: Grade | None = None,
 ) -> Generator[Graded, None, None]:
-    """The verdicts as they come. A process that breaks costs no file but the one that broke it."""
+    """The verdicts as they come. If a process breaks, only the file that broke it is lost."""
     left = iter(paths)
     suspects: list[str] = []
     with closing(Window(read, start, grade or job.grade, processes * QUEUED_PER_PROCESS)) as window:
@@ -210,7 +210,7 @@ def _distribute(
 
 
 def _in_own_process(path: str, job: Job, read: Read) -> Graded:
-    """The verdict on a file that may have broken a process, from a process that only it can break."""
+    """The verdict on a file that may have broken a process, from a process of its own."""
     with pool(1) as executor:
         try:
             return executor.submit(job.grade, path, read(path)).result()
@@ -220,7 +220,7 @@ def _in_own_process(path: str, job: Job, read: Read) -> Graded:
 
 def failed_row(path: str, job: Job, why: str) -> Graded:
     """The row of a file on which the grader itself failed."""
-    message = f"the grader itself failed on this file ({why[:300]}); the other rows are not touched by it"
+    message = f"the grader itself failed on this file ({why[:300]}); the other rows are not affected"
     return Graded(path, tuple(_lost(slug, message) for slug in job.slugs or default_slugs()))
 
 

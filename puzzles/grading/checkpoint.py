@@ -21,7 +21,7 @@ from .verdict import Graded
 class Checkpoint:
     """One line for each graded file. A line is valid only for the same content under the same conditions.
 
-    Grading never depends on it: what goes wrong with the file is one of the `warnings`.
+    Grading never depends on it: problems with the file are among the `warnings`.
     """
 
     def __init__(self, path: Path, conditions: str, resume: bool) -> None:
@@ -61,7 +61,7 @@ class Checkpoint:
         key = self._key(content)
         if self._began.get(graded.path, key) != key:
             name = plain(graded.path)
-            self.warnings.append(f"{name} changed while it was graded; its verdict is on what it was before")
+            self.warnings.append(f"{name} changed while it was graded; its verdict is on the earlier content")
         elif self._file is not None:
             try:
                 self._file.write(b"\n" + json.dumps({"key": key, "graded": graded.row()}).encode())
@@ -70,7 +70,7 @@ class Checkpoint:
                 self._give_up(why)
 
     def finish(self) -> None:
-        """Removes the file: all is graded, and there is nothing to resume."""
+        """Removes the file, because there is nothing left to resume."""
         self._close()
         with suppress(OSError):
             self.path.unlink()
@@ -98,7 +98,7 @@ class Checkpoint:
         return _digest(self.conditions.encode() + bytes([0, isinstance(content, bytes)]) + data)
 
     def _read(self) -> None:
-        """Takes over what was written. The last line may be half of one: there the run was interrupted."""
+        """Reads what was written. The last line may be incomplete, if the run was interrupted there."""
         try:
             lines = [line for line in self.path.read_bytes().split(b"\n") if line]
         except OSError:

@@ -1,6 +1,6 @@
 """Finds the submissions that paths on the command line name: files, and all Python files and notebooks of folders.
 
-What cannot be graded, such as a link, is found as well, with the reason: nobody vanishes from a class's report.
+Entries that cannot be graded, such as links, are listed with the reason: nobody vanishes from a class's report.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 from .source_file import LINK, SourceFile
 
 MAX_DEPTH = 32
-"""Folders within each other below a given one."""
+"""Most levels of folders below a given one."""
 
 
 def submissions(paths: Sequence[str]) -> list[SourceFile]:
-    """Each file itself, and every Python file and notebook below each folder; none twice.
+    """The given files, and every Python file and notebook below the given folders, each once.
 
-    A path that was given alone may be a link. Of several, as a shell makes them of `class/*`, none may lead through one
-    below the folder that they share.
+    A single path may be a link. Of several, as the shell expands `class/*`, none may lead through a link below the
+    folder that they share.
     """
     found: dict[str, SourceFile] = {}
     shared = None if len(paths) == 1 else os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])

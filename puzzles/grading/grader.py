@@ -33,10 +33,10 @@ def grade_file(
     submission: Submission | None = None,
     client: Client | None = None,
 ) -> Graded:
-    """The verdicts on one file; each run has a process of its own, so that none can spoil another's.
+    """The verdicts on one file; each run has a process of its own, so that none can affect another.
 
-    Without `puzzles`: on every schedule, and on those classes and layouts that the file attempts; of one that
-    attempts nothing, on what it has the beginnings of.
+    Without `puzzles`: on every schedule, and on those classes and layouts that the file attempts; if it attempts
+    nothing, on those that it has begun.
     """
     with Session(submission or Submission.read(Path(path)), limits, tier, client) as session:
         wanted = _default_puzzles(session) if puzzles is None else puzzles
@@ -76,7 +76,7 @@ class SubmittedDefinition(Definition):
 
 
 def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
-    """The definition of a submission for a puzzle; None if it has none, and brings none by a star import."""
+    """The definition of a submission for a puzzle; None if it has none, not even by a star import."""
     submission = session.submission
     problem, survey = _survey(session)
     if problem is not None:
@@ -89,7 +89,7 @@ def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
 
 
 def _default_puzzles(session: Session) -> Iterator[Puzzle]:
-    """Those that every file is graded on, and those that it seems to define; only these are loaded."""
+    """The puzzles that every file is graded on, and those that it seems to define; only these are loaded."""
     for slug, track in ALL.items():
         definition = definition_in(session, slug)
         if track.graded_by_default or (definition is not None and definition.exists):
@@ -97,7 +97,7 @@ def _default_puzzles(session: Session) -> Iterator[Puzzle]:
 
 
 def _worth_showing(verdicts: list[Verdict], submission: Submission) -> list[Verdict]:
-    """Of a file that attempts nothing, what it has the beginnings of; else the default puzzles and its attempts."""
+    """What a file has begun, if it attempts nothing; else the default puzzles and its attempts."""
     begun = [verdict for verdict in verdicts if submission.looks_defined(verdict.puzzle)]
     if begun and not any(verdict.attempted for verdict in verdicts):
         return begun

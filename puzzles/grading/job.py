@@ -27,10 +27,10 @@ class Job(NamedTuple):
     keep: bool = False
 
     def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
-        """Grades a file with the content `source`, or that could not be read; None: with what can be read there now.
+        """Grades a file: `source` is its content, or why that could not be read; None reads it now.
 
         Raises:
-            UnknownTierError: this is another machine than the one that asks, and bubblewrap does not work here.
+            UnknownTierError: another machine asks for bubblewrap, and it does not work on this one.
         """
         if self.tier.is_sandbox:
             best(self.tier.name)

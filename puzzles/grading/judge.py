@@ -1,7 +1,7 @@
 """The one judge: asks for a definition's runs, scores what comes of them, and states the verdict.
 
-It is a generator, so that the same lines serve runs that are awaited on a notebook's event loop and runs in the
-sandbox: it yields the run that it wants next, and is sent the outcome.
+It is a generator, so that the same code serves runs on a notebook's event loop and runs in the sandbox: it yields the
+run that it needs next, and is sent the outcome.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .verdict import Verdict
 Judging = Generator[RunRequest, RunOutcome, Verdict]
 
 MAX_LINE, MAX_LINES = 200, 10
-"""Of what a run printed: characters and lines that a verdict keeps."""
+"""Characters of a line and lines of a run's output that a verdict keeps."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Definition:
     """A player's definition, as far as it is known before any run."""
 
     exists: bool = True
-    """True if the player's file says that it has one; else a run may find one that was imported."""
+    """True if the player's file defines it; else a run may find that it was imported."""
     sketch: Sketch = Sketch()  # noqa: RUF009  # immutable
     line: int = 0
     problem: Failure | None = None
-    """The reason why nothing of the file can be run."""
+    """The reason why nothing in the file can be run."""
 
     def message(self, failure: Failure) -> str:
         """A failure as the player reads it."""
@@ -107,20 +107,20 @@ def judge(
 def first_lines(printed: str) -> tuple[str, ...]:
     """The first lines of what a run printed, safe to show."""
     lines = [plain(line)[:MAX_LINE] for line in printed.splitlines()]
-    more = [f"... and {len(lines) - MAX_LINES} lines more"] if len(lines) > MAX_LINES else []
+    more = [f"... and {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
     return (*lines[:MAX_LINES], *more)
 
 
 def _judge_elsewhere(
     slug: str, definition: Definition, shown: RunRequest, others: Iterator[RunRequest]
 ) -> Generator[RunRequest, RunOutcome, Elsewhere | Failure]:
-    """Runs the other sizes. A failure counts at a size of which the puzzle speaks; at a hidden one it is noted."""
+    """Runs the other sizes. A failure counts at a size that the puzzle mentions; at a hidden one it is noted."""
     found = Elsewhere()
     for request in others:
         outcome = yield request
         score = request.score_of(outcome)
         if outcome.is_absent:
-            score = Failure("incomplete", f"there is no {slug} then")
+            score = Failure("incomplete", f"there is no {slug} at this size")
         if isinstance(score, Score):
             if not found.missed:
                 found = found._replace(missed=tuple(tried_with(request.size) + words for words in score.missed))
@@ -157,7 +157,7 @@ def _stated(blank: Verdict, definition: Definition, score: Score, elsewhere: Els
 
 
 def _failed(blank: Verdict, definition: Definition, failure: Failure, attempted: bool = True) -> Verdict:
-    """A failure; only a message, if the file never says that it has a solution."""
+    """A failure; only a message if the file does not define a solution."""
     verdict = replace(
         blank,
         message=definition.message(failure),

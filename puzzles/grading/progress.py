@@ -18,7 +18,7 @@ HOME = "TRAINING_PUZZLES_HOME"
 """Environment variable that names another folder than the platform's."""
 
 BARE_FIGURES = ("timesteps", "makespan", "peak_memory")
-"""Figures that stood by themselves in a progress file before there were several tracks."""
+"""Figures that were at the top level of a progress file before there were several tracks."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class PuzzleProgress:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> PuzzleProgress:
-        """An entry as it was saved. What a later version adds is left out."""
+        """An entry as it was saved. Fields of later versions are left out."""
         known = {one.name for one in fields(cls)}
         rest = {name: value for name, value in given.items() if name in known}
         old = {name: given[name] for name in BARE_FIGURES if given.get(name) is not None}
@@ -67,7 +67,7 @@ def load() -> dict[str, PuzzleProgress]:
 
 
 def save(entries: dict[str, PuzzleProgress]) -> None:
-    """Writes all or nothing: a file beside it takes its place. Where nothing can be written, nothing is kept."""
+    """Writes all or nothing: a new file replaces the old one. Where nothing can be written, nothing is kept."""
     kept = {slug: asdict(entry) for slug, entry in entries.items() if entry != PuzzleProgress()}
     text = json.dumps({"version": 2, "puzzles": kept}, indent=1)
     path = _path()
@@ -90,7 +90,7 @@ def remember(graded: Graded) -> None:
 
 
 def add(entry: PuzzleProgress, verdict: Verdict) -> None:
-    """One more attempt; the best is the one with most stars, then with the least first figure, then the next."""
+    """One more attempt; the best has the most stars, then the lowest first figure, then the lowest next one."""
     entry.attempts += 1
     if verdict.figures:
         mine, best = (-verdict.stars, *verdict.figures.values()), (-entry.stars, *entry.figures.values())

@@ -24,7 +24,7 @@ MAX_SENTENCE = 2000
 """Characters of a sentence that comes from a run."""
 
 MIN_SECONDS = 0.01
-"""Given to a run when those before it have used up the time."""
+"""Given to a run when the runs before it have used up the time."""
 
 
 class SandboxRunner:
@@ -95,7 +95,7 @@ def _failure(row: Any, reasons: Sequence[str]) -> Failure | None:
             return Failure(reason, plain(sentence)[:MAX_SENTENCE], line if 0 <= line < 10**7 else 0)
         case None:
             return None
-    return Failure("crash", "the run failed, and did not say how in a way that can be read")
+    return Failure("crash", "the run failed, and its report cannot be read")
 
 
 def _of_end(ended: str, code: int, limits: Limits) -> Failure:
@@ -118,5 +118,5 @@ def _of_end(ended: str, code: int, limits: Limits) -> Failure:
             )
     return Failure(
         "crash",
-        f"the process ended by itself, with code {code}, before its run was over; let the function return instead",
+        f"the process exited with code {code} before its run was over; let the function return instead",
     )

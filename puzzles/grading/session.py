@@ -23,7 +23,7 @@ def client_for(tier: Tier, limits: Limits) -> Client:
     """Returns a client of a new server; on a system that cannot fork, one that needs no server."""
     if tier.forks:
         return SandboxClient(tier, limits)
-    from puzzles.sandbox.client_oneshot import OneshotClient  # here, for few systems need it
+    from puzzles.sandbox.client_oneshot import OneshotClient  # here, because few systems need it
 
     return OneshotClient(tier, limits)
 

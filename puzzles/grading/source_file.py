@@ -1,4 +1,4 @@
-"""Opens a player's file: a regular one only, and no link on the way to it from the folder that was given.
+"""Opens a player's file: only a regular one, reached without links from the folder that was given.
 
 A link could lead to a classmate's work or a teacher's file, which would then be graded or quoted; a pipe or a device
 could hang whoever opens it.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAX_FILE_SIZE = 16 << 20
-"""Bytes of a file that is read at all; one more is read of a file that has more."""
+"""Most bytes of a file; of a larger one, one more is read."""
 
 OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -74,7 +74,7 @@ def _opened(stack: ExitStack, path: str, flags: int, folder: int | None = None) 
 
 
 def _checked(handle: int) -> int:
-    """The handle, if what was opened is what was looked at before: it may have been exchanged."""
+    """The handle, if it is still the file that was checked: another may have replaced it."""
     _require_regular(os.fstat(handle))
     return handle
 

@@ -31,7 +31,7 @@ Write between the marked lines, then see how it does:
 
     puzzles grade {name}
 
-`puzzles show {only or "SLUG"}` tells the puzzle, `puzzles hint {only or "SLUG"}` gives a hint.
+`puzzles show {only or "SLUG"}` shows the puzzle, `puzzles hint {only or "SLUG"}` gives a hint.
 """
 
 {imports}'''
@@ -39,8 +39,8 @@ Write between the marked lines, then see how it does:
 
 
 def untouched(puzzle: Puzzle, found: Sketch) -> bool:
-    """True if a definition is still the puzzle's starter, or another one for the same puzzle: one whose placeholder is
-    still there, and that does not call more than starters do."""
+    """True if a definition is still the puzzle's starter, or another starter for the same puzzle: it has a placeholder,
+    and calls only what starters call."""
     return found.digest == _starter_sketch(puzzle.starter).digest or (
         found.todo is not None and _called_in_starters(track_of(puzzle.slug).name).issuperset(found.todo)
     )

@@ -18,7 +18,7 @@ from .source_file import MAX_FILE_SIZE, SourceFile
 MAX_LINE_LENGTH = 200
 
 ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1")
-"""By Python's names for them. Others are not texts (zlib), or slow to decode (punycode)."""
+"""By Python's names for them. Others are not for text (zlib), or slow to decode (punycode)."""
 
 DEFINITION = r"(?:(?:async +def +|def +|class +)(\w+)(?= *[(:])|(\w+)(?= *[=:]))"
 DEFINITION_START = re.compile(rf"^{DEFINITION}", re.MULTILINE)
@@ -83,7 +83,7 @@ class Submission:
 
     @cached_property
     def names(self) -> set[str]:
-        """The names that the text seems to define; no more than a guess."""
+        """The names that the text seems to define; a guess."""
         start = DEFINITION_IN_JSON if self._is_json else DEFINITION_START
         return {name for pair in start.findall(self.text) for name in pair if name}
 

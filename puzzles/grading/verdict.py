@@ -9,10 +9,10 @@ from typing import Any
 from puzzles.tracks import ALL, TRACKS
 
 VERSION = 1
-"""Of the JSON form; it grows when a field changes its meaning or goes away."""
+"""Version of the JSON form; it increases when a field changes its meaning or is removed."""
 
 LOST = "lost"
-"""Reason of a failure of the grader itself or of its sandbox. It is nobody's, and not kept for `--resume`."""
+"""Reason if the grader itself or its sandbox failed. Nobody is blamed, and `--resume` grades the file again."""
 
 
 STATUSES = ("passed", "over_target", "failed", "not_attempted")
@@ -23,7 +23,7 @@ class Verdict:
     """The verdict on one puzzle: `status` is passed, over_target, failed or not_attempted.
 
     `targets` and `figures` by name: of a schedule time in steps and memory in elements, of a class what its puzzle
-    asks for, of a layout bytes. No figures where the puzzle was not solved correctly.
+    asks for, of a layout bytes. There are figures only if the puzzle was solved correctly.
     """
 
     puzzle: str
@@ -38,9 +38,9 @@ class Verdict:
     source: str = ""
     """Text of the line that the message is about."""
     line: int = 0
-    """Its number; 0 if the message is about none."""
+    """Its number; 0 if there is none."""
     file: str = ""
-    """The file or cell of that line, where it may be another than the submission."""
+    """The file or cell of that line, if it may differ from the submission."""
     advice: str = ""
     """A sentence on how to meet the missed targets, where the run itself shows one."""
     printed: tuple[str, ...] = ()
@@ -48,11 +48,11 @@ class Verdict:
     why: tuple[str, ...] = ()
     """Lines that explain a figure: what a schedule's peak consists of. Shown on request."""
     why_matters: bool = False
-    """True if a target is missed for it; then it is shown without being asked for."""
+    """True if that figure misses a target; then they are always shown."""
     family: str = ""
     """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
     trace: str = ""
-    """The run that was judged at the shown size, as JSON, where it was asked for: a trace, strategies."""
+    """The run that was judged at the shown size, as JSON, if requested: a trace, strategies."""
 
     @property
     def attempted(self) -> bool:
@@ -104,10 +104,10 @@ class Graded:
 
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Graded:
-        """The opposite of `row`.
+        """The inverse of `row`.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: it is no such row.
+            ValueError, KeyError, TypeError, AttributeError: it is not such a row.
         """
         if not isinstance(row["path"], str):
             raise ValueError("a path is a text")
@@ -128,7 +128,7 @@ def _verdict_of(row: dict[str, Any]) -> Verdict:
         or ALL[verdict.puzzle].name != verdict.track
         or verdict.status not in STATUSES
     ):
-        raise ValueError("this is no verdict")
+        raise ValueError("this is not a verdict")
     return verdict
 
 

@@ -1,6 +1,6 @@
 """Renders a result as a small HTML page: stars, figures, message, the player's line, the picture, the next step.
 
-Styles are inline, because notebooks drop style sheets. Colors are mixed with the page's own, so they work in light and
+Styles are inline, because notebooks drop style sheets. Colours are mixed with the page's own, so they work in light and
 dark mode.
 """
 

@@ -1,6 +1,6 @@
 """Files of results for other programs: JUnit XML, CSV, Gradescope, HTML, and the traces that were judged.
 
-Each is written by itself, so that one that fails costs no other.
+Each is written by itself, so that one failure does not affect the others.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def write_reports(
     tier: Tier,
     traces: str | None,
 ) -> tuple[list[str], list[str]]:
-    """Writes each of the files that are wanted; formats without a path are left out. Returns a sentence for each that
-    was written, and one for each that could not be."""
+    """Writes the files that are wanted; formats without a path are left out. Returns a sentence for each file that was
+    written, and for each that could not be."""
 
     def html() -> str:
         from .html import report_page  # here, because templates are slow to import
@@ -70,8 +70,8 @@ def _traces_text(number: int, folder: str) -> str:
 
 
 def _write_traces(graded: Sequence[Graded], traces: Path) -> tuple[int, str]:
-    """Writes the runs that `verify` can judge again: of one file into the folder itself, of several into one for
-    each. Returns how many, and why not all: after the first that fails the others would fail alike."""
+    """Writes the runs that `verify` can judge again: those of one file into the folder itself, those of several into a
+    folder for each. Returns how many, and why not all: after one failure the others would fail too."""
     written = 0
     for number, file in enumerate(graded):
         folder = traces if len(graded) == 1 else traces / f"{number:04}_{plain(Path(file.path).stem)[:MAX_NAME]}"
@@ -92,7 +92,7 @@ def _written(path: Path, content: Callable[[], str]) -> str:
         path.write_text(text, encoding="utf-8", newline="")
     except OSError as why:
         return f"cannot write {plain(str(path))}: {why.strerror or why}"
-    except Exception as why:  # a report that breaks must not cost the others
+    except Exception as why:  # a report that breaks must not affect the others
         return f"cannot make {plain(str(path))}: {plain(f'{type(why).__name__}: {why}')[:300]}"
     return ""
 

@@ -1,4 +1,4 @@
-"""Feedback after a pass: by how much, what is best known, what kind of solution it is, and what practice does."""
+"""Feedback after a pass: the margin, what is best known, the kind of solution, and what real systems do."""
 
 from __future__ import annotations
 

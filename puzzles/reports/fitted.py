@@ -1,4 +1,4 @@
-"""Fits a page on the screen of a terminal: parts that it can do without are left out where they have no room."""
+"""Fits a page on the screen of a terminal: optional parts are left out if there is no room for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Part(NamedTuple):
 def show_fitted(console: Console, parts: Iterable[Part]) -> None:
     """Prints all parts that are not optional, and the first of the others that fit, in their order.
 
-    The last row stays free for the cursor. What is no terminal has room for everything.
+    The last row stays free for the cursor. There is room for everything if the output is not a terminal.
     """
     measured = [(part, _rows(console, part)) for part in parts]
     room = console.height - 1 - sum(rows for part, rows in measured if not part.optional)

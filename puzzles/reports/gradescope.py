@@ -12,10 +12,10 @@ from puzzles.tracks import ALL, UnknownPuzzleError, find_several, track_of
 
 
 def parse_points(text: str) -> dict[str, float]:
-    """'fsdp=10,engine=5' as points by puzzle, a track's or chapter's for each of its; every other puzzle has one.
+    """'fsdp=10,engine=5' as points by puzzle; a track or chapter stands for each of its puzzles. All others have one.
 
     Raises:
-        click.UsageError: a puzzle does not exist, or the points are no number.
+        click.UsageError: a puzzle does not exist, or the points are not a number.
     """
     points = dict.fromkeys(ALL, 1.0)
     for pair in filter(None, text.split(",")):

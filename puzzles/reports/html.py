@@ -1,4 +1,4 @@
-"""Report as one self-contained HTML page. Everything goes through a template that escapes."""
+"""Report as one self-contained HTML page. The template escapes everything."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ WHOLE = re.compile(r"`[^`\n]+`|'puzzles [^'\n]+'|< \S+")
 """What stays in one piece: code in backquotes, commands in quotes, limits such as '< 34'."""
 
 GLUE = "\0"
-"""In the place of a blank that stays, and at which no line ends."""
+"""Replaces a space at which no line may end."""
 
 
 def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None) -> str:

@@ -32,14 +32,14 @@ MAX_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
 
 MAX_COLUMNS = 10
-"""Puzzles beside each other in the table of a class; of more, chapters are shown."""
+"""Most puzzles in the table of a class; for more, chapters are shown."""
 
 BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
 """Places where a heading may be broken: 'grad accum', 'Data Parallel'."""
 
 
 def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = False) -> None:
-    """A table, then what there is to say about single puzzles, then what to do next. `why` explains their peaks."""
+    """A table, then messages on single puzzles, then what to do next. `why` explains their peaks."""
     several, is_class = len(files) > 1, any(len(graded.attempted) > 1 for graded in files)
     if len(files) == 1:
         console.print(Text(plain(files[0].path), style="bold"))
@@ -72,7 +72,7 @@ def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = Fa
 
 
 def report_on(console: Console, title: str, verdict: Verdict) -> None:
-    """One verdict as a table, with what there is to say."""
+    """One verdict as a table, with its message and notes."""
     console.print(Text(plain(title), style="bold"))
     console.print(_table(console, track_of(verdict.puzzle), [verdict]))
     for one in _distinct([verdict]):
@@ -80,7 +80,7 @@ def report_on(console: Console, title: str, verdict: Verdict) -> None:
 
 
 def standings(console: Console, files: Sequence[Graded]) -> Table:
-    """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure; of many
+    """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure; for many
     puzzles, or on a narrow terminal, a column for each chapter, with how many were solved."""
     for most, gap in ((MAX_COLUMNS, 1), (MAX_COLUMNS, 0), (0, 1)):
         table = _standings(console, files, columns_of(files, most), console.width // 3, gap)
@@ -107,7 +107,7 @@ def _standings(
 
 
 def columns_of(files: Sequence[Graded], most: int = MAX_COLUMNS) -> dict[str, tuple[str, ...]]:
-    """Headings of the columns of a class, with the puzzles in each; of more than `most`, chapters."""
+    """Headings of the columns of a class, with the puzzles in each; chapters for more than `most`."""
     slugs = slugs_of(files)
     if len(slugs) <= most:
         return {slug: (slug,) for slug in slugs}
@@ -115,7 +115,7 @@ def columns_of(files: Sequence[Graded], most: int = MAX_COLUMNS) -> dict[str, tu
 
 
 def slugs_of(files: Sequence[Graded]) -> list[str]:
-    """The puzzles that somebody attempts; all that were asked for, if nobody does."""
+    """The puzzles that somebody attempts; if nobody does, all that were asked for."""
     attempted = {v.puzzle for graded in files for v in graded.attempted}
     shown = attempted or {v.puzzle for graded in files for v in graded.verdicts}
     return [slug for slug in ALL if slug in shown]
@@ -145,7 +145,7 @@ def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Ve
 
 
 def _table(console: Console, track: Track[Any], verdicts: Sequence[Verdict]) -> Table:
-    """A row for each verdict, with figures beside their targets."""
+    """A row for each verdict, with figures and targets."""
     table = _empty_table(track)
     if not track.columns:
         table.add_column("figures", ratio=1)
@@ -187,7 +187,7 @@ def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) 
 
 
 def _shared_folder(files: Sequence[Graded]) -> str:
-    """The folder below which all files lie; empty if there is none that all their paths name."""
+    """The folder that contains all files; empty if their paths have none in common."""
     try:
         return commonpath([dirname(graded.path) for graded in files])
     except ValueError:  # relative and absolute paths, other drives, no files
@@ -214,7 +214,7 @@ def _status(verdict: Verdict) -> Text:
 
 
 def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """Those with a message or a note. The message of a file that cannot be read, the same for every puzzle, is one."""
+    """Those with a message or a note. A file that cannot be read has the same one for all puzzles, kept once."""
     verdicts = list(verdicts)
     said = {(verdict.message, verdict.notes) for verdict in verdicts if verdict.attempted}
     for verdict in verdicts:

@@ -23,7 +23,7 @@ from .visible_files import (
 )
 
 SERVER_FOLDER = "/submission"
-"""The server's folder in the sandbox, of a size that is limited. Runs write to a folder in it, and nowhere else."""
+"""The server's folder in the sandbox, limited in size. Runs write to a folder in it, and nowhere else."""
 
 PROBE_SECONDS = 10.0
 
@@ -53,8 +53,8 @@ def _namespaces(environment: Mapping[str, str]) -> list[str]:
 
 @cache
 def _without_nested_users() -> list[str]:
-    """Options that deny further user namespaces, since bubblewrap 0.8 and where the system lets it. Where it does not,
-    the system call filter denies them."""
+    """Options that deny further user namespaces, since bubblewrap 0.8 and where the system allows it. Elsewhere the
+    system call filter denies them."""
     options = ["--unshare-user", "--disable-userns"]
     probe = ["bwrap", "--unshare-all", *options, "--ro-bind", "/", "/", "--proc", "/proc", "true"]
     try:

@@ -31,7 +31,7 @@ WORKER_UIDS = range(61_184, 65_520)
 own, because the system counts processes by user."""
 
 CONDITIONS = ("stages", "packages", "limits")
-"""What the server has to know of a submission. All else goes past it, to the supervisor."""
+"""What the server has to know of a submission. Everything else goes to the supervisor only."""
 
 SHARED_MEMORY = "/dev/shm"
 
@@ -167,7 +167,7 @@ class SandboxClient:
         """The answer to some messages. With `left`, that is the exit code with which a supervisor has to end now.
 
         Raises:
-            _LostError: there is none, and the server has been ended.
+            _LostError: there is no answer, and the server has been ended.
         """
         answer = self._answer(messages, seconds)
         if answer is None:
@@ -239,7 +239,7 @@ def _words(code: int) -> str:
 
 
 def _end_marked(mark: str) -> None:
-    """Kills what a killed server left behind, as far as it still carries the server's environment."""
+    """Kills processes that a killed server left behind, if they still have the server's environment."""
     if not os.path.isdir("/proc/self"):
         return
     for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -12,17 +12,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 TIME_LIMIT = 10.0
-"""Seconds of wall time for one puzzle, at all its sizes together, unless somebody asks for another limit."""
+"""Seconds of wall time for one puzzle, at all its sizes together, unless another limit is set."""
 
 REPEAT_SECONDS = 0.05
-"""Seconds until the alarm rings again: one ring ends one rank, and others may be as stuck."""
+"""Seconds until the alarm rings again: one ring ends one rank, and others may be stuck too."""
 
 MIN_SECONDS = 0.001
 """Seconds until the first ring when no time is left; zero would mean no alarm at all."""
 
 
 class TimeLimitError(BaseException):
-    """Raised inside the code that took too long. Not an Exception, which players' code may well catch."""
+    """Raised inside the code that took too long. Not an Exception, because players' code may catch those."""
 
 
 class Timer:
@@ -43,7 +43,7 @@ class Timer:
         says of a frame what it works on, such as 'rank 0, t=3', or nothing."""
         self.seconds = seconds
         self.work_at = ""
-        """The innermost work that was under way when the alarm first rang, as `describe` says it."""
+        """The innermost work that was under way when the alarm first rang, as `describe` names it."""
         self._first = first
         self._describe = describe
         self.rang_at: list[tuple[str, int]] = []

@@ -1,4 +1,4 @@
-"""Empties a folder that hostile code has filled, whatever the depth, names and modes, with two open folders at a time.
+"""Empties a folder that hostile code has filled, at any depth, with any names and modes, with two open folders at most.
 
 Nothing else may run in the folder meanwhile. Folders within folders are moved up to the first level, so that neither a
 path nor the number of open files grows with the depth.
@@ -77,7 +77,7 @@ def _entries(folder: int, steps: Iterator[int]) -> Iterator[os.DirEntry[str]]:
     """The entries of a folder; each takes a step.
 
     Raises:
-        TooManyError: there is none left.
+        TooManyError: no steps are left.
     """
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -22,7 +22,7 @@ class Foreign:
 
 
 def pack(tree: Any) -> Any:
-    """Returns a tree that `json` can write. Types are compared exactly: what claims to be a list becomes Foreign."""
+    """Returns a tree that `json` can write. Types are compared exactly: an instance of a subclass becomes Foreign."""
     kind = type(tree)
     if tree is None or kind in (bool, int, float, str):
         return tree

@@ -22,7 +22,7 @@ def receive(stream: IO[bytes], longest: int = 1 << 30) -> dict[str, Any] | None:
     """Reads the next message; None at the end.
 
     Raises:
-        ValueError: this is no message, or one longer than `longest` bytes.
+        ValueError: this is not a message, or is longer than `longest` bytes.
     """
     text = receive_bytes(stream, longest)
     if text is None:

@@ -39,7 +39,7 @@ SITE_PACKAGES = sysconfig.get_path("purelib")
 
 
 def visible_roots() -> list[Path]:
-    """Folders and files that a submission may read, but for hidden folders in them."""
+    """Folders and files that a submission may read, except for hidden folders in them."""
     ours = [INSTALL_ROOT / package for package in READABLE_PACKAGES]
     return [
         *map(Path, SYSTEM_FOLDERS),
@@ -52,7 +52,7 @@ def visible_roots() -> list[Path]:
 
 def hidden_folders() -> list[Path]:
     """Folders that a submission must not read: solutions, tests, and the trials of classes with their right results."""
-    roots = {INSTALL_ROOT, Path(SITE_PACKAGES), Path(SITE_PACKAGES) / "training_puzzles"}  # a wheel beside a clone
+    roots = {INSTALL_ROOT, Path(SITE_PACKAGES), Path(SITE_PACKAGES) / "training_puzzles"}  # a wheel and a clone
     return [folder for root in sorted(roots) for name in HIDDEN_NAMES if (folder := root / name).is_dir()]
 
 

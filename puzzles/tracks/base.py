@@ -33,7 +33,7 @@ class PuzzleGroup(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of a puzzle's page: lines to show as they are, each with its meaning or an empty text."""
+    """A part of a puzzle's page: lines to show as they are, each with its meaning, which may be empty."""
 
     title: str
     lines: Sequence[tuple[str, str]]
@@ -57,7 +57,7 @@ class Overview(NamedTuple):
 
 
 class OptionError(Exception):
-    """An option of a command that a track cannot serve. The text says so, and what to do instead."""
+    """A command's option that a track does not support. The text says what to do instead."""
 
 
 class Turns(Protocol):
@@ -71,7 +71,7 @@ class Turns(Protocol):
 
 
 class Track(ABC, Generic[P]):
-    """A kind of puzzle. Puzzles are loaded when they are asked for, because some need numpy."""
+    """A kind of puzzle. Puzzles are loaded when they are first used, because some need numpy."""
 
     name: str
     """In commands and in results."""
@@ -83,7 +83,8 @@ class Track(ABC, Generic[P]):
     max_result: int = 1 << 20
     """Bytes that one run may send back."""
     reasons: Sequence[str] = ("layout",)
-    """Of failures that its runs report beside those of every track, each in one word. Any code may use `lib.layout`."""
+    """One-word reasons of failures that its runs may report, besides those of every track. Any code may use
+    `lib.layout`."""
     columns: Sequence[tuple[str, str]] = ()
     """Columns of tables of results: heading and figure, in the order of `measures`. Without them `figures_text` fills
     one column."""
@@ -94,7 +95,7 @@ class Track(ABC, Generic[P]):
     graded_by_default: bool = False
     """True if a file is graded on all puzzles of the track, whether it attempts them or not."""
     star_imports_solve: bool = False
-    """True if a name that `from module import *` may have brought is run to find out."""
+    """True if a name that `from module import *` may have imported is run to find out."""
     has_pictures: bool = False
     """True if `draw` can draw a player's solution."""
     turn_seconds: float = TIME_LIMIT
@@ -127,10 +128,10 @@ class Track(ABC, Generic[P]):
 
     @abstractmethod
     def measures(self, puzzle: P, figures: Mapping[str, float]) -> Sequence[Measure]:
-        """The figures beside their targets; values of None without figures."""
+        """The figures with their targets; values are None without figures."""
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
-        """Runs a definition in this process, on the running event loop, for `play`. What it raises is a failure.
+        """Runs a definition in this process, on the running event loop, for `play`. Whatever it raises is a failure.
 
         By default it runs the worker's stage as one turn.
         """
@@ -160,7 +161,7 @@ class Track(ABC, Generic[P]):
         """The row of a saved run.
 
         Raises:
-            ValueError: the text is none.
+            ValueError: the text is not a saved run.
         """
         raise ValueError(f"runs of the track '{self.name}' are not saved")
 
@@ -199,7 +200,7 @@ class Track(ABC, Generic[P]):
         return self.limits(puzzle)
 
     def figures_text(self, puzzle: P, figures: Mapping[str, float]) -> str:
-        """The figures beside their targets in a line: '19.9 of 20 timesteps, ...'."""
+        """The figures with their targets in a line: '19.9 timesteps (target < 21), ...'."""
         return ", ".join(measure.text() for measure in self.measures(puzzle, figures))
 
     @abstractmethod
@@ -264,10 +265,10 @@ class Track(ABC, Generic[P]):
         return ""
 
     def draw(self, puzzle: P, options: DrawOptions, bench: Workbench) -> bool:
-        """Draws a player's solution for `puzzles draw`, and returns whether all that was run succeeded.
+        """Draws a player's solution for `puzzles draw`, and returns whether every run succeeded.
 
         Raises:
-            OptionError: not with these options, or not at all.
+            OptionError: these options are not supported, or nothing is drawn.
             click.ClickException: there is nothing to draw.
         """
         raise OptionError(f"there is no picture of {puzzle.slug}; 'puzzles grade' measures it")
@@ -282,6 +283,6 @@ class Track(ABC, Generic[P]):
             raise OptionError(f"there is no picture of {puzzle.slug}; leave out -o")
 
     def run_on_tensors(self, puzzle: P, options: TensorOptions, bench: Workbench) -> bool:
-        """Runs a player's solution on real tensors for `puzzles run`, shows what came of it, and returns whether all
+        """Runs a player's solution on real tensors for `puzzles run`, shows the result, and returns whether everything
         was as predicted. By default that is a run in the sandbox, judged as `grade` judges it."""
         return bench.grade(options.on)

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from puzzles.failure import Failure
 
 Row = Mapping[str, Any]
-"""The plain data that a run sends back, by name. It comes from the player's process, and nobody trusts it."""
+"""The plain data that a run sends back, by name. It comes from the player's process, and is not trusted."""
 
 
 class Score(NamedTuple):
-    """Value of a correct run: its figures by name, the targets that it misses in words, its stars, and notes."""
+    """The score of a correct run: its figures by name, the targets that it misses in words, its stars, and notes."""
 
     figures: Mapping[str, float]
     missed: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Score(NamedTuple):
     why: tuple[str, ...] = ()
     """Lines that explain a figure: what a schedule's peak consists of. Shown on request."""
     why_matters: bool = False
-    """True if a target is missed for it; then it is shown without being asked for."""
+    """True if that figure misses a target; then they are always shown."""
     family: str = ""
     """The kind of solution in a phrase, where the run shows it: 'a pipeline'."""
     remark: str = ""
@@ -82,7 +82,7 @@ class LocalRun(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A figure beside its target; None where nothing was measured. The target is met at `target`; if `below` says how
+    """A figure and its target; None where nothing was measured. The target is met at `target`; if `below` says how
     it is shown, as in '< 34', only below it."""
 
     words: str
@@ -93,7 +93,7 @@ class Measure(NamedTuple):
 
     @classmethod
     def at_most(cls, words: str, value: float | None, target: int) -> Measure:
-        """A figure that meets its target if it is not above."""
+        """A figure that meets its target at or below it."""
         return cls(words, value, target, value is not None and value <= target)
 
     @classmethod
@@ -142,7 +142,7 @@ def stars_text(stars: int, full: str = "★", empty: str = "☆") -> str:
 
 
 def capitalized(text: str) -> str:
-    """A text as the beginning of a sentence."""
+    """A text with its first letter capitalized."""
     return text[:1].upper() + text[1:]
 
 

@@ -1,4 +1,4 @@
-"""Imports the package that draws for a command, and reports a run of which there is no whole picture."""
+"""Imports the drawing package for a command, and reports a run that cannot be drawn to its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def import_drawing() -> ModuleType:
 
 
 def report_failure(slug: str, failure: Failure | None, bench: Workbench) -> bool:
-    """Prints why a run failed, if it did, and returns whether it did not."""
+    """Prints why a run failed, if it did; returns True if it did not."""
     if failure is not None:
         click.echo(f"{slug} failed: {bench.message(failure)}", err=True)
     return failure is None

@@ -42,7 +42,7 @@ def register(track: Track[Any]) -> None:
     """
     taken = {*_tracks, *_by_slug}.intersection((track.name, *track.slugs))
     if taken:
-        raise ValueError(f"there is already a track or puzzle of the name '{min(taken)}'")
+        raise ValueError(f"there is already a track or puzzle named '{min(taken)}'")
     _tracks[track.name] = track
     _by_slug.update(dict.fromkeys(track.slugs, track))
 
@@ -56,7 +56,7 @@ def unregister(track: Track[Any]) -> None:
 
 @contextmanager
 def registered(track: Track[Any]) -> Iterator[None]:
-    """Within: the track is there."""
+    """The track is registered within the block."""
     register(track)
     try:
         yield
@@ -139,7 +139,7 @@ def _loose(name: str) -> str:
 
 
 def _near(wanted: str, slugs: Iterable[str]) -> list[str]:
-    """The slugs that were probably meant: those spelled almost so, else those that begin with or hold the word."""
+    """The slugs that were probably meant: those spelled alike, else those that begin with or contain the word."""
     by_name: dict[str, str] = {}
     for slug in slugs:
         by_name.setdefault(_loose(slug), slug)

@@ -82,7 +82,7 @@ def under_mpiexec() -> None:
 
 
 class Numpy(ShardedEngine):
-    """Says how long one call of numpy takes, of those that a meter looks at."""
+    """Says how long one call of numpy takes, of the kinds that a meter observes."""
 
     def load_checkpoint(self, params: Any) -> None:
         """Nothing to load."""

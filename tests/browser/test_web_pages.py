@@ -143,7 +143,7 @@ def test_zoom_and_pan_keep_to_the_run(gpipe: Page) -> None:
     gpipe.until(lambda: gpipe.span() == pytest.approx(whole))
 
 
-def test_pointing_tells_and_a_gap_says_why(gpipe: Page) -> None:
+def test_pointing_describes_a_mark_and_a_gap_gives_its_reason(gpipe: Page) -> None:
     width, height = gpipe.canvas.size["width"], gpipe.canvas.size["height"]
     lane = 26 + 46 / 2 - height / 2  # the middle of the first lane, from that of the canvas
     point = ActionChains(gpipe.browser, duration=0)

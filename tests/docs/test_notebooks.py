@@ -145,7 +145,7 @@ def test_version_and_address_agree_everywhere() -> None:
     ("name", "filled_dots", "strips"),
     [("allreduce", 4 + 16, 8), ("allgather", 0, 4 + 16), ("scatterreduce", 4 + 16, 8)],
 )
-def test_a_collective_is_drawn_as_the_runtime_does_it(name: str, filled_dots: int, strips: int) -> None:
+def test_a_collective_is_drawn_as_the_runtime_computes_it(name: str, filled_dots: int, strips: int) -> None:
     """Dots: one batch each before, four each after. Strips: shards, or one for a whole."""
     drawn = collective_svg(name)
     assert drawn.count(f'fill="{INK}"/>') == filled_dots

@@ -14,6 +14,7 @@ from drawing.runs.captions import describe, describe_gap
 from drawing.runs.scene import Scene, scene_of
 from lib import COSTS, Costs, Model, Setting, Trace, run
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.schedules.tiers import offload
 
 
 @pytest.fixture(scope="module")
@@ -168,3 +169,13 @@ def test_halves_of_backward_have_shapes_and_names() -> None:
     picture = drawing.draw(run(halves, 1, 1, 1, setting=Setting(COSTS["parts"])).trace)
     assert "I input gradient, W weight gradient" in picture.in_text()
     assert "input gradient layer 0 b0" in picture._repr_svg_()
+
+
+def test_copies_to_and_from_a_tier_have_streams_and_the_tier_has_a_peak() -> None:
+    trace = run(offload(range(1, 3)), 4, 1, 1, setting=Setting(COSTS["copies"])).trace
+    scene = scene_of(trace)
+    assert scene.report.error is None
+    assert scene.streams == ("compute", "down", "up")
+    copies = [[mark.op.name for mark in scene.lanes[0].on(stream)] for stream in (1, 2)]
+    assert copies == [["offload"] * 2, ["fetch"] * 2]
+    assert f"host {scene.report.peaks['host'].memory:,}" in drawing.text(trace).splitlines()[1]

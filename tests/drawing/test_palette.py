@@ -1,4 +1,4 @@
-"""The colors can be told apart with each kind of color blindness.
+"""The colours can be told apart with each kind of colour blindness.
 
 Simulated as in Machado, Oliveira and Fernandes (2009), "A Physiologically-based Model for Simulation of Color Vision
 Deficiency", for full deficiency; distances are those of CIELAB, where 2 is just noticeable.

@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def finding(name: str, seed: int) -> str:
-    """What a target raises for the input of this seed; empty if it is content."""
+    """The exception that a target raises for the input of this seed; empty if there is none."""
     try:
         TARGETS[name](Random(f"{name} {seed}"))
     except Exception:

@@ -1,4 +1,4 @@
-"""What is fuzzed: each target reads one changed input, and raises if what came of it is not as promised."""
+"""What is fuzzed: each target reads one changed input, and raises if the result is not as promised."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _survey(draw: Random, name: str, source: bytes) -> None:
     for slug, line in survey["lines"].items():
         assert line >= 1
         assert given.placed(f"line {line}")
-        if slug in survey["digests"]:
+        if slug in survey["sketches"]:
             assert slug in given.line(line) or given.line(line).startswith("@"), (slug, line, given.line(line))
 
 
@@ -229,7 +229,7 @@ def honest(slug: str) -> tuple[Mapping[str, Any], list[dict[str, Any]], str]:
 
 
 def reply(draw: Random) -> None:
-    """A worker may send anything: there is a verdict, as all verdicts are."""
+    """A worker may send anything: there is always a valid verdict."""
     slug = draw.choice(REPLYING)
     survey, answers, status = honest(slug)
     assert status == "passed", slug

@@ -1,4 +1,4 @@
-"""Every attack names internals that exist: one that misses its target would pass without being an attack."""
+"""Every attack names internals that exist: one that misses its target would pass and prove nothing."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_dask_and_mpi_are_executors_like_any_other(a_class: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("option", "package", "extra"), [(["--dask", "x"], "distributed", "dask"), (["--mpi"], "mpi4py", "mpi")]
 )
-def test_a_missing_extra_is_told_in_one_sentence(
+def test_a_missing_extra_is_reported_in_one_sentence(
     a_class: Path, monkeypatch: pytest.MonkeyPatch, option: list[str], package: str, extra: str
 ):
     monkeypatch.setitem(sys.modules, package, None)
@@ -128,7 +128,7 @@ class Breaking(Job):
         return super().grade(path, source, client)
 
 
-def test_a_process_that_breaks_costs_no_row_but_its_own(a_class: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_process_that_breaks_loses_only_its_own_row(a_class: Path, capsys: pytest.CaptureFixture[str]):
     paths = sorted(map(str, a_class.iterdir()))
     found = grade_all(files(paths), Breaking(*job()), jobs=2)
     assert "1 of 5 files" in (said := capsys.readouterr().err)
@@ -144,7 +144,7 @@ def test_a_process_that_breaks_costs_no_row_but_its_own(a_class: Path, capsys: p
     assert by_name["anna.py"].status == "passed"
 
 
-def test_what_raises_in_the_grader_is_a_row_as_well(a_class: Path):
+def test_an_exception_in_the_grader_is_a_row_too(a_class: Path):
     class Failing(ThreadPoolExecutor):
         def submit(self, *_: Any) -> Future[Any]:  # type: ignore[override]
             future: Future[Any] = Future()
@@ -160,7 +160,7 @@ def test_what_raises_in_the_grader_is_a_row_as_well(a_class: Path):
 # --- Resuming ---
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(
+def test_an_interrupted_run_continues_where_it_stopped(
     a_class: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     paths = sorted(map(str, a_class.iterdir()))
@@ -177,7 +177,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     monkeypatch.setattr(batch, "_distribute", distribute)
     with pytest.raises(KeyboardInterrupt):
         grade_all(files(paths), job())
-    assert "Interrupted after 3 of 5 files; --resume goes on from there." in capsys.readouterr().err
+    assert "Interrupted after 3 of 5 files; --resume" in capsys.readouterr().err
     Path(graded[0]).write_text("# changed\n")
     before, graded[:] = graded[:], []
     resumed = grade_all(files(paths), job(), resume=True)
@@ -186,7 +186,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert resumed[0].verdicts[0].status == "not_attempted"
 
 
-def test_other_conditions_resume_nothing(a_class: Path, home_of_its_own: Path):
+def test_under_other_conditions_nothing_is_resumed(a_class: Path, home_of_its_own: Path):
     paths = sorted(map(str, a_class.iterdir()))
     with Checkpoint.of(paths, job(), False) as checkpoint:
         checkpoint.begin(paths[0], b"x")
@@ -346,7 +346,7 @@ def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
     assert {"landlock": "Landlock", "other_user": "another user"}[next(iter(means))] in words
 
 
-def test_a_sandbox_that_is_wanted_and_missing_is_told(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_sandbox_that_is_wanted_and_missing_is_reported(a_class: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
         tiers, "_why_no_bubblewrap", lambda: "there is no command bwrap; install the package bubblewrap"
     )
@@ -404,9 +404,7 @@ def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
     [
         ("while True: pass", "timeout", "time was up after 1 s"),
         ("while True: print('x' * 9999)", "crash", "it printed more than 65,536 bytes"),
-        pytest.param(
-            "import os; os._exit(3)", "crash", "the process ended by itself, with code 3", marks=pytest.mark.slow
-        ),
+        pytest.param("import os; os._exit(3)", "crash", "the process exited with code 3", marks=pytest.mark.slow),
         pytest.param("1 / 0", "crash", "line 2: rank 0, t=0: ZeroDivisionError", marks=pytest.mark.slow),
         (f"open({str(SOLUTIONS / 'basic.py')!r})", "crash", "is not for submissions"),
     ],
@@ -419,7 +417,7 @@ def test_without_fork_harm_has_its_verdict_too(without_fork: Path, body: str, re
     assert (verdict["reason"], words in verdict["message"]) == (reason, True), verdict
 
 
-def test_without_fork_a_source_that_breaks_python_is_told(without_fork: Path):
+def test_without_fork_a_source_that_breaks_python_is_reported(without_fork: Path):
     (without_fork / "dora.py").write_text("def basic(model): return " + "-" * 200_000 + "1")
     (verdict,) = grade_all(files(["class/dora.py"]), job()._replace(tier=best()))[0].verdicts
     assert (verdict.status, verdict.reason) == ("failed", "syntax")
@@ -465,6 +463,6 @@ def test_the_table_of_a_class_keeps_its_columns_whole_or_shows_chapters(width: i
     assert "…" not in page
 
 
-def test_what_a_broken_file_says_is_said_once(a_class: Path) -> None:
+def test_the_message_on_a_broken_file_is_shown_once(a_class: Path) -> None:
     Path("broken.py").write_text("async def ddp(model:\n")
     assert puzzles("grade", "broken.py").stdout.count("is not valid Python") == 1

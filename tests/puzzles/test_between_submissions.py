@@ -38,7 +38,7 @@ def grade(request: pytest.FixtureRequest, grader: Grader) -> Grade:
 
 
 def solved_after(body: str, imports: str = "os, sys, ctypes, errno, socket, threading, time") -> str:
-    """The right solution, which does something else first."""
+    """The right solution, after something else."""
     return f"import {imports}\nlibc = ctypes.CDLL(None, use_errno=True)\n" + SOLVED.replace(
         "    return model", indent(body.strip("\n"), "    ") + "\n    return model"
     )

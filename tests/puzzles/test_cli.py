@@ -69,7 +69,7 @@ def test_list_has_a_row_for_each_puzzle():
 
 
 @pytest.mark.parametrize("slug", PUZZLES)
-def test_show_tells_statement_targets_calls_and_starter(slug: str):
+def test_show_prints_statement_targets_calls_and_starter(slug: str):
     puzzle, result = PUZZLES[slug], puzzles("show", slug)
     assert result.exit_code == 0
     assert f"Puzzle {puzzle.number}: {puzzle.title}" in result.stdout
@@ -81,7 +81,7 @@ def test_show_tells_statement_targets_calls_and_starter(slug: str):
 
 
 @pytest.mark.parametrize("slug", PUZZLES)
-def test_show_about_tells_concept_practice_and_sources(slug: str):
+def test_show_about_prints_concept_practice_and_sources(slug: str):
     puzzle, text = PUZZLES[slug], words(puzzles("show", slug, "--about").stdout)
     assert words(puzzle.concept) in text
     assert words(puzzle.in_practice) in text
@@ -279,7 +279,7 @@ def test_nothing_attempted_is_answered_with_how_to_begin():
     assert "'puzzles start basic'" in page
 
 
-def test_a_file_that_is_no_python_says_so_even_if_it_names_no_puzzle():
+def test_a_file_that_is_not_python_is_reported_even_if_it_names_no_puzzle():
     Path("mine.py").write_text("x = = 1\n")
     page = puzzles("grade", "mine.py").stdout
     assert page.count("line 1: this is not valid Python: invalid syntax") == 1
@@ -310,7 +310,7 @@ def test_grade_play_list_and_status_name_the_same_next_puzzle():
     assert "Next: puzzle 6, " in puzzles("status").stdout, "the one that is not solved yet"
 
 
-def test_what_was_written_is_said():
+def test_written_files_are_named():
     Path("mine.py").write_text(solution("ddp"))
     page = words(puzzles("grade", "mine.py", "--html", "r.html", "--csv", "t.csv", "--traces", "kept").stdout)
     assert all(f"Wrote {name}." in page for name in ("r.html", "t.csv"))
@@ -397,7 +397,7 @@ def test_draw_to_somewhere_impossible():
     fsdp = str(SOLUTIONS / "fsdp.py")
     assert (
         refusal("draw", fsdp, "fsdp", "-o", "fsdp.gif")
-        == "cannot write fsdp.gif: the ending '.gif' is not known; use .svg, .png, .pdf, .html, .json or .txt"
+        == "cannot write fsdp.gif: the ending '.gif' is unknown; use .svg, .png, .pdf, .html, .json or .txt"
     )
     result = puzzles("draw", fsdp, "fsdp", "-o", "no/such/fsdp.svg")
     assert result.exit_code == 2
@@ -469,7 +469,7 @@ def test_help_is_there_for_every_command():
 # --- From the shell ---
 
 
-def test_python_m_puzzles_is_the_same_program_also_beside_another_lib(tmp_path: Path):
+def test_python_m_puzzles_is_the_same_program_also_next_to_another_lib(tmp_path: Path):
     (tmp_path / "lib.py").write_text("class Model: ...\n")
     (tmp_path / "mine.py").write_bytes((ROOT / "solutions" / "basic.py").read_bytes())
     arguments = [sys.executable, "-m", "puzzles", "grade", "mine.py", "--json", "--puzzle", "basic"]

@@ -106,7 +106,7 @@ def test_pareto_shows_every_attempt_in_a_folder() -> None:
     assert "attempt: gpipe.py, 33.3 timesteps" in written("one.svg")
 
 
-def test_pareto_tells_what_failed_and_draws_the_others() -> None:
+def test_pareto_reports_what_failed_and_draws_the_others() -> None:
     Path("good.py").write_text(Path(FSDP).read_text())
     Path("bad.py").write_text("async def fsdp(model):\n    await model.receive()\n")
     Path("worse.py").write_text("def fsdp(:\n")

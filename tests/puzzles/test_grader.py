@@ -1,4 +1,4 @@
-"""The grader: what a player's file is worth, whatever stands in it."""
+"""The grader: the verdict on a player's file, whatever it contains."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def test_over_the_memory_target_is_correct_and_worth_one_star():
     )
 
 
-def test_over_the_time_target_is_told_with_both_figures():
+def test_over_the_time_target_is_reported_with_both_figures():
     source = solution("gpipe").replace("def gpipe", "def other") + solution("pipeline").replace("pipeline", "gpipe")
     verdict = verdict_on("gpipe", source)
     assert (verdict.status, verdict.stars) == ("over_target", 1)
     assert verdict.message == "correct, but it takes 66.9 timesteps and the target is < 34"
 
 
-def test_both_targets_missed_are_told_in_one_sentence():
+def test_both_targets_missed_are_reported_in_one_sentence():
     lazy = solution("gpipe").replace("def gpipe", "def other") + solution("pipeline").replace("pipeline", "gpipe")
     lazy = lazy.replace("        del activations[layer], grad_activations[layer + 1]\n", "")
     assert verdict_on("gpipe", lazy).message == (
@@ -117,7 +117,7 @@ def test_both_targets_missed_are_told_in_one_sentence():
     )
 
 
-def test_a_record_that_is_better_keeps_the_third_star():
+def test_a_better_record_costs_the_third_star():
     puzzle = PUZZLES["ddp"]
     beaten = replace(puzzle, goal=replace(puzzle.goal, records=(Record(5.1, 1_572_864, "somebody"),)))
     equal = replace(puzzle, goal=replace(puzzle.goal, records=(Record(5.1, 1_835_008, "somebody"),)))
@@ -202,7 +202,7 @@ def test_a_broken_rule_names_line_rank_time_and_operation():
     assert verdict_on("fsdp", source).source == "model.forward(0, model.get_activation([0]), shard)"
 
 
-def test_a_deadlock_is_told_at_once():
+def test_a_deadlock_is_reported_immediately():
     reason, message = failure("ddp", "async def ddp(model):\n    await model.receive()\n")
     assert reason == "deadlock"
     assert message.startswith("line 2: rank 0, t=0, receive(): nobody can move: ")
@@ -222,7 +222,7 @@ def test_a_mismatch_names_both_sides():
     assert "rank 0 calls allreduce(layer=0) on line 6, but rank 1 calls allgather(layer=0) on line 4" in message
 
 
-def test_what_is_incomplete_is_told_at_the_function():
+def test_what_is_incomplete_is_reported_at_the_function():
     reason, message = failure("basic", "# my solution\n\ndef basic(model):\n    pass\n")
     assert reason == "incomplete"
     assert message.startswith("line 3: no rank set a final weight for layer 0; ")
@@ -238,7 +238,7 @@ def test_what_only_the_referee_refuses_is_a_failure_too():
     assert message.startswith("line 25: rank 0, t=4, ")
 
 
-def test_a_forgotten_await_of_the_players_own_coroutine_is_told():
+def test_a_forgotten_await_of_the_players_own_coroutine_is_reported():
     source = "async def basic(model):\n    train(model)\nasync def train(model): pass\n"
     reason, message = failure("basic", source)
     assert reason == "incomplete"
@@ -269,7 +269,7 @@ CRASHES = [
 
 
 @pytest.mark.parametrize(("body", "message"), CRASHES)
-def test_a_crash_is_told_with_its_line(body: str, message: str):
+def test_a_crash_is_reported_with_its_line(body: str, message: str):
     assert failure("basic", f"def basic(model):\n    {body}\n") == ("crash", message)
 
 
@@ -284,13 +284,13 @@ def test_a_crash_says_which_rank_and_when():
     assert failure("ddp", source) == ("crash", "line 5: rank 2, t=1: IndexError: list index out of range")
 
 
-def test_a_long_story_is_cut():
+def test_a_long_message_is_cut():
     _, message = failure("basic", "def basic(model):\n    raise ValueError('x' * 10_000)\n")
     assert len(message) < 400
     assert message.endswith("xxx...")
 
 
-def test_an_exception_that_cannot_be_shown_is_told_by_its_name():
+def test_an_exception_that_cannot_be_shown_is_named():
     source = """\
         class Mute(Exception):
             def __str__(self): raise RuntimeError
@@ -321,7 +321,7 @@ NO_FUNCTIONS = [
 
 
 @pytest.mark.parametrize(("source", "message"), NO_FUNCTIONS)
-def test_what_cannot_be_called_with_a_model_is_told(source: str, message: str):
+def test_what_cannot_be_called_with_a_model_is_reported(source: str, message: str):
     assert failure("basic", source) == ("crash", message)
 
 
@@ -350,7 +350,7 @@ def test_a_syntax_error_fails_what_the_file_seems_to_define():
 
 def test_an_await_outside_of_functions_says_where_it_belongs():
     _, message = failure("ddp", "async def ddp(model): pass\n\nout = await ddp(None)\n")
-    assert message.startswith("line 3: this is not valid Python: 'await' outside function; keep what awaits inside")
+    assert message.startswith("line 3: this is not valid Python: 'await' outside function; await inside functions")
 
 
 ODD_FILES = [
@@ -380,7 +380,7 @@ def test_files_as_people_have_them_pass(encode):
     assert verdict_on("basic", encode(solution("basic"))).status == "passed"
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path):
     gone = grade_file(str(tmp_path / "gone.py")).verdicts
     assert {v.status for v in gone} == {"not_attempted"}
     assert gone[0].message == "this file cannot be read: No such file or directory"
@@ -405,7 +405,7 @@ def test_a_crash_while_loading_fails_what_the_file_defines(line: str, message: s
     assert verdict_on("ddp", source).status == "not_attempted"
 
 
-def test_what_stands_under_main_is_not_run():
+def test_code_under_main_is_not_run():
     source = solution("basic") + "\nif __name__ == '__main__':\n    raise SystemExit\n"
     assert verdict_on("basic", source).status == "passed"
 
@@ -426,7 +426,7 @@ ENDLESS = [
 
 
 @pytest.mark.parametrize(("source", "lines"), ENDLESS)
-def test_what_never_ends_is_stopped_and_told(source: str, lines: tuple[int, ...]):
+def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, ...]):
     reason, message = failure("basic", source, seconds=0.03)
     line, _, sentence = message.partition(": ")
     assert reason == "timeout"
@@ -483,7 +483,7 @@ def test_one_puzzles_failure_hides_no_other_result():
     }
 
 
-def test_every_run_begins_afresh():
+def test_every_run_starts_from_a_fresh_module():
     """A global of the file counts the runs; it is always at its first."""
     counting = "RUNS = []\n" + solution("basic").replace(
         "    return model", "    assert not RUNS\n    RUNS.append(1)\n    return model"
@@ -495,7 +495,7 @@ def test_every_run_begins_afresh():
     assert [(verdict.status, verdict.notes) for verdict in verdicts] == [("passed", ())] * 2
 
 
-def test_the_files_beside_a_submission_are_not_there(tmp_path: Path):
+def test_files_next_to_a_submission_cannot_be_imported(tmp_path: Path):
     (tmp_path / "my_helpers.py").write_text("NAME = 5\n")
     (tmp_path / "mine.py").write_text("import my_helpers\n" + solution("basic"))
     (verdict,) = grade_file(str(tmp_path / "mine.py"), [find("basic")]).verdicts
@@ -564,7 +564,7 @@ def kill_supervisor(client: SandboxClient) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
 @pytest.mark.parametrize("kill", [kill_server, kill_supervisor])
-def test_a_server_that_is_lost_costs_nobody_anything(kill: Callable[[SandboxClient], None]):
+def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None]):
     client = SandboxClient(Tier("process"), Limits())
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
@@ -578,7 +578,7 @@ def test_a_server_that_is_lost_costs_nobody_anything(kill: Callable[[SandboxClie
     assert client.close() == 0
 
 
-def test_one_that_is_lost_again_and_again_is_nobodys_crash(monkeypatch: pytest.MonkeyPatch):
+def test_a_server_that_is_lost_again_and_again_is_not_the_players_failure(monkeypatch: pytest.MonkeyPatch):
     client = SandboxClient(Tier("process"), Limits())
     with Session(submit(solution("basic")), client=client) as session:
         session.read()

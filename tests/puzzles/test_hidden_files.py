@@ -1,4 +1,4 @@
-"""No solution, test or trial can be read or imported by a submission, by whatever means it is isolated."""
+"""No solution, test or trial can be read or imported by a submission, however it is isolated."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from tests.support.tiers import require_tier
 ROOT = Path(__file__).parents[2]
 QUICK = Limits(seconds=0.25, memory=512 * MIB, output=MIB, files=MIB)
 SLOW = Limits(seconds=10, memory=512 * MIB, output=MIB, files=MIB)
-"""For what must have time to end by itself, on a busy machine as well."""
+"""For cases that need time to end, even on a busy machine."""
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def here(request: pytest.FixtureRequest) -> Iterator[Tier]:
 
 
 def fingerprint() -> str:
-    """Of the files that a submission might want to change."""
+    """Digests of the files that a submission might change."""
     hashed = hashlib.sha256()
     for folder in ("lib", "puzzles", "solutions", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):

@@ -60,7 +60,7 @@ LINKS = ("copy.py", "quote.py", "itself.py", "gone.py", "zero.py", "ben")
 
 @pytest.mark.usefixtures("any_tier")
 def test_every_entry_keeps_a_row_that_says_why_and_none_passes_with_the_work_of_another(a_class: Path) -> None:
-    """A relative and an absolute path at once, which have no folder in common as they are written."""
+    """A relative and an absolute path at once: as written, they have no folder in common."""
     (a_class.parent / "more").mkdir()
     (a_class.parent / "more" / "eve.py").write_text("")
     arguments = [
@@ -79,7 +79,7 @@ def test_every_entry_keeps_a_row_that_says_why_and_none_passes_with_the_work_of_
     for name in LINKS:
         assert f"{name}: this file cannot be read: it is a link" in " ".join(result.stdout.split())
     assert "pipe.py: this file cannot be read: it is a pipe" in " ".join(result.stdout.split())
-    assert "10 files, 2 puzzles attempted, 2 passed." in result.stdout
+    assert "2 solutions of 1 puzzle in 10 files: 2 passed." in result.stdout
     for page in (result.stdout, *(Path(name).read_text() for name in ("page.html", "t.csv", "j.xml"))):
         assert "\\udce9.py" in page
         assert "the points" not in page
@@ -107,7 +107,7 @@ def test_verify_opens_no_pipe_either(a_class: Path) -> None:
     assert (result.exit_code, "never opened" in " ".join(result.stderr.split())) == (2, True)
 
 
-def test_what_a_shell_makes_of_a_star_is_treated_as_the_folder_is(a_class: Path) -> None:
+def test_a_pattern_that_the_shell_expands_is_treated_like_the_folder(a_class: Path) -> None:
     several = found(*map(str, sorted(a_class.iterdir())))
     assert {name for name in several if "it is a link" in reason(several[name])} == {*LINKS}
     deep = submissions(["class/ann/solution.py", "class/ben/solution.py"])
@@ -144,7 +144,7 @@ def ordinary_user() -> Iterator[None]:
     os.seteuid(user)
 
 
-def test_what_may_not_be_read_is_told(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_what_may_not_be_read_is_reported(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     for parent in (tmp_path, *tmp_path.parents):
         if parent.is_relative_to(Path(gettempdir()).resolve()) and parent != Path(gettempdir()).resolve():
             parent.chmod(parent.stat().st_mode | 0o755)
@@ -169,7 +169,7 @@ def test_a_device_is_not_opened(tmp_path: Path) -> None:
     assert "never opened" in reason(submissions([str(tmp_path)])[0])
 
 
-def test_folders_within_folders_end_somewhere(tmp_path: Path) -> None:
+def test_the_depth_of_folders_is_limited(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["d"] * MAX_DEPTH)
     (deep / "further").mkdir(parents=True)
     (deep / "ann.py").write_text(SOLVED)

@@ -1,7 +1,7 @@
-"""Classes and layouts that mean harm get their verdict, in both tiers, as schedules do.
+"""Hostile classes and layouts get their verdict, in both tiers, as schedules do.
 
-What is known not to be found: a class that changes its meter and the log of the transport alike. Results cannot
-be lied about; bytes, flops and peaks are counted beside the player's code.
+One thing is known to go undetected: a class that changes its meter and the log of the transport alike. Results cannot
+be forged; bytes, flops and peaks are counted in the same process as the player's code.
 """
 
 from __future__ import annotations

@@ -1,13 +1,17 @@
-"""The kind of a schedule is read off its trace: of the references, the records, and schedules that have no name."""
+"""A schedule is described from its trace: the references, the records, and schedules that have no name of their own."""
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-from lib import Model, run
+from lib import Model, referee, run, trace_to_json
+from lib.judging.family import ONE_RANK, PIPELINE
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.tracks import track_of
 from puzzles.tracks.schedule.kinds import kind_of
 
 KINDS = {
@@ -27,6 +31,7 @@ KINDS = {
     "records.pipeline_laps": "an interleaved pipeline",
     "records.pipeline_timetable": "a pipeline in 1F1B order, with at most 2 microbatches in flight",
     "records.gpipe_laps": "an interleaved pipeline",
+    "records.gpipe_owners_send": "data parallelism with weights sent by their owners",
     "records.gpipe_recompute_while_waiting": "a pipeline in 1F1B order, with at most 4 microbatches in flight, with "
     "activations recomputed",
 }
@@ -37,7 +42,8 @@ def test_solutions_and_records_are_of_the_kind_that_their_docstrings_name(module
     solution = import_module(f"solutions.{module}")
     name = module.rpartition(".")[2]
     slug = max((slug for slug in PUZZLES if name.startswith(slug)), key=len)
-    assert kind_of(run(getattr(solution, slug), *PUZZLES[slug].goal.size).trace) == KINDS[module]
+    trace = run(getattr(solution, slug), *PUZZLES[slug].goal.size).trace
+    assert kind_of(trace, referee(trace).family) == KINDS[module]
 
 
 async def two_by_two(model: Model) -> None:
@@ -82,9 +88,31 @@ def idle(model: Model) -> None:
 
 @pytest.mark.parametrize(
     ("schedule", "size", "kind"),
-    [(two_by_two, (1, 4, 1), ""), (stages_in_pairs, (2, 4, 2), "a pipeline"), (idle, (1, 1, 2), "")],
+    [(two_by_two, (1, 4, 1), ONE_RANK), (stages_in_pairs, (2, 4, 2), PIPELINE), (idle, (1, 1, 2), ONE_RANK)],
 )
-def test_what_has_no_name_gets_none(schedule: object, size: tuple[int, int, int], kind: str) -> None:
+def test_what_has_no_name_of_its_own_has_that_of_its_family(
+    schedule: object, size: tuple[int, int, int], kind: str
+) -> None:
     outcome = run(schedule, *size)  # type: ignore[arg-type]
     assert outcome.error is None
-    assert kind_of(outcome.trace) == kind
+    assert kind_of(outcome.trace, referee(outcome.trace).family) == kind
+
+
+@pytest.mark.parametrize("slug", PUZZLES)
+def test_a_pass_says_once_what_the_schedule_is_and_never_two_things(slug: str) -> None:
+    """The solution of each puzzle, and the records at its size of each family."""
+    puzzle, solutions = PUZZLES[slug], {"": f"solutions.{slug}"}
+    for record in puzzle.goal.records:
+        module = f"solutions.records.{Path(record.by).stem}"
+        if hasattr(import_module(module), slug):
+            solutions.setdefault(record.family, module)
+    for module in solutions.values():
+        trace = run(getattr(import_module(module), slug), *puzzle.goal.size).trace
+        report = referee(trace, puzzle.goal)
+        figures = {"timesteps": report.timesteps, "peak_memory": report.peak.memory}
+        track = track_of(slug)
+        kept = trace_to_json(trace)
+        said = [track.record(puzzle, figures, report.stars, report.family), *track.comparison(puzzle, figures, kept)]
+        (sentence,) = re.findall(r"This is [^.]+\.", " ".join(said))
+        own = report.family == puzzle.goal.family
+        assert (kind_of(trace, report.family) if own else report.family) in sentence

@@ -1,4 +1,4 @@
-"""`play`: runs, judges, shows; with a running loop and without, alone and in company; and leaves nothing behind."""
+"""`play` runs, judges and shows, with and without a running loop, alone and among other tasks, and cleans up."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def mine(model: Model) -> None: ...
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "x"])
-def test_a_limit_that_is_no_time_is_refused_before_anything_runs(seconds: Any) -> None:
+def test_a_limit_that_is_not_a_time_is_refused_before_anything_runs(seconds: Any) -> None:
     with pytest.raises(ValueError, match=r"positive number, as in .*seconds=60.*; got"):
         play("ddp", mine, seconds=seconds)
 
@@ -265,7 +265,7 @@ async def test_tasks_that_a_schedule_forgets_are_ended() -> None:
     assert {task.get_name() for task in kept} == {"child", "grandchild"}
 
 
-async def test_cancelled_it_takes_its_ranks_along() -> None:
+async def test_cancelling_a_play_cancels_its_ranks() -> None:
     started = asyncio.Event()
 
     async def patient(model: Model) -> None:

@@ -77,7 +77,7 @@ SAME = [
 
 @pytest.mark.parametrize(("slug", "text"), SAME)
 def test_play_and_grade_say_the_same(slug: str, text: str, mine: Path) -> None:
-    """But for the numbers of lines, which `play` shows beside the message."""
+    """Except for line numbers, which `play` shows next to the message."""
     result = play(slug, definition(mine, slug, text))
     (verdict,) = grade_file(str(mine), [find(slug)]).verdicts
     told = verdict.as_json()
@@ -95,7 +95,7 @@ def test_a_script_that_plays_is_graded_like_one_that_does_not(slug: str, name: s
     assert (verdict.status, verdict.message, verdict.printed) == ("passed", "", ())
 
 
-def test_over_target_a_class_is_told_what_it_calls(mine: Path) -> None:
+def test_over_target_a_class_is_shown_what_it_calls(mine: Path) -> None:
     once, twice = "self.all_reduce(w0_grad)", "self.all_reduce(self.all_reduce(w0_grad)) / self.num_devices"
     slug = "DataParallel"
     result = play(slug, definition(mine, slug, source("engine/data_parallel").replace(once, twice)))

@@ -1,4 +1,4 @@
-"""A table of what players of the original puzzles write: each habit works, or is answered with what to write instead.
+"""A table of what players of the original puzzles write: each habit works, or the message says what to write instead.
 
 Every case is a notebook of a few cells, the puzzle, its status, and facts that the message and the notes must hold.
 """

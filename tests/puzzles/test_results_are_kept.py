@@ -61,9 +61,9 @@ def rows(path: str) -> list[dict[str, str]]:
 
 
 @needs_full
-def test_a_report_that_cannot_be_written_costs_neither_the_results_nor_the_others(a_class: Path) -> None:
+def test_a_report_that_cannot_be_written_affects_neither_the_results_nor_the_others(a_class: Path) -> None:
     result = grade("class", "--junit", FULL, "--gradescope", "class", "--csv", "t.csv", "--html", "ann.py/page.html")
-    assert "2 files, 2 puzzles attempted, 1 passed." in result.stdout
+    assert "2 solutions of 1 puzzle in 2 files: 1 passed." in result.stdout
     assert [row["status"] for row in rows("t.csv")] == ["passed", "failed"]
     assert Path("ann.py/page.html").is_file()
     assert result.exit_code == 2
@@ -71,7 +71,7 @@ def test_a_report_that_cannot_be_written_costs_neither_the_results_nor_the_other
     assert "cannot write class: Is a directory" in result.stderr
 
 
-def test_a_report_that_breaks_costs_no_other(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_that_breaks_affects_no_other(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(_: Any) -> str:
         raise LookupError("no such\x1b thing")
 
@@ -93,7 +93,7 @@ def test_a_name_of_254_letters_has_its_traces(a_class: Path) -> None:
     ]
 
 
-def test_traces_that_cannot_be_written_are_told_once(a_class: Path) -> None:
+def test_traces_that_cannot_be_written_are_reported_once(a_class: Path) -> None:
     Path("traces").write_text("a file, and no folder")
     result = grade("class", "--traces", "traces")
     assert (result.exit_code, result.stderr.count("Error")) == (2, 1)

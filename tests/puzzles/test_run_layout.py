@@ -1,4 +1,4 @@
-"""`puzzles run` of a layout: real tensors on the engine, here and on MPI; bytes foretold beside those measured."""
+"""`puzzles run` of a layout: real tensors on the engine, here and on MPI; predicted and measured bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(source: str, slug: str, *options: str) -> Result:
 
 
 def sent(page: str) -> list[tuple[int, int]]:
-    """Bytes sent and foretold, by device, as the page has them."""
+    """Bytes sent and predicted, by device, as the page shows them."""
     rows = re.findall(r"^ +\d+ +([\d,]+) +([\d,]+) +(?:equal|DIFFERS)", page, re.MULTILINE)
     return [(int(a.replace(",", "")), int(b.replace(",", ""))) for a, b in rows]
 
@@ -49,7 +49,7 @@ def test_every_reference_sends_its_target_in_bytes(slug: str):
     assert "results are those of a single device" in result.stdout
     figures = sent(result.stdout)
     assert len(figures) == LAYOUT_PUZZLES[slug].graph().devices
-    assert all(measured == foretold for measured, foretold in figures)
+    assert all(measured == predicted for measured, predicted in figures)
     assert sum(measured for measured, _ in figures) == LAYOUT_PUZZLES[slug].target
 
 
@@ -91,7 +91,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("source", "slug", "options", "sentence"), REFUSED)
-def test_what_cannot_be_run_is_told_in_a_sentence(source, slug, options, sentence):
+def test_what_cannot_be_run_is_reported_in_a_sentence(source, slug, options, sentence):
     result = run(source, slug, *options)
     assert (result.exit_code, sentence in result.output) == (1, True), result.output
 

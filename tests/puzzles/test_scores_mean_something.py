@@ -126,7 +126,7 @@ def test_what_is_loaded_late_counts_in_the_lasting_peak() -> None:
     assert (late.peak.memory, late.lasting_peak) == (4 * weight + activation, early.peak.memory)
 
 
-def test_the_lasting_peak_is_shown_beside_the_one_that_is_compared() -> None:
+def test_the_lasting_peak_is_shown_next_to_the_one_that_is_compared() -> None:
     puzzle = PUZZLES["wsdp"]
     track = track_of("wsdp")
     figures = {"timesteps": 19.9, "makespan": 20.4, "peak_memory": 1_966_080}

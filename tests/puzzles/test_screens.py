@@ -31,7 +31,8 @@ KEYS = "q quit"
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COLUMNS", raising=False)
+    for size in ("COLUMNS", "LINES"):  # these come before the size of the terminal
+        monkeypatch.delenv(size, raising=False)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Notebooks and jupytext scripts: definitions are taken, everything else is left lying."""
+"""Notebooks and jupytext scripts: definitions are kept, everything else is left out."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_other_languages_in_a_cell_are_skipped(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[" * 5000, '{"cells": 5, "nbformat": 4}', "no json"])
-def test_what_is_no_notebook_says_so(tmp_path: Path, text: str):
+def test_what_is_not_a_notebook_is_reported(tmp_path: Path, text: str):
     path = tmp_path / "mine.ipynb"
     path.write_text(text)
     (found,) = verdicts(path, "basic")
@@ -165,8 +165,8 @@ def test_messages_inside_a_message_name_cells_too(tmp_path: Path):
     assert "wait in receive() on cell 3, line 2 for a message" in found.message
 
 
-def test_a_notebook_whose_cells_have_no_ids_is_read_without_a_word(tmp_path: Path) -> None:
-    """The tests make warnings errors: one would be told as a notebook that cannot be read."""
+def test_a_notebook_whose_cells_have_no_ids_is_read_without_a_warning(tmp_path: Path) -> None:
+    """The tests turn warnings into errors: a warning would be reported as a notebook that cannot be read."""
     cell = {"cell_type": "code", "metadata": {}, "source": solution("ddp"), "outputs": [], "execution_count": None}
     path = tmp_path / "mine.ipynb"
     path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}))

@@ -67,7 +67,7 @@ WORDS = {word for track in TRACKS.values() for word in (track.name, track.title,
 CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "ENGINE", "LAYOUTS"}
 
 
-HIDDEN = {"puzzles/sandbox/worker/server.py": ["puzzles.catalog.engine"]}
+HIDDEN = {"puzzles/sandbox/worker/interpreter.py": ["puzzles.catalog.engine"]}
 """The server loads no track, and hides the right results of trials from runs by the name of their package."""
 
 
@@ -212,7 +212,7 @@ def test_it_is_there_only_while_it_is_registered() -> None:
     track = Answers()
     register(track)
     assert (find("answer"), find("answers:0"), ALL["answer"]) == (ANSWER, ANSWER, track)
-    with pytest.raises(ValueError, match="already a track or puzzle of the name 'answer"):
+    with pytest.raises(ValueError, match="already a track or puzzle named 'answer"):
         register(track)
     unregister(track)
     assert "answer" not in ALL

@@ -1,4 +1,4 @@
-"""The three tracks under one roof: names that do not collide, lists that are easy to take in, data that comes back."""
+"""The three tracks together: names that do not collide, lists that are easy to read, data that survives JSON."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_case_decides_where_two_puzzles_differ_in_nothing_else() -> None:
         ("zzzzz", "there is no puzzle 'zzzzz'; 'puzzles list' names them all"),
     ],
 )
-def test_a_name_that_is_none_is_told_what_is_near(name: str, told: str) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest_one(name: str, told: str) -> None:
     with pytest.raises(UnknownPuzzleError) as refused:
         find(name)
     assert str(refused.value).startswith(told)
@@ -76,7 +76,7 @@ def test_a_name_that_is_none_is_told_what_is_near(name: str, told: str) -> None:
 # --- Lists ---
 
 
-def test_the_list_tells_every_track_and_chapter_with_its_idea_and_the_stars() -> None:
+def test_the_list_shows_every_track_and_chapter_with_its_idea_and_the_stars() -> None:
     entries = progress.load()
     entries["FSDP"] = progress.PuzzleProgress(attempts=2, stars=3, figures={"sent": 18_432})
     progress.save(entries)
@@ -92,7 +92,7 @@ def test_the_list_tells_every_track_and_chapter_with_its_idea_and_the_stars() ->
 
 
 @pytest.mark.parametrize("name", TRACKS)
-def test_the_list_of_a_track_tells_what_its_chapters_ask(name: str) -> None:
+def test_the_list_of_a_track_shows_what_its_chapters_ask(name: str) -> None:
     page = puzzles("list", name).stdout
     assert all(len(line) <= 80 for line in page.splitlines())
     assert all(group.idea.lower() in " ".join(page.split()).lower() for group in TRACKS[name].groups)
@@ -111,7 +111,7 @@ def test_a_chapter_is_listed_with_its_targets_and_starts_as_a_file(name: str) ->
     assert [(one["puzzle"], one["status"]) for one in file["results"]] == [(s, "not_attempted") for s in group.slugs]
 
 
-def test_a_puzzle_is_no_list() -> None:
+def test_a_puzzle_cannot_be_listed() -> None:
     result = puzzles("list", "fsdp")
     assert (result.exit_code, "'puzzles show fsdp' shows it" in " ".join(result.stderr.split())) == (2, True)
 
@@ -120,7 +120,7 @@ def test_a_class_has_no_picture_and_a_layout_only_one() -> None:
     Path("mine.py").write_text("")
     for words, told in (
         (("draw", "mine.py", "FSDP"), "FSDP is a class, and classes have no picture"),
-        (("draw", "mine.py", "ffn", "--text"), "ffn is a layout; all that can be drawn is its plan"),
+        (("draw", "mine.py", "ffn", "--text"), "ffn is a layout; only its plan can be drawn"),
         (
             ("run", "mine.py", "ffn", "-o", "ffn.svg"),
             "ffn is a layout, and 'puzzles draw' draws it; leave out -o",
@@ -140,7 +140,7 @@ def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
     puzzles("hint", "FSDP", "-n", "2")
     page = " ".join(puzzles("status").stdout.split())
     assert "FSDP ★★★ 1 2 of 3 18,432 bytes sent" in page
-    assert "ffn ★★★ 1 0 of 3 12,288 of 12,288 bytes moved" in page
+    assert "ffn ★★★ 1 0 of 3 12,288 bytes moved" in page
     assert "Forgot your progress in matmul, ffn, " in puzzles("reset", "layout", "--yes").stdout
     assert [progress.load()[slug].stars for slug in ("FSDP", "ffn")] == [3, 0]
 
@@ -183,7 +183,7 @@ def test_what_is_packed_comes_back_as_it_was(tree: object) -> None:
     assert same(tree, unpack(json.loads(json.dumps(pack(tree)))))
 
 
-def test_anything_else_tells_only_what_it_was() -> None:
+def test_of_anything_else_only_the_type_is_kept() -> None:
     back = unpack(pack([object(), np.array([object()]), {1, 2}, np.float32(2)]))
     assert [type(one) for one in back] == [Foreign, Foreign, Foreign, np.float32]
     assert [one.what for one in back[:3]] == ["object", "ndarray", "set"]

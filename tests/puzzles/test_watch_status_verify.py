@@ -202,7 +202,7 @@ def test_the_command_reads_keys_until_the_end(monkeypatch: pytest.MonkeyPatch):
     assert "> grad_accum" in result.stdout
 
 
-def test_a_save_of_another_file_is_not_ours(monkeypatch: pytest.MonkeyPatch):
+def test_a_save_of_another_file_is_ignored(monkeypatch: pytest.MonkeyPatch):
     changes = [{(1, str(Path("other.py").resolve()))}, {(1, str(Path("mine.py").resolve()))}]
     monkeypatch.setattr("watchfiles.watch", lambda *_, **__: iter(changes))
     assert list(watch._saves("mine.py", watch.threading.Event())) == ["saved"]
@@ -233,13 +233,13 @@ def test_the_best_score_is_kept():
     assert (now.attempts, now.stars, now.figures["timesteps"]) == (2, best.stars, 16.5)
 
 
-def test_when_all_is_done_status_asks_for_more(monkeypatch: pytest.MonkeyPatch):
+def test_when_everything_is_solved_status_names_what_is_left(monkeypatch: pytest.MonkeyPatch):
     for stars, told in ((2, "For a third star, try basic"), (3, "beat a record")):
         progress.save({slug: progress.PuzzleProgress(1, stars) for slug in ALL})
         assert told in puzzles("status").stdout
 
 
-def test_neither_a_class_nor_our_own_solutions_are_somebodys_progress():
+def test_neither_a_class_nor_our_own_solutions_count_as_progress():
     Path("a.py").write_text(solution("basic"))
     Path("b.py").write_text(solution("basic"))
     puzzles("grade", "a.py", "b.py")
@@ -263,7 +263,7 @@ def test_a_progress_file_that_is_broken_counts_as_none(text: str, home_of_its_ow
     assert "0 of 24 stars." in puzzles("status").stdout
 
 
-def test_where_nothing_can_be_written_the_game_goes_on(monkeypatch: pytest.MonkeyPatch):
+def test_where_nothing_can_be_written_the_game_continues(monkeypatch: pytest.MonkeyPatch):
     Path("file").write_text("")
     monkeypatch.setenv(progress.HOME, "file/below")
     Path("mine.py").write_text(solution("basic"))
@@ -280,11 +280,12 @@ def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):
 # --- After a pass ---
 
 
-def test_after_a_pass_reference_practice_and_record_are_told():
+def test_after_a_pass_reference_practice_and_record_are_shown():
     Path("mine.py").write_text(solution("pipeline").replace("pipeline", "fsdp"))
     Path("ddp.py").write_text(solution("ddp"))
     page = words(puzzles("grade", "ddp.py").stdout)
-    assert "ddp: You are 0.9 timesteps and 64,992 elements below target. Best known: 5.1 timesteps" in page
+    assert "ddp: You are 0.9 timesteps and 64,992 elements below target. Best known" in page
+    assert "5.1 timesteps and 1,441,792 elements" in page
     assert "This is plain data parallelism (DDP). The reference makes the same calls. In practice: " in page
     other = (SOLUTIONS / "records" / "wsdp_gather_once.py").read_text()
     Path("other.py").write_text(other)
@@ -317,7 +318,7 @@ BAD_TRACES = [
 
 
 @pytest.mark.parametrize(("text", "message"), BAD_TRACES, ids=["empty", "deep", "object", "bytes"])
-def test_what_is_no_trace_does_not_pass(text: str, message: str):
+def test_what_is_not_a_trace_does_not_pass(text: str, message: str):
     Path("trace.json").write_text(text, errors="surrogateescape")
     result = puzzles("verify", "trace.json", "--puzzle", "basic")
     assert result.exit_code == 1

@@ -1,7 +1,7 @@
 """Runs the solved notebooks as Colab would: in an environment of their own that has a kernel and nothing of ours.
 
-Their first cell has to install the wheel that lies beside them. `python -m tests.support.fresh_jupyter FOLDER`, where
-FOLDER is what `make notebooks` fills; it needs the network, and so it is no part of the suite.
+Their first cell has to install the wheel that is next to them. `python -m tests.support.fresh_jupyter FOLDER`, where
+FOLDER is what `make notebooks` fills; it needs the network, and so it is not part of the suite.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Submissions that mean harm, or look odd, each with the verdict that it must get. Data for `test_hostile.py`.
+"""Submissions that are hostile or odd, each with the verdict that it must get. Data for `test_hostile.py`.
 
-`{body}` cases are the body of `basic(model)`, before which the imports below stand. A reason of None means: passes.
+`{body}` cases are the body of `basic(model)`, after the imports below. A reason of None means: passes.
 """
 
 from __future__ import annotations

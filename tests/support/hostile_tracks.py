@@ -1,4 +1,4 @@
-"""Classes and layouts that mean harm, each with the verdict that it must get. Data for `test_hostile_tracks.py`."""
+"""Hostile classes and layouts, each with the verdict that it must get. Data for `test_hostile_tracks.py`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ SOLVED = {
     "keeps_a_few_numbers": ("self.w1[...] = ", "self.rows = list(range(16))\n        self.w1[...] = ", None),
     "noisy": ("grads):", "grads):\n        print('x' * 9999, self)", None),
 }  # fmt: skip
-"""By name: the text of the solution, what stands there instead, and the reasons allowed; None where it may pass."""
+"""By name: the text of the solution, what replaces it, and the reasons allowed; None where it may pass."""
 
 BODIES = {
     "prints_success": ("print('passed')", "rule"),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pty
 import select
-import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -21,6 +20,14 @@ PATIENCE = 60.0
 """Seconds until a screen that does not come is a failure."""
 
 
+START = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "puzzles", *sys.argv[1:]])
+"""
+"""Makes the terminal the one that controls the process, so that Ctrl-C reaches it."""
+
+
 class PseudoTerminal:
     """`python -m puzzles ...` with a terminal of its own; ends with the block."""
 
@@ -28,19 +35,20 @@ class PseudoTerminal:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self.status: int | None = None
-        self._pid, self._terminal = pty.fork()
-        if self._pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-            os.execve(sys.executable, [sys.executable, "-m", "puzzles", *arguments], dict(environment))
-        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._terminal, inner = os.openpty()
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", START, *arguments],
+            stdin=inner, stdout=inner, stderr=inner, env=environment, start_new_session=True,
+        )  # fmt: skip
+        os.close(inner)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        if self.status is None:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+        self._process.kill()
+        self._process.wait()
         os.close(self._terminal)
 
     @property
@@ -70,7 +78,7 @@ class PseudoTerminal:
         end = time.monotonic() + PATIENCE
         while self._read(end - time.monotonic()):
             pass
-        self.status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        self.status = self._process.wait(max(end - time.monotonic(), 1))
         return self.lines
 
     def is_cooked(self) -> bool:

@@ -1,1 +1,1 @@
-"""Runs inside the sandbox, beside hostile code: a server, its supervisors, and the workers that run submissions."""
+"""Runs inside the sandbox, next to hostile code: a server, its supervisors, and the workers that run submissions."""

@@ -116,7 +116,7 @@ def _placed(cells: list[tuple[int, str]]) -> Iterator[Cell]:
 
 
 def _of_script(text: str) -> Iterator[Cell]:
-    """What stands between marks, on the lines where it stands."""
+    """The text between marks, on the lines that it has in the file."""
     marks = list((PERCENT_MARK if PERCENT_MARK.search(text) else LIGHT_MARK).finditer(text))
     starts = [0, *(mark.end() for mark in marks)]
     ends = [*(mark.start() for mark in marks), len(text)]

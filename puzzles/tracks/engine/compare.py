@@ -11,10 +11,10 @@ from puzzles.sandbox.plain_data import Foreign
 
 
 def require_right(trial: Trial, performed: Performed) -> None:
-    """Nothing, if every result is as it should be.
+    """Checks that every result is right.
 
     Raises:
-        WrongResultError: saying where the first one is not.
+        WrongResultError: saying where the first one is wrong.
     """
     for call, results in zip(trial.calls, performed.results):
         for device, (result, right) in enumerate(zip(results, call.wanted or ())):
@@ -37,7 +37,7 @@ def require_right(trial: Trial, performed: Performed) -> None:
 
 
 def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None:
-    """Nothing, if they are equal, or as near as `tolerance` allows: shapes, names and every number.
+    """Checks that shapes, names and every number are equal, or as near as `tolerance` allows.
 
     Raises:
         WrongResultError: saying where they first differ.

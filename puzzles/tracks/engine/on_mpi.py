@@ -1,4 +1,4 @@
-"""Runs the class of a submission on MPI, every device a process, without a sandbox: for the player's own code."""
+"""Runs a submission's class on MPI, one process per device. There is no sandbox: it is for the player's own code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from puzzles.tracks.workbench import Runner
 
 def runner_on_mpi(submission: Mapping[str, Any], slug: str) -> Runner:
     """Starts mpiexec for each run, with as many processes as the trial has devices. `submission` is what the sandbox
-    would get of it: name and text."""
+    would get: its name and text."""
     from lib.engine.transports.mpi.spawn import by_mpiexec
 
     def run(request: RunRequest) -> RunOutcome:

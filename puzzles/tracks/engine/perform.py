@@ -19,7 +19,7 @@ np.random.default_rng(0)  # its first use leaves 16 bytes behind, which no devic
 
 
 def asked(trial: Trial) -> dict[str, Any]:
-    """All of a trial but the right results: the part that a class is given."""
+    """A trial without the right results: the part that a class is given."""
     return {
         "arguments": dict(trial.arguments),
         "params": dict(trial.params),
@@ -40,10 +40,10 @@ def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
 
 
 def run_class(slug: str, cls: Any, data: Mapping[str, Any], on: str = "inprocess") -> Row:
-    """The row of a run, as the worker would send it, but for the log of the traffic, which only the worker keeps.
+    """The row of a run, as the worker would send it, without the log of the traffic, which only the worker keeps.
 
     Raises:
-        UnplayableError: it is no engine.
+        UnplayableError: it is not an engine.
         Exception: what the class raises, and what the engine says of it.
     """
     require_engine(slug, cls)
@@ -52,7 +52,7 @@ def run_class(slug: str, cls: Any, data: Mapping[str, Any], on: str = "inprocess
 
 
 def size_of(trial: Trial, shown: Trial) -> str:
-    """A trial in words; of one that is not the shown one, what is different: "8 devices, model_dim 32"."""
+    """A trial in words; for any but the shown one, what is different: "8 devices, model_dim 32"."""
     sizes = {name: str(value) for name, value in trial.arguments.items() if len(str(value)) < MAX_ARGUMENT}
     first = trial is shown
     others = [f"{name} {value}" for name, value in sizes.items() if first or value != str(shown.arguments.get(name))]

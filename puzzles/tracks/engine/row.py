@@ -1,4 +1,4 @@
-"""Reads the row of a trial's run, and refuses what cannot be: wrong types and sizes, and meters below the traffic."""
+"""Reads the row of a trial's run, and refuses impossible ones: wrong types or sizes, meters below the traffic."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from puzzles.sandbox.plain_data import unpack
 from puzzles.tracks.outcomes import Row
 
 MAX_FIGURE = 1 << 62
-"""No figure is as large."""
+"""Larger than any figure."""
 
 
 def performed_of(row: Row, trial: Trial) -> Performed:
-    """A run as the worker reports it, as far as it can be believed.
+    """A run as the worker reports it, checked as far as possible.
 
     Raises:
         ValueError: results or meters are not those of this trial, or contradict what was handed to the transport.
@@ -31,7 +31,7 @@ def performed_of(row: Row, trial: Trial) -> Performed:
         if not isinstance(one, list) or len(one) != trial.devices:
             raise ValueError(f"a call should have {trial.devices} results, one of each device")
     if not isinstance(outputs, list):
-        raise ValueError("the outputs are no list")
+        raise ValueError("the outputs are not a list")
     steps = 1 + calls + (trial.stream is not None)
     if not isinstance(readings, list) or len(readings) != steps:
         raise ValueError(f"it should have {steps} readings of the meters")
@@ -67,11 +67,11 @@ def _table(given: Any) -> dict[str, Any]:
 
 
 def _require_consistent(meters: Sequence[Sequence[Reading]], wire: Any) -> None:
-    """Refuses meters that go back, or show fewer bytes than devices have handed to the transport."""
+    """Refuses meters that decrease, or show fewer bytes than devices have handed to the transport."""
     for before, after in pairwise(meters):
         for a, b in zip(before, after):
             if any(getattr(a, name) > getattr(b, name) for name in ("sent", "flops", "peak", "clock")):
-                raise ValueError("a meter has gone back")
+                raise ValueError("a meter has decreased")
     sent = [0] * len(meters[0])
     if not isinstance(wire, list):
         raise ValueError("it does not say what was sent")

@@ -1,4 +1,4 @@
-"""Scores a class: the trials that it is run with, the figures of each beside their limits, and the stars."""
+"""Scores a class: the trials that it is run with, the figures of each against their limits, and the stars."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "b
 
 
 def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
-    """A run for each trial. The request holds nothing of the right results. A trial is made when it is its turn:
-    after a failure none is needed."""
+    """A run for each trial. The request does not contain the right results. Trials are made one by one, because after a
+    failure no more are needed."""
     shown = None
     for make in trials_of(puzzle):
         trial = make()
@@ -77,7 +77,7 @@ def _missed(figures: Mapping[str, float], targets: Mapping[str, int]) -> Iterato
 
 
 def _advice(figures: Mapping[str, float], targets: Mapping[str, int], performed: Performed) -> str:
-    """What the device that sends most has called, if too much is sent or called."""
+    """The calls of the device that sends most, if too much is sent or called."""
     if not any(figures[name] > limit for name, limit in targets.items() if name in TRAFFIC):
         return ""
     readings = performed.readings[-1]

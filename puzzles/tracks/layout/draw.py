@@ -1,4 +1,4 @@
-"""Draws the completed plan of a layout: operators with their strategies, edges with what they pay."""
+"""Draws the completed plan of a layout: operators with their strategies, edges with the bytes that they move."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def plan_picture(plan: GraphPlan | None, title: str) -> str:
         from drawing.layouts.graph import draw_plan
 
         return "" if plan is None else str(drawing.svg(draw_plan(plan, title)))
-    except Exception:  # a picture is never worth the report
+    except Exception:  # a picture that fails must not cost the report
         return ""
 
 
@@ -27,11 +27,11 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
     """`puzzles draw` of a layout: writes the picture, and returns whether there is a plan.
 
     Raises:
-        OptionError: not with these options.
+        OptionError: these options are not supported.
         PuzzleError: the picture cannot be written.
     """
     if options.text or options.against or options.pareto or options.critical:
-        raise OptionError(f"{puzzle.slug} is a layout; all that can be drawn is its plan, without these options")
+        raise OptionError(f"{puzzle.slug} is a layout; only its plan can be drawn, without these options")
     target = options.output or f"{puzzle.slug}.svg"
     drawing = import_drawing()
     drawing.require_ending(target, of_a_run=False)

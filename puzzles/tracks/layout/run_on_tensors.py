@@ -1,4 +1,4 @@
-"""`puzzles run` of a layout: its plan on the engine, with real tensors; bytes predicted beside bytes measured."""
+"""`puzzles run` of a layout: its plan on the engine, with real tensors; predicted and measured bytes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from puzzles.tracks.workbench import TensorOptions, Workbench
 from .score import plan_of_file
 
 CLOSE = 1e-5
-"""Of a tensor's largest element: gelu and softmax leave fractions, which another order of summands rounds otherwise."""
+"""Of a tensor's largest element: gelu and softmax leave fractions, which other orders of summing round differently."""
 
 SPREAD = 4
-"""Weights and inputs are whole numbers below this, either way; products of them are exact in single precision."""
+"""Weights and inputs are whole numbers below this, of either sign; products of them are exact in single precision."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun)
 
 
 def _tensors(result: PlanRun) -> str:
-    if not result.error <= CLOSE:  # no number is not close either
+    if not result.error <= CLOSE:  # NaN is not close either
         return f"Tensors DIFFER from those of a single device (by {result.error:.2g} of the largest)."
     how = "exactly" if not result.error else f"within {result.error:.1g} of the largest"
     return f"All {result.tensors} results are those of a single device, {how}."

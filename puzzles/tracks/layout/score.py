@@ -53,7 +53,7 @@ def strategies_of(row: Row) -> dict[str, Strategy] | Failure:
     try:
         given = unpack(row.get("strategies"))
         if not isinstance(given, dict) or len(given) > MAX_COUNT:
-            raise ValueError("they are no dictionary")
+            raise ValueError("they are not a dictionary")
         return {_name(name): tuple(_parts(parts) for parts in _collection(one)) for name, one in given.items()}
     except (ValueError, TypeError, RecursionError, MemoryError) as why:
         return Failure("layout", plain(f"the strategies that the graph was left with cannot be read: {why}")[:300])
@@ -93,7 +93,7 @@ def plan_of(puzzle: LayoutPuzzle, text: str) -> GraphPlan | Failure:
 
 def _name(name: Any) -> str:
     if not isinstance(name, str):
-        raise ValueError("an operator is named by a text")
+        raise ValueError("an operator's name is a string")
     return name
 
 
@@ -111,7 +111,7 @@ def _parts(value: Any) -> tuple[int, ...]:
 
 
 def _missed(found: GraphPlan, puzzle: LayoutPuzzle) -> list[str]:
-    """Sentences on each missed limit: by how much, and who pays."""
+    """Sentences on each missed limit: by how much, and what causes it."""
     said = []
     if found.bytes > puzzle.target:
         who = "; ".join(text for _, text in found.paying()[:MAX_PAYERS])

@@ -1,4 +1,4 @@
-"""What is said of a schedule that passed: its kind, and how it differs from the reference solution, call by call."""
+"""Describes a schedule that passed: its kind, and how its calls differ from the reference solution's."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from .kinds import kind_of
 
 
 def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
-    """Sentences on the kind of the schedule, and on what the reference does differently, where it is installed."""
+    """Sentences on the kind of the schedule, and on what the reference does differently, where it is installed.
+
+    A schedule of another family than the puzzle's has been named where it was compared with records (`standing`).
+    """
     trace = trace_from_json(kept)
-    kind = kind_of(trace)
-    if kind:
-        yield f"This is {kind}."
+    family = referee(trace).family
+    if family == puzzle.goal.family:
+        yield f"This is {kind_of(trace, family)}."
     known = _reference(puzzle.slug)
     if known is None:
         return

@@ -20,10 +20,10 @@ from .score import request_at, trace_in
 
 
 def draw_runs(puzzle: SchedulePuzzle, options: DrawOptions, bench: Workbench) -> bool:
-    """Runs what there is to run, draws it, and returns whether no run failed.
+    """Runs the schedules, draws them, and returns True if none failed.
 
     Raises:
-        PuzzleError: it cannot be written, or not so.
+        PuzzleError: it cannot be written, or not in that format.
         click.ClickException: there is nothing to draw.
     """
     return _Drawing(puzzle, options, bench).run()

@@ -1,4 +1,4 @@
-"""Names the kind of a schedule from its trace: data parallel, sharded, GPipe, 1F1B, an interleaved pipeline.
+"""Describes a schedule within its family, from its trace: GPipe, 1F1B or interleaved; gathered once or twice.
 
 Sources: ZeRO (Rajbhandari et al. 2020), GPipe (Huang et al. 2019), 1F1B and interleaving (Narayanan et al. 2021).
 """
@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from lib import Trace
+from lib.judging import family as families
 from lib.trace import Op
 
 
-def kind_of(trace: Trace) -> str:
-    """The kind of a correct schedule as a noun phrase; empty where it is none that has a name."""
-    name = _name(_Work(trace))
-    again = ", with activations recomputed" if name and _recomputes(trace) else ""
+def kind_of(trace: Trace, family: str) -> str:
+    """A noun phrase for a correct schedule of a family: the name that says most, or else the family."""
+    name = _name(_Work(trace), family) or family
+    again = ", with activations recomputed" if _recomputes(trace) else ""
     return f"{name}{again}"
 
 
@@ -50,22 +51,29 @@ class _Work:
         return all(map(condition, self.steps))
 
 
-def _name(work: _Work) -> str:
-    size = work.trace.size
+def _name(work: _Work, family: str) -> str:
+    """Empty if the family has no name that says more."""
     if not all(work.layers):
         return ""
-    if len(work.stages) > 1:
-        return _pipeline(work)
-    if size.ranks > 1:
-        return _data_parallel(work)
+    match family:
+        case families.ONE_RANK:
+            return _one_rank(work)
+        case families.DATA_PARALLEL:
+            return "plain data parallelism (DDP)" if work.calls["allreduce"] else ""
+        case families.SHARDED:
+            return _sharded(work)
+        case families.PIPELINE | families.SHARDED_PIPELINE:
+            return _pipeline(work)
+    return ""
+
+
+def _one_rank(work: _Work) -> str:
     if work.all_ranks(_goes_forward_first):
         return "standard training: every batch forward, then every batch backward"
     return "gradient accumulation, one batch at a time" if work.most_in_flight(0) == 1 else ""
 
 
-def _data_parallel(work: _Work) -> str:
-    if work.shards == 1:
-        return "plain data parallelism (DDP)" if work.calls["allreduce"] else ""
+def _sharded(work: _Work) -> str:
     times, rest = divmod(work.calls["allgather"], work.trace.size.ranks * work.trace.size.layers)
     words = {1: ", with every weight gathered once", 2: ", with every weight gathered twice"}
     often = "" if rest else words.get(times, "")

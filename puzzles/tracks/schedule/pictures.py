@@ -23,7 +23,7 @@ def timeline(trace: Trace, title: str, judged: bool = True) -> str:
 
         with redirect_stdout(StringIO()):  # `draw` prints the figures as well, as it always did
             return str(drawing.svg(drawing.draw(trace, title=title, judged=judged)))
-    except Exception:  # a picture is never worth the report; a trace that failed may be one that cannot be drawn
+    except Exception:  # a picture that fails must not cost the report; some failed traces cannot be drawn
         return ""
 
 

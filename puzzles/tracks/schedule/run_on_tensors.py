@@ -1,4 +1,4 @@
-"""`puzzles run` of a schedule: its trace, replayed on the engine with real tensors; predicted beside measured."""
+"""`puzzles run` of a schedule: its trace, replayed on the engine with real tensors; predicted and measured figures."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ WIDTH = 72
 
 
 def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench) -> bool:
-    """Replays the schedule of one puzzle as the referee has seen it, and draws it if a file is named for that.
+    """Replays the schedule of one puzzle as the referee saw it, and draws it if there is a file for that.
 
-    Returns True if all was as predicted.
+    Returns True if everything was as predicted.
 
     Raises:
         PuzzleError: the picture cannot be written.

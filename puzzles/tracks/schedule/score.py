@@ -19,10 +19,10 @@ from puzzles.tracks.outcomes import Row, RunRequest, Score
 CLASSIC = setting_to_json(CLASSIC_SETTING)
 
 MAX_OPERATIONS = 2000
-"""Of one rank. The longest of our own schedules has a fifth of that."""
+"""Operations of one rank. The longest of our own schedules has a fifth of that."""
 
 MAX_SENTENCE = 2000
-"""Characters that are said of a broken trace."""
+"""Characters of a message on a broken trace."""
 
 
 def request_at(puzzle: SchedulePuzzle, size: Size) -> RunRequest:
@@ -43,14 +43,14 @@ def trace_in(row: Row) -> Trace | Failure:
     try:
         return parse_trace(given)
     except (PuzzleError, RecursionError, MemoryError, ValueError, TypeError) as why:
-        return Failure("rule", plain(f"what the run sent back is no trace: {why}")[:MAX_SENTENCE])
+        return Failure("rule", plain(f"what the run sent back is not a trace: {why}")[:MAX_SENTENCE])
 
 
 def parse_trace(text: str) -> Trace:
     """A trace from its JSON.
 
     Raises:
-        PuzzleError, RecursionError, MemoryError, ValueError, TypeError: the text is none.
+        PuzzleError, RecursionError, MemoryError, ValueError, TypeError: the text is not a trace.
     """
     with no_collection():
         return trace_from_json(text)
@@ -59,7 +59,7 @@ def parse_trace(text: str) -> Trace:
 def judged_report(trace: Trace, puzzle: SchedulePuzzle, size: Size) -> Report | Failure:
     """The referee's report. A trace that breaks even the referee is a failure of the trace."""
     longest = max(map(len, trace.ranks), default=0)
-    if longest > MAX_OPERATIONS:  # checked before judging, so that nobody's noise takes its time
+    if longest > MAX_OPERATIONS:  # checked before judging, which would take too long
         advice = f"a schedule of this size needs far fewer than {MAX_OPERATIONS:,}"
         return Failure("rule", f"a rank recorded {longest:,} operations; {advice}")
     try:
@@ -69,7 +69,7 @@ def judged_report(trace: Trace, puzzle: SchedulePuzzle, size: Size) -> Report | 
 
 
 def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> Score | Failure:
-    """The score of a trace. Targets are those of the shown size, and are missed there only."""
+    """The score of a trace. The targets are for the shown size, and apply only there."""
     report = trace if isinstance(trace, Failure) else judged_report(trace, puzzle, size)
     if isinstance(report, Failure):
         return report
@@ -120,8 +120,8 @@ def _advice(report: Report) -> str:
     if report.reloads and report.meets_time and report.meets_memory:
         return "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
     if report.meets_memory:
-        return "Look for empty stretches in the picture: there a rank waits. What could it do meanwhile?"
+        return "Look for gaps in the picture, where a rank waits. What could it do meanwhile?"
     return (
-        f"Rank {report.peak.rank} holds most at t={report.peak.time:g}. What is stored there that no operation "
-        "will read again? 'del' it as soon as that is so."
+        f"Rank {report.peak.rank} holds most at t={report.peak.time:g}. What is stored then that no operation "
+        "reads again? 'del' it as early as possible."
     )

@@ -1,4 +1,4 @@
-"""Where a schedule that passed stands among the records: those of its own family, and those of any at this size."""
+"""Compares a schedule that passed with the records: those of its own family, and all of this size."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ def standing(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, f
 
 def _own(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int) -> Iterator[str]:
     goal = puzzle.goal
+    has_others = any(not record.is_of(goal.family) for record in goal.open_front)
+    of_this_kind = f" of this kind ({goal.family})" if has_others else ""
     if stars >= 3:
-        yield f"Three stars: no better schedule of this kind ({goal.family}) is known."
+        yield f"Three stars: no better schedule{of_this_kind} is known."
     else:
-        yield _to_beat(goal.rivals(goal.family), point, f" of this kind ({goal.family})")
-    if any(not record.is_of(goal.family) for record in goal.open_front):
+        yield _to_beat(_best(goal.rivals(goal.family), point), f"Best known{of_this_kind}")
+    if has_others:
         better = _best(goal.open_front, point)
         yield (
             f"Of any kind at this size: {_figures(better)} ({better.family})."
@@ -41,20 +43,19 @@ def _other(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int, family:
     if stars >= 3:
         yield "Three stars: none of them is better."
     else:
-        yield _to_beat(goal.records, point, "")
+        better = _best(goal.records, point)
+        yield _to_beat(better, f"Best known ({better.family})" if better else "")
 
 
-def _to_beat(rivals: Sequence[Record], point: tuple[float, int], which: str) -> str:
-    """What the third star takes; if no record is better, it is a note that keeps it."""
-    better = _best(rivals, point)
+def _to_beat(better: Record | None, which: str) -> str:
+    """What the third star takes; if no record is better, a note is what costs it."""
     if better is None:
         return "See the note for the third star."
-    kind = "" if which else f" ({better.family})"
-    return f"Best known{which}: {_figures(better)}{kind}. Match that for the third star."
+    return f"{which}: {_figures(better)}. Match that for the third star."
 
 
 def _best(records: Sequence[Record], point: tuple[float, int]) -> Record | None:
-    """Of the records that are better in both figures the fastest."""
+    """The fastest of the records that are better."""
     better = [record for record in records if record.dominates(*point)]
     return min(better, default=None)
 

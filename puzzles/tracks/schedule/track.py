@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # What draws or computes is imported inside the methods that need it: list and show do without.
 
 FIGURES = ("timesteps", "makespan", "peak_memory")
-"""In JSON these stand by themselves, because they did before there were other tracks."""
+"""In JSON these are at the top level, as they were before there were other tracks."""
 
 
 class Schedules(Track[SchedulePuzzle]):

@@ -106,7 +106,7 @@ VERDICTS = [
 
 
 @pytest.mark.parametrize(("slug", "source", "status", "reason", "sentence"), VERDICTS)
-def test_verdicts_say_what_pays_or_what_went_wrong(tmp_path, slug, source, status, reason, sentence):
+def test_verdicts_name_the_cost_or_the_mistake(tmp_path, slug, source, status, reason, sentence):
     verdict = verdict_on(tmp_path, slug, source)
     assert (verdict.status, verdict.reason) == (status, reason)
     assert sentence in verdict.message
@@ -141,8 +141,8 @@ def test_the_commands_are_those_of_the_schedule_track(here: Path):
     assert puzzles("start", "ffn").stdout.startswith("Wrote my_ffn.py")
     assert "exists already" in puzzles("start", "ffn").stderr
     fresh = puzzles("grade", "my_ffn.py")
-    assert (fresh.exit_code, "basic" in fresh.stdout) == (1, False), "a starter is told of, and no other puzzle"
-    assert "Read one with 'puzzles show ffn'" in " ".join(fresh.stdout.split())
+    assert (fresh.exit_code, "basic" in fresh.stdout) == (1, False), "only the puzzle that was begun is named"
+    assert "'puzzles show ffn' shows the puzzle" in " ".join(fresh.stdout.split())
     assert puzzles("start", "layout").exit_code == 0
     assert len(ast.parse((here / "my_layout.py").read_text()).body) == 2 + len(LAYOUT_PUZZLES)
     assert "did you mean 'attention'" in puzzles("show", "atention").stderr
@@ -154,14 +154,14 @@ def test_grading_the_solutions(here: Path):
     assert result.exit_code == 0
     results = [one for file in json.loads(result.stdout)["files"] for one in file["results"]]
     assert sum(one["status"] == "passed" for one in results) == 8
-    assert "8 puzzles attempted, 8 passed." in puzzles("grade", str(SOLUTIONS)).stdout
+    assert "8 solutions of 8 puzzles in 8 files: 8 passed." in puzzles("grade", str(SOLUTIONS)).stdout
 
 
 def test_drawing_a_plan(here: Path):
     (here / "mine.py").write_text(FFN + "graph.shard('relu', ((8, 1),))")
     assert puzzles("draw", "mine.py", "ffn").stdout == "Wrote ffn.svg.\n"
     assert "12,288 bytes" in (here / "ffn.svg").read_text()
-    assert "should end in .svg" in puzzles("draw", "mine.py", "ffn", "-o", "a.png").stderr
+    assert "is written as .txt; use .svg" in puzzles("draw", "mine.py", "ffn", "-o", "a.txt").stderr
     assert "mine.py has no function matmul; write 'def matmul(graph):'" in puzzles("draw", "mine.py", "matmul").stderr
     assert "cannot write no/ffn.svg: no such file" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.svg").stderr
     assert puzzles("draw", "mine.py", "ffn", "--dark", "-o", "dark.svg").exit_code == 0

@@ -1,1 +1,1 @@
-"""Checks beside an engine class: its isolation, the engine's integrity, and what no meter counts."""
+"""Checks on an engine class while it runs: its isolation, the engine's integrity, and what no meter counts."""

@@ -52,13 +52,13 @@ def is_loading() -> bool:
 
 
 def launch(*args: Any, **kwargs: Any) -> Any:
-    """`lib.engine.launch`, but refused to devices, for the meters of theirs do not count what happens in there.
+    """`lib.engine.launch`, but refused to devices, because their meters do not count what happens in it.
 
     Raises:
         RuleError: a device called it.
     """
     if meter.current.meter is not None and not is_loading():
-        raise RuleError("a device cannot launch devices of its own; what it computes, it computes itself")
+        raise RuleError("a device cannot launch devices of its own; it has to compute everything itself")
     return _launch(*args, **kwargs)
 
 
@@ -69,7 +69,7 @@ def unmetered() -> AbstractContextManager[None]:
         RuleError: other code called it.
     """
     if not sys._getframe(1).f_globals.get("__name__", "").startswith("lib."):
-        raise RuleError("unmetered() is for looking on from outside; what a device does is counted")
+        raise RuleError("unmetered() is for observers; everything that a device does is counted")
     return _unmetered()
 
 

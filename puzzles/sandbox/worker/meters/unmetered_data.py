@@ -18,7 +18,7 @@ MAX_NUMBERS = 128
 
 
 def require_arrays(run: Run) -> None:
-    """Requires that devices in this process keep their numbers in arrays, but for a few: in self, class and module.
+    """Requires that devices in this process keep all but a few of their numbers in arrays: in self, class and module.
 
     Raises:
         RuleError: naming the device and where.
@@ -28,8 +28,8 @@ def require_arrays(run: Run) -> None:
             found = numbers_in(value)
             if found > MAX_NUMBERS:
                 raise RuleError(
-                    f"device {number} keeps {found:,} numbers in {name} that are in no array, and no meter counts "
-                    "them; keep them in numpy's arrays"
+                    f"device {number} keeps {found:,} numbers in {name} outside of arrays, where no meter counts "
+                    "them; keep them in numpy arrays"
                 )
 
 

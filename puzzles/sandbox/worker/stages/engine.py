@@ -1,8 +1,8 @@
 """Engine puzzles in the worker: launches the class, makes every call, and returns results and meter readings.
 
-Meters count beside the player's code, in the same process. So what crossed between devices is recorded a second time,
-and the engine and numpy are compared with what they were; that makes forging figures harder, not impossible. Results
-need no trust: the grader compares them.
+Meters run in the same process as the player's code. So the traffic between devices is recorded a second time, and the
+engine and numpy are checked for changes; that makes forging figures harder, not impossible. Results need no trust: the
+grader compares them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], site: Definiti
     """Results, outputs, readings and traffic of one launch.
 
     Raises:
-        UnplayableError: it is no class of engines.
+        UnplayableError: it is not an engine class.
         Exception: any error of the class or of the engine.
     """
     require_engine(slug, cls)
@@ -48,7 +48,5 @@ def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], site: Definiti
         results, outputs, meters = run_trial(trial, class_per_device(site.load_again), look=require_arrays)
     changed = changed or SNAPSHOT.changed()
     if changed:
-        return StageResult(
-            failure=Failure("rule", f"{changed} is not as it was; leave the engine to the engine", site.line)
-        )
+        return StageResult(failure=Failure("rule", f"{changed} was changed; leave the engine as it is", site.line))
     return StageResult(packed(results, outputs, meters, traffic.rows()))

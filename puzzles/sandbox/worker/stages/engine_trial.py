@@ -42,7 +42,7 @@ def run_trial(
 
 
 def require_engine(slug: str, cls: Any) -> None:
-    """Refuses an object that is no class of engines.
+    """Refuses an object that is not an engine class.
 
     Raises:
         UnplayableError: saying how a class begins.

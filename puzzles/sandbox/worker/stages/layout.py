@@ -22,7 +22,7 @@ def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite)
     """The strategies that the function has set.
 
     Raises:
-        UnplayableError: it is no function of a graph.
+        UnplayableError: it is not a function of a graph.
         Exception: any error of the function.
     """
     _require_playable(slug, function)
@@ -33,7 +33,9 @@ def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite)
 def _require_playable(slug: str, function: Any) -> None:
     require_function(slug, function, "graph")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise UnplayableError(f"{slug} has to be a plain function, for nothing waits here; write 'def {slug}(graph):'")
+        raise UnplayableError(
+            f"{slug} has to be a plain function, because nothing waits here; write 'def {slug}(graph):'"
+        )
     try:
         inspect.signature(function, follow_wrapped=False).bind(None)
     except (TypeError, ValueError):

@@ -24,7 +24,7 @@ def run_definition(slug: str, function: Any, game: tuple[Size, Setting], site: D
     """The trace as far as the run went, and the failure that ended it, if any.
 
     Raises:
-        UnplayableError: it is no function of a model.
+        UnplayableError: it is not a function of a model.
     """
     require_schedule(slug, function)
     size, setting = game

@@ -24,14 +24,14 @@ class DefinitionSite(NamedTuple):
 
 @dataclass(frozen=True)
 class StageResult:
-    """Message of a worker: plain data by name, which nobody trusts, and the failure if there is one."""
+    """Message of a worker: plain data by name, which is not trusted, and the failure if there is one."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
 
 
 def require_function(slug: str, definition: Any, argument: str) -> None:
-    """Refuses what is no function.
+    """Refuses anything but a function.
 
     Raises:
         UnplayableError: it is not; the text says what to write.

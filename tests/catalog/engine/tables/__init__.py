@@ -1,6 +1,6 @@
 """Tables for the engine puzzles: figures of the references, and wrong solutions with their messages, by chapter.
 
-A wrong solution is (slug, mistake): (text of the reference, what stands there instead, how the verdict begins). In
+A wrong solution is (slug, mistake): (text of the reference, what replaces it, how the verdict begins). In
 the last, ' ... ' stands for anything: for numbers whose last digit may differ between machines, for instance.
 """
 
