@@ -11,7 +11,7 @@ Two decisions, from what `work = dist.all_gather(..., async_op=True); work.wait(
   reduce-scatter within a machine is followed by an all-reduce between machines (hybrid sharding). Every handle is still
   awaited once, since `wait` is what lets the buffers go.
 - A rank has one lane for the calls of all groups, since they share a link: two lanes would give each the whole of it.
-  Programs that call the collectives of two groups in different orders stand still, which NCCL warns of as well. Where
+  Programs that call the collectives of two groups in different orders deadlock, which NCCL warns of as well. Where
   groups do have links of their own (tensor parallelism inside a machine, data parallelism between machines), costs with
   `lanes="group"` have a lane for each group, as NCCL has a stream for each process group. Copies to and from a tier
   always have lanes of their own.
@@ -159,11 +159,11 @@ class Lanes:
         raise NotImplementedError
 
     def settle(self, call: Call) -> None:
-        """Takes note that a call's start, end and results are known; `cause` is by now what set its start."""
+        """Notes that a call's start, end and results are known; `cause` is by now what set its start."""
         raise NotImplementedError
 
     def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
-        """Takes note that calls do not fit together: they and what is behind them never start."""
+        """Notes that calls do not fit together: they, and the calls behind them, never start."""
         raise NotImplementedError
 
     def issue(self, call: Call) -> None:
@@ -175,7 +175,7 @@ class Lanes:
             self._advance([call])
 
     def retry(self, rank: int) -> None:
-        """Settles what can be settled now, since a rank's call can go on that had to wait."""
+        """Settles what can be settled now that a waiting call of a rank can go on."""
         self._advance(self._heads(rank))
 
     def head(self, rank: int, lane: Lane) -> Call | None:

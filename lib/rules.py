@@ -280,7 +280,7 @@ def message(values: Iterable[Value]) -> None:
     """Refuses what cannot be sent."""
     for value in values:
         if isinstance(value, Parked):
-            raise RuleError(f"this is the {value}, which only its own rank can read; fetch it, and send that")
+            raise RuleError(f"this is the {value}, which only its own rank can read; fetch it, and send the copy")
 
 
 # --- Local operations from a record ------------------------------------------------------------------
@@ -300,13 +300,13 @@ class LocalRecord(Protocol):
 def _loaded(game: Game, op: LocalRecord) -> Any:
     """The arguments of loading: a shard, of how many, and a tier where there is one."""
     if op.args[-1] is None:
-        raise RuleError("a record names a memory tier or none at all; got None")
+        raise RuleError("a record leaves out the memory tier if there is none; got None")
     part, total, *more = op.args
     return part_in_record(game, part, more[1:]), total, *more[:1]
 
 
 def _step(op: LocalRecord) -> Any:
-    """The step that a record names, if it is not the first, which goes without saying."""
+    """The step that a record names, if it is not the first, which a record leaves out."""
     if op.args and (type(op.args[0]) is not int or op.args[0] == 0):
         raise RuleError(f"a record names a step from 1 on, as a number; got {op.args[0]!r}")
     return op.args

@@ -22,7 +22,7 @@ def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group
     group, label = group_of(op), op.args[1] if len(op.args) > 1 else None
     layers = tuple([value.layer for value in used])
     if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label):
-        raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")
+        raise TraceError(f"a record leaves out arguments that have their default; this one is {op}")
     labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
     if [type(one) for one in labels] != [int] * len(used):
         raise TraceError(f"a label is a whole number for each value; this record is {op}")
@@ -37,4 +37,4 @@ def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group
 def require_tag(game: Game, op: Op) -> None:
     """Refuses a message whose record has a tag that cannot be."""
     if len(op.args) > 1 and (type(op.args[1]) is not int or not rules.tag(game, op.args[1])):
-        raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")
+        raise TraceError(f"a record leaves out arguments that have their default; this one is {op}")

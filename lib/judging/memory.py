@@ -31,7 +31,7 @@ def profile(ops: Sequence[Op], sizes: Sequence[int]) -> Profile:
 def lasting_peak(
     ops: Sequence[Op], sizes: Sequence[int], lives: Lifetimes, read: Mapping[int, int], costs: Costs
 ) -> int:
-    """The most elements at once if training went on without end: what is loaded counts from the start on, what is
+    """The most elements at once if training went on: what is loaded counts from the start on, what is
     sent until it is read. `read` has for each pass_to, by its index, the tick at which its message is received."""
     return max(lives.sampled(_lasting(ops, lives, read, costs), sizes))
 

@@ -77,7 +77,7 @@ class Computation(RankOperations):
     ) -> tuple[Weight, OptState]:
         """The weight and optimizer state after the step, of the shards that `weight` holds; 0.5 steps.
 
-        `shard` is taken for the sake of schedules of the original game; which shards are meant, the values say.
+        `shard` is accepted for schedules of the original game, and ignored: the values have their own shards.
         """
         made: tuple[Weight, OptState]
         made = self._compute("update", rules.update, layer, weight_grad, weight, opt_state)

@@ -1,4 +1,4 @@
-"""The lanes of a run in progress: calls are written down when they are made, and completed when they are settled."""
+"""The lanes of a run in progress: calls are recorded when they are made, and completed when they are settled."""
 
 from __future__ import annotations
 

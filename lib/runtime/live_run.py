@@ -115,7 +115,7 @@ class LiveRun:
         return None
 
     def ended(self, wait: Awaiting) -> bool | None:
-        """Sees whether a call that was made has ended."""
+        """Answers whether a call has ended."""
         if wait.of.settled:
             return True
         head = wait.lanes.head(wait.rank, wait.of.lane)
@@ -211,7 +211,7 @@ class LiveRun:
     def end_waiting(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
         """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
 
-        `outside` describes the ranks that wait for something not of this run. False: no rank waits here.
+        `outside` describes the ranks that wait for something outside this run. False: no rank waits here.
         """
         if self._hand_over_earliest():
             return True

@@ -144,7 +144,7 @@ async def _rank(schedule: Schedule, model: Model) -> None:
 
 
 def _end_waiting(live: LiveRun, tasks: list[asyncio.Task[None]]) -> None:
-    """Called when the loop has run dry: some ranks wait for something that is not of this run."""
+    """Called when the loop has run dry: some ranks wait for something outside this run."""
     outside = {rank: task for rank, task in enumerate(tasks) if not task.done() and not live.is_waiting(rank)}
     states = {rank: f"waits on line {_line(task)} for something outside the game" for rank, task in outside.items()}
     if not live.end_waiting(states):

@@ -45,16 +45,14 @@ class Value:
     _label: ClassVar[Callable[[Any], tuple[Any, ...]]]
     joined: ClassVar[tuple[str, ...]]
     """The fields in which values must agree that are joined."""
-    _place: ClassVar[Mapping[str, int]]
-    """Where each field is in the label."""
+    _place: ClassVar[Mapping[str, int]]  # by field: where it is in the label
     _make: ClassVar[Callable[..., Any]]
     """The constructor without its checks."""
     _extended: ClassVar[tuple[object, ...]]
     """The defaults of the last fields, which the classic puzzles leave as they are."""
 
     def label(self) -> tuple[Any, ...]:
-        """The fields as a plain tuple, in the constructor's order; without the extended ones at its end that are as
-        in the classic puzzles."""
+        """The fields as a plain tuple, in the constructor's order, without extended ones at the end as by default."""
         label, extended = type(self)._label(self), type(self)._extended
         least = n = len(label) - len(extended)
         n += max((i + 1 for i, default in enumerate(extended) if label[least + i] != default), default=0)
@@ -271,20 +269,18 @@ def in_coarsest_shards(value: S) -> S:
 
 def with_shards(value: V, shards: frozenset[int], total: int) -> V:
     """The same value with other shards."""
-    cls = type(value)
-    label = [*cls._label(value)]
-    place = cls._place["shards"]
+    label = [*type(value)._label(value)]
+    place = value._place["shards"]
     label[place : place + 2] = shards, total
-    return make(cls, *label)
+    return make(type(value), *label)
 
 
 def with_fields(value: V, **changed: object) -> V:
     """The same value with other fields, which must be right."""
-    cls = type(value)
-    label = [*cls._label(value)]
+    label = [*type(value)._label(value)]
     for name, content in changed.items():
-        label[cls._place[name]] = content
-    return make(cls, *label)
+        label[value._place[name]] = content
+    return make(type(value), *label)
 
 
 def require_kind(value: object, kind: type[V], use: str) -> V:

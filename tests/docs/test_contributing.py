@@ -49,6 +49,13 @@ def test_every_path_exists() -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.parametrize("folder", ["lib/", "lib/judging/"])
+def test_every_module_of_a_folder_is_in_its_row(folder: str) -> None:
+    (row,) = [line for line in TEXT.splitlines() if line.startswith(f"| `{folder}` |")]
+    modules = {path.stem for path in (ROOT / folder).glob("*.py")} - {"__init__"}
+    assert modules - set(re.findall(r"`(\w+)`", row)) == set()
+
+
 def test_every_question_has_an_answer() -> None:
     assert set(re.findall(r"`([\w/.]+)`", section("Find it by its path").partition("|---|")[2])) == set(ANSWERS)
 

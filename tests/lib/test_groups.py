@@ -332,7 +332,7 @@ def grouped(op: Op, group: Any) -> Op:
         (lambda rank: (0, 0, 1), "some of the ranks, ascending"),
         (lambda rank: (0, 9), "some of the ranks, ascending"),
         (lambda rank: [0, 1], "some of the ranks, ascending"),
-        (lambda rank: None, "goes without saying"),
+        (lambda rank: None, "have their default"),
         (lambda rank: (rank,), "allgather it first"),
         (lambda rank: (0, 1) if rank < 2 else (2, 3) if rank < 4 else (rank,), "allgather it first"),
     ],
@@ -467,7 +467,7 @@ def test_a_tag_that_is_no_number(tag: Any) -> None:
 
 @pytest.mark.parametrize(
     ("tag", "says"),
-    [(0, "goes without saying"), (True, "goes without saying"), (None, "goes without saying"), (3, "nobody can move")],
+    [(0, "have their default"), (True, "have their default"), (None, "have their default"), (3, "nobody can move")],
 )
 def test_a_tag_that_no_run_writes(tag: Any, says: str) -> None:
     trace = run(two_streams, 1, 1, 2, setting=TAGGED).trace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib import Costs, DeadlockError, Goal, Model, Op, PuzzleError, Record, Setting, Size, Trace, referee, run
+from lib import COSTS, Costs, DeadlockError, Goal, Model, Op, PuzzleError, Record, Setting, Size, Trace, referee, run
 from tests.support import CLASSICS, Classic, judge
 
 UNIT = 512 * 512
@@ -221,6 +221,33 @@ def test_loading_the_same_weights_twice_costs_a_star() -> None:
     report = judge(reloading)
     assert report.stars == 2
     assert "rank 0 loaded the same weights of layer 0 twice" in report.notes[0].text
+
+
+def test_loading_the_same_weights_to_a_tier_twice_is_a_reload() -> None:
+    async def streaming(model: Model) -> None:
+        for batch in range(2):
+            weight = await model.fetch(model.load_weights(0, tier="host")[0])
+            model.set_output(model.forward(0, model.get_activation([batch]), weight))
+
+    report = referee(run(streaming, 1, 2, 1, setting=Setting(COSTS["streams"], task="infer")).trace)
+    assert report.error is None
+    (note,) = [note for note in report.notes if note.costs_a_star]
+    assert note.is_a_reload
+    assert "layer 0 twice" in note.text
+
+
+def test_what_inference_loads_later_is_needed_for_the_next_batches() -> None:
+    def late(model: Model) -> None:
+        out = model.get_activation([0])
+        for layer in range(3):
+            out = model.forward(layer, out, model.load_weights(layer)[0])
+        model.set_output(out)
+
+    report = referee(run(late, 3, 1, 1, setting=Setting(task="infer")).trace)
+    assert (report.error, report.lasting_peak) == (None, 3 * UNIT + UNIT // 2)
+    (note,) = [note for note in report.notes if note.costs_a_star]
+    assert f"{3 * UNIT + UNIT // 2:,} elements if inference went on" in note.text
+    assert "states" not in note.text
 
 
 @pytest.mark.parametrize("parts", [[(0, 2), (1, 2)], [(0, 4), (1, 2), (1, 4)], [(2, 3), (0, 3)]])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lib import Activation, Dist, Model, PuzzleError, Weight, WeightGrad
+from lib import COSTS, Activation, Dist, Model, PuzzleError, Setting, Weight, WeightGrad
 from tests.support import refusal
 
 CASES: dict[str, tuple[Any, dict[str, int], str, list[str]]] = {}
@@ -572,6 +572,21 @@ def test_a_name_that_a_model_does_not_have_suggests_the_one_that_was_meant(writt
         getattr(Model(), written)
     assert isinstance(refused.value, PuzzleError)
     assert meant in str(refused.value)
+
+
+def test_only_names_of_the_own_game_are_suggested() -> None:
+    def said(name: str, model: Model) -> str:
+        with pytest.raises(AttributeError) as refused:
+            getattr(model, name)
+        return str(refused.value)
+
+    meshed = Model(0, Dist(1, setting=Setting(COSTS["copies"]), mesh={"dp": 1}))
+    assert "'model.backward(" in said("backwards", Model())
+    assert "backward_input" not in said("all_to_all", Model())
+    assert "axis" not in said("all_to_all", Model())
+    assert ", axis, " in said("all_to_all", meshed)
+    assert "'await model.offload(v)'" in said("off_load", meshed)
+    assert "offload" not in said("off_load", Model())
 
 
 def test_a_model_can_be_asked_for_a_name_that_it_does_not_have() -> None:

@@ -78,7 +78,7 @@ def test_loading_whole_weights_and_keeping_a_part_does_not_pass_either() -> None
     """Once is too often as well: the next step would have to load them again."""
     result = played("wsdp", without_a_gather(again=False, scatter=False))
     assert (result.report.meets_time, result.stars, result.status) == (True, 1, "over_target")
-    assert "twice" in result.message or "began with more of the weight of layers 0-5" in result.message
+    assert "twice" in result.message or "started with more of the weight of layers 0-5" in result.message
 
 
 def test_where_the_puzzle_is_not_about_it_a_reload_costs_a_star() -> None:
