@@ -13,19 +13,23 @@ from lib.values.base import Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 from .collective_rules import COLLECTIVES
-from .costs import HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
+from .costs import COMPUTING, HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
 from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
 from .goal import Goal, Record
+from .lanes import LANES, clocks, computing
+from .meetings import in_group
 from .named_costs import COSTS
 from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
 from .setting import CLASSIC_SETTING, Setting, Size
-from .trace import TIMED, Event, Op, Trace
+from .trace import TIMED, Event, Op, Trace, group_of
 
 __all__ = [
     "CLASSIC_SETTING",
     "COLLECTIVES",
+    "COMPUTING",
     "COSTS",
     "HIDDEN",
+    "LANES",
     "LENGTH",
     "TICKS_PER_STEP",
     "TIMED",
@@ -55,6 +59,10 @@ __all__ = [
     "Value",
     "Weight",
     "WeightGrad",
+    "clocks",
+    "computing",
+    "group_of",
+    "in_group",
     "inflight",
     "memory_by_kind",
     "referee",

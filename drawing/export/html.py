@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from drawing import palette
 from drawing.runs.captions import describe, describe_gap, error_text, short_reason, summary
 from drawing.runs.dependencies import collective_groups, needs
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
+from drawing.runs.marks import Lane, Mark
 from drawing.runs.memory import KIND_NAMES, highest
-from drawing.runs.scene import Lane, Mark, Scene
+from drawing.runs.scene import Scene
 from drawing.runs.text import LETTERS, text_of
 
 WEB = Path(__file__).parent / "web"
@@ -28,6 +29,7 @@ COLOURS = (
     "IDLE",
     "IDLE_HATCH",
     "WIRE",
+    "UNDER_WAY",
     "EDGE",
     "MEMORY",
     "CRITICAL",
@@ -49,6 +51,8 @@ def web_page(scene: Scene, title: str) -> str:
         verdict=error_text(scene.report),
         text=text_of(scene, title, PAGE_COLUMNS),
         legend=legend_items(scene),
+        again=any(mark.again for mark in scene.marks),
+        beside=len(scene.streams) > 1,
         kinds=[(KIND_NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
         paper=both(palette.PAPER),
         data=run_data(scene),
@@ -71,12 +75,17 @@ def legend_items(scene: Scene) -> list[tuple[str, str]]:
 def run_data(scene: Scene) -> dict[str, Any]:
     """The data of the page's script: events by column, and everything around them. Times in steps."""
     marks = list(scene.marks)
-    looks: dict[tuple[str, int, int | None], int] = {}
+    looks: dict[Look, int] = {}
     numbers = [looks.setdefault(look_of(mark), len(looks)) for mark in marks]
     return {
         "ranks": len(scene.lanes),
         "end": scene.end,
+        "streams": scene.streams,
         "rank": [mark.rank for mark in marks],
+        "stream": [mark.stream for mark in marks],
+        "called": [mark.called for mark in marks],
+        "awaited": [mark.awaited for mark in marks],
+        "again": [mark.number for mark in marks if mark.again],
         "start": [mark.start for mark in marks],
         "stop": [mark.end for mark in marks],
         "look": numbers,
@@ -91,33 +100,42 @@ def run_data(scene: Scene) -> dict[str, Any]:
             for gap in lane.gaps
         ],
         "critical": [mark.number for mark in scene.critical],
-        "looks": [look_data(*look, scene.layers) for look in looks],
+        "looks": [look_data(look, scene.layers) for look in looks],
         "memory": memory_data(scene),
         "colours": {name.lower(): both(getattr(palette, name)) for name in COLOURS},
     }
 
 
-def look_of(mark: Mark) -> tuple[str, int, int | None]:
+class Look(NamedTuple):
+    """All that decides the shape and the colours of a mark."""
+
+    name: str
+    toward: int
+    layer: int | None
+    slant: float
+
+
+def look_of(mark: Mark) -> Look:
     above = mark.partner is not None and mark.partner < mark.rank
-    return mark.op.name, -1 if above else 1, mark.op.layer
+    return Look(mark.op.name, -1 if above else 1, mark.op.layer, 0.5 if mark.stream else 1.0)
 
 
 def label_of(mark: Mark) -> list[str]:
     """The text of a mark, longest first: letters and layer, and the microbatches."""
     if mark.partner is not None:
         return [""]  # its wedge says it
-    if mark.op.name in LETTERS or mark.op.layer is None:
+    if (mark.op.name in LETTERS and not mark.stream) or mark.op.layer is None:
         return [glyph_of(mark.op.name).mark]
     return [*filter(None, [f"{glyph_of(mark.op.name).mark}{mark.op.layer}", batches_text(mark.op.batches)])]
 
 
-def look_data(name: str, toward: int, layer: int | None, layers: int) -> dict[str, Any]:
+def look_data(look: Look, layers: int) -> dict[str, Any]:
     """Outline and colours of one kind of mark; one that takes no time is centred at x = 0."""
-    glyph = glyph_of(name)
-    width = 0.0 if name == "loss" else UNIT
-    fill, stroke, line = glyph.paint(layer, layers)
+    glyph = glyph_of(look.name)
+    width = 0.0 if look.name == "loss" else UNIT
+    fill, stroke, line = glyph.paint(look.layer, layers)
     return {
-        "outline": rounded(glyph.outline, Frame(0, 0, width, UNIT, toward)),
+        "outline": rounded(glyph.outline, Frame(0, 0, width, UNIT, look.toward, look.slant)),
         "fill": both(fill),
         "stroke": both(stroke),
         "line": line,

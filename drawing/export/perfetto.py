@@ -12,7 +12,9 @@ from typing import Any
 
 from drawing.runs.captions import describe_gap, error_text, summary
 from drawing.runs.glyphs import batches_text, glyph_of
-from drawing.runs.scene import Lane, Link, Mark, Scene, Tie
+from drawing.runs.marks import Lane, Link, Mark, Tie
+from drawing.runs.scene import Scene
+from lib import COLLECTIVES, group_of
 
 MICROSECONDS = 1000
 """In a step."""
@@ -31,13 +33,15 @@ def all_events(scene: Scene) -> Iterator[dict[str, Any]]:
     yield named("process_name", "ranks", RANKS)
     yield named("process_name", "memory in elements", MEMORY)
     for lane in scene.lanes:
-        yield named("thread_name", f"rank {lane.rank}", RANKS, lane.rank)
-        yield {"ph": "M", "name": "thread_sort_index", **place(lane.rank), "args": {"sort_index": lane.rank}}
+        for stream, name in enumerate(scene.streams):
+            row = row_of(lane.rank, stream, scene)
+            yield named("thread_name", f"rank {lane.rank}{f' {name}' if stream else ''}", RANKS, row)
+            yield {"ph": "M", "name": "thread_sort_index", **place(row), "args": {"sort_index": row}}
     for lane in scene.lanes:
-        yield from map(operation, lane.marks)
+        yield from (operation(mark, scene) for mark in lane.marks)
         yield from waits(lane, scene)
         yield from counters(lane)
-    flows = [*map(message, scene.links), *map(meeting, scene.ties)]
+    flows = [*(message(link, scene) for link in scene.links), *(meeting(tie, scene) for tie in scene.ties)]
     for number, flow in enumerate(flows):
         for event in flow:
             yield {**event, "id": number}
@@ -47,9 +51,18 @@ def named(what: str, name: str, process: int, rank: int = 0) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": process, "tid": rank + 1, "args": {"name": name}}
 
 
-def place(rank: int) -> dict[str, int]:
+def row_of(rank: int, stream: int, scene: Scene) -> int:
+    """The number of a rank's stream among all."""
+    return rank * len(scene.streams) + stream
+
+
+def place(row: int) -> dict[str, int]:
     """Process and thread; viewers keep thread 0 for themselves."""
-    return {"pid": RANKS, "tid": rank + 1}
+    return {"pid": RANKS, "tid": row + 1}
+
+
+def place_of(mark: Mark, scene: Scene) -> dict[str, int]:
+    return place(row_of(mark.rank, mark.stream, scene))
 
 
 def at(time: float) -> int:
@@ -57,13 +70,18 @@ def at(time: float) -> int:
     return round(time * MICROSECONDS)
 
 
-def operation(mark: Mark) -> dict[str, Any]:
+def operation(mark: Mark, scene: Scene) -> dict[str, Any]:
     op = mark.op
     layer = "" if op.layer is None else str(op.layer)
     details = {
         "layer": op.layer,
         "microbatches": sorted(op.batches) or None,
         "partner": mark.partner,
+        "tag": mark.tag or None,
+        "group": group_of(op) if op.name in COLLECTIVES else None,
+        "called": mark.called,
+        "awaited": mark.awaited,
+        "again": mark.again or None,
         "memory": mark.memory,
         "line": op.line or None,
     }
@@ -73,7 +91,7 @@ def operation(mark: Mark) -> dict[str, Any]:
         "cat": op.name,
         "ts": at(mark.start),
         "dur": at(mark.end) - at(mark.start),
-        **place(mark.rank),
+        **place_of(mark, scene),
         "args": {key: value for key, value in details.items() if value is not None},
     }
 
@@ -91,7 +109,7 @@ def waits(lane: Lane, scene: Scene) -> Iterator[dict[str, Any]]:
                 "cat": "idle",
                 "ts": start,
                 "dur": length,
-                **place(lane.rank),
+                **place(row_of(lane.rank, 0, scene)),
                 "args": why,
             }
 
@@ -103,20 +121,20 @@ def counters(lane: Lane) -> Iterator[dict[str, Any]]:
         yield {"ph": "C", "name": f"rank {lane.rank}", "pid": MEMORY, "ts": at(span.start), "args": elements}
 
 
-def message(link: Link) -> Iterator[dict[str, Any]]:
+def message(link: Link, scene: Scene) -> Iterator[dict[str, Any]]:
     """An arrow from the send to the receive, if there is one."""
     if link.receive is not None:
-        yield {**flow("message", "s", link.send), "ts": at(link.send.start)}
-        yield {**flow("message", "f", link.receive), "ts": at(link.receive.start)}
+        yield {**flow("message", "s", link.send, scene), "ts": at(link.send.start)}
+        yield {**flow("message", "f", link.receive, scene), "ts": at(link.receive.start)}
 
 
-def meeting(tie: Tie) -> Iterator[dict[str, Any]]:
+def meeting(tie: Tie, scene: Scene) -> Iterator[dict[str, Any]]:
     """One line through all members of a collective."""
     last = len(tie.members) - 1
     for i, mark in enumerate(tie.members):
-        yield {**flow(tie.name, "s" if i == 0 else "f" if i == last else "t", mark), "ts": at(mark.start)}
+        yield {**flow(tie.name, "s" if i == 0 else "f" if i == last else "t", mark, scene), "ts": at(mark.start)}
 
 
-def flow(name: str, phase: str, mark: Mark) -> dict[str, Any]:
+def flow(name: str, phase: str, mark: Mark, scene: Scene) -> dict[str, Any]:
     bound = {"bp": "e"} if phase == "f" else {}
-    return {"ph": phase, "name": name, "cat": "communication", **place(mark.rank), **bound}
+    return {"ph": phase, "name": name, "cat": "communication", **place_of(mark, scene), **bound}

@@ -19,6 +19,8 @@ MAX_WIDTH = 8000.0
 MAX_STEP_WIDTH = 200.0
 """A short run does not fill the width with one operation."""
 AXIS_HEIGHT = 20.0
+BESIDE = 0.45
+"""Height of a stream beside computation, as a share of computation's."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Scale:
     end: float
     ranks: int
     unit: str = "steps"
+    streams: int = 1
+    """Of each rank: computation, and those beside it."""
 
     @property
     def time_width(self) -> float:
@@ -43,7 +47,12 @@ class Scale:
 
     @property
     def pitch(self) -> float:
-        """From one lane to the next."""
+        """From one lane to the next: half as much again for each stream beside computation."""
+        return self.compute_pitch * (1 + BESIDE * (self.streams - 1))
+
+    @property
+    def compute_pitch(self) -> float:
+        """From one lane to the next where there is nothing but computation."""
         for ranks, pitch in ((1, 60.0), (4, 43.0), (8, 38.0), (16, 28.0), (32, 18.0), (64, 14.0)):
             if self.ranks <= ranks:
                 return pitch
@@ -54,9 +63,17 @@ class Scale:
         """Height of a lane's boxes; the rest is for links between lanes."""
         return self.pitch * 0.78
 
+    def row(self, stream: int) -> tuple[float, float]:
+        """Top and bottom of a stream's boxes, from the top of the lane; computation comes first."""
+        if self.streams == 1:
+            return 0.0, self.lane
+        compute = self.compute_pitch * 0.78
+        each = (self.lane - compute) / (self.streams - 1)
+        return (0.0, compute) if stream == 0 else (compute + (stream - 1) * each + each * 0.12, compute + stream * each)
+
     @property
     def memory_pitch(self) -> float:
-        return max(4.0, self.pitch * (1.25 if self.ranks <= 4 else 0.95))
+        return max(4.0, self.compute_pitch * (1.25 if self.ranks <= 4 else 0.95))
 
     @property
     def label_every(self) -> int:
@@ -96,4 +113,4 @@ def draw_grid(scale: Scale, y0: float, y1: float) -> list[Diagram]:
 def draw_rank_label(scale: Scale, rank: int, y: float) -> list[Diagram]:
     if rank % scale.label_every:
         return []
-    return [label(LEFT - 8, y, f"rank {rank}", min(12.0, max(8.0, scale.pitch * 0.5)), SOFT, "end")]
+    return [label(LEFT - 8, y, f"rank {rank}", min(12.0, max(8.0, scale.compute_pitch * 0.5)), SOFT, "end")]

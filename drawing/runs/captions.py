@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from drawing.number_text import tenths_text, time_text
-from lib import IncompleteError, Report
+from lib import COLLECTIVES, IncompleteError, Report, group_of, in_group
 
 from .glyphs import batches_text, glyph_of
-from .scene import Gap, Lane, Mark, Scene
+from .marks import Gap, Lane, Mark
+from .scene import Scene
 
 MAX_RANKS = 8
 
@@ -17,19 +18,35 @@ MAX_RANKS = 8
 def describe(mark: Mark) -> str:
     """A mark in words: what, where, when, and how much memory the rank had then."""
     memory = "" if mark.memory is None else f", {mark.memory:,} elements"
-    return f"rank {mark.rank}: {doing(mark)}, t={time_text(mark.start)} to {time_text(mark.end)}{memory}"
+    return (
+        f"rank {mark.rank}: {doing(mark)}, t={time_text(mark.start)} to {time_text(mark.end)}{under_way(mark)}{memory}"
+    )
+
+
+def under_way(mark: Mark) -> str:
+    """', called at t=2, awaited at t=3.5' of a call beside computation."""
+    if mark.called is None:
+        return ""
+    until = "never awaited" if mark.awaited is None else f"awaited at t={time_text(mark.awaited)}"
+    return f", called at t={time_text(mark.called)}, {until}"
 
 
 def doing(mark: Mark) -> str:
     """'forward layer 1 b0', 'send to rank 2'."""
     op = mark.op
     words = [glyph_of(op.name).name]
+    if mark.again:
+        words.append("again")
     if op.layer is not None:
         words.append(f"layer {op.layer}")
     if op.batches:
         words.append(batches_text(op.batches))
     if mark.partner is not None:
         words.append(f"{'to' if op.name == 'pass_to' else 'from'} rank {mark.partner}")
+    if mark.tag:
+        words.append(f"with tag {mark.tag}")
+    if op.name in COLLECTIVES:
+        words += in_group(group_of(op)).split()
     return " ".join(words)
 
 
@@ -50,6 +67,8 @@ def reason(gap: Gap, scene: Scene) -> str:
     """The cause of a gap: the event that ended it, and what its rank did before that."""
     if gap.before is None:
         return "has no more to do" if scene.report.error is None else "nothing more was done"
+    if gap.awaited is not None:
+        return f"awaits its {doing(gap.awaited)}, which runs from t={time_text(gap.awaited.start)}"
     cause = waited_for(gap, scene)
     if cause is None:
         return "the referee did not get this far"
@@ -63,6 +82,8 @@ def short_reason(gap: Gap, scene: Scene) -> str:
     """The same in as few words as fit into the gap."""
     if gap.before is None:
         return "done" if scene.report.error is None else "nothing more"
+    if gap.awaited is not None:
+        return f"awaits {glyph_of(gap.awaited.op.name).name}"
     cause = waited_for(gap, scene)
     return f"waits for rank {cause.rank}" if cause is not None else "idle"
 

@@ -1,6 +1,8 @@
 """Glyphs of the operations: shapes that differ without colour and without letters, at any width.
 
-Forward points right, backward left; a gather opens, a reduce-scatter closes, an all-reduce does both;
+Forward points right, backward left, also as the half of it that makes the input gradient; the other half, which
+nothing waits for but the update, is a box. A gather opens, a reduce-scatter closes, an all-reduce does both, and the
+all-to-alls are a lozenge and its opposite; copies to and from a tier point down and up;
 a send is a wedge whose tip is where the message leaves, a receive one whose tip is where it arrives;
 the loss is a tag where the wave turns round.
 """
@@ -13,9 +15,10 @@ from typing import NamedTuple
 from chalk.types import Diagram
 
 from drawing.palette import INK, PAPER, WIRE, layer_colour, layer_tint, mix, text_on
-from drawing.pen import Point, corners, label, look, polygon, text_width
+from drawing.pen import Point, corners, hatch, label, lines, look, polygon, text_width
+from lib import COMPUTING
 
-from .scene import Mark
+from .marks import Mark
 
 
 class Frame(NamedTuple):
@@ -26,6 +29,8 @@ class Frame(NamedTuple):
     x1: float
     y1: float
     toward: int = 1
+    slant: float = 1.0
+    """How far a collective's shape narrows: less in a low row, so that its letters keep their room."""
 
     @property
     def width(self) -> float:
@@ -63,6 +68,11 @@ def backward_outline(f: Frame) -> list[Point]:
     return [(f.x0 + n, f.y0), (f.x1, f.y0), (f.x1 - n, y), (f.x1, f.y1), (f.x0 + n, f.y1), (f.x0, y)]
 
 
+def backward_input_outline(f: Frame) -> list[Point]:
+    n, (_, y) = min(5.0, f.width / 4), f.middle
+    return [(f.x0 + n, f.y0), (f.x1, f.y0), (f.x1, f.y1), (f.x0 + n, f.y1), (f.x0, y)]
+
+
 def update_outline(f: Frame) -> list[Point]:
     return corners(f.x0 + 0.8, f.y0 + 0.8, max(f.x0 + 1.2, f.x1 - 0.8), f.y1 - 0.8)
 
@@ -85,18 +95,38 @@ def loss_tag(f: Frame) -> tuple[float, float]:
 
 
 def gather_outline(f: Frame) -> list[Point]:
-    d = f.height * 0.32
+    d = f.height * 0.32 * f.slant
     return [(f.x0, f.y0 + d), (f.x1, f.y0), (f.x1, f.y1), (f.x0, f.y1 - d)]
 
 
 def scatter_outline(f: Frame) -> list[Point]:
-    d = f.height * 0.32
+    d = f.height * 0.32 * f.slant
     return [(f.x0, f.y0), (f.x1, f.y0 + d), (f.x1, f.y1 - d), (f.x0, f.y1)]
 
 
 def allreduce_outline(f: Frame) -> list[Point]:
-    (x, _), d = f.middle, f.height * 0.26
+    (x, _), d = f.middle, f.height * 0.26 * f.slant
     return [(f.x0, f.y0), (x, f.y0 + d), (f.x1, f.y0), (f.x1, f.y1), (x, f.y1 - d), (f.x0, f.y1)]
+
+
+def lozenge_outline(f: Frame) -> list[Point]:
+    n, (_, y) = min(5.0, f.width / 2), f.middle
+    return [(f.x0 + n, f.y0), (f.x1 - n, f.y0), (f.x1, y), (f.x1 - n, f.y1), (f.x0 + n, f.y1), (f.x0, y)]
+
+
+def waisted_outline(f: Frame) -> list[Point]:
+    n, (_, y) = min(5.0, f.width / 4), f.middle
+    return [(f.x0, f.y0), (f.x1, f.y0), (f.x1 - n, y), (f.x1, f.y1), (f.x0, f.y1), (f.x0 + n, y)]
+
+
+def down_outline(f: Frame) -> list[Point]:
+    (x, _), y = f.middle, f.y1 - f.height * 0.3
+    return [(f.x0, f.y0), (f.x1, f.y0), (f.x1, y), (x, f.y1), (f.x0, y)]
+
+
+def up_outline(f: Frame) -> list[Point]:
+    (x, _), y = f.middle, f.y0 + f.height * 0.3
+    return [(f.x0, y), (x, f.y0), (f.x1, y), (f.x1, f.y1), (f.x0, f.y1)]
 
 
 def send_outline(f: Frame) -> list[Point]:
@@ -128,6 +158,10 @@ def full(layer: int | None, layers: int) -> tuple[str, str, float]:
     return (layer_colour(layer or 0, layers), PAPER, 0.5)
 
 
+def between(layer: int | None, layers: int) -> tuple[str, str, float]:
+    return (mix(layer_colour(layer or 0, layers), PAPER, 0.3), PAPER, 0.5)
+
+
 def hollow(layer: int | None, layers: int) -> tuple[str, str, float]:
     return (PAPER, mix(layer_colour(layer or 0, layers), INK, 0.15), HOLLOW)
 
@@ -144,10 +178,16 @@ GLYPHS: dict[str, Glyph] = {
     "forward": Glyph("F", "forward", forward_outline, tinted),
     "loss": Glyph("L", "loss", loss_outline, inked),
     "backward": Glyph("B", "backward", backward_outline, full),
+    "backward_input": Glyph("I", "input gradient", backward_input_outline, full),
+    "backward_weight": Glyph("W", "weight gradient", box_outline, between),
     "update": Glyph("U", "update", update_outline, hollow),
     "allgather": Glyph("AG", "all-gather", gather_outline, wire),
     "scatterreduce": Glyph("RS", "reduce-scatter", scatter_outline, wire),
     "allreduce": Glyph("AR", "all-reduce", allreduce_outline, wire),
+    "dispatch": Glyph("DI", "dispatch (all-to-all)", lozenge_outline, wire),
+    "collect": Glyph("CO", "collect (all-to-all)", waisted_outline, wire),
+    "offload": Glyph("OF", "offload", down_outline, wire),
+    "fetch": Glyph("FE", "fetch", up_outline, wire),
     "pass_to": Glyph("S", "send", send_outline, wire),
     "receive": Glyph("R", "receive", receive_outline, wire),
 }
@@ -172,26 +212,45 @@ def draw_mark(mark: Mark, frame: Frame, layers: int) -> list[Diagram]:
     if frame.width <= 3:  # too narrow for a border; of what is hollow, the border is all
         fill, width = (stroke if width >= HOLLOW else fill), 0.0
     shape = polygon(glyph.outline(frame), look(fill, stroke, width))
-    return [shape, *draw_text(mark, glyph, frame, text_on(fill))]
+    return [shape, *hatch_again(mark, frame), *draw_text(mark, glyph, frame, text_on(fill))]
+
+
+def hatch_again(mark: Mark, frame: Frame) -> Iterator[Diagram]:
+    """Strokes over what is computed again."""
+    inset = min(5.0, frame.width / 4)
+    if mark.again and frame.width > 3:
+        strokes = hatch(frame.x0 + inset, frame.y0, frame.x1 - inset, frame.y1, gap=5.0)
+        yield lines(strokes, look(None, PAPER, 1.6))
 
 
 def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str) -> list[Diagram]:
     """The first wording that fits in letters large enough to read."""
-    for lines in wordings(mark, glyph, frame):
-        height = frame.height / (len(lines) + 0.35)
+    for rows in wordings(mark, glyph, frame):
+        height = frame.height / (len(rows) + 0.35)
         room = frame.width - min(PADDING.get(mark.op.name, 4.5), frame.width / 2)
-        sizes = [fitting(line, room, min(largest, height * 0.92)) for line, largest in lines]
+        sizes = [fitting(line, room, min(largest, height * 0.92)) for line, largest in rows]
         if all(sizes):
             x, y = text_place(mark.op.name, frame)
             gap = min(height, max(sizes) * 1.2)
             return [
-                label(x, y + (i - (len(lines) - 1) / 2) * gap, line, size, colour, bold=not i)
-                for i, ((line, _), size) in enumerate(zip(lines, sizes, strict=True))
+                label(x, y + (i - (len(rows) - 1) / 2) * gap, line, size, colour, bold=not i)
+                for i, ((line, _), size) in enumerate(zip(rows, sizes, strict=True))
             ]
     return []
 
 
-PADDING = {"forward": 8.0, "backward": 8.0, "update": 5.0, "loss": -11.0, "pass_to": 2.0, "receive": 2.0}
+LETTERED = COMPUTING | {"update"}
+"""The operations whose layer is part of their text."""
+PADDING = {
+    "forward": 8.0,
+    "backward": 8.0,
+    "backward_input": 8.0,
+    "backward_weight": 4.0,
+    "update": 5.0,
+    "loss": -11.0,
+    "pass_to": 2.0,
+    "receive": 2.0,
+}
 """Pixels of a frame's width that the shape takes from the text."""
 
 Line = tuple[str, float]
@@ -201,7 +260,7 @@ Line = tuple[str, float]
 def wordings(mark: Mark, glyph: Glyph, frame: Frame) -> Iterator[list[Line]]:
     """Texts for a mark, the longest first."""
     letters, name = glyph.mark, mark.op.name
-    if name in ("forward", "backward", "update"):
+    if name in LETTERED:
         layer, batches = str(mark.op.layer), batches_text(mark.op.batches)
         if batches and frame.height >= 26:
             yield [(letters + layer, 13), (batches, 11)]
@@ -216,6 +275,8 @@ def wordings(mark: Mark, glyph: Glyph, frame: Frame) -> Iterator[list[Line]]:
         if frame.height >= 18:
             yield [(letters, 7.5)]
     else:
+        if mark.stream and mark.op.layer is not None:
+            yield [(f"{letters}{mark.op.layer}", 9)]
         yield [(letters, 10)]
         if frame.height >= 24:
             yield [(letter, 9) for letter in letters]

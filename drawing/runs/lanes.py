@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from chalk.types import Diagram
 
-from drawing.palette import CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, WIRE
+from drawing.palette import CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, UNDER_WAY, WIRE
 from drawing.pen import Point, box, hatch, label, lines, look, panel, polygons, text_width, tip
 
 from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_rank_label
 from .captions import describe, describe_gap, short_reason
 from .glyphs import Frame, draw_mark
-from .scene import Lane, Link, Mark, Scene, Tie
+from .marks import Lane, Link, Mark, Tie
+from .scene import Scene
 
 WAIT_SIZE = 9.5
 
@@ -40,24 +41,48 @@ def top_of(rank: int, scale: Scale) -> float:
 
 def draw_lane(lane: Lane, scene: Scene, scale: Scale) -> Iterator[Diagram]:
     """One rank: its label, where it waits, what it does, and how busy that makes it."""
-    y0 = top_of(lane.rank, scale)
-    y1 = y0 + scale.lane
+    y0, y1 = row_of(lane.rank, 0, scale)
     yield from draw_rank_label(scale, lane.rank, (y0 + y1) / 2)
+    yield from draw_streams(lane, scene.streams, scale)
     yield from draw_gaps(lane, scene, scale, y0, y1)
     # What takes no time is drawn last, on top of its neighbours.
     for mark in sorted(lane.marks, key=lambda mark: mark.end == mark.start):
-        shape, *text = draw_mark(mark, frame_of(mark, scale, y0, y1), scene.layers)
+        shape, *text = draw_mark(mark, frame_of(mark, scale), scene.layers)
         yield tip(shape, describe(mark))
         yield from text
     if lane.rank % scale.label_every == 0:
         busy = f"{100 * scene.report.ranks[lane.rank].busy:.0f}%"
-        size = min(11.0, max(8.0, scale.pitch * 0.45))
+        size = min(11.0, max(8.0, scale.compute_pitch * 0.45))
         yield label(scale.width, (y0 + y1) / 2, busy, size, SOFT, "end")
 
 
-def frame_of(mark: Mark, scale: Scale, y0: float, y1: float) -> Frame:
+def row_of(rank: int, stream: int, scale: Scale) -> tuple[float, float]:
+    """Top and bottom of the boxes of one stream of a rank."""
+    top, (y0, y1) = top_of(rank, scale), scale.row(stream)
+    return top + y0, top + y1
+
+
+def draw_streams(lane: Lane, streams: Sequence[str], scale: Scale) -> Iterator[Diagram]:
+    """Names of the streams beside computation, and their calls while they are under way but do not run: from when
+    they are made, and until they are awaited."""
+    for stream, name in enumerate(streams[1:], 1):
+        y0, y1 = row_of(lane.rank, stream, scale)
+        middle = (y0 + y1) / 2
+        if y1 - y0 >= 8:
+            yield label(LEFT - 8, middle, name, min(9.5, (y1 - y0) * 0.8), SOFT, "end")
+        waiting = [
+            [(scale.x(start), middle), (scale.x(end), middle)]
+            for mark in lane.on(stream)
+            for start, end in ((mark.called, mark.start), (mark.end, mark.awaited))
+            if start is not None and end is not None and end > start
+        ]
+        yield lines(waiting, look(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
+
+
+def frame_of(mark: Mark, scale: Scale) -> Frame:
+    y0, y1 = row_of(mark.rank, mark.stream, scale)
     above = mark.partner is not None and mark.partner < mark.rank
-    return Frame(scale.x(mark.start), y0, scale.x(mark.end), y1, -1 if above else 1)
+    return Frame(scale.x(mark.start), y0, scale.x(mark.end), y1, -1 if above else 1, 0.5 if mark.stream else 1.0)
 
 
 def draw_gaps(lane: Lane, scene: Scene, scale: Scale, y0: float, y1: float) -> Iterator[Diagram]:
@@ -70,7 +95,7 @@ def draw_gaps(lane: Lane, scene: Scene, scale: Scale, y0: float, y1: float) -> I
         pane = box(scale.x(gap.start), y0, scale.x(gap.end), y1, look(IDLE, opacity=0.5))
         yield tip(pane, describe_gap(gap, lane, scene))
         words = short_reason(gap, scene)
-        if scale.pitch >= 25 and text_width(words, WAIT_SIZE) + 16 < scale.x(gap.end) - scale.x(gap.start):
+        if scale.compute_pitch >= 25 and text_width(words, WAIT_SIZE) + 16 < scale.x(gap.end) - scale.x(gap.start):
             middle = (scale.x(gap.start) + scale.x(gap.end)) / 2
             yield label(middle, (y0 + y1) / 2, words, WAIT_SIZE, SOFT, halo=IDLE)
 
@@ -79,9 +104,16 @@ def draw_ties(ties: tuple[Tie, ...], scale: Scale) -> list[Diagram]:
     """Each collective: one upright through all its lanes."""
     uprights = []
     for tie in ties:
-        x = scale.x((tie.start + tie.end) / 2)
-        uprights.append([(x, top_of(tie.first, scale)), (x, top_of(tie.last, scale) + scale.lane)])
+        x = scale.x((tie.start + tie.end) / 2) + aside(tie)
+        first, last = (row_of(mark.rank, mark.stream, scale) for mark in (tie.members[0], tie.members[-1]))
+        uprights.append([(x, first[0]), (x, last[1])])
     return [lines(uprights, look(None, WIRE, 2.0))]
+
+
+def aside(tie: Tie) -> float:
+    """Pixels that keep apart the uprights of groups that lie between each other, such as {0, 4} and {1, 5}."""
+    first, last = tie.members[0].rank, tie.members[-1].rank
+    return 0.0 if last - first == len(tie.members) - 1 else 3.0 * (first % 4) - 4.5
 
 
 def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
@@ -100,10 +132,11 @@ def link_line(link: Link, scale: Scale) -> tuple[Point, Point]:
     """Both ends of a message; straight up or down if nobody read it."""
     x0 = scale.x(link.sent)
     x1 = scale.x(link.received) if link.received is not None else x0
-    y0, y1 = top_of(link.source, scale), top_of(link.target, scale)
+    top, bottom = row_of(link.source, link.send.stream, scale)
+    far_top, far_bottom = row_of(link.target, 0, scale)
     if link.target > link.source:
-        return (x0, y0 + scale.lane), (x1, y1)
-    return (x0, y0), (x1, y1 + scale.lane)
+        return (x0, bottom), (x1, far_top)
+    return (x0, top), (x1, far_bottom)
 
 
 def arrowhead(start: Point, end: Point) -> list[Point]:
@@ -118,6 +151,6 @@ def draw_critical(scene: Scene, scale: Scale) -> list[Diagram]:
     """The critical path: one line below the operations that the end of the run waited for, from lane to lane."""
     points: list[Point] = []
     for mark in scene.critical:
-        y = top_of(mark.rank, scale) + scale.lane + 1
+        y = row_of(mark.rank, mark.stream, scale)[1] + 1
         points += [(scale.x(mark.start), y), (scale.x(mark.end), y)]
     return [lines([points], look(None, PAPER, 5.5)), lines([points], look(None, CRITICAL, 3.0))] if points else []

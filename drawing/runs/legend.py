@@ -7,17 +7,39 @@ from typing import NamedTuple
 
 from chalk.types import Diagram
 
-from drawing.palette import CRITICAL, EMPTY, IDLE, IDLE_HATCH, INK, KINDS, SOFT, layer_colour, layer_tint, text_on
+from drawing.palette import (
+    CRITICAL,
+    EMPTY,
+    IDLE,
+    IDLE_HATCH,
+    INK,
+    KINDS,
+    SOFT,
+    UNDER_WAY,
+    layer_colour,
+    layer_tint,
+    text_on,
+)
 from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width
 from lib import Sample
 
 from .glyphs import Frame, batches_text, draw_mark, glyph_of, in_legend_order
+from .marks import Mark
 from .memory import KIND_NAMES
-from .scene import Mark, Scene
+from .scene import Scene
 
 ROW = 26.0
 SIZE = 11.0
-SAMPLE_WIDTHS = {"forward": 52.0, "backward": 52.0, "update": 28.0, "loss": 14.0, "pass_to": 11.0, "receive": 11.0}
+SAMPLE_WIDTHS = {
+    "forward": 52.0,
+    "backward": 52.0,
+    "backward_input": 36.0,
+    "backward_weight": 36.0,
+    "update": 28.0,
+    "loss": 14.0,
+    "pass_to": 11.0,
+    "receive": 11.0,
+}
 MAX_LAYERS = 12
 
 
@@ -44,9 +66,16 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
     first: dict[str, tuple[Mark, int]] = {}
     for scene in scenes:
         for mark in scene.marks:
-            first.setdefault(mark.op.name, (mark, scene.layers))
+            if not mark.again:
+                first.setdefault(mark.op.name, (mark, scene.layers))
     for name in in_legend_order(first):
         yield operation_entry(*first[name])
+    again = next((mark for scene in scenes for mark in scene.marks if mark.again), None)
+    if again is not None:
+        yield operation_entry(again, scenes[0].layers, "forward again (recomputation)")
+    if any(len(scene.streams) > 1 for scene in scenes):
+        stroke = lines([[(0, ROW / 2), (24, ROW / 2)]], look(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
+        yield worded(24, [stroke], "called, not started; or ended, not awaited")
     if any(lane.gaps for scene in scenes for lane in scene.lanes):
         yield idle_entry()
     if critical:
@@ -76,11 +105,11 @@ def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
         yield worded(24, [box(*frame, look(EMPTY)), strokes], "not stored but used later")
 
 
-def operation_entry(mark: Mark, layers: int) -> LegendEntry:
-    """The operation as it is drawn above, with its name."""
+def operation_entry(mark: Mark, layers: int, words: str = "") -> LegendEntry:
+    """The operation as it is drawn above, with its name or other words."""
     width = SAMPLE_WIDTHS.get(mark.op.name, 20.0)
-    words = glyph_of(mark.op.name).name
-    if mark.op.name == "forward":
+    words = words or glyph_of(mark.op.name).name
+    if words == "forward":
         batches = clip(batches_text(mark.op.batches)[1:], 12)
         words += f": layer {mark.op.layer}, microbatch{'es' if len(mark.op.batches) > 1 else ''} {batches}"
     return worded(width, draw_mark(mark, Frame(0, 2, width, ROW - 2), layers), words)

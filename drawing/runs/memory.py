@@ -14,7 +14,8 @@ from drawing.pen import Point, hatch, label, lines, look, panel, polygon, polygo
 from lib import Goal
 
 from .axis import LEFT, Scale, draw_grid, draw_rank_label
-from .scene import Lane, MemorySpan, Scene
+from .marks import Lane, MemorySpan
+from .scene import Scene
 
 HEAD = 38.0
 FILLED = 0.78
@@ -87,7 +88,7 @@ def draw_lane_memory(lane: Lane, most: int, scale: Scale) -> Iterator[Diagram]:
         base = tops
     yield lines([outline(list(merged(lane.memory, base, base)), unit, scale, floor)], look(None, MEMORY, 1.2))
     if lane.rank % scale.label_every == 0:
-        size = min(11.0, max(8.0, scale.pitch * 0.45))
+        size = min(11.0, max(8.0, scale.compute_pitch * 0.45))
         words = short_text(max(span.memory for span in lane.memory))
         yield label(scale.width, floor - scale.memory_pitch / 2, words, size, SOFT, "end")
 

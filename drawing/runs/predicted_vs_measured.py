@@ -15,7 +15,8 @@ from .axis import Scale
 from .captions import name_of
 from .lanes import draw_lanes
 from .legend import draw_legend
-from .scene import Lane, Link, Mark, Scene, Tie, idle_between, scene_of
+from .marks import Lane, Link, Mark, Tie
+from .scene import Scene, idle_between, scene_of
 from .timeline import draw_header
 
 Times = Sequence[Sequence[tuple[float, float]]]
@@ -41,8 +42,8 @@ def draw_replay(trace: Trace, times: Times, title: str = "", notes: Sequence[str
     longest = max((end for rank in times for _, end in rank), default=0.0)
     unit, factor = ("ms", 1e3) if longest >= 0.01 else ("µs", 1e6)
     seen = measured(predicted, [[(start * factor, end * factor) for start, end in rank] for rank in times])
-    above = Scale(predicted.end, len(predicted.lanes))
-    below = SameWidthScale(seen.end, len(seen.lanes), unit, above.time_width)
+    above = Scale(predicted.end, len(predicted.lanes), streams=len(predicted.streams))
+    below = SameWidthScale(seen.end, len(seen.lanes), unit, len(seen.streams), above.time_width)
     name = clip(title, 80) or name_of(predicted)
     halves = [
         (predicted, above, f"Foretold: {length(predicted, 'steps')}"),
@@ -75,7 +76,7 @@ def measured(scene: Scene, times: Times) -> Scene:
     lanes = []
     for lane, rank in zip(scene.lanes, times, strict=True):
         marks = [
-            mark._replace(start=start, end=stop, memory=None)
+            mark._replace(start=start, end=stop, memory=None, called=None, awaited=None)
             for mark, (start, stop) in zip(lane.marks, rank, strict=True)
         ]
         lanes.append(Lane(lane.rank, tuple(marks), tuple(idle_between(marks, end)), ()))
@@ -93,7 +94,7 @@ def measured(scene: Scene, times: Times) -> Scene:
         bubble=1 - sum(busy) / len(busy),
         waits=tuple(waits_of(lanes, links, ties)),
     )
-    return Scene(scene.trace, report, tuple(lanes), links, ties, end)
+    return Scene(scene.trace, report, tuple(lanes), links, ties, end, scene.streams)
 
 
 def tie_of(name: str, members: Sequence[Mark]) -> Tie:

@@ -5,13 +5,11 @@ Nothing is judged here: memory, waits and the critical path come from the refere
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from lib import (
-    COLLECTIVES,
     TIMED,
     Goal,
     Model,
@@ -21,97 +19,15 @@ from lib import (
     Report,
     Sample,
     Trace,
+    clocks,
     memory_by_kind,
     referee,
     trace_of,
 )
 
-MESSAGES = ("pass_to", "receive")
-
-
-class Mark(NamedTuple):
-    """One operation where it happened: number `place` of its rank's operations, number `number` of all events.
-
-    Times in steps. `memory` is the rank's when it starts, in elements, if the referee got that far.
-    """
-
-    rank: int
-    op: Op
-    start: float
-    end: float
-    memory: int | None
-    place: int = 0
-    number: int = 0
-
-    @property
-    def partner(self) -> int | None:
-        """The rank at the other end of a message."""
-        args = self.op.args
-        known = self.op.name in MESSAGES and len(args) == 1 and type(args[0]) is int
-        return args[0] if known else None
-
-
-class Link(NamedTuple):
-    """A message; `receive` is None if nobody read it."""
-
-    send: Mark
-    target: int
-    receive: Mark | None
-
-    @property
-    def source(self) -> int:
-        return self.send.rank
-
-    @property
-    def sent(self) -> float:
-        return self.send.end
-
-    @property
-    def received(self) -> float | None:
-        return None if self.receive is None else self.receive.start
-
-
-class Tie(NamedTuple):
-    """A collective: its marks, in the order of their ranks."""
-
-    name: str
-    start: float
-    end: float
-    members: tuple[Mark, ...]
-
-    @property
-    def first(self) -> int:
-        return self.members[0].rank
-
-    @property
-    def last(self) -> int:
-        return self.members[-1].rank
-
-
-class Gap(NamedTuple):
-    """Idle time, up to the mark `before`, or to the end of the run if that is None."""
-
-    start: float
-    end: float
-    before: Mark | None
-
-
-class MemorySpan(NamedTuple):
-    """Memory from one moment to another: by kind, and in all."""
-
-    start: float
-    end: float
-    kinds: Sample
-    memory: int
-
-
-class Lane(NamedTuple):
-    """One rank's part: its operations, where it is idle, and its memory."""
-
-    rank: int
-    marks: tuple[Mark, ...]
-    gaps: tuple[Gap, ...]
-    memory: tuple[MemorySpan, ...]
+from .connections import links_between, ties_between
+from .marks import Gap, Lane, Link, Mark, MemorySpan, Tie
+from .streams import COMPUTE, stream_names, streams_of
 
 
 @dataclass(frozen=True)
@@ -125,6 +41,8 @@ class Scene:
     ties: tuple[Tie, ...]
     end: float
     """Of the last operation, in steps."""
+    streams: tuple[str, ...] = (COMPUTE,)
+    """The streams of every rank."""
 
     @property
     def layers(self) -> int:
@@ -191,71 +109,86 @@ def scene_of(trace: Trace, goal: Goal | None = None) -> Scene:
     """The scene of a trace, legal or not, finished or not; with a `goal`, its report is that of a puzzle."""
     report = referee(trace, goal)
     end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
+    streams = stream_names(trace)
     lanes: list[Lane] = []
     number = 0
     for rank, samples in enumerate(memory_by_kind(trace)):
-        marks = _marks(rank, trace, report.ranks[rank].memory, number)
+        memory = report.ranks[rank].memory
+        marks = _marks(rank, trace, streams, memory, number)
         number += len(marks)
-        spans = _spans(marks, samples, report.ranks[rank].memory, end)
-        lanes.append(Lane(rank, tuple(marks), tuple(idle_between(marks, end)), tuple(spans)))
-    return Scene(trace, report, tuple(lanes), tuple(_links(lanes)), tuple(_ties(lanes)), end)
+        gaps = idle_between(marks, end, _awaited(trace.ranks[rank], marks))
+        lanes.append(Lane(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end))))
+    return Scene(trace, report, tuple(lanes), tuple(links_between(lanes)), tuple(ties_between(lanes)), end, streams)
 
 
-def _marks(rank: int, trace: Trace, memory: Sequence[int], number: int) -> list[Mark]:
-    steps = trace.costs.steps
-    events = [(i, op) for i, op in enumerate(trace.ranks[rank]) if op.name in TIMED]
+def _marks(rank: int, trace: Trace, streams: Sequence[str], memory: Sequence[int], number: int) -> list[Mark]:
+    steps, ops = trace.costs.steps, trace.ranks[rank]
     # One figure for each event that the referee has seen, and one for the end.
-    known: list[int | None] = [*memory[:-1]]
-    known += [None] * (len(events) - len(known))
-    return [Mark(rank, op, steps(op.start), steps(op.end), known[n], i, number + n) for n, (i, op) in enumerate(events)]
+    known = iter(memory[:-1])
+    stream = streams_of(rank, trace, streams)
+    called = list(clocks(ops, trace.costs)) if len(streams) > 1 else []
+    awaited = {op.args[0]: steps(op.end) for op in ops if op.name == "await"}
+    again = _recomputed(ops)
+    marks: list[Mark] = []
+    for i, op in enumerate(ops):
+        if op.name in TIMED:
+            mark = Mark(rank, op, steps(op.start), steps(op.end), next(known, None), i, number + len(marks))
+            if stream[i]:
+                mark = mark._replace(stream=stream[i], called=steps(called[i]), awaited=awaited.get(i))
+            marks.append(mark._replace(again=True) if i in again else mark)
+    return marks
 
 
-def idle_between(marks: Sequence[Mark], end: float) -> Iterator[Gap]:
-    """The gaps before, between and after the marks of one rank."""
+def _recomputed(ops: Iterable[Op]) -> set[int]:
+    """The forwards of a layer and microbatches that were computed before, and not gone backward through since."""
+    found = set()
+    done: dict[int | None, frozenset[int]] = {}
+    for i, op in enumerate(ops):
+        if op.name == "forward":
+            before = done.get(op.layer, frozenset())
+            if op.batches and op.batches <= before:
+                found.add(i)
+            done[op.layer] = before | op.batches
+        elif op.name in ("backward", "backward_input", "backward_weight"):
+            done[op.layer] = done.get(op.layer, frozenset()) - op.batches
+    return found
+
+
+def _awaited(ops: Sequence[Op], marks: Iterable[Mark]) -> dict[int, Mark]:
+    """By place of an operation: the call that its rank awaited just before it, and had to wait for."""
+    calls = {mark.place: mark for mark in marks}
+    found: dict[int, Mark] = {}
+    last: Mark | None = None
+    for i, op in enumerate(ops):
+        if op.name == "await" and op.end > op.start:
+            last = calls[op.args[0]]
+        elif op.name in TIMED and i in calls and not calls[i].stream:
+            if last is not None:
+                found[i] = last
+            last = None
+    return found
+
+
+def idle_between(marks: Sequence[Mark], end: float, awaited: Mapping[int, Mark] | None = None) -> Iterator[Gap]:
+    """The gaps before, between and after the computations of one rank."""
     clock = 0.0
     for mark in marks:
+        if mark.stream:
+            continue
         if mark.start > clock:
-            yield Gap(clock, mark.start, mark)
+            yield Gap(clock, mark.start, mark, (awaited or {}).get(mark.place))
         clock = max(clock, mark.end)
     if end > clock:
         yield Gap(clock, end, None)
 
 
 def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[int], end: float) -> Iterator[MemorySpan]:
-    """Memory holds from the end of the last operation to the end of this one: it is what this one finds."""
-    ends = [*(mark.end for mark in marks[: len(memory) - 1])]
+    """Memory holds from the end of the last operation to the end of this one: it is what this one finds. A call
+    beside computation finds what there is when it is made."""
+    ends = [mark.end if mark.called is None else mark.called for mark in marks[: len(memory) - 1]]
     if len(memory) == len(marks) + 1:
         ends.append(end)
     clock = 0.0
     for until, kinds, in_all in zip(ends, samples, memory, strict=False):
         yield MemorySpan(clock, until, kinds, in_all)
         clock = until
-
-
-def _links(lanes: Sequence[Lane]) -> Iterator[Link]:
-    """Sends and receives, paired in order for each sender and receiver."""
-    reads: dict[tuple[int, int], list[Mark]] = {}
-    for lane in lanes:
-        for mark in lane.marks:
-            if mark.op.name == "receive" and mark.partner is not None:
-                reads.setdefault((mark.partner, lane.rank), []).append(mark)
-    for lane in lanes:
-        sent: dict[int, int] = {}
-        for mark in lane.marks:
-            to = mark.partner
-            if mark.op.name == "pass_to" and to is not None and 0 <= to < len(lanes):
-                nth = sent[to] = sent.get(to, -1) + 1
-                read_by = reads.get((lane.rank, to), [])
-                yield Link(mark, to, read_by[nth] if nth < len(read_by) else None)
-
-
-def _ties(lanes: Sequence[Lane]) -> Iterator[Tie]:
-    """Collectives: the same operation on the same layer at the same time."""
-    groups: dict[tuple[str, int | None, float, float], list[Mark]] = {}
-    for lane in lanes:
-        for mark in lane.marks:
-            if mark.op.name in COLLECTIVES:
-                groups.setdefault((mark.op.name, mark.op.layer, mark.start, mark.end), []).append(mark)
-    for (name, _, start, end), members in groups.items():
-        if len(members) > 1:
-            yield Tie(name, start, end, tuple(members))

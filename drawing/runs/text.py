@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from drawing.number_text import tenths_text
@@ -10,10 +10,22 @@ from lib import Goal, PuzzleError
 
 from .captions import error_text, name_of, summary
 from .glyphs import batches_text, glyph_of
-from .scene import Lane, Mark, RunLike, Scene, scene_of, trace_from
+from .marks import Lane, Mark
+from .scene import RunLike, Scene, scene_of, trace_from
 
 TEXT_WIDTH, MIN_WIDTH = 100, 40
-LETTERS = {"allgather": "<", "scatterreduce": ">", "allreduce": "x", "pass_to": "s", "receive": "r", "loss": "L"}
+LETTERS = {
+    "dispatch": "d",
+    "collect": "c",
+    "offload": "v",
+    "fetch": "^",
+    "allgather": "<",
+    "scatterreduce": ">",
+    "allreduce": "x",
+    "pass_to": "s",
+    "receive": "r",
+    "loss": "L",
+}
 """Operations too short for their own letters; the others have the letter of their glyph."""
 IDLE = "."
 TENTHS = "_123456789"
@@ -34,7 +46,7 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     """A scene as text: title, numbers, a line for each rank, its memory below, a legend."""
     if width < MIN_WIDTH:
         raise PuzzleError(f"a picture in text is at least {MIN_WIDTH} columns wide; got {width}")
-    head = max(len(f"rank {len(scene.lanes) - 1}"), len("memory")) + 1
+    head = max(len(f"rank {len(scene.lanes) - 1}"), len("memory"), *map(len, scene.streams[1:])) + 1
     columns = width - head
     # A long run is no finer than its shortest operation, a short one is stretched to whole columns a step.
     step = max(1, int(columns / scene.end)) if 0 < scene.end <= columns else columns / max(scene.end, 1.0)
@@ -44,7 +56,7 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     rows = [
         *(line for words in head_lines for line in wrap(words, width)),
         "steps".ljust(head) + axis(scene.end, step, columns),
-        *(f"rank {lane.rank}".ljust(head) + lane_text(lane, scene.end, step) for lane in shown),
+        *(row for lane in shown for row in lane_rows(lane, scene, head, step)),
         *([f"and {len(scene.lanes) - len(shown)} more ranks"] if len(shown) < len(scene.lanes) else []),
         *wrap(f"memory of each rank, in tenths of {most:,} elements", width),
         *(f"rank {lane.rank}".ljust(head) + memory_text(lane, most, step) for lane in shown),
@@ -64,11 +76,18 @@ def axis(end: float, step: float, columns: int) -> str:
     return line
 
 
-def lane_text(lane: Lane, end: float, step: float) -> str:
-    """The operations of a rank. Where several share a column, the one that takes most of it shows."""
-    cells = [IDLE] * max(1, round(end * step))
+def lane_rows(lane: Lane, scene: Scene, head: int, step: float) -> Iterator[str]:
+    """A line for what a rank computes, and one for each stream beside it."""
+    for stream, name in enumerate(scene.streams):
+        words = name if stream else f"rank {lane.rank}"
+        yield words.ljust(head) + row_text(lane.on(stream), scene.end, step, " " if stream else IDLE)
+
+
+def row_text(marks: Sequence[Mark], end: float, step: float, idle: str) -> str:
+    """The operations of one stream. Where several share a column, the one that takes most of it shows."""
+    cells = [idle] * max(1, round(end * step))
     taken = [0.0] * len(cells)
-    for mark in lane.marks:
+    for mark in marks:
         first, last = mark.start * step, mark.end * step
         if mark.end == mark.start:
             continue
@@ -78,9 +97,9 @@ def lane_text(lane: Lane, end: float, step: float) -> str:
             share = min(last, i + 1) - max(first, i)
             if share > taken[i]:
                 cells[i], taken[i] = letters[i - start] if i - start < len(letters) else "-", share
-    for mark in lane.marks:  # what takes no time shows only where there is room for it
+    for mark in marks:  # what takes no time shows only where there is room for it
         place = min(int(mark.start * step), len(cells) - 1)
-        if mark.end == mark.start and cells[place] in (IDLE, "-"):
+        if mark.end == mark.start and cells[place] in (idle, "-"):
             cells[place] = wording(mark, 1)
     return "".join(cells)
 

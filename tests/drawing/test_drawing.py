@@ -161,7 +161,7 @@ def test_each_message_is_a_link_and_each_collective_one_tie() -> None:
     assert len(scene.links) == len(sends) == 24
     assert all(link.received is not None and link.received >= link.sent for link in scene.links)
     assert Counter(tie.name for tie in scene.ties) == {"allgather": 8, "scatterreduce": 4}
-    assert {(tie.first, tie.last) for tie in scene.ties} == {(0, 15)}
+    assert {(tie.members[0].rank, tie.members[-1].rank) for tie in scene.ties} == {(0, 15)}
 
 
 def test_memory_is_continuous_and_reaches_the_peak() -> None:

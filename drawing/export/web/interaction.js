@@ -34,7 +34,7 @@ function choose(i) {
 }
 
 function nearest(rank, time) {
-  const list = lanes[rank] || [];
+  const list = (rows[rank * streams] || []).length ? rows[rank * streams] : lanes[rank] || [];
   return list.length ? list[Math.min(firstAfter(list, time + 1e-9), list.length - 1)] : -1;
 }
 
@@ -78,12 +78,13 @@ canvas.addEventListener("keydown", (event) => {
 function under(event) {
   const rank = Math.floor((event.offsetY - AXIS) / pitch), time = timeAt(event.offsetX);
   if (rank < 0 || rank >= run.ranks || event.offsetX < LEFT - 8) return { event: -1 };
-  const list = lanes[rank], near = 5 / (width - LEFT - RIGHT) * (state.to - state.from);
+  const high = event.offsetY - top(rank), stream = run.streams.findLastIndex((_, n) => n === 0 || high >= streamTop(n));
+  const list = rows[rank * streams + stream], near = 5 / (width - LEFT - RIGHT) * (state.to - state.from);
   for (let k = firstAfter(list, time - near); k < list.length && run.start[list[k]] <= time + near; k++) {
     const i = list[k], instant = run.start[i] === run.stop[i];
     if (instant || (run.start[i] <= time && time <= run.stop[i])) return { event: i, words: run.words[i] };
   }
-  const gap = gapsOf[rank].find(([, start, end]) => start <= time && time <= end);
+  const gap = stream === 0 && gapsOf[rank].find(([, start, end]) => start <= time && time <= end);
   return { event: -1, words: gap && gap[3] };
 }
 

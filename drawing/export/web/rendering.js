@@ -5,8 +5,13 @@ const run = JSON.parse($("run").textContent);
 const canvas = $("timeline"), pen = canvas.getContext("2d"), root = document.documentElement;
 const LEFT = 62, RIGHT = 14, AXIS = 26, HEAD = 42, UNIT = 20, SECONDS = 12;
 const INVITATION = "Point at an operation, or press Tab and the arrow keys, to see what it needs and what needs it.";
-const pitch = Math.max(6, Math.min(46, 700 / run.ranks)), strip = pitch * 1.1;
-const lane = pitch * 0.8, floorOf = (rank) => AXIS + run.ranks * pitch + HEAD + (rank + 1) * strip;
+// Each rank has a row for computation, and a lower one for each stream beside it.
+const BESIDE = 0.45, streams = run.streams.length, rowsHigh = 1 + BESIDE * (streams - 1);
+const compute = Math.max(6, Math.min(46, 700 / run.ranks / rowsHigh)), pitch = compute * rowsHigh, strip = compute * 1.1;
+const lane = pitch * 0.8, beside = streams > 1 ? (lane - compute * 0.8) / (streams - 1) : 0;
+const streamTop = (stream) => (stream ? compute * 0.8 + (stream - 0.88) * beside : 0);
+const streamHeight = (stream) => (stream ? beside * 0.88 : compute * 0.8);
+const floorOf = (rank) => AXIS + run.ranks * pitch + HEAD + (rank + 1) * strip;
 const whole = Math.max(run.end, 0.1);
 const state = { from: 0, to: whole, chosen: -1, pointed: -1, cursor: whole, playing: false, critical: false, dark: 0 };
 let width = 800, queued = false;
@@ -14,6 +19,9 @@ let width = 800, queued = false;
 // Dependencies. All that the members of a collective bring, each of them needs.
 const lanes = Array.from({ length: run.ranks }, () => []), groupOf = new Map(), users = run.rank.map(() => []);
 run.rank.forEach((rank, i) => lanes[rank].push(i));
+const rows = Array.from({ length: run.ranks * streams }, () => []);
+run.rank.forEach((rank, i) => rows[rank * streams + run.stream[i]].push(i));
+const again = new Set(run.again);
 run.groups.forEach((group) => group.forEach((i) => groupOf.set(i, group)));
 run.needs.forEach((list, i) => list.forEach((j) => users[j].push(i)));
 const peers = (i) => groupOf.get(i) || [i];
@@ -26,8 +34,10 @@ run.gaps.forEach((gap) => gapsOf[gap[0]].push(gap));
 const x = (time) => LEFT + (width - LEFT - RIGHT) * (time - state.from) / (state.to - state.from);
 const timeAt = (px) => state.from + (px - LEFT) / (width - LEFT - RIGHT) * (state.to - state.from);
 const top = (rank) => AXIS + rank * pitch + (pitch - lane) / 2;
+const topOf = (i) => top(run.rank[i]) + streamTop(run.stream[i]);
+const heightOf = (i) => streamHeight(run.stream[i]);
 const paint = (name) => run.colours[name][state.dark];
-const plain = (time) => String(Math.round(time * 10) / 10);
+const plain = (time) => String(Math.round(time * 1000) / 1000);
 const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 
 // The first operation of a list that ends after a time: both ends of a lane are in order.
@@ -58,7 +68,8 @@ function draw() {
   drawGaps();
   drawGroups(focus);
   const related = (i) => focus < 0 || i === focus || needed.has(i) || using.has(i);
-  for (const list of lanes) drawLane(list, related);
+  drawUnderWay();
+  for (const list of rows) drawLane(list, related);
   drawLinks(focus);
   if (state.critical) drawCritical();
   for (const i of needed) ring(i, css("--need"), []);
@@ -91,9 +102,12 @@ function drawAxis() {
     line([[at, AXIS - 4], [at, floorOf(run.ranks - 1)]]);
     write(plain(i * gap), at, 10, 11, paint("soft"));
   }
-  const every = Math.max(1, Math.ceil(11 / pitch)), size = Math.min(12, Math.max(9, pitch * 0.5));
+  const every = Math.max(1, Math.ceil(11 / pitch)), size = Math.min(12, Math.max(9, compute * 0.5));
   for (let rank = 0; rank < run.ranks; rank += every) {
-    write(`rank ${rank}`, LEFT - 10, top(rank) + lane / 2, size, paint("soft"), "right");
+    write(`rank ${rank}`, LEFT - 10, top(rank) + streamHeight(0) / 2, size, paint("soft"), "right");
+    if (beside >= 9) run.streams.forEach((name, n) => {
+      if (n) write(name, LEFT - 10, top(rank) + streamTop(n) + streamHeight(n) / 2, 9.5, paint("soft"), "right");
+    });
     write(`rank ${rank}`, LEFT - 10, floorOf(rank) - strip / 2, size, paint("soft"), "right");
   }
   const most = run.memory.most.toLocaleString("en");
@@ -125,19 +139,33 @@ function hatch(x0, y0, x1, y1, gap, colour) {
 }
 
 function drawGaps() {
+  const high = streamHeight(0);
   for (const [rank, start, end, , short] of run.gaps) {
     if (end < state.from || start > state.to) continue;
     const x0 = Math.max(x(start), LEFT - 8), x1 = Math.min(x(end), width), y0 = top(rank);
     if (x1 - x0 < 1) continue;
     pen.fillStyle = paint("idle");
-    pen.fillRect(x0, y0, x1 - x0, lane);
-    if (x1 - x0 > 4) hatch(x0, y0, x1, y0 + lane, 7, paint("idle_hatch"));
-    if (pitch >= 20 && x1 - x0 > short.length * 6 + 10) {
+    pen.fillRect(x0, y0, x1 - x0, high);
+    if (x1 - x0 > 4) hatch(x0, y0, x1, y0 + high, 7, paint("idle_hatch"));
+    if (compute >= 20 && x1 - x0 > short.length * 6 + 10) {
       pen.fillStyle = paint("idle");
-      pen.fillRect((x0 + x1) / 2 - short.length * 3 - 4, y0 + lane / 2 - 7, short.length * 6 + 8, 14);
-      write(short, (x0 + x1) / 2, y0 + lane / 2, 10.5, paint("soft"));
+      pen.fillRect((x0 + x1) / 2 - short.length * 3 - 4, y0 + high / 2 - 7, short.length * 6 + 8, 14);
+      write(short, (x0 + x1) / 2, y0 + high / 2, 10.5, paint("soft"));
     }
   }
+}
+
+// Calls beside computation that do not run: from when they are made, and until they are awaited.
+function drawUnderWay() {
+  pen.strokeStyle = paint("under_way");
+  pen.setLineDash([2, 2]);
+  run.stream.forEach((stream, i) => {
+    if (!stream) return;
+    const y = topOf(i) + heightOf(i) / 2;
+    for (const [start, end] of [[run.called[i], run.start[i]], [run.stop[i], run.awaited[i]]])
+      if (start !== null && end !== null && end > start) line([[x(start), y], [x(end), y]]);
+  });
+  pen.setLineDash([]);
 }
 
 function drawGroups(focus) {
@@ -146,7 +174,8 @@ function drawGroups(focus) {
     const at = x((run.start[group[0]] + run.stop[group[0]]) / 2);
     if (at < LEFT - 8 || at > width) continue;
     pen.lineWidth = focus >= 0 && group.includes(focus) ? 4 : 1.5;
-    line([[at, top(run.rank[group[0]])], [at, top(run.rank[group[group.length - 1]]) + lane]]);
+    const last = group[group.length - 1];
+    line([[at, topOf(group[0])], [at, topOf(last) + heightOf(last)]]);
   }
   pen.lineWidth = 1;
 }
@@ -173,17 +202,17 @@ function stretch(px, w) {
 }
 
 function mark(i, x0, x1, related) {
-  const look = run.looks[run.look[i]], y = top(run.rank[i]), w = x1 - x0, instant = run.start[i] === run.stop[i];
+  const look = run.looks[run.look[i]], y = topOf(i), high = heightOf(i), w = x1 - x0, instant = run.start[i] === run.stop[i];
   const future = run.start[i] >= state.cursor && state.cursor < whole;
   pen.globalAlpha = (related ? 1 : 0.28) * (future ? 0.25 : 1);
   pen.fillStyle = look.fill[state.dark];
   if (w < 3 && !instant) {
     if (look.line >= 2) pen.fillStyle = look.stroke[state.dark]; // hollow: its border is all there is room for
-    pen.fillRect(x0, y, w, lane);
+    pen.fillRect(x0, y, w, high);
   } else {
     pen.beginPath();
     look.outline.forEach(([px, py], n) => {
-      const at = [x0 + (instant ? px : stretch(px, w)), y + py * lane / UNIT];
+      const at = [x0 + (instant ? px : stretch(px, w)), y + py * high / UNIT];
       if (n) pen.lineTo(...at); else pen.moveTo(...at);
     });
     pen.closePath();
@@ -191,24 +220,25 @@ function mark(i, x0, x1, related) {
     pen.strokeStyle = look.stroke[state.dark];
     pen.lineWidth = look.line;
     pen.stroke();
-    if (!instant) label(run.label[i], x0, y, w, look.ink[state.dark]);
-    else if (lane >= 24) write(run.label[i][0], x0, y - lane * 0.2 + lane * 0.27, 9, look.ink[state.dark], "center", true);
+    if (again.has(i) && w > 6) hatch(x0 + 5, y, x1 - 5, y + high, 5, paint("paper"));
+    if (!instant) label(run.label[i], x0, y, w, high, look.ink[state.dark]);
+    else if (high >= 24) write(run.label[i][0], x0, y - high * 0.2 + high * 0.27, 9, look.ink[state.dark], "center", true);
   }
   pen.globalAlpha = 1;
   pen.lineWidth = 1;
 }
 
-function label(lines, x0, y, w, ink) {
-  const both = lines.join(" "), room = w - (lines.length > 1 || /\d/.test(both) ? 8 : 2), size = Math.min(13, lane * 0.62);
+function label(lines, x0, y, w, high, ink) {
+  const both = lines.join(" "), room = w - (lines.length > 1 || /\d/.test(both) ? 8 : 2), size = Math.min(13, high * 0.62);
   if (size < 7 || room < 4 || !both) return;
-  if (lines.length > 1 && lane >= 26 && room >= Math.max(...lines.map((text) => text.length)) * 7.2) {
-    write(lines[0], x0 + w / 2, y + lane * 0.32, 12.5, ink, "center", true);
-    write(lines[1], x0 + w / 2, y + lane * 0.7, 11, ink);
-  } else if (room >= both.length * size * 0.58) write(both, x0 + w / 2, y + lane / 2, size, ink, "center", true);
-  else if (room >= lines[0].length * 6.4) write(lines[0], x0 + w / 2, y + lane / 2, Math.min(10, size), ink, "center", true);
-  else if (lane >= 26 && room >= 8 && /^[A-Z]\d/.test(both)) {
-    write(both[0], x0 + w / 2, y + lane * 0.32, 10, ink, "center", true);
-    write(lines[0].slice(1), x0 + w / 2, y + lane * 0.7, 10, ink);
+  if (lines.length > 1 && high >= 26 && room >= Math.max(...lines.map((text) => text.length)) * 7.2) {
+    write(lines[0], x0 + w / 2, y + high * 0.32, 12.5, ink, "center", true);
+    write(lines[1], x0 + w / 2, y + high * 0.7, 11, ink);
+  } else if (room >= both.length * size * 0.58) write(both, x0 + w / 2, y + high / 2, size, ink, "center", true);
+  else if (room >= lines[0].length * 6.4) write(lines[0], x0 + w / 2, y + high / 2, Math.min(10, size), ink, "center", true);
+  else if (high >= 26 && room >= 8 && /^[A-Z]\d/.test(both)) {
+    write(both[0], x0 + w / 2, y + high * 0.32, 10, ink, "center", true);
+    write(lines[0].slice(1), x0 + w / 2, y + high * 0.7, 10, ink);
   }
 }
 
@@ -217,7 +247,7 @@ function drawLinks(focus) {
     const x0 = x(run.stop[from]), x1 = x(run.start[to]);
     if (x1 < LEFT - 8 || x0 > width) continue;
     const down = run.rank[to] > run.rank[from];
-    const y0 = top(run.rank[from]) + (down ? lane : 0), y1 = top(run.rank[to]) + (down ? 0 : lane);
+    const y0 = topOf(from) + (down ? heightOf(from) : 0), y1 = topOf(to) + (down ? 0 : heightOf(to));
     pen.globalAlpha = focus >= 0 && focus !== from && focus !== to ? 0.3 : 1;
     pen.strokeStyle = pen.fillStyle = paint("ink");
     line([[x0, y0], [x1, y1]]);
@@ -233,7 +263,7 @@ function drawLinks(focus) {
 
 function drawCritical() {
   const points = run.critical.flatMap((i) => {
-    const y = top(run.rank[i]) + lane + 2;
+    const y = topOf(i) + heightOf(i) + 2;
     return [[x(run.start[i]), y], [x(run.stop[i]), y]];
   });
   pen.lineWidth = 3;
@@ -247,7 +277,7 @@ function ring(i, colour, dash) {
   pen.strokeStyle = colour;
   pen.lineWidth = 2.5;
   pen.setLineDash(dash);
-  pen.strokeRect(x0 - 1, top(run.rank[i]) - 2, w + 2, lane + 4);
+  pen.strokeRect(x0 - 1, topOf(i) - 2, w + 2, heightOf(i) + 4);
   pen.setLineDash([]);
   pen.lineWidth = 1;
 }

@@ -1,0 +1,107 @@
+"""The parts of a scene: operations, idle gaps, messages, collectives and memory, with times in steps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lib import Op, Sample
+
+MESSAGES = ("pass_to", "receive")
+
+
+class Mark(NamedTuple):
+    """One operation where it happened: number `place` of its rank's operations, number `number` of all events.
+
+    Times in steps. `memory` is the rank's when it starts, in elements, if the referee got that far.
+    """
+
+    rank: int
+    op: Op
+    start: float
+    end: float
+    memory: int | None
+    place: int = 0
+    number: int = 0
+    stream: int = 0
+    """The number of its stream: 0 is computation."""
+    called: float | None = None
+    """The time at which a call beside computation was made."""
+    awaited: float | None = None
+    """The time from which its rank has what it made; None before it is awaited."""
+    again: bool = False
+    """A forward whose result is computed once more (recomputation)."""
+
+    @property
+    def partner(self) -> int | None:
+        """The rank at the other end of a message."""
+        args = self.op.args
+        known = self.op.name in MESSAGES and args and type(args[0]) is int
+        return args[0] if known else None
+
+    @property
+    def tag(self) -> int:
+        """The tag of a message."""
+        args = self.op.args
+        return args[1] if self.op.name in MESSAGES and len(args) > 1 and type(args[1]) is int else 0
+
+
+class Link(NamedTuple):
+    """A message; `receive` is None if nobody read it."""
+
+    send: Mark
+    target: int
+    receive: Mark | None
+
+    @property
+    def source(self) -> int:
+        return self.send.rank
+
+    @property
+    def sent(self) -> float:
+        return self.send.end
+
+    @property
+    def received(self) -> float | None:
+        return None if self.receive is None else self.receive.start
+
+
+class Tie(NamedTuple):
+    """A collective: its marks, in the order of their ranks."""
+
+    name: str
+    start: float
+    end: float
+    members: tuple[Mark, ...]
+
+
+class Gap(NamedTuple):
+    """Idle time, up to the mark `before`, or to the end of the run if that is None.
+
+    `awaited` is the call that ended it, where the rank waited for one of its own."""
+
+    start: float
+    end: float
+    before: Mark | None
+    awaited: Mark | None = None
+
+
+class MemorySpan(NamedTuple):
+    """Memory from one moment to another: by kind, and in all."""
+
+    start: float
+    end: float
+    kinds: Sample
+    memory: int
+
+
+class Lane(NamedTuple):
+    """One rank's part: its operations in program order, where it is idle, and its memory."""
+
+    rank: int
+    marks: tuple[Mark, ...]
+    gaps: tuple[Gap, ...]
+    memory: tuple[MemorySpan, ...]
+
+    def on(self, stream: int) -> list[Mark]:
+        """The operations of one stream, in order of time."""
+        return [mark for mark in self.marks if mark.stream == stream]
