@@ -156,6 +156,11 @@ def _shares(game: Game, inp: Activation, weight: Weight) -> tuple[Share, Share]:
                 f"these tokens are for expert {tokens_text(inp)}, and the weight is expert {tokens_text(weight)}; "
                 "dispatch the tokens, and use this rank's own expert"
             )
+        if game.ranks % tokens[1]:
+            raise RuleError(
+                f"share {tokens_text(inp)} of the tokens cuts an expert in two: there are {game.ranks} experts, one "
+                "for each rank; dispatch to all ranks, or to a group whose size divides that"
+            )
         return WHOLE, tokens
     if inp.total > 1:
         _require_tokens(inp)

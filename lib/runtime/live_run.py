@@ -42,7 +42,7 @@ class LiveRun:
         self.game = Game.of(size, setting)
         self.costs = setting.costs
         self.mesh = Mesh(setting.mesh, size.ranks)
-        self.recorders = [RankRecorder(rank, self.costs, self) for rank in range(size.ranks)]
+        self.recorders = [RankRecorder(rank, self.game, self) for rank in range(size.ranks)]
         self.entered: set[int] = set()
         """The ranks that have a Model."""
         self._loop = asyncio.get_running_loop

@@ -7,10 +7,11 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
-from lib.costs import Costs
 from lib.errors import PuzzleError, RuleError
 from lib.lanes import Call
 from lib.lifetimes import Stored
+from lib.rules import require_cuttable
+from lib.setting import Game
 from lib.trace import NO_BATCHES, Op, call_text, place_text
 from lib.values.base import V, Value, copy_of, object_text, stamp
 from lib.values.kinds import Parked
@@ -37,9 +38,10 @@ class UnderWay(Protocol):
 class RankRecorder:
     """One rank's operations, its clock in ticks, and the memory it has stored. `run` is shared by a run's recorders."""
 
-    def __init__(self, rank: int, costs: Costs, run: object) -> None:
+    def __init__(self, rank: int, game: Game, run: object) -> None:
         self.rank = rank
-        self.costs = costs
+        self.game = game
+        self.costs = game.setting.costs
         self.run = run
         self.ops: list[Op] = []
         self.clock = 0
@@ -180,6 +182,8 @@ class RankRecorder:
         """An operation on values that needs no model (`+`, `combine`, `shard`)."""
         line = player_line()
         try:
+            if name == "shard":
+                require_cuttable(self.game, operands[0])
             result = rule()
             used = self.claim_all(operands)
         except PuzzleError as why:

@@ -14,8 +14,8 @@ from lib.errors import RuleError
 from . import algebra
 from .algebra import set_text
 
-Average = tuple[int, tuple[tuple[int, ...], ...]]
-"""An average of replicas: the step at which it was taken, and each replica's batches, in order."""
+Average = tuple[int, int, tuple[tuple[int, ...], ...]]
+"""An average of replicas: the step at which they parted, that at which it was taken, and the batches of each."""
 
 
 class Copy(NamedTuple):
@@ -46,7 +46,7 @@ def averages_of(copy: Copy | None) -> tuple[Average, ...]:
 def averaged(copies: Sequence[Copy], step: int) -> Copy:
     """The mark of the average, at a step, of replicas that were alike when they parted."""
     partition = tuple(sorted(tuple(sorted(copy.batches)) for copy in copies))
-    return Copy(step, frozenset(), copies[0].of, (*copies[0].averages, (step, partition)))
+    return Copy(step, frozenset(), copies[0].of, (*copies[0].averages, (copies[0].since, step, partition)))
 
 
 def checked_copy(given: object) -> Copy | None:
@@ -72,7 +72,7 @@ def checked_copy(given: object) -> Copy | None:
 
 
 def _average(given: object, of: int) -> Average:
-    if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[1], (tuple, list)):
-        raise RuleError(f"an average is a step and the batches of each replica; got {given!r:.60}")
-    step = algebra.whole_number(given[0], "step", "average", least=0)
-    return step, tuple(tuple(sorted(algebra.numbers(own, of, "batch", "copy"))) for own in given[1])
+    if not isinstance(given, (tuple, list)) or len(given) != 3 or not isinstance(given[2], (tuple, list)):
+        raise RuleError(f"an average is two steps and the batches of each replica; got {given!r:.60}")
+    since, step = (algebra.whole_number(number, "step", "average", least=0) for number in given[:2])
+    return since, step, tuple(tuple(sorted(algebra.numbers(own, of, "batch", "copy"))) for own in given[2])
