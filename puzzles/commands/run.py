@@ -17,12 +17,12 @@ from .params import Slug
 @click.option("--on", type=click.Choice(["inprocess", "mpi"]), default="inprocess", show_default=True, help="Where.")
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="How many devices  [default: as many as the puzzle has]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
-@click.option("-o", "output", metavar="FILE.svg", default="", help="Draw foretold above measured time.")
+@click.option("-o", "output", metavar="FILE.svg", default="", help="Draw predicted above measured time.")
 @click.pass_context
 def run(ctx: click.Context, /, path: str, puzzle: Puzzle, on: str, ranks: int | None, small: bool, output: str) -> None:
-    """Run a solution on real tensors, and compare with what the game foretells.
+    """Run a solution on real tensors, and compare with what the game predicts.
 
-    Exits with 0 if the weights, the memory and the bytes are as foretold; of a layout, every tensor and the bytes.
+    Exits with 0 if the weights, the memory and the bytes are as predicted; of a layout, every tensor and the bytes.
     """
     from lib import PuzzleError
     from puzzles.tracks.workbench import TensorOptions

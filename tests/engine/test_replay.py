@@ -1,4 +1,4 @@
-"""Schedules that really run: on real tensors they give the weights of one device, in the memory that was foretold."""
+"""Schedules that really run: on real tensors they give the weights of one device, in the memory that was predicted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORDS = sorted(path.stem for path in (ROOT / "solutions" / "records").glob("[a
 
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
-def test_the_classics_give_the_weights_of_one_device_in_the_foretold_memory(classic: Classic) -> None:
+def test_the_classics_give_the_weights_of_one_device_in_the_predicted_memory(classic: Classic) -> None:
     result = replay(run(classic.solution, *classic.size).trace, small=True, goal=classic.goal)
     assert (result.error, result.passed) == (0.0, True)
     # The small tensors are the game's, 1024 times smaller: so is the peak, at four bytes an element.
@@ -90,7 +90,7 @@ def test_uneven_gathers_and_messages_of_several_values() -> None:
     result = replay(outcome.trace, small=True)
     assert result.same_weights
     assert [rank.messages for rank in result.ranks] == [1, 0]
-    # In an uneven gather every rank sends as much as the one that has most; all else is as foretold.
+    # In an uneven gather every rank sends as much as the one that has most; all else is as predicted.
     assert [rank.sent - rank.predicted_sent for rank in result.ranks] == [512, 0]
 
 
@@ -188,23 +188,23 @@ def test_values_made_by_hand_have_no_tensor() -> None:
 # --- The command --------------------------------------------------------------------------------------
 
 
-def test_the_command_shows_foretold_beside_measured() -> None:
+def test_the_command_shows_predicted_beside_measured() -> None:
     result = CliRunner().invoke(main, ["run", "solutions/gpipe.py", "gpipe", "--small"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "gpipe on 4 devices, inprocess, small tensors of whole numbers" in result.output
     assert "The updated weights are those of a single device, exactly." in result.output
     assert result.output.count("equal") == 4
-    assert "foretold, 33.8 steps" in result.output
+    assert "predicted, 33.8 steps" in result.output
     assert "measured, " in result.output
 
 
-def test_the_command_draws_foretold_above_measured(tmp_path: Path) -> None:
+def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:
     path = tmp_path / "gpipe.svg"
     words = ["run", "solutions/gpipe.py", "gpipe", "--small", "-o", str(path)]
     result = CliRunner().invoke(main, words, catch_exceptions=False)
     assert (result.exit_code, f"Wrote {path}" in result.output.replace("\n", "")) == (0, True), result.output
     told = " ".join(ElementTree.fromstring(path.read_text()).itertext())
-    assert told.index("Foretold: 33.8 steps, 42.6% idle") < told.index("Measured: ")
+    assert told.index("Predicted: 33.8 steps, 42.6% idle") < told.index("Measured: ")
     assert "The updated weights are those of a single device, exactly." in told
     assert told.count("waits for rank") > 4
 
@@ -229,7 +229,7 @@ def test_a_picture_that_cannot_be_written_is_an_error_of_the_call(tmp_path: Path
 
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
-def test_a_picture_of_what_was_foretold_waits_as_the_referee_says(classic: Classic) -> None:
+def test_a_picture_of_what_was_predicted_waits_as_the_referee_says(classic: Classic) -> None:
     scene = scene_of(run(classic.solution, *classic.size).trace)
     again = measured(scene, [[(mark.start, mark.end) for mark in lane.marks] for lane in scene.lanes])
     assert [lane.marks for lane in again.lanes] == [

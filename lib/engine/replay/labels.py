@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,6 @@ class Tokens(NamedTuple):
 
 
 Held = Rows | Tokens
-H = TypeVar("H", Rows, Tokens)
 
 
 class Parked(NamedTuple):
@@ -84,7 +83,7 @@ def share(count: int, i: int, n: int) -> range:
     return range(i * each, (i + 1) * each)
 
 
-def cut(label: H, i: int, n: int) -> H:
+def cut(label: Held, i: int, n: int) -> Held:
     """Part `i` of `n` of what a tensor holds."""
     return label._replace(places=tuple([label.places[k] for k in share(len(label.places), i, n)]))
 
@@ -94,14 +93,19 @@ def union(labels: Sequence[Held]) -> Held:
     return labels[0]._replace(places=tuple(sorted({place for label in labels for place in label.places})))
 
 
-def all_batches(labels: Sequence[Held]) -> tuple[int, ...]:
-    return tuple(sorted({batch for label in labels for batch in batches_of(label)}))
+def all_batches(labels: Sequence[Label]) -> tuple[int, ...]:
+    return tuple(sorted({batch for label in labels for batch in as_tokens(label).batches}))
 
 
-def batches_of(label: Held) -> tuple[int, ...]:
-    if isinstance(label, Rows):
-        raise TraceError("a tensor shaped like a weight has no batches")
-    return label.batches
+def as_tokens(label: Label) -> Tokens:
+    """The label of an activation or its gradient.
+
+    Raises:
+        TraceError: it is of a tensor shaped like a weight.
+    """
+    if isinstance(label, Tokens):
+        return label
+    raise TraceError("a tensor shaped like a weight has no batches")
 
 
 def index_of(have: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
@@ -122,7 +126,7 @@ def index_of(have: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
 
 def taken(tensor: Array, label: Held, wanted: tuple[int, ...]) -> Array:
     """The wanted rows or tokens of a tensor: perhaps a view of it."""
-    return cast(Array, tensor[(*[slice(None)] * axis_of(label), index_of(label.places, wanted))])
+    return tensor[(*[slice(None)] * axis_of(label), index_of(label.places, wanted))]
 
 
 def joined(tensors: Sequence[Array], labels: Sequence[Held], wanted: Held) -> Array:

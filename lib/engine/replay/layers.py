@@ -57,10 +57,10 @@ class Block:
 
     def forward(self, inp: Array, weight: Array) -> Array:
         x, v = self.by_expert(inp, weight)
-        return np.asanyarray(relu(x @ turned(v)) @ v).reshape(inp.shape)
+        return np.asanyarray((relu(x @ turned(v)) @ v).reshape(inp.shape))
 
     def loss(self, out: Array, target: Array) -> Array:
-        return out - target
+        return np.asanyarray(out - target)
 
     def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
         x, v = self.by_expert(inp, weight)

@@ -34,7 +34,9 @@ def trained(workload: Workload, averages: Sequence[Average] = ()) -> list[Array]
     done = 0
     for parted, until, partition in averages:
         alike = _train(workload, alike, everything, range(done, parted))
-        alone = [_train(workload, (alike[0], states.get(own, alike[1])), own, range(parted, until)) for own in partition]
+        alone = [
+            _train(workload, (alike[0], states.get(own, alike[1])), own, range(parted, until)) for own in partition
+        ]
         states.update((own, replica[1]) for own, replica in zip(partition, alone))
         sums = [reduce(add, column) for column in zip(*[weights for weights, _ in alone])]
         alike, done = ([workload.average(total, len(alone)) for total in sums], alike[1]), until

@@ -14,7 +14,7 @@ from lib.errors import TraceError
 from lib.lanes import Call
 from lib.trace import Op, Trace
 
-from .labels import Held, Label, Parked, Rows, Shape, Tokens, all_batches, cut, held, share, union
+from .labels import Held, Label, Parked, Rows, Shape, Tokens, all_batches, as_tokens, cut, held, share, union
 from .lane_walk import LaneCursor, LaneWalk, members
 
 
@@ -130,7 +130,8 @@ def _loaded(placement: Placement, op: Op, used: Sequence[Label]) -> list[Label]:
 
 
 def _input(placement: Placement, op: Op, used: Sequence[Label]) -> list[Label]:
-    return [Tokens(*(op.args or (0,)), tuple(sorted(op.batches)), placement.tokens())]
+    step = op.args[0] if op.args else 0
+    return [Tokens(step, tuple(sorted(op.batches)), placement.tokens())]
 
 
 def _shard(placement: Placement, op: Op, used: Sequence[Label]) -> list[Label]:
@@ -170,12 +171,12 @@ ALONE: Mapping[str, Callable[[Placement, Op, Sequence[Label]], Sequence[Label]]]
 
 
 def _dispatched(brought: Sequence[Held], place: int, op: Op) -> Held:
-    batches, mine = all_batches(brought), cut(brought[place], place, len(brought))
-    return Tokens(mine[0], batches, mine.places)
+    mine = as_tokens(cut(brought[place], place, len(brought)))
+    return mine._replace(batches=all_batches(brought))
 
 
 def _collected(brought: Sequence[Held], place: int, op: Op) -> Held:
-    return Tokens(brought[place][0], tuple(sorted(op.batches)), union(brought).places)
+    return as_tokens(union(brought))._replace(batches=tuple(sorted(op.batches)))
 
 
 MEETING: Mapping[str, Callable[[Sequence[Held], int, Op], Held]] = {

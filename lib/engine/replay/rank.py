@@ -16,7 +16,7 @@ from lib.engine.metering.meter import unmetered
 from lib.lifetimes import Span, lifetimes
 from lib.trace import TIMED, Op
 
-from .labels import Held, Parked, Tokens, content, held, joined, shape_of, taken
+from .labels import Held, Parked, Tokens, as_tokens, content, held, joined, shape_of, taken
 from .placement import Placement
 from .together import TOGETHER
 from .workload import Workload
@@ -83,7 +83,9 @@ class ReplayEngine(ShardedEngine):
         elif later:
             self.reserve(op)
         elif op.name == "await":
-            self.tensors.update((n, self.arriving.pop(n)) for n in self.placed.ops[op.args[0]].made if n in self.arriving)
+            self.tensors.update(
+                (n, self.arriving.pop(n)) for n in self.placed.ops[op.args[0]].made if n in self.arriving
+            )
         else:
             self.tensors.update(self.perform(op))
 
@@ -153,7 +155,7 @@ class ReplayEngine(ShardedEngine):
         return [self.tier(label).fetch(str(number))]
 
     def inputs(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.of_each_batch(self.workload.input, self.tokens_of(op.made[0]))]
+        return [self.of_each_batch(self.workload.input, as_tokens(self.labels[op.made[0]]))]
 
     def zero_grad(self, op: Op, used: list[Array]) -> Sequence[Array]:
         hidden = self.workload.shape.hidden
@@ -163,7 +165,7 @@ class ReplayEngine(ShardedEngine):
         return [self.workload.layer.forward(*used)]
 
     def loss(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        targets = self.of_each_batch(self.workload.target, self.tokens_of(op.used[0]))
+        targets = self.of_each_batch(self.workload.target, as_tokens(self.labels[op.used[0]]))
         return [self.workload.layer.loss(used[0], targets)]
 
     def layer_backward(self, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -195,11 +197,6 @@ class ReplayEngine(ShardedEngine):
         with unmetered():
             self.results.append((op.layer, held(self.labels[op.used[0]]), plain_view(used[0]).copy()))
         return ()
-
-    def tokens_of(self, number: int) -> Tokens:
-        label = held(self.labels[number])
-        assert isinstance(label, Tokens)
-        return label
 
     def of_each_batch(self, draw: Callable[[int, int], Array], label: Tokens) -> Array:
         return np.array([draw(batch, label.step)[list(label.places)] for batch in label.batches])

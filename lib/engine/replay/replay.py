@@ -40,6 +40,8 @@ class Replay:
     measured: tuple[tuple[TimedEvent, ...], ...]
     results: str = "weights"
     """What was compared: "weights", or the "outputs" of inference."""
+    notes: tuple[str, ...] = ()
+    """In what the tensors differ from the game's values."""
 
     @property
     def same_weights(self) -> bool:
@@ -115,7 +117,17 @@ def replay(
         predicted(trace),
         measured(trace, [rank["seconds"] for rank in played]),
         "outputs" if trace.setting.task == "infer" else "weights",
+        tuple(_notes(trace)),
     )
+
+
+def _notes(trace: Trace) -> Iterator[str]:
+    gradient, activation = trace.costs.activation_grad, trace.costs.activation
+    if gradient != activation:
+        yield (
+            f"The costs {trace.costs.name!r} count {gradient:,} elements for an activation gradient and {activation:,} "
+            "for an activation. Tensors of both are as large as an activation, and so is what is predicted here."
+        )
 
 
 def _played(trace: Trace, workload: Workload, on: str) -> tuple[list[Any], list[list[Found]], tuple[Reading, ...]]:
@@ -133,7 +145,7 @@ def replay_from_json(text: str) -> Replay:
         for name in ("predicted", "measured")
     }
     ranks = tuple(RankReplay(**rank) for rank in data.pop("ranks"))
-    return Replay(ranks=ranks, **times, **data)
+    return Replay(ranks=ranks, notes=tuple(data.pop("notes")), **times, **data)
 
 
 def replay_to_json(result: Replay) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lib.collective_rules import COLLECTIVES
 from lib.lanes import Call, clocks, computing
 from lib.trace import TIMED, Op, Trace
 

@@ -9,7 +9,7 @@ import numpy as np
 from lib.engine.collectives import Array
 from lib.engine.engine import ShardedEngine
 
-from .labels import Held, Rows, axis_of, batches_of, index_of, joined
+from .labels import Held, Rows, as_tokens, axis_of, index_of, joined
 from .placement import Meeting
 from .workload import Workload
 
@@ -42,23 +42,23 @@ def gathered(engine: ShardedEngine, workload: Workload, tensor: Array, meeting: 
 def dispatched(engine: ShardedEngine, workload: Workload, tensor: Array, meeting: Meeting) -> Array:
     """This rank's share of the tokens of all batches. Where some bring fewer batches, all send as many as the most."""
     brought, made = meeting.brought, meeting.made[meeting.place]
-    n, most = len(brought), max(len(batches_of(label)) for label in brought)
+    n, most = len(brought), max(len(as_tokens(label).batches) for label in brought)
     sent = np.stack(np.split(padded(tensor, 0, most), n, axis=1))
     came = engine.all_to_all(sent, group=meeting.group)
-    place = {batch: (i, k) for i, label in enumerate(brought) for k, batch in enumerate(batches_of(label))}
-    ranks, within = zip(*[place[batch] for batch in batches_of(made)])
+    place = {batch: (i, k) for i, label in enumerate(brought) for k, batch in enumerate(as_tokens(label).batches)}
+    ranks, within = zip(*[place[batch] for batch in as_tokens(made).batches])
     return np.asanyarray(came[list(ranks), list(within)])
 
 
 def collected(engine: ShardedEngine, workload: Workload, tensor: Array, meeting: Meeting) -> Array:
     """All tokens of the batches that this rank wants. Where some want fewer, all send as many as the most."""
     mine, made = meeting.brought[meeting.place], meeting.made[meeting.place]
-    most = max(len(batches_of(label)) for label in meeting.made)
+    most = max(len(as_tokens(label).batches) for label in meeting.made)
     sent = np.zeros((len(meeting.made), most, *tensor.shape[1:]), tensor.dtype)
     for part, label in zip(sent, meeting.made):
-        part[: len(batches_of(label))] = tensor[index_of(batches_of(mine), batches_of(label))]
+        part[: len(as_tokens(label).batches)] = tensor[index_of(as_tokens(mine).batches, as_tokens(label).batches)]
     came = engine.all_to_all(sent, group=meeting.group)
-    return joined([part[: len(batches_of(made))] for part in came], meeting.brought, made)
+    return joined([part[: len(as_tokens(made).batches)] for part in came], meeting.brought, made)
 
 
 TOGETHER: Mapping[str, Callable[[ShardedEngine, Workload, Array, Meeting], Array]] = {

@@ -23,7 +23,8 @@ SMALL = Shape(16, 8)
 """Shapes for tests: the game's, 32 times smaller each way; 16 ranks can still hold a row each."""
 
 TOLERANCE = 1e-4
-"""Of the largest weight: sums in float32 differ a little when they are made in another order."""
+"""Of the largest weight: sums in float32 differ a little when they are made in another order. Where that turns a
+number negative, relu leaves out what it had passed on: one token's part of a gradient."""
 
 
 class Workload:
@@ -39,9 +40,11 @@ class Workload:
         self.layer = LAYERS[setting.layer]
         self.shape = SMALL if small else Shape(setting.costs.hidden, setting.costs.length)
         self.exact = small
-        in_a_step = size.batches * self.shape.length
-        numbers: tuple[Any, Any] = (3, 5) if small else (np.float32(1 / in_a_step), np.float32(0.9))
+        tokens = size.batches * self.shape.length
+        # In float32 momenta begin as large as a gradient, and a token changes a weight by less than TOLERANCE.
+        numbers: tuple[Any, Any] = (3, 5) if small else (np.float32(0.1 / tokens), np.float32(0.9))
         self.rate, self.decay = numbers
+        self.momentum = tokens**0.5
 
     @property
     def dtype(self) -> Any:
@@ -56,7 +59,7 @@ class Workload:
         return self._drawn([0, layer], self.shape.hidden, (self.layer.variance / self.shape.hidden) ** 0.5)
 
     def state(self, layer: int) -> Array:
-        return self._drawn([1, layer], self.shape.hidden, 0.01)
+        return self._drawn([1, layer], self.shape.hidden, self.momentum)
 
     def input(self, batch: int, step: int = 0) -> Array:
         return self._drawn([2, batch, step], self.shape.length, 1.0)
