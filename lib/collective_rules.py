@@ -96,6 +96,9 @@ COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted],
 ASKING = frozenset(("collect",))
 """Collectives whose members ask for batches."""
 
+REDUCING = frozenset(("allreduce", "scatterreduce"))
+"""Collectives that add up what ranks bring."""
+
 ALL_TO_ALL = frozenset(("dispatch", "collect"))
 """Collectives that are priced by the batch: each rank's own are on the way, whole."""
 
@@ -105,6 +108,8 @@ COLLECTIVES = frozenset(COLLECTIVE_RULES)
 
 def contribute(game: Game, name: str, value: Value) -> None:
     """Refuses a value that a rank may not bring to a collective, as far as it alone can tell."""
+    if isinstance(value, WeightGrad if name in REDUCING else Sharded) and name not in ALL_TO_ALL:
+        return
     if name in ALL_TO_ALL:
         if game.layer != "experts":
             raise RuleError(f"{name} is for layers of experts; the layers of this game are {game.layer!r}")
@@ -112,9 +117,9 @@ def contribute(game: Game, name: str, value: Value) -> None:
             raise RuleError(f"{name} takes an activation or its gradient; got {object_text(value)}")
     elif _more_than_classic(game, name, value):
         return
-    elif name != "allgather":
+    elif name in REDUCING:
         require_kind(value, WeightGrad, "what is reduced")
-    elif not isinstance(value, Sharded):
+    else:
         raise RuleError(
             f"only weights, optimizer states and weight gradients have shards to gather; got {object_text(value)}"
         )

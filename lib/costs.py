@@ -129,7 +129,7 @@ class Costs:
         Raises:
             RuleError: the operation has no price.
         """
-        if operation in COMPUTING and (held != total or self.flops_per_tick):
+        if (held != total or self.flops_per_tick) and operation in COMPUTING:
             return ceil(self._product(operation) * items * held / total)
         try:
             return self.ticks[operation] * items

@@ -216,14 +216,29 @@ class Lanes:
         return self.meetings.of(call.group).come(call.rank, call) or ()
 
     def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> None:
-        ticks = self._ticks(calls, made)
-        start, cause = max((ready for call in calls for ready in self._conditions(call)), key=lambda ready: ready[0])
+        start, cause = self._ready_at(calls[0])
+        for call in calls[1:]:
+            ready, by = self._ready_at(call)
+            if ready > start:
+                start, cause = ready, by
+        end = start + self._ticks(calls, made)
         for call, values in zip(calls, made):
-            call.start, call.end, call.cause, call.made = start, start + ticks, cause, tuple(values)
+            call.start, call.end, call.cause, call.made = start, end, cause, tuple(values)
             self._last[call.rank][call.lane] = call
             self._queues[call.rank][call.lane].popleft()
         for call in calls:
             self.settle(call)
+
+    def _ready_at(self, call: Call) -> tuple[int, Place | None]:
+        """The tick from which on a rank is ready for a call, and the event that set it."""
+        ready, by = call.clock, call.cause
+        before = self._last[call.rank].get(call.lane)
+        if before is not None and before.end > ready:
+            ready, by = before.end, before.place
+        for part in call.brought:
+            if type(part) is Made and part.call.end > ready:
+                ready, by = part.call.end, part.call.place
+        return ready, by
 
     def _ticks(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> int:
         first = calls[0]
@@ -232,16 +247,6 @@ class Lanes:
         if first.name in COLLECTIVES:
             return ticks(calls, self.costs, self.world)
         return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))
-
-    def _conditions(self, call: Call) -> Iterable[tuple[int, Place | None]]:
-        """What a call starts after: from which tick on, and what set that tick."""
-        yield call.clock, call.cause
-        before = self._last[call.rank].get(call.lane)
-        if before is not None:
-            yield before.end, before.place
-        for part in call.brought:
-            if type(part) is Made:
-                yield part.call.end, part.call.place
 
     def blockage(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""

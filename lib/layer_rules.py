@@ -29,10 +29,11 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
     weight = require_kind(weight, Weight, "weight")
     _usable(game, layer, weight, inp)
     _input_of(layer, inp)
-    parts, tokens = _shares(game, inp, weight)
+    whole = game.layer == "dense" and inp.of == inp.total == 1
+    parts, tokens = (WHOLE, WHOLE) if whole else _shares(game, inp, weight)
     same_model(game, inp, weight)
-    label = layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
-    return make(Activation, *label, _replica(inp, weight))
+    copy = None if weight.copy is inp.copy is None else _replica(inp, weight)
+    return make(Activation, layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens, copy)
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:
@@ -54,9 +55,10 @@ def backward(game: Game, layer: int, inp: Value, grad: Value, weight: Value) -> 
     _usable(game, layer, weight, inp)
     _input_of(layer, inp)
     _belong_together(game, "backward", layer, inp, grad)
-    parts, tokens = _shares(game, inp, weight)
+    whole = game.layer == "dense" and inp.of == inp.total == 1
+    parts, tokens = (WHOLE, WHOLE) if whole else _shares(game, inp, weight)
     same_model(game, inp, grad, weight)
-    copy = _replica(inp, weight, grad)
+    copy = None if weight.copy is grad.copy is inp.copy is None else _replica(inp, weight, grad)
     return _weight_grad(inp, weight, copy), _input_grad(inp, parts, tokens, copy)
 
 
@@ -134,7 +136,8 @@ def _belong_together(game: Game, name: str, layer: int, inp: Activation, grad: A
         raise RuleError(
             f"the activation is of step {inp.step} and its gradient of step {grad.step}; pass the two of one step"
         )
-    _require_sum(grad)
+    if grad.of > 1:
+        _require_sum(grad)
     if grad.total > 1 or inp.total > 1:
         if game.layer != "experts":
             _require_tokens(grad)
@@ -210,5 +213,6 @@ def _weight_grad(inp: Activation, weight: Weight, copy: Copy | None) -> WeightGr
 
 
 def _input_grad(inp: Activation, parts: Share, tokens: Share, copy: Copy | None) -> ActivationGrad:
-    label = inp.layer - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
-    return make(ActivationGrad, *label, copy)
+    return make(
+        ActivationGrad, inp.layer - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens, copy
+    )

@@ -45,7 +45,7 @@ class Mesh:
 
     def __init__(self, axes: Axes, ranks: int) -> None:
         self.axes = axes_of(axes, ranks)
-        self._ranks = ranks
+        self.ranks = ranks
         self._stride: dict[str, int] = {}
         stride = 1
         for name, length in reversed(self.axes):
@@ -80,12 +80,12 @@ class Mesh:
                 raise RuleError(f"a group names an axis twice: {list(given)}; name it once")
             group = self.along(rank, given)
         else:
-            ranks = [algebra.number(part, self._ranks, "rank") for part in given]
+            ranks = [algebra.number(part, self.ranks, "rank") for part in given]
             if len(set(ranks)) < len(ranks):
                 raise RuleError(f"a group names a rank twice: {sorted(ranks)}; name it once")
             group = tuple(sorted(ranks))
         self.require_member(rank, group)
-        return None if len(group) == self._ranks else group
+        return None if len(group) == self.ranks else group
 
     def require(self) -> None:
         """Refuses groups where there is no mesh."""

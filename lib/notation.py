@@ -124,8 +124,14 @@ def _row(op: Op) -> dict[str, Any]:
 
 
 def _value_row(value: Value) -> list[Any]:
-    label = (sorted(field) if isinstance(field, frozenset) else field for field in value.label())
-    return [type(value).__name__, *label]
+    return [type(value).__name__, *map(_plain, value.label())]
+
+
+def _plain(field: Any) -> Any:
+    """A field of a label as JSON holds it: sets and tuples are lists."""
+    if isinstance(field, frozenset):
+        return sorted(field)
+    return [*map(_plain, field)] if isinstance(field, tuple) else field
 
 
 def _size(head: Mapping[str, Any]) -> Size:
@@ -195,8 +201,10 @@ def _argument(name: str, given: Any, where: str) -> Any:
         return _value(given, where)
     if name == "key":
         return _key(given)
-    if name == "group" or (name == "label" and isinstance(given, list)):
+    if name == "group":
         return _numbers(given, name, where)
+    if name == "label" and all(type(label) is int for label in (given if isinstance(given, list) else [given])):
+        return tuple(given) if isinstance(given, list) else given
     if name in ("where", "tier"):
         if isinstance(given, str):
             return given

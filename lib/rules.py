@@ -19,7 +19,7 @@ section 5), GPipe (Huang et al. 2019, section 2).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from lib.values.algebra import missing_text, set_text
 from lib.values.base import (
@@ -90,7 +90,8 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
     for value in (grad, weight, opt_state):
         if value.layer != layer:
             raise RuleError(f"this is the {value}; update({layer}) needs the one of layer {layer}")
-    _require_one_step(game, grad, weight, opt_state)
+    if not opt_state.step == grad.step == weight.step < game.steps:
+        _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
     if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
         raise RuleError(
@@ -120,7 +121,7 @@ def set_output(game: Game, output: Value) -> tuple[()]:
     return ()
 
 
-def _require_one_step(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> None:
+def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> NoReturn:
     if weight.step >= game.steps and game.steps == 1:
         raise RuleError("the weight is updated already (step 1) and the gradient is from before; update it once")
     if opt_state.step != weight.step:
@@ -128,11 +129,10 @@ def _require_one_step(game: Game, grad: WeightGrad, weight: Weight, opt_state: O
             f"the optimizer state is at step {opt_state.step} and the weight at step {weight.step}; "
             "pass the optimizer state that belongs to this weight"
         )
-    if grad.step != weight.step or weight.step >= game.steps:
-        raise RuleError(
-            f"the gradient is of step {grad.step} and the weight at step {weight.step}, of {game.steps} steps; "
-            "update the weight that the gradient was computed with"
-        )
+    raise RuleError(
+        f"the gradient is of step {grad.step} and the weight at step {weight.step}, of {game.steps} steps; "
+        "update the weight that the gradient was computed with"
+    )
 
 
 def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
@@ -285,10 +285,24 @@ class LocalRecord(Protocol):
     def args(self) -> Any: ...
 
 
+def _tier(op: LocalRecord) -> Any:
+    """The arguments of loading, of which the last is a tier or not there."""
+    if op.args[-1] is None:
+        raise RuleError("a record names a memory tier or none at all; got None")
+    return op.args
+
+
+def _step(op: LocalRecord) -> Any:
+    """The step that a record names, if it is not the first, which goes without saying."""
+    if op.args and (type(op.args[0]) is not int or op.args[0] == 0):
+        raise RuleError(f"a record names a step from 1 on, as a number; got {op.args[0]!r}")
+    return op.args
+
+
 LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
-    "load_weights": lambda game, op, _: load_weights(game, op.layer, *op.args),
-    "get_activation": lambda game, op, _: (get_activation(game, op.batches, *op.args),),
-    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *op.args),),
+    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_tier(op)),
+    "get_activation": lambda game, op, _: (get_activation(game, op.batches, *_step(op)),),
+    "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *_step(op)),),
     "forward": lambda game, op, v: (forward(game, op.layer, *v),),
     "loss": lambda game, op, v: (loss(game, *v),),
     "backward": lambda game, op, v: backward(game, op.layer, *v),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from lib import rules, tier_rules
-from lib.collective_rules import Group, asked, contribute
+from lib.collective_rules import asked, contribute
 from lib.costs import elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
@@ -14,33 +14,19 @@ from lib.lanes import LANES, Place
 from lib.meetings import agree, in_group, message_ticks, settle, ticks
 from lib.mesh import Mesh
 from lib.setting import Game
-from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text, shortest
+from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text
 from lib.trace_walk import Walk
 from lib.values.algebra import set_text
 from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Parked
 
-from .rank_state import MALFORMED, RankState, confirm, placed, refuse_given, refuse_under_way
+from .call_records import require_group, require_tag
+from .rank_state import MALFORMED, RankState, arrival, confirm, placed, refuse_given, refuse_under_way
 from .recompute_lanes import RetracedLanes
-
-
-class Arrival(NamedTuple):
-    """A rank's call of a collective, with the clock and the value that were recomputed."""
-
-    rank: int
-    clock: int
-    line: int
-    name: str
-    group: Group | None
-    values: tuple[Value, ...]
-    batches: frozenset[int]
-
 
 Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]
 """One rank's share of a collective: what it brought and gets, the start, the ticks, the call that set the start, and
 the event that this call came after."""
-
-_new = tuple.__new__  # what Arrival(...) does, in half of its time
 
 
 class Retrace(Walk[RankState]):
@@ -108,7 +94,7 @@ class Retrace(Walk[RankState]):
             if not self._lanes(op).join(cursor, op):
                 return False
         else:
-            _require_tag(self.game, op)
+            require_tag(self.game, op)
             return self.receive(cursor, op)
         cursor.at += 1
         return True
@@ -120,14 +106,14 @@ class Retrace(Walk[RankState]):
         if op.name == "pass_to":
             rules.partner(self.game, cursor.rank, op.args[0])
             rules.message(used)
-            _require_tag(self.game, op)
+            require_tag(self.game, op)
         elif op.name in rules.COPYING:
             if not any(number in cursor.under_way for number in op.used):
                 tier_rules.require_room(self.costs, cursor.parked(), rules.LOCAL_RULES[op.name](self.game, op, used))
         else:
             for value in used:
                 contribute(self.game, op.name, value)
-            group = self._group(cursor, op, used)
+            group = require_group(self.mesh, cursor.rank, op, used)
         if self.lanes is None:
             return self.send(cursor, op) if op.name == "pass_to" else self.join(cursor, group)
         self.lanes.call(cursor, op, used, group)
@@ -227,32 +213,12 @@ class Retrace(Walk[RankState]):
     # --- What ranks do together ---
 
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
-        arrivals = list(map(_arrival, cursors))
+        arrivals = list(map(arrival, cursors))
         results, start = settle(arrivals)
         length = ticks(arrivals, self.costs, range(self.size.ranks))
         last = next(rank for rank in cursors if rank.clock == start)
         setter, before = (last.rank, last.at), last.came_from()
         return [(call.values, result, start, length, setter, before) for call, result in zip(arrivals, results)]
-
-    def _group(self, rank: RankState, op: Op, used: list[Value]) -> Group | None:
-        """The group of a collective, if its record is as a run writes it."""
-        if op.layer != used[0].layer:
-            raise TraceError(f"it is of layer {used[0].layer}, that of the {used[0]}, not {op.layer}")
-        if not op.args:
-            return None
-        group, label = group_of(op), op.args[1] if len(op.args) > 1 else None
-        layers = tuple([value.layer for value in used])
-        if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label):
-            raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")
-        labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
-        if [type(one) for one in labels] != [int] * len(used):
-            raise TraceError(f"a label is a whole number for each value; this record is {op}")
-        if group is not None:
-            self.mesh.require()
-            if type(group) is not tuple or list(group) != sorted({*group}) or not {*group} < {*range(self.size.ranks)}:
-                raise TraceError(f"a group is some of the ranks, ascending; this record is {op}")
-            self.mesh.require_member(rank.rank, group)
-        return group
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
         brought, made, start, length, setter, before = result
@@ -298,7 +264,7 @@ class Retrace(Walk[RankState]):
         place, line = first.place(first.op.call()), first.op.line
         try:
             for meeting in self.meetings.open():
-                agree([_arrival(rank) for _, rank in sorted(meeting.present().items())])
+                agree([arrival(rank) for _, rank in sorted(meeting.present().items())])
             for under_way in self.lanes.meetings.open() if self.lanes else ():
                 agree([call for _, call in sorted(under_way.present().items())])
         except PuzzleError as why:
@@ -316,16 +282,3 @@ class Retrace(Walk[RankState]):
             return WaitingRank(rank.rank, op.call(), op.line, kind, op.args[:1])
         group = group_of(op)
         return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, self.meetings.of(group).missing())
-
-
-def _arrival(rank: RankState) -> Arrival:
-    op = rank.ops[rank.at]
-    return _new(
-        Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],), op.batches)
-    )
-
-
-def _require_tag(game: Game, op: Op) -> None:
-    """Refuses a message whose record has a tag that cannot be."""
-    if len(op.args) > 1 and (type(op.args[1]) is not int or not rules.tag(game, op.args[1])):
-        raise TraceError(f"a record holds no argument that goes without saying; this one is {op}")

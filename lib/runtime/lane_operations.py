@@ -71,7 +71,7 @@ class LaneOperations:
             raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
         parts = self._parts(given)
         if not listed:
-            label = algebra.whole_number(label, "layer")
+            label = label if type(label) is int else algebra.whole_number(label, "layer")
         elif not isinstance(label, list) or len(label) != len(parts):
             raise RuleError(f"the layers of {len(parts)} values are a list of as many; got {object_text(label)}")
         else:
@@ -80,12 +80,13 @@ class LaneOperations:
             if not isinstance(part, Made):
                 contribute(self._game, name, part)
         layers = tuple(map(layer_of, parts))
-        if label in (layers, layers[0]):
+        if label == layers[0] or label == layers:
             label = None
         elif len(parts) == 1 and listed:
             (label,) = label
         used = tuple([self._recorder.claim(p) if isinstance(p, Value) else p.number for p in parts])
-        call = self._write_call(name, parts, used, len(parts), layers[0], shortest(group, label), group, line, asked)
+        args = () if group is label is None else shortest(group, label)
+        call = self._write_call(name, parts, used, len(parts), layers[0], args, group, line, asked)
         self._lanes.issue(call)
         return self._handle(call, listed)
 
@@ -149,8 +150,12 @@ class LaneOperations:
                 )
         except PuzzleError as why:
             raise why.at(recorder.place(f"await {call.op.call()}"), line) from None
-        wait = Awaiting(self.rank, recorder.clock, line, call, self._lanes)
-        await self._together(wait, self.run.ended, lambda _: recorder.write_await(call, line))
+        if call.settled:
+            self.run.act(self.rank)
+        else:
+            wait = Awaiting(self.rank, recorder.clock, line, call, self._lanes)
+            await self._together(wait, self.run.ended, lambda _: None)
+        recorder.write_await(call, line)
         handle.awaited_on = line
         del recorder.handles[call.at]
         return handle.result

@@ -82,7 +82,7 @@ class RankOperations(LaneOperations):
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
             self.run.costs.require_priced(name)
-            wanted = asked(self._game, name, batches)
+            wanted = asked(self._game, name, batches) if batches else NO_BATCHES
             members = None if group is None else self.run.mesh.group(self.rank, group)
             if self.run.lanes is not None:
                 return self._collective_on_lane(name, given, label, members, line, wanted)
@@ -94,11 +94,7 @@ class RankOperations(LaneOperations):
             number = recorder.claim(given)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None
-        args = (
-            ()
-            if label == given.layer and members is None
-            else shortest(members, None if label == given.layer else label)
-        )
+        args = shortest(members, None if label == given.layer else label)
         wait = Joining(self.rank, recorder.clock, line, name, given.layer, (given,), members, args, wanted)
         return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
 

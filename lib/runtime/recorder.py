@@ -155,20 +155,21 @@ class RankRecorder:
         self.memory_at.append(self.memory)
         numbers = tuple(range(self.values, self.values + made))
         self.values += made
-        op = Op(name, self.clock, self.clock, layer, batches, used, numbers, args, line)
+        op = _op(Op, (name, self.clock, self.clock, layer, batches, used, numbers, args, line))
         self.ops.append(op)
         return op
 
     def complete(self, call: Call) -> None:
         """Writes down when a call starts and ends; the values that it makes become this rank's own."""
-        self.ops[call.at] = call.op = call.op._replace(start=call.start, end=call.end)
+        self.ops[call.at] = call.op = _op(Op, (call.op.name, call.start, call.end, *call.op[3:]))
         for number, value in zip(call.op.made, call.made):
             stamp(value, self, number)
 
     def write_await(self, call: Call, line: int) -> None:
         """Writes down that a call was joined, and moves the clock to its end."""
-        before, self.clock = self.clock, max(self.clock, call.end)
-        self.ops.append(Op("await", before, self.clock, None, NO_BATCHES, call.op.used, (), (call.at,), line))
+        before = self.clock
+        self.clock = after = max(before, call.end)
+        self.ops.append(_op(Op, ("await", before, after, None, NO_BATCHES, call.op.used, (), (call.at,), line)))
 
     def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
         first = number = self.values

@@ -40,6 +40,8 @@ class Value:
     kind: ClassVar[str]
     """The kind as a message names it, with its article."""
     _label: ClassVar[Callable[[Any], tuple[Any, ...]]]
+    joined: ClassVar[tuple[str, ...]]
+    """The fields in which values must agree that are joined."""
     _make: ClassVar[Callable[..., Any]]
     """The constructor without its checks."""
     _extended: ClassVar[tuple[object, ...]]
@@ -230,11 +232,9 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
     first = values[0]
     if not isinstance(first, Sharded):
         raise RuleError(f"only weights, optimizer states and weight gradients have shards; got {first}")
-    alike = ("layer", "layers", "total", "step", "batches", "total_batches", "copy")
-    same = [name for name in alike if hasattr(first, name)]
     for i, value in enumerate(values):
         require_kind(value, type(first), "everything gathered here")
-        require_alike(first, value, same, who, i, "gather")
+        require_alike(first, value, first.joined, who, i, "gather")
     shards = [value.shards for value in values]
     union = algebra.disjoint_union(shards, "shard", who, "a gather takes every shard once")
     return with_shards(first, union, first.total)

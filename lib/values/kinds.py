@@ -224,10 +224,13 @@ CLASSIC_FIELDS: Mapping[type[Value], int] = {
 }
 """How many fields of each kind the classic puzzles use; the others come last, and have defaults."""
 
+ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches", "copy")
+
 for _cls in CLASSIC_FIELDS:
     _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass
     _cls._label = attrgetter(*[f.name for f in _fields])
     _cls._make = maker(_cls)
+    _cls.joined = tuple(name for name in ALIKE_IN_A_JOIN if name in {f.name for f in _fields})
     _cls._extended = tuple(f.default for f in _fields[CLASSIC_FIELDS[_cls] :])
 
 

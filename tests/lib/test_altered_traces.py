@@ -135,12 +135,10 @@ CHANGES = (an_await_moved, an_await_removed, a_call_moved, a_group_changed, a_ta
 KINDS = {
     "used before its await": "still under way; await it first",
     "awaited before it was made": "no call under way",
-    "never awaited": "was never awaited",
     "a group without oneself": "not in the group",
     "no group of these ranks": "nobody can move",
     "another layer or operation": "same collective calls",
     "another tag": "nobody can move: rank",
-    "a gradient of another layer": "needs the one of layer",
     "a use of what is not made yet": "which this rank has not made",
 }
 
@@ -192,12 +190,12 @@ def _needless(error: str) -> bool:
 
 
 def test_some_altered_traces_are_refused_exactly_if_they_go_wrong() -> None:
-    assert "accepted" in kinds_seen(range(60))
+    assert "accepted" in kinds_seen(range(25))
 
 
 @pytest.mark.slow
 def test_altered_traces_are_refused_exactly_if_they_go_wrong() -> None:
-    assert sorted({*KINDS, "accepted"} - kinds_seen(range(1500))) == []
+    assert sorted({*KINDS, "accepted"} - kinds_seen(range(600))) == []
 
 
 def test_an_earlier_await_scores_differently() -> None:

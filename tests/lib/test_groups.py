@@ -378,6 +378,7 @@ def test_groups_are_written_and_read() -> None:
 
 async def labelled(model: Model) -> None:
     await model.allgather(model.load_weights(1, model.rank, model.RANKS)[0], 0)
+    await model.allgather(model.load_weights(1, model.rank, model.RANKS)[0], -1)
 
 
 def test_another_label_is_a_note() -> None:
@@ -386,7 +387,7 @@ def test_another_label_is_a_note() -> None:
     assert [note.costs_a_star for note in notes] == [False]
     assert "ranks 0, 1" in notes[0].text
     assert "allgather(layer=1)" in notes[0].text
-    assert "layer 0" in notes[0].text
+    assert "layer 0, and 1 more" in notes[0].text
     both_ways(outcome.trace)
 
 

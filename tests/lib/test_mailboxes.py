@@ -1,6 +1,8 @@
-"""A mailbox is a queue for each pair of ranks; a bounded one holds one unread message."""
+"""A mailbox is a queue for each pair of ranks and tag; a bounded one holds one unread message."""
 
 from __future__ import annotations
+
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -14,22 +16,29 @@ RANKS = 2
 ranks = st.integers(0, RANKS - 1)
 
 
+tags = st.integers(0, 2)
+
+
 @examples(200)
-@given(st.lists(st.tuples(ranks, ranks, st.booleans()), min_size=10))
-def test_every_pair_of_ranks_has_a_queue_of_its_own(steps: list[tuple[int, int, bool]]) -> None:
+@given(st.lists(st.tuples(ranks, ranks, tags, st.booleans()), min_size=10))
+def test_every_pair_of_ranks_has_a_queue_for_each_tag(steps: list[tuple[int, int, int, bool]]) -> None:
     boxes: Mailboxes[int] = Mailboxes(RANKS, bounded=False)
-    queues: dict[tuple[int, int], list[int]] = {(a, b): [] for a in range(RANKS) for b in range(RANKS)}
-    for message, (source, to, take) in enumerate(steps):
-        queue = queues[source, to]
+    everything = list(product(range(RANKS), range(RANKS), range(3)))
+    queues: dict[tuple[int, int, int], list[int]] = {place: [] for place in everything}
+    for message, (source, to, tag, take) in enumerate(steps):
+        queue = queues[source, to, tag]
         if take and queue:
-            assert boxes.take(source, to) == queue.pop(0)
+            assert boxes.take(source, to, tag) == queue.pop(0)
         else:
-            boxes.put(source, to, message)
+            boxes.put(source, to, message, tag)
             queue.append(message)
-        assert boxes.first(source, to) == (queue[0] if queue else None)
-    assert [list(boxes.unread(to)) for to in range(RANKS)] == [
-        [(source, message) for source in range(RANKS) for message in queues[source, to]] for to in range(RANKS)
-    ]
+        assert boxes.first(source, to, tag) == (queue[0] if queue else None)
+    for at in range(RANKS):
+        unread = [
+            (source, tag, message) for source, to, tag in everything if to == at for message in queues[source, to, tag]
+        ]
+        assert list(boxes.unread(at)) == [(source, message) for source, _, message in unread]
+        assert list(boxes.unread(at, 1)) == [(source, message) for source, tag, message in unread if tag == 1]
 
 
 def test_a_bounded_mailbox_is_full_until_its_message_is_taken() -> None:
@@ -45,7 +54,8 @@ def test_a_bounded_mailbox_is_full_until_its_message_is_taken() -> None:
 def test_a_full_mailbox_leaves_room_in_all_others() -> None:
     boxes: Mailboxes[str] = Mailboxes(RANKS)
     boxes.put(0, 1, "message")
-    assert [(a, b) for a in range(RANKS) for b in range(RANKS) if boxes.full(a, b)] == [(0, 1)]
+    everything = product(range(RANKS), range(RANKS), range(3))
+    assert [place for place in everything if boxes.full(*place)] == [(0, 1, 0)]
 
 
 def test_an_unbounded_mailbox_is_never_full() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import MismatchError, RuleError, Value, Weight, WeightGrad
-from lib.meetings import Meeting, agree, settle
+from lib.meetings import Meeting, Meetings, agree, settle
 from tests.support.examples import examples
 
 LAYERS, BATCHES = 2, 4
@@ -112,3 +112,27 @@ def test_nobody_there_to_disagree() -> None:
 def test_values_that_do_not_fit_together() -> None:
     with pytest.raises(RuleError, match="batch 0 is in both rank 0 and rank 1"):
         settle([reducing(0), reducing(1)._replace(values=(gradient(0),))])
+
+
+def test_every_group_has_meetings_of_its_own() -> None:
+    meetings: Meetings[str] = Meetings(4)
+    assert meetings.of((0, 1)).come(0, "a") is None
+    assert meetings.of((0, 2)).come(0, "b") is None
+    assert meetings.of(None).come(3, "c") is None
+    assert [dict(meeting.present()) for meeting in meetings.open()] == [{0: "a"}, {0: "b"}, {3: "c"}]
+    assert meetings.of((0, 1)).come(1, "d") == ["a", "d"]
+    assert meetings.of((0, 1)).come(1, "next") is None
+    assert meetings.of((0, 1)).missing() == (0,)
+    assert meetings.of(None).missing() == (0, 1, 2)
+
+
+def test_a_mismatch_names_the_group() -> None:
+    calls = [reducing(rank)._replace(group=(0, 2)) for rank in (0, 2)]
+    with pytest.raises(MismatchError, match=r"rank 0 in the group \{0, 2\} calls .*, but rank 2 in the group"):
+        agree([calls[0], calls[1]._replace(name="allgather")])
+
+
+def test_members_of_a_group_keep_the_shards_of_their_places() -> None:
+    calls = [reducing(rank)._replace(group=(1, 3), name="scatterreduce") for rank in (1, 3)]
+    whole = gradient(1) + gradient(3)
+    assert settle(calls)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
