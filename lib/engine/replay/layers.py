@@ -75,7 +75,7 @@ class Block:
         reached = x @ turned(v)
         back = (g @ turned(v)) * (reached > 0)
         found = turned(relu(reached)) @ g + turned(back) @ x
-        return np.asanyarray(found.sum(axis=0, dtype=found.dtype)).reshape(weight.shape)
+        return np.asanyarray(found.sum(axis=0, dtype=found.dtype).reshape(weight.shape))
 
     def by_expert(self, tokens: Array, weight: Array) -> tuple[Array, Array]:
         """Tokens as (batches, experts, tokens of each, h), and a weight as (experts, rows of each, h)."""
