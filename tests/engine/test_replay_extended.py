@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from contextlib import suppress
 from dataclasses import replace as changed
 from math import isclose
 from typing import Any
@@ -18,7 +16,7 @@ import drawing
 from drawing.runs.captions import reason
 from drawing.runs.predicted_vs_measured import measured as moved
 from drawing.runs.scene import scene_of
-from lib import COSTS, TIMED, Costs, Model, PuzzleError, Setting, Trace, TraceError, referee, run
+from lib import COSTS, TIMED, Costs, Model, PuzzleError, Setting, Trace, TraceError, referee, run, trace_to_json
 from lib.costs import Tier
 from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
 from lib.engine.replay.timeline import measured, predicted
@@ -132,9 +130,6 @@ def test_random_calls_under_way_keep_to_the_predicted_memory_and_bytes(
 
 # --- Time ---------------------------------------------------------------------------------------------
 
-PLAIN = [name for name in GAMES if name not in ("ring", "tangle")]
-"""Without receives that take time of their own."""
-
 
 @pytest.mark.parametrize("name", GAMES)
 def test_events_as_long_as_predicted_are_where_the_trace_has_them(name: str) -> None:
@@ -175,24 +170,20 @@ def test_both_halves_of_a_picture_have_the_streams_of_the_trace() -> None:
 # --- What is refused, and what comes of it all the same --------------------------------------------------
 
 
+IMPOSSIBLE = {"a gather in the wrong group": "a weight of 8 rows cannot be used; all 16 are needed"}
+
+
 @pytest.mark.parametrize("mistake", ALTERED)
 def test_an_altered_trace_is_refused_and_forced_gives_other_results_or_cannot_be_played(mistake: str) -> None:
     trace = ALTERED[mistake]()
     assert referee(trace).error is not None
     with pytest.raises(PuzzleError):
         replay(trace, small=True)
-    with suppress(PuzzleError):
+    if mistake in IMPOSSIBLE:
+        with pytest.raises(PuzzleError, match=IMPOSSIBLE[mistake]):
+            replay(trace, small=True, force=True)
+    else:
         assert not replay(trace, small=True, force=True).same_weights
-
-
-def test_most_altered_traces_can_be_played() -> None:
-    played = defaultdict(list)
-    for mistake, trace in ALTERED.items():
-        try:
-            played["played"].append((mistake, replay(trace(), small=True, force=True).error))
-        except PuzzleError as why:
-            played[str(why)].append((mistake, 0))
-    assert len(played["played"]) >= 12, played
 
 
 def test_a_mistake_shows_in_float32_as_well() -> None:
@@ -266,8 +257,8 @@ ON_OTHERS = ["ring", "tangle", "offload", "stream_inference"]
 def on_mpi_as_here(names: list[str]) -> None:
     from lib.engine.transports.mpi.spawn import by_mpiexec
 
-    ranks = GAMES[names[0]].size[2]
-    there = json.loads(by_mpiexec(ranks, "tests.support.replays_over_mpi", json.dumps(names)))
+    traces = json.dumps([trace_to_json(trace_of(name)) for name in names])
+    there = json.loads(by_mpiexec(GAMES[names[0]].size[2], "tests.support.replays_over_mpi", traces))
     for name, text in zip(names, there, strict=True):
         result, here = replay_from_json(text), replay(trace_of(name), small=True)
         assert (name, result.passed) == (name, True)

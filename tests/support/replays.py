@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lib import COSTS, Model, Op, Setting, Trace, run
+from lib.trace import address
 from tests.lib.test_altered_traces import TAGGED, ring
 from tests.lib.test_pipelines import FIGURES
 from tests.lib.test_schedules import KNOWN
@@ -88,12 +89,13 @@ def trace_of(name: str) -> Trace:
     return GAMES[name].trace()
 
 
-def altered(game: str, name: str, change: Change, nth: int = 0, layer: int | None = None) -> Trace:
-    """A trace in which the n-th operation of a name (and layer) has other columns, on every rank."""
+def altered(game: str, name: str, change: Change, nth: int | None = 0, layer: int | None = None) -> Trace:
+    """A trace in which the n-th operation of a name (and layer), or each, has other columns, on every rank."""
     trace, ranks = trace_of(game), []
     for rank, ops in enumerate(trace.ranks):
-        i = [i for i, op in enumerate(ops) if op.name == name and layer in (None, op.layer)][nth]
-        ranks.append((*ops[:i], ops[i]._replace(**change(rank, ops[i])), *ops[i + 1 :]))
+        places = [i for i, op in enumerate(ops) if op.name == name and layer in (None, op.layer)]
+        chosen = places if nth is None else places[nth : nth + 1]
+        ranks.append(tuple(op._replace(**change(rank, op)) if i in chosen else op for i, op in enumerate(ops)))
     return replace(trace, ranks=tuple(ranks))
 
 
@@ -130,6 +132,12 @@ def swapped(rank: int, op: Op) -> dict[str, Any]:
     return {"args": ({0: 1, 1: 0}.get(rank, shard), *rest)}
 
 
+def exchanged_tags(rank: int, op: Op) -> dict[str, Any]:
+    """Rank 1 reads what was sent with tag 2 for tag 0, and the other way round."""
+    source, *tag = op.args
+    return {"args": (op.args, address(source, 2 - (tag or [0])[0]))[rank]}
+
+
 ALTERED: dict[str, Callable[[], Trace]] = {
     "a sum in the wrong group": lambda: altered(
         "hybrid_shard", "allreduce", lambda rank, op: {"args": ((0, 1) if rank < 2 else (2, 3),)}
@@ -154,7 +162,8 @@ ALTERED: dict[str, Callable[[], Trace]] = {
     "a gradient of another microbatch": lambda: altered(
         "zb_h1",
         "backward_weight",
-        lambda rank, op: {"used": (op.used[0], used_by("zb_h1", "backward_weight", 1)[rank][1])},
+        lambda rank, op: {"used": (op.used[0], used_by("zb_h1", "backward_weight", 0)[rank][1])},
+        nth=1,
     ),
     "an average of some replicas": lambda: altered(
         "local_sgd", "allreduce", lambda rank, op: {"args": ((0, 1) if rank < 2 else (2, 3),)}
@@ -168,8 +177,6 @@ ALTERED: dict[str, Callable[[], Trace]] = {
     "another layer's activation from the host": lambda: altered(
         "offload", "fetch", lambda rank, op: {"used": used_by("offload", "fetch", 2)[rank]}, 1
     ),
-    "messages of two tags exchanged": lambda: altered(
-        "ring", "receive", lambda rank, op: {"args": (1 - rank, 2) if rank else op.args}, 1
-    ),
+    "messages of two tags exchanged": lambda: altered("ring", "receive", exchanged_tags, nth=None),
 }
 """By name of the mistake."""

@@ -70,7 +70,7 @@ class LaneWalk(Walk[C], Generic[C]):
         if op.name == "await":
             return self._join(cursor, op)
         if op.name not in self.on_lanes:
-            return super().visit(cursor, op)
+            return not self._too_early(cursor, op) and super().visit(cursor, op)
         self.issued(cursor)
         call = cursor.calls[cursor.at] = self.call_of(cursor)
         cursor.under_way.update(dict.fromkeys(op.made, call))
@@ -99,7 +99,7 @@ class LaneWalk(Walk[C], Generic[C]):
             to, *tag = op.args
             self.mailboxes.put(call.rank, to, call.at, *tag)
             self.wake_receiver(cursor, op)
-        if not cursor.ended and cursor.op.name == "await" and cursor.op.args == (call.at,):
+        if not cursor.ended:
             self.wake(cursor)
 
     def _join(self, cursor: C, op: Op) -> bool:
@@ -115,6 +115,12 @@ class LaneWalk(Walk[C], Generic[C]):
             del cursor.under_way[number]
         cursor.at += 1
         return True
+
+    @staticmethod
+    def _too_early(cursor: C, op: Op) -> bool:
+        """True if an operation uses what no call has made yet: in a refused trace, whose rank has not awaited it."""
+        calls = cursor.under_way
+        return bool(calls) and any(number in calls and not calls[number].settled for number in op.used)
 
     @staticmethod
     def _made(cursor: C, number: int) -> Made | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -39,6 +39,8 @@ class ReplayEngine(ShardedEngine):
         self.tensors: dict[int, Array] = {}
         self.arriving: dict[int, Array] = {}
         """What calls make that were not awaited yet."""
+        self.freed: set[int] = set()
+        """The numbers of what is needed no longer, such as what a call makes that nobody uses."""
         self.tags = {source: iter(tags) for source, tags in placement.tags[self.device_id].items()}
         self.unread: dict[tuple[int, int], list[Array]] = {}
         """By sender and tag: messages that came before the one that was waited for."""
@@ -55,10 +57,10 @@ class ReplayEngine(ShardedEngine):
         """Plays the whole trace. Returns what was measured: bytes live at each event and at the end, on the device
         and on each tier, and the seconds of each event."""
         ops, script = self.placed.ops, self.placed.script
-        freed = _freed_after(lifetimes(ops).held)
         live: list[tuple[int, ...]] = []
         seconds = {i: 0.0 for i, op in enumerate(ops) if op.name in TIMED}
         later = {~entry for entry in script if entry < 0}
+        freed = _freed_after(lifetimes(ops).held, ops, later)
         for entry in script:
             i = max(entry, ~entry)
             if i in seconds and entry >= 0:
@@ -67,8 +69,7 @@ class ReplayEngine(ShardedEngine):
             self.turn(ops[i], entry < 0, i in later)
             if i in seconds:
                 seconds[i] += perf_counter() - start
-            if entry >= 0:
-                self.free(freed.get(i, ()))
+            self.free(freed.get(entry, ()))
         live.append(self.live_bytes())
         return {"live": live, "seconds": list(seconds.values())}
 
@@ -80,6 +81,7 @@ class ReplayEngine(ShardedEngine):
         """One entry of the script: an operation; or a call, which is made first and runs later."""
         if called:
             self.arriving.update(self.perform(op))
+            self.free(number for number in op.made if number in self.freed)
         elif later:
             self.reserve(op)
         elif op.name == "await":
@@ -114,7 +116,9 @@ class ReplayEngine(ShardedEngine):
                 self.arriving[number] = buffer
 
     def free(self, numbers: Iterable[int]) -> None:
+        """Lets go of what is needed no longer."""
         for number in numbers:
+            self.freed.add(number)
             label = self.labels[number]
             if isinstance(label, Parked):
                 self.tier(label).drop(str(number))
@@ -254,11 +258,13 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
 """Each operation that touches tensors, by name: from the tensors it uses to those it makes."""
 
 
-def _freed_after(spans: Iterable[Span]) -> dict[int, list[int]]:
-    """By index of an operation: the numbers of the values that are needed no longer after it."""
+def _freed_after(spans: Iterable[Span], ops: Sequence[Op], later: Collection[int]) -> dict[int, list[int]]:
+    """By entry of a script: the numbers of the values that are needed no longer after it. What a call uses that runs
+    later is needed until then; in a legal trace it is needed until the call is awaited."""
     freed: dict[int, list[int]] = {}
     for number, _, until in spans:
-        freed.setdefault(until, []).append(number)
+        runs_later = until in later and number in ops[until].used
+        freed.setdefault(~until if runs_later else until, []).append(number)
     return freed
 
 
