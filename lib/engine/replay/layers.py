@@ -53,7 +53,7 @@ class Dense:
 class Block:
     """relu(x V') V, where a shard of the rows of V yields one part of the sum (Shoeybi et al. 2019, section 3)."""
 
-    variance = 2**0.5
+    variance = 1.15
 
     def forward(self, inp: Array, weight: Array) -> Array:
         x, v = self.by_expert(inp, weight)
