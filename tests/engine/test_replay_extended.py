@@ -18,8 +18,10 @@ from drawing.runs.predicted_vs_measured import measured as moved
 from drawing.runs.scene import scene_of
 from lib import COSTS, TIMED, Costs, Model, PuzzleError, Setting, Trace, TraceError, referee, run, trace_to_json
 from lib.costs import Tier
-from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
+from lib.engine.replay.rank import PERFORM
+from lib.engine.replay.replay import NO_TENSORS, replay, replay_from_json, replay_to_json
 from lib.engine.replay.timeline import measured, predicted
+from lib.trace import FORMS
 from tests.lib.test_labels import MESH, OVERLAPPING, Nested
 from tests.support.examples import examples
 from tests.support.mpi import mpiexec_or_skip
@@ -215,6 +217,31 @@ def test_host_and_disk_are_the_tiers_of_a_replay() -> None:
         assert (rank.same, rank.parked, rank.predicted_parked) == (True, 2048, 2048)
     with pytest.raises(TraceError, match=r"rank 0 calls load_weights with the tier 'flash' on line \d+.*host and disk"):
         replay(parked_on("flash"), small=True)
+
+
+def test_every_operation_is_played_or_touches_no_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(PERFORM) | set(NO_TENSORS) == set(FORMS)
+    monkeypatch.delitem(PERFORM, "dispatch")  # type: ignore[arg-type]  # it is a dict
+    with pytest.raises(TraceError, match=r"a replay cannot play dispatch; rank 0 calls it on line \d+"):
+        replay(trace_of("experts_in_turn"), small=True)
+
+
+def test_ranks_with_more_tokens_than_others_make_all_send_as_many() -> None:
+    async def schedule(model: Model) -> None:
+        mine = [[0, 2, 3], [1]][model.rank]
+        weight, state = model.load_weights(0, model.rank, 2)
+        there = await model.dispatch(model.get_activation(mine), 0)
+        out = await model.collect(model.forward(0, there, weight), 1, mine)
+        grad = await model.dispatch(model.loss(out), 0)
+        weight_grad, _ = model.backward(0, there, grad, weight)
+        model.set_final_weight(0, model.update(0, weight_grad, weight, state)[0])
+
+    result = replay(Game(schedule, (1, 4, 2), Setting(COSTS["experts"], layer="experts")).trace(), small=True)
+    assert result.same_weights
+    assert all(rank.same_memory for rank in result.ranks)
+    # A batch has 512 bytes, of which half go to the other rank; three times three of them from both ranks.
+    assert [rank.sent for rank in result.ranks] == [3 * 3 * 256] * 2
+    assert [rank.predicted_sent for rank in result.ranks] == [(3 + 2 + 3) * 256, (1 + 2 + 1) * 256]
 
 
 def test_shards_that_tensors_do_not_have_are_refused_with_their_numbers() -> None:
