@@ -77,17 +77,16 @@ class ReplayEngine(ShardedEngine):
         """What this rank has declared to be a result."""
         return self.results
 
-    def turn(self, op: Op, called: bool, later: bool) -> None:
+    def turn(self, op: Op, call_runs: bool, runs_later: bool) -> None:
         """One entry of the script: an operation; or a call, which is made first and runs later."""
-        if called:
+        if call_runs:
             self.arriving.update(self.perform(op))
             self.free(number for number in op.made if number in self.freed)
-        elif later:
+        elif runs_later:
             self.reserve(op)
         elif op.name == "await":
-            self.tensors.update(
-                (n, self.arriving.pop(n)) for n in self.placed.ops[op.args[0]].made if n in self.arriving
-            )
+            made = self.placed.ops[op.args[0]].made
+            self.tensors.update((number, self.arriving.pop(number)) for number in made if number in self.arriving)
         else:
             self.tensors.update(self.perform(op))
 
