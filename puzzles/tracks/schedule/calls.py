@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from lib import Model
 
-
 LEFT_OUT = ("self", "group", "tag", "step", "tier", ("update", "shard"))
 """Parameters that the classic games do not have, or that mean nothing."""
 
