@@ -47,6 +47,8 @@ class Dense:
 
     def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
         h = inp.shape[-1]
+        if weight is not None:  # a whole backward: its own weight leaves the gradient as it is, another does not
+            grad = grad * (inp @ whole(weight) > 0)
         return np.asanyarray(inp.reshape(-1, h).T @ grad.reshape(-1, h))
 
 

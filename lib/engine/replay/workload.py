@@ -41,10 +41,11 @@ class Workload:
         self.shape = SMALL if small else Shape(setting.costs.hidden, setting.costs.length)
         self.exact = small
         tokens = size.batches * self.shape.length
-        # In float32 momenta begin about as large as gradients, and a step changes a weight by less than its own size.
-        numbers: tuple[Any, Any] = (3, 5) if small else (np.float32(0.01 / tokens), np.float32(0.9))
+        # In float32 momenta begin about as large as gradients, and one token's part of a gradient, which a number close
+        # to 0 may turn on or off, changes a weight by less than TOLERANCE.
+        numbers: tuple[Any, Any] = (3, 5) if small else (np.float32(0.001 / tokens), np.float32(0.9))
         self.rate, self.decay = numbers
-        self.momentum = tokens**0.5
+        self.momentum = float(tokens)
         every = [(batch, step) for batch in range(size.batches) for step in range(setting.steps)]
         self._targets = {one: self._drawn([3, *one], self.shape.length, 1.0) for one in every}
 
