@@ -172,20 +172,13 @@ def test_both_halves_of_a_picture_have_the_streams_of_the_trace() -> None:
 # --- What is refused, and what comes of it all the same --------------------------------------------------
 
 
-IMPOSSIBLE = {"a gather in the wrong group": "a weight of 8 rows cannot be used; all 16 are needed"}
-
-
 @pytest.mark.parametrize("mistake", ALTERED)
-def test_an_altered_trace_is_refused_and_forced_gives_other_results_or_cannot_be_played(mistake: str) -> None:
+def test_an_altered_trace_is_refused_and_forced_gives_other_results(mistake: str) -> None:
     trace = ALTERED[mistake]()
     assert referee(trace).error is not None
     with pytest.raises(PuzzleError):
         replay(trace, small=True)
-    if mistake in IMPOSSIBLE:
-        with pytest.raises(PuzzleError, match=IMPOSSIBLE[mistake]):
-            replay(trace, small=True, force=True)
-    else:
-        assert not replay(trace, small=True, force=True).same_weights
+    assert not replay(trace, small=True, force=True).same_weights
 
 
 def test_a_mistake_shows_in_float32_as_well() -> None:

@@ -89,8 +89,8 @@ def cut(label: Held, i: int, n: int) -> Held:
 
 
 def union(labels: Sequence[Held]) -> Held:
-    """The rows or tokens of all, each once, in order."""
-    return labels[0]._replace(places=tuple(sorted({place for label in labels for place in label.places})))
+    """The rows or tokens of all, in order; one that comes twice, as in a refused trace, is there twice."""
+    return labels[0]._replace(places=tuple(sorted(place for label in labels for place in label.places)))
 
 
 def all_batches(labels: Sequence[Label]) -> tuple[int, ...]:

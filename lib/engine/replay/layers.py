@@ -112,6 +112,6 @@ def turned(matrices: Array) -> Array:
 
 def whole(weight: Array) -> Array:
     rows, hidden = weight.shape
-    if rows < hidden:
-        raise TraceError(f"a weight of {rows} rows cannot be used; all {hidden} are needed")
+    if rows != hidden:
+        raise TraceError(f"a weight of {rows} rows cannot be used; {hidden} are needed")
     return weight
