@@ -16,11 +16,12 @@ from .captions import name_of
 from .lanes import draw_lanes
 from .legend import draw_legend
 from .marks import Lane, Link, Mark, Tie
-from .scene import Scene, idle_between, scene_of
+from .scene import Scene, awaited_before, idle_between, scene_of
 from .timeline import draw_header
 
-Times = Sequence[Sequence[tuple[float, float]]]
-"""For each rank, the start and end of each of its events, in seconds."""
+Times = Sequence[Sequence[Sequence[float | None]]]
+"""For each rank, the start and the end of each of its events, in seconds; of a call beside computation also when it was
+made, and from when its rank has what it made."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,13 @@ def draw_replay(trace: Trace, times: Times, title: str = "", notes: Sequence[str
     title."""
     whole = scene_of(trace)
     predicted = replace(whole, lanes=tuple(lane._replace(memory=()) for lane in whole.lanes))
-    longest = max((end for rank in times for _, end in rank), default=0.0)
-    unit, factor = ("ms", 1e3) if longest >= 0.01 else ("µs", 1e6)
-    seen = measured(predicted, [[(start * factor, end * factor) for start, end in rank] for rank in times])
+    unit, factor = ("ms", 1e3) if last_end(times) >= 0.01 else ("µs", 1e6)
+    seen = measured(predicted, [[[t and t * factor for t in event] for event in rank] for rank in times])
     above = Scale(predicted.end, len(predicted.lanes), streams=len(predicted.streams))
     below = SameWidthScale(seen.end, len(seen.lanes), unit, len(seen.streams), above.time_width)
     name = clip(title, 80) or name_of(predicted)
     halves = [
-        (predicted, above, f"Foretold: {length(predicted, 'steps')}"),
+        (predicted, above, f"Predicted: {length(predicted, 'steps')}"),
         (seen, below, f"Measured: {length(seen, unit)}"),
     ]
     parts = [draw_header(name, notes, [], above.width)]
@@ -72,14 +72,12 @@ def in_short(words: str, scene: Scene) -> str:
 
 def measured(scene: Scene, times: Times) -> Scene:
     """The same scene with measured times, from which it derives who waits, and for whom."""
-    end = max((stop for rank in times for _, stop in rank), default=0.0) or 1.0
+    end = last_end(times) or 1.0
     lanes = []
     for lane, rank in zip(scene.lanes, times, strict=True):
-        marks = [
-            mark._replace(start=start, end=stop, memory=None, called=None, awaited=None)
-            for mark, (start, stop) in zip(lane.marks, rank, strict=True)
-        ]
-        lanes.append(Lane(lane.rank, tuple(marks), tuple(idle_between(marks, end)), ()))
+        marks = [moved_to(mark, *event) for mark, event in zip(lane.marks, rank, strict=True)]
+        gaps = idle_between(marks, end, awaited_before(scene.trace.ranks[lane.rank], marks))
+        lanes.append(Lane(lane.rank, tuple(marks), tuple(gaps), ()))
     moved = {(mark.rank, mark.place): mark for lane in lanes for mark in lane.marks}
 
     def now(mark: Mark) -> Mark:
@@ -87,7 +85,7 @@ def measured(scene: Scene, times: Times) -> Scene:
 
     links = tuple(Link(now(link.send), link.target, link.receive and now(link.receive)) for link in scene.links)
     ties = tuple(tie_of(tie.name, [now(mark) for mark in tie.members]) for tie in scene.ties)
-    busy = [sum(mark.end - mark.start for mark in lane.marks) / end for lane in lanes]
+    busy = [sum(mark.end - mark.start for mark in lane.on(0)) / end for lane in lanes]
     report = replace(
         scene.report,
         ranks=tuple(rank._replace(busy=share) for rank, share in zip(scene.report.ranks, busy, strict=True)),
@@ -95,6 +93,17 @@ def measured(scene: Scene, times: Times) -> Scene:
         waits=tuple(waits_of(lanes, links, ties)),
     )
     return Scene(scene.trace, report, tuple(lanes), links, ties, end, scene.streams)
+
+
+def last_end(times: Times) -> float:
+    return max((event[1] or 0.0 for rank in times for event in rank), default=0.0)
+
+
+def moved_to(
+    mark: Mark, start: float | None, end: float | None, called: float | None = None, awaited: float | None = None
+) -> Mark:
+    """The same operation at another time."""
+    return mark._replace(start=start or 0.0, end=end or 0.0, memory=None, called=called, awaited=awaited)
 
 
 def tie_of(name: str, members: Sequence[Mark]) -> Tie:
@@ -107,12 +116,14 @@ def waits_of(lanes: Sequence[Lane], links: Sequence[Link], ties: Sequence[Tie]) 
     free = {
         (mark.rank, mark.place): before.end if before else 0.0
         for lane in lanes
-        for before, mark in zip((None, *lane.marks), lane.marks)
+        for before, mark in zip((None, *lane.on(0)), lane.on(0))
     }
     for link in links:
         if link.receive is not None:
             waits[link.target][link.receive.place] = (link.source, link.send.place)
     for tie in ties:
+        if tie.members[0].stream:
+            continue  # nobody waits for it before it is awaited
         last = max(tie.members, key=lambda mark: free[mark.rank, mark.place])
         for mark in tie.members:
             waits[mark.rank][mark.place] = (last.rank, last.place)

@@ -116,7 +116,7 @@ def scene_of(trace: Trace, goal: Goal | None = None) -> Scene:
         memory = report.ranks[rank].memory
         marks = _marks(rank, trace, streams, memory, number)
         number += len(marks)
-        gaps = idle_between(marks, end, _awaited(trace.ranks[rank], marks))
+        gaps = idle_between(marks, end, awaited_before(trace.ranks[rank], marks))
         lanes.append(Lane(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end))))
     return Scene(trace, report, tuple(lanes), tuple(links_between(lanes)), tuple(ties_between(lanes)), end, streams)
 
@@ -154,16 +154,17 @@ def _recomputed(ops: Iterable[Op]) -> set[int]:
     return found
 
 
-def _awaited(ops: Sequence[Op], marks: Iterable[Mark]) -> dict[int, Mark]:
-    """By place of an operation: the call that its rank awaited just before it, and had to wait for."""
-    calls = {mark.place: mark for mark in marks}
+def awaited_before(ops: Sequence[Op], marks: Iterable[Mark]) -> dict[int, Mark]:
+    """By place of an operation: the call whose end its rank awaited until it started."""
+    at = {mark.place: mark for mark in marks}
     found: dict[int, Mark] = {}
     last: Mark | None = None
     for i, op in enumerate(ops):
-        if op.name == "await" and op.end > op.start:
-            last = calls[op.args[0]]
-        elif op.name in TIMED and i in calls and not calls[i].stream:
-            if last is not None:
+        if op.name == "await":
+            call = at[op.args[0]]
+            last = call if last is None or call.end > last.end else last
+        elif i in at and not at[i].stream:
+            if last is not None and last.end >= at[i].start:
                 found[i] = last
             last = None
     return found

@@ -106,12 +106,17 @@ def row_text(marks: Sequence[Mark], end: float, step: float, idle: str) -> str:
 
 def wording(mark: Mark, room: int) -> str:
     """As much of 'F0b1' as fits, without cutting a number."""
-    letter = LETTERS.get(mark.op.name) or glyph_of(mark.op.name).mark[:1]
+    letter = letter_of(mark.op.name)
     layer = "" if mark.op.layer is None or mark.op.name in LETTERS else str(mark.op.layer)
     for words in (letter + layer + batches_text(mark.op.batches), letter + layer):
         if len(words) <= room:
             return words
     return letter
+
+
+def letter_of(name: str) -> str:
+    """The letter of an operation."""
+    return LETTERS.get(name) or glyph_of(name).mark[:1]
 
 
 def memory_text(lane: Lane, most: int, step: float) -> str:

@@ -93,6 +93,19 @@ def test_two_runs_have_the_same_meters_and_freed_arrays_are_not_live() -> None:
     assert first[0].live == 2 * 4096 + 2 * 4096  # weights, and the gradients that the last call returned
 
 
+def test_what_was_brought_to_a_collective_is_gone_before_the_others_go_on() -> None:
+    def body(me: Any, x: Any) -> int:
+        brought = (np.zeros(8) + 1).reshape(2, 4)  # a view, which no plain array stands for
+        total = me.all_reduce(brought)
+        del brought
+        live: int = me._port.meter.live
+        assert total.nbytes == 64
+        return live
+
+    with launch(Script, 3, body) as run:
+        assert run.forward(0) == [64] * 3
+
+
 def test_what_is_kept_of_lent_parameters_is_charged() -> None:
     class Keeps(Script):
         def load_checkpoint(self, params: Any) -> None:

@@ -1,4 +1,4 @@
-"""Schedules that really run: on real tensors they give the weights of one device, in the predicted memory."""
+"""Schedules that really run: on real tensors they give the weights of one device, in the memory that was predicted."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_uneven_gathers_and_messages_of_several_values() -> None:
     result = replay(outcome.trace, small=True)
     assert result.same_weights
     assert [rank.messages for rank in result.ranks] == [1, 0]
-    # In an uneven gather every rank sends as much as the one that has most; everything else is as predicted.
+    # In an uneven gather every rank sends as much as the one that has most; all else is as predicted.
     assert [rank.sent - rank.predicted_sent for rank in result.ranks] == [512, 0]
 
 
@@ -188,7 +188,7 @@ def test_values_made_by_hand_have_no_tensor() -> None:
 # --- The command --------------------------------------------------------------------------------------
 
 
-def test_the_command_shows_predicted_next_to_measured() -> None:
+def test_the_command_shows_predicted_beside_measured() -> None:
     result = CliRunner().invoke(main, ["run", "solutions/gpipe.py", "gpipe", "--small"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "gpipe on 4 devices, inprocess, small tensors of whole numbers" in result.output
@@ -204,7 +204,7 @@ def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, words, catch_exceptions=False)
     assert (result.exit_code, f"Wrote {path}" in result.output.replace("\n", "")) == (0, True), result.output
     told = " ".join(ElementTree.fromstring(path.read_text()).itertext())
-    assert told.index("Foretold: 33.8 steps, 42.6% idle") < told.index("Measured: ")
+    assert told.index("Predicted: 33.8 steps, 42.6% idle") < told.index("Measured: ")
     assert "The updated weights are those of a single device, exactly." in told
     assert told.count("waits for rank") > 4
 
@@ -234,7 +234,7 @@ def test_a_picture_that_cannot_be_written_is_an_error_of_the_call(tmp_path: Path
 
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
-def test_the_predicted_picture_has_the_referees_waits(classic: Classic) -> None:
+def test_a_picture_of_what_was_predicted_waits_as_the_referee_says(classic: Classic) -> None:
     scene = scene_of(run(classic.solution, *classic.size).trace)
     again = measured(scene, [[(mark.start, mark.end) for mark in lane.marks] for lane in scene.lanes])
     assert [lane.marks for lane in again.lanes] == [

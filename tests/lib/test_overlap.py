@@ -29,7 +29,6 @@ from lib import (
     trace_to_json,
     trace_to_text,
 )
-from lib.engine.replay.replay import replay
 from tests.support import refusal
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 
@@ -607,8 +606,3 @@ def test_it_is_written_and_read() -> None:
     for trace in (FSDP, run(ddp_overlap(2, 2, 2), 6, 4, 4, setting=BUCKETS).trace):
         assert trace_from_json(trace_to_json(trace)) == trace
         assert trace_from_text(trace_to_text(trace)) == trace
-
-
-def test_a_replay_says_what_it_cannot_play_yet() -> None:
-    with pytest.raises(TraceError, match="cannot play await"):
-        replay(FSDP, small=True)

@@ -1,116 +1,189 @@
-"""Derives which rows or batches every value of a trace holds: what a replay must know before it can move tensors.
+"""Derives what every tensor of a trace holds, and when its calls run: what a replay must know before tensors can move.
 
 It follows the operations without checking the rules, so that a refused trace can be followed too, as far as it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from lib.collective_rules import COLLECTIVES, Group
 from lib.errors import TraceError
+from lib.lanes import Call
 from lib.trace import Op, Trace
-from lib.trace_walk import Cursor, Walk
 
-Label = tuple[int, ...]
-"""The rows of a weight, a state or a gradient; or the batches of an activation or its gradient."""
+from .labels import Held, Label, Parked, Rows, Shape, Tokens, all_batches, as_tokens, cut, held, share, union
+from .lane_walk import LaneCursor, LaneWalk, members
+
+
+class Meeting(NamedTuple):
+    """One tensor's part in a collective: the group, this rank's place in it, and what all bring and get."""
+
+    group: Group
+    place: int
+    brought: Sequence[Held]
+    made: Sequence[Held]
 
 
 @dataclass(slots=True, eq=False)
-class RankPlacement(Cursor):
-    """One rank: a label for each value by its number."""
+class RankPlacement(LaneCursor):
+    """One rank: a label for each value by its number, and what the rank does, in order."""
 
     labels: dict[int, Label] = field(default_factory=dict)
-    batched: set[int] = field(default_factory=set)
-    """The numbers of the values whose labels are batches; all others have rows."""
-    brought: dict[int, list[Label]] = field(default_factory=dict)
-    """By number of the value that a collective creates: the labels of what all ranks contribute."""
+    meetings: dict[int, Meeting] = field(default_factory=dict)
+    """By number of a value that a collective makes."""
+    script: list[int] = field(default_factory=list)
+    """The index i of each operation in turn; of one that runs on a lane, its call, which runs later at ~i. All ranks
+    can follow their scripts with blocking calls: there is one order of everything that agrees with each."""
 
 
-class Placement(Walk[RankPlacement]):
-    """The labels of all values of a trace, whose weights have `hidden` rows; `ranks` holds those of each rank.
+class Placement(LaneWalk[RankPlacement]):
+    """The labels of all values of a trace with tensors of some shape; `ranks` holds those of each rank.
 
     Raises:
-        TraceError: rows cannot be cut as in the trace, a value was created by hand, or a rank waits forever.
+        TraceError: a tensor cannot be cut as the trace does, a value was made by hand, or a rank waits for ever.
     """
 
-    def __init__(self, trace: Trace, hidden: int) -> None:
+    def __init__(self, trace: Trace, shape: Shape) -> None:
         self.ranks = [RankPlacement(rank, ops) for rank, ops in enumerate(trace.ranks)]
-        super().__init__(self.ranks, buffered=True)  # as the engine's sends are
-        self.hidden = hidden
+        self.shape = shape
+        self.tags: list[dict[int, list[int]]] = [{} for _ in trace.ranks]
+        """By receiver and sender: the tags of their messages, in the order of sending."""
+        super().__init__(self.ranks, trace)
         for stuck in self.walk():
             raise TraceError(f"rank {stuck.rank} can never get past {stuck.op.call()}; no other rank joins it there")
+        if not self.on_lanes:
+            for rank in self.ranks:
+                rank.script = list(range(len(rank.ops)))
+
+    def rows(self, shard: int = 0, total: int = 1) -> tuple[int, ...]:
+        return tuple(share(self.shape.hidden, shard, total))
+
+    def tokens(self, shard: int = 0, total: int = 1) -> tuple[int, ...]:
+        return tuple(share(self.shape.length, shard, total))
+
+    # --- The walk ---
+
+    def visit(self, cursor: RankPlacement, op: Op) -> bool:
+        at, visited = cursor.at, super().visit(cursor, op)
+        if visited and self.on_lanes and op.name not in self.on_lanes:
+            cursor.script.append(at)
+        return visited
+
+    def issued(self, cursor: RankPlacement) -> None:
+        cursor.script.append(cursor.at)
 
     def alone(self, cursor: RankPlacement, op: Op) -> None:
         used = [cursor.labels[number] for number in op.used]
-        cursor.labels.update(zip(op.made, self._made(op, used)))
-        if op.name in ("get_activation", "forward", "loss", "backward"):
-            cursor.batched.add(op.made[-1])
+        cursor.labels.update(zip(op.made, self._alone(op, used)))
 
-    def meet(self, cursors: Sequence[RankPlacement]) -> list[list[Label]]:
-        brought = [rank.labels[rank.op.used[0]] for rank in cursors]
-        return [brought] * len(cursors)
-
-    def met(self, cursor: RankPlacement, op: Op, result: list[Label]) -> None:
-        (made,) = op.made
-        cursor.brought[made] = result
-        if op.name == "allgather":
-            label = tuple(sorted(row for part in result for row in part))
-        elif op.name == "scatterreduce":
-            label = self._rows(cursor.rank, len(result))
-        else:
-            label = result[cursor.rank]
-        cursor.labels[made] = label
+    def sent(self, cursor: RankPlacement, op: Op) -> None:
+        to, *tag = op.args
+        self.tags[to].setdefault(cursor.rank, []).append(*(tag or (0,)))
 
     def received(self, cursor: RankPlacement, op: Op, sender: RankPlacement, sent_at: int) -> None:
-        for theirs, own in zip(sender.ops[sent_at].used, op.made):
-            cursor.labels[own] = sender.labels[theirs]
-            if theirs in sender.batched:
-                cursor.batched.add(own)
+        cursor.labels.update(zip(op.made, [sender.labels[number] for number in sender.ops[sent_at].used]))
 
-    def _rows(self, shard: int, total: int) -> Label:
-        if self.hidden % total:
-            raise TraceError(
-                f"{self.hidden} rows cannot be cut into {total} equal shards; replay a count that divides them"
-            )
-        each = self.hidden // total
-        return tuple(range(shard * each, (shard + 1) * each))
+    def bring(self, cursor: RankPlacement, number: int) -> Label:
+        return cursor.labels[number]
 
-    def _made(self, op: Op, used: list[Label]) -> list[Label]:
-        whole = self._rows(0, 1)
-        match op.name:
-            case "load_weights":
-                return [self._rows(*op.args)] * 2
-            case "get_activation":
-                return [tuple(sorted(op.batches))]
-            case "fake_grad":
-                return [whole]
-            case "backward":
-                return [whole, used[1]]
-            case "update":
-                return [used[1], used[1]]
-            case "combine":
-                return [tuple(sorted({*used[0], *used[1]}))]
-            case "shard":
-                return [self._rows(*op.args)]
-            case "given":
-                raise TraceError("this trace uses a value that was created by hand, so there is no tensor for it")
-            case _:  # forward, loss, add; or no new value
-                return used[:1]
+    def perform(self, calls: Sequence[Call]) -> list[tuple[Label, ...]]:
+        first = calls[0]
+        if first.name not in COLLECTIVES:
+            return [tuple(self._alone(first.op, list(_values(first))))]
+        group, columns = members(first.group, len(self.ranks)), []
+        for n in range(len(first.op.made)):
+            brought = [held(_values(call)[n]) for call in calls]
+            made = [MEETING[call.name](brought, i, call.op) for i, call in enumerate(calls)]
+            for i, call in enumerate(calls):
+                self.ranks[call.rank].meetings[call.op.made[n]] = Meeting(group, i, brought, made)
+            columns.append(made)
+        return list(zip(*columns))
+
+    def settled(self, cursor: RankPlacement, call: Call) -> None:
+        cursor.labels.update(zip(call.op.made, _values(call, "made")))
+        if call.name == "pass_to":
+            self.sent(cursor, call.op)
+        if call.name in self.on_lanes:
+            cursor.script.append(~call.at)
+
+    def _alone(self, op: Op, used: list[Label]) -> Sequence[Label]:
+        makes = ALONE.get(op.name)
+        return () if makes is None else makes(self, op, used)
 
 
-def rows_of(label: Label, wanted: Label) -> Any:
-    """The index of the wanted rows in a tensor that holds `label`: a slice if they are next to each other.
+def _values(call: Call, which: str = "values") -> tuple[Any, ...]:
+    """What stands for a call's values in this walk: labels."""
+    found: tuple[Any, ...] = getattr(call, which)
+    return found
 
-    Raises:
-        TraceError: some are missing.
-    """
-    if label == wanted:
-        return slice(None)
-    place = {row: i for i, row in enumerate(label)}
-    try:
-        places = [place[row] for row in wanted]
-    except KeyError:
-        raise TraceError(f"rows {wanted[0]} to {wanted[-1]} are not in a tensor with {len(label)} rows") from None
-    return slice(places[0], places[-1] + 1) if places[-1] - places[0] + 1 == len(places) else places
+
+# --- What an operation makes of what it is given -----------------------------------------------------------
+
+
+def _loaded(placement: Placement, op: Op, used: Sequence[Label]) -> list[Label]:
+    shard, total, *tier = op.args
+    made = [Rows(kind, placement.rows(shard, total)) for kind in ("weight", "state")]
+    return [Parked(one, tier[0]) for one in made] if tier and tier[0] is not None else list(made)
+
+
+def _input(placement: Placement, op: Op, used: Sequence[Label]) -> list[Label]:
+    step = op.args[0] if op.args else 0
+    return [Tokens(step, tuple(sorted(op.batches)), placement.tokens())]
+
+
+def _shard(placement: Placement, op: Op, used: Sequence[Label]) -> list[Label]:
+    label = held(used[0])
+    shard, total = op.args
+    wanted = placement.rows(shard, total) if isinstance(label, Rows) else placement.tokens(shard, total)
+    return [label._replace(places=wanted)]
+
+
+def _given(placement: Placement, op: Op, used: Sequence[Label]) -> list[Label]:
+    raise TraceError("this trace uses a value that was made by hand; no tensor belongs to it")
+
+
+def _weight_grad(placement: Placement, op: Op, used: Sequence[Label]) -> Label:
+    """Of a layer that can be cut, of the rows of its weight."""
+    return Rows("grad", held(used[2]).places if len(used) > 2 else placement.rows())
+
+
+ALONE: Mapping[str, Callable[[Placement, Op, Sequence[Label]], Sequence[Label]]] = {
+    "load_weights": _loaded,
+    "get_activation": _input,
+    "fake_grad": lambda placement, op, used: [Rows("grad", placement.rows())],
+    "forward": lambda placement, op, used: used[:1],
+    "loss": lambda placement, op, used: used[:1],
+    "backward": lambda placement, op, used: [_weight_grad(placement, op, used), used[0]],
+    "backward_input": lambda placement, op, used: used[:1],
+    "backward_weight": lambda placement, op, used: [_weight_grad(placement, op, used)],
+    "update": lambda placement, op, used: [Rows(kind, held(used[1]).places) for kind in ("weight", "state")],
+    "add": lambda placement, op, used: used[:1],
+    "combine": lambda placement, op, used: [union([held(label) for label in used])],
+    "shard": _shard,
+    "offload": lambda placement, op, used: [Parked(held(used[0]), op.args[0])],
+    "fetch": lambda placement, op, used: [used[0].held if isinstance(used[0], Parked) else used[0]],
+    "given": _given,
+}
+"""The labels of what an operation of one rank makes; others make nothing."""
+
+
+def _dispatched(brought: Sequence[Held], place: int, op: Op) -> Held:
+    mine = as_tokens(cut(brought[place], place, len(brought)))
+    return mine._replace(batches=all_batches(brought))
+
+
+def _collected(brought: Sequence[Held], place: int, op: Op) -> Held:
+    return as_tokens(union(brought))._replace(batches=tuple(sorted(op.batches)))
+
+
+MEETING: Mapping[str, Callable[[Sequence[Held], int, Op], Held]] = {
+    "allreduce": lambda brought, place, op: brought[place],
+    "allgather": lambda brought, place, op: union(brought),
+    "scatterreduce": lambda brought, place, op: cut(brought[place], place, len(brought)),
+    "dispatch": _dispatched,
+    "collect": _collected,
+}
+"""What the rank at a place of a group gets from a collective, of what all bring."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -10,23 +10,42 @@ import numpy as np
 
 from lib.engine.collectives import Array
 from lib.engine.engine import ShardedEngine
-from lib.errors import TraceError
+from lib.engine.memory_tiers import MemoryTier
+from lib.engine.metering.arrays import as_metered, plain_view
+from lib.engine.metering.meter import unmetered
 from lib.lifetimes import Span, lifetimes
 from lib.trace import TIMED, Op
 
-from .placement import Label, Placement, rows_of
-from .workload import Workload, backward, forward, loss_grad, update
+from .labels import Held, Parked, Tokens, as_tokens, content, held, joined, shape_of, taken
+from .placement import Placement
+from .together import TOGETHER
+from .workload import Workload
+
+TIERS = ("host", "disk")
+"""The memory tiers of a device."""
 
 
 class ReplayEngine(ShardedEngine):
-    """Holds a tensor from its creation to its last use, and while it is stored: exactly what the game charges."""
+    """Holds a tensor from when the trace makes it to its last use, and while it is stored: what the game charges.
+
+    What a call beside computation makes has its memory from the call on, as the output of an asynchronous collective
+    has. Only other calls can read it before it is awaited: to a computation, of a forced trace, it is zero.
+    """
 
     def __init__(self, placement: Placement, workload: Workload) -> None:
         self.workload = workload
         self.placed = placement.ranks[self.device_id]
         self.labels = self.placed.labels
         self.tensors: dict[int, Array] = {}
-        self.final: dict[int, list[tuple[Label, Array]]] = {}
+        self.arriving: dict[int, Array] = {}
+        """What calls make that were not awaited yet."""
+        self.freed: set[int] = set()
+        """The numbers of what is needed no longer, such as what a call makes that nobody uses."""
+        self.tags = {source: iter(tags) for source, tags in placement.tags[self.device_id].items()}
+        self.unread: dict[tuple[int, int], list[Array]] = {}
+        """By sender and tag: messages that came before the one that was waited for."""
+        self.results: list[tuple[int | None, Held, Array]] = []
+        """Final weights with their layer, or outputs."""
 
     def load_checkpoint(self, params: Any) -> None:
         """Does nothing: `load_weights` in the trace determines which part is loaded, and when."""
@@ -35,135 +54,183 @@ class ReplayEngine(ShardedEngine):
         """Does nothing: the trace determines when."""
 
     def forward(self, x: Any) -> Any:
-        """Executes the whole trace. Returns the measurements: bytes live at each event and at the end, and the seconds
-        of each event."""
-        ops = self.placed.ops
-        freed = _freed_after(lifetimes(ops).held)
-        live: list[int] = []
-        seconds: list[float] = []
-        for i, op in enumerate(ops):
-            if op.name in TIMED:
-                live.append(self._live_bytes())
+        """Plays the whole trace. Returns what was measured: bytes live at each event and at the end, on the device
+        and on each tier, and the seconds of each event."""
+        ops, script = self.placed.ops, self.placed.script
+        live: list[tuple[int, ...]] = []
+        seconds = {i: 0.0 for i, op in enumerate(ops) if op.name in TIMED}
+        later = {~entry for entry in script if entry < 0}
+        freed = _freed_after(lifetimes(ops).held, ops, later)
+        for entry in script:
+            i = max(entry, ~entry)
+            if i in seconds and entry >= 0:
+                live.append(self.live_bytes())
             start = perf_counter()
-            self.tensors.update(zip(op.made, self.perform(op)))
-            if op.name in TIMED:
-                seconds.append(perf_counter() - start)
-            for number in freed.get(i, ()):
-                self.tensors.pop(number, None)
-        live.append(self._live_bytes())
-        return {"live": live, "seconds": seconds}
+            self.turn(ops[i], entry < 0, i in later)
+            if i in seconds:
+                seconds[i] += perf_counter() - start
+            self.free(freed.get(entry, ()))
+        live.append(self.live_bytes())
+        return {"live": live, "seconds": list(seconds.values())}
 
-    def _live_bytes(self) -> int:
-        meter = self._port.meter
-        return meter.live if meter is not None else 0
+    def found(self) -> list[tuple[int | None, Held, Array]]:
+        """What this rank has declared to be a result."""
+        return self.results
 
-    def finals(self) -> dict[int, list[tuple[Label, Array]]]:
-        """By layer: the final weights that this rank has set, with their rows."""
-        return self.final
+    def turn(self, op: Op, call_runs: bool, runs_later: bool) -> None:
+        """One entry of the script: an operation; or a call, which is made first and runs later."""
+        if call_runs:
+            self.arriving.update(self.perform(op))
+            self.free(number for number in op.made if number in self.freed)
+        elif runs_later:
+            self.reserve(op)
+        elif op.name == "await":
+            made = self.placed.ops[op.args[0]].made
+            self.tensors.update((number, self.arriving.pop(number)) for number in made if number in self.arriving)
+        else:
+            self.tensors.update(self.perform(op))
 
-    def perform(self, op: Op) -> Sequence[Array]:
-        """The tensors that an operation creates; empty if it touches no tensor."""
+    def perform(self, op: Op) -> dict[int, Array]:
+        """The tensors that an operation makes, by number; none if no tensor is touched, or on a tier."""
         perform = PERFORM.get(op.name)
-        return () if perform is None else perform(self, op, [self.tensors[number] for number in op.used])
+        return {} if perform is None else dict(zip(op.made, perform(self, op, [self.read(op, n) for n in op.used])))
 
-    def labels_of(self, numbers: Iterable[int]) -> list[Label]:
-        return [self.labels[number] for number in numbers]
+    def read(self, op: Op, number: int) -> Any:
+        """A tensor that an operation uses; None if it is parked."""
+        if isinstance(self.labels[number], Parked):
+            return None
+        if number in self.tensors:
+            return self.tensors[number]
+        arriving = self.arriving[number]
+        return arriving if op.name in TOGETHER or op.name == "offload" else np.zeros_like(arriving)
+
+    def reserve(self, op: Op) -> None:
+        """Takes the memory of what a call will make."""
+        for number in op.made:
+            label = self.labels[number]
+            buffer = np.zeros(shape_of(content(label), self.workload.shape.hidden), self.workload.dtype)
+            if isinstance(label, Parked):
+                self.tier(label).put(str(number), buffer)
+            else:
+                self.arriving[number] = buffer
+
+    def free(self, numbers: Iterable[int]) -> None:
+        """Lets go of what is needed no longer."""
+        for number in numbers:
+            self.freed.add(number)
+            label = self.labels[number]
+            if isinstance(label, Parked):
+                self.tier(label).drop(str(number))
+            else:
+                self.tensors.pop(number, None)
+                self.arriving.pop(number, None)
+
+    def tier(self, label: Parked) -> MemoryTier:
+        memory: MemoryTier = getattr(self, label.tier)
+        return memory
+
+    def live_bytes(self) -> tuple[int, ...]:
+        """Bytes on the device, and on each of TIERS."""
+        meter = self._port.meter
+        return (0,) * 3 if meter is None else (meter.live, *(getattr(meter, tier)["live"] for tier in TIERS))
 
     # --- What a rank does on its own ---
 
     def load(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        rows, layer = self.labels[op.made[0]], op.layer or 0
-        part = slice(rows[0], rows[-1] + 1)
-        return [np.array(self.workload.weight(layer)[part]), np.array(self.workload.state(layer)[part])]
+        layer = op.layer or 0
+        wholes = [self.workload.weight(layer), self.workload.state(layer)]
+        labels = [self.labels[number] for number in op.made]
+        parts = [np.array(whole[list(content(label).places)]) for whole, label in zip(wholes, labels)]
+        return self.parked(op, parts) if isinstance(labels[0], Parked) else parts
+
+    def parked(self, op: Op, tensors: Sequence[Array]) -> Sequence[Array]:
+        """Copies tensors to where an operation parks them."""
+        for number, tensor in zip(op.made, tensors):
+            label = self.labels[number]
+            assert isinstance(label, Parked)
+            self.tier(label).put(str(number), tensor)
+        return ()
+
+    def fetched(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        (number,) = op.used
+        label = self.labels[number]
+        assert isinstance(label, Parked)
+        return [self.tier(label).fetch(str(number))]
 
     def inputs(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [np.array([self.workload.input(batch) for batch in self.labels[op.made[0]]])]
+        return [self.of_each_batch(self.workload.input, as_tokens(self.labels[op.made[0]]))]
 
     def zero_grad(self, op: Op, used: list[Array]) -> Sequence[Array]:
         hidden = self.workload.shape.hidden
         return [np.zeros((hidden, hidden), self.workload.dtype)]
 
     def layer_forward(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        inp, weight = used
-        return [forward(inp, self.whole(weight))]
+        return [self.workload.layer.forward(*used)]
 
     def loss(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        targets = np.array([self.workload.target(batch) for batch in self.labels[op.used[0]]])
-        return [loss_grad(used[0], targets)]
+        targets = self.of_each_batch(self.workload.target, as_tokens(self.labels[op.used[0]]))
+        return [self.workload.layer.loss(used[0], targets)]
 
     def layer_backward(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        inp, grad, weight = used
-        return backward(inp, grad, self.whole(weight))
+        return [self.workload.layer.backward_weight(*used), self.workload.layer.backward_input(*used)]
+
+    def backward_input(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        return [self.workload.layer.backward_input(*used)]
+
+    def backward_weight(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        return [self.workload.layer.backward_weight(*used)]
 
     def update(self, op: Op, used: list[Array]) -> Sequence[Array]:
         grad, weight, state = used
-        of_grad, rows, of_state = self.labels_of(op.used)
-        return update(self.workload, grad[rows_of(of_grad, rows)], weight, state[rows_of(of_state, rows)])
+        of_grad, rows, of_state = [held(self.labels[number]) for number in op.used]
+        return self.workload.update(taken(grad, of_grad, rows.places), weight, taken(state, of_state, rows.places))
 
     def add(self, op: Op, used: list[Array]) -> Sequence[Array]:
         return [used[0] + used[1]]
 
     def combine(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.joined(used, self.labels_of(op.used), self.labels[op.made[0]])]
+        return [joined(used, [held(self.labels[number]) for number in op.used], held(self.labels[op.made[0]]))]
 
     def cut(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [np.array(used[0][rows_of(self.labels[op.used[0]], self.labels[op.made[0]])])]
+        whole, wanted = (held(self.labels[number]) for number in (*op.used, *op.made))
+        return [np.array(taken(used[0], whole, wanted.places))]
 
-    def set_final(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        self.final.setdefault(op.layer or 0, []).append((self.labels[op.used[0]], used[0]))
+    def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        """Keeps a copy of a result, which is not the device's."""
+        with unmetered():
+            self.results.append((op.layer, held(self.labels[op.used[0]]), plain_view(used[0]).copy()))
         return ()
 
-    def whole(self, weight: Array) -> Array:
-        if len(weight) < self.workload.shape.hidden:
-            raise TraceError(
-                f"a weight of {len(weight)} rows cannot be used; all {self.workload.shape.hidden} are needed"
-            )
-        return weight
-
-    def joined(self, parts: list[Array], labels: list[Label], wanted: Label) -> Array:
-        """The wanted rows of all parts; rows that no part has, as in a forced trace, are zero."""
-        result = np.zeros((len(wanted), parts[0].shape[1]), parts[0].dtype)
-        for part, label in zip(parts, labels):
-            result[rows_of(wanted, label)] = part
-        return result
+    def of_each_batch(self, draw: Callable[[int, int], Array], label: Tokens) -> Array:
+        return np.array([draw(batch, label.step)[list(label.places)] for batch in label.batches])
 
     # --- What ranks do together ---
 
-    def sum_of_all(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.all_reduce(used[0])]
-
-    def shard_of_sum(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        return [self.reduce_scatter(used[0])]
-
-    def rows_of_all(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        """All ranks' rows in order. If ranks contribute different numbers of rows, all send as many as the largest."""
-        (part,), (made,) = used, op.made
-        brought, wanted = self.placed.brought[made], self.labels[made]
-        most = max(map(len, brought))
-        if len(part) < most:
-            part = np.concatenate([part, np.zeros((most - len(part), part.shape[1]), part.dtype)])
-        parts = self.all_gather(part)
-        if tuple(row for label in brought for row in label) == wanted and all(len(label) == most for label in brought):
-            return [parts]
-        cut = [parts[n * most : n * most + len(label)] for n, label in enumerate(brought)]
-        return [self.joined(cut, brought, wanted)]
+    def meet(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        meet, meetings = TOGETHER[op.name], self.placed.meetings
+        return [meet(self, self.workload, tensor, meetings[made]) for tensor, made in zip(used, op.made)]
 
     def send_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         self.send(op.args[0], used[0] if len(used) == 1 else bundle(used, self.workload))
         return ()
 
     def receive_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        array = self.receive(op.args[0])
+        array = self.next_message(*op.args)
         if len(op.made) == 1:
             return [array]
-        shapes = [self.shape_of(number) for number in op.made]
+        shapes = [shape_of(held(self.labels[number]), self.workload.shape.hidden) for number in op.made]
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
         return [np.array(flat.reshape(shape)) for flat, shape in zip(np.split(array, ends[:-1]), shapes)]
 
-    def shape_of(self, number: int) -> tuple[int, ...]:
-        """The shape of a value that arrives in a bundle."""
-        count, (hidden, length) = len(self.labels[number]), self.workload.shape
-        return (count, length, hidden) if number in self.placed.batched else (count, hidden)
+    def next_message(self, source: int, tag: int = 0) -> Array:
+        """The next message of a tag. The engine has no tags: messages come in the order of sending, and those before
+        it wait, as unread ones do, at nobody's expense."""
+        box = self.unread.setdefault((source, tag), [])
+        while not box:
+            of = next(self.tags[source])
+            self.unread.setdefault((source, of), []).append(self._port.receive(source))
+        array, meter = box.pop(0), self._port.meter
+        return array if meter is None else as_metered(array, meter)
 
 
 PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]] = {
@@ -173,25 +240,30 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "forward": ReplayEngine.layer_forward,
     "loss": ReplayEngine.loss,
     "backward": ReplayEngine.layer_backward,
+    "backward_input": ReplayEngine.backward_input,
+    "backward_weight": ReplayEngine.backward_weight,
     "update": ReplayEngine.update,
     "add": ReplayEngine.add,
     "combine": ReplayEngine.combine,
     "shard": ReplayEngine.cut,
-    "allreduce": ReplayEngine.sum_of_all,
-    "allgather": ReplayEngine.rows_of_all,
-    "scatterreduce": ReplayEngine.shard_of_sum,
+    **dict.fromkeys(TOGETHER, ReplayEngine.meet),
     "pass_to": ReplayEngine.send_values,
     "receive": ReplayEngine.receive_values,
-    "set_final_weight": ReplayEngine.set_final,
+    "offload": ReplayEngine.parked,
+    "fetch": ReplayEngine.fetched,
+    "set_final_weight": ReplayEngine.declare,
+    "set_output": ReplayEngine.declare,
 }
 """Each operation that touches tensors, by name: maps the tensors it uses to those it creates."""
 
 
-def _freed_after(held: Iterable[Span]) -> dict[int, list[int]]:
-    """By index of an operation: the numbers of the values that are no longer needed after it."""
+def _freed_after(spans: Iterable[Span], ops: Sequence[Op], later: Collection[int]) -> dict[int, list[int]]:
+    """By entry of a script: the numbers of the values that are needed no longer after it. What a call uses that runs
+    later is needed until then; in a legal trace it is needed until the call is awaited."""
     freed: dict[int, list[int]] = {}
-    for number, _, until in held:
-        freed.setdefault(until, []).append(number)
+    for number, _, until in spans:
+        runs_later = until in later and number in ops[until].used
+        freed.setdefault(~until if runs_later else until, []).append(number)
     return freed
 
 

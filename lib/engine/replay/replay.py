@@ -3,51 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from lib.costs import Costs
 from lib.engine.launcher import launch
 from lib.engine.metering.meter import Reading
 from lib.errors import PuzzleError, TraceError
 from lib.goal import Goal
-from lib.judging.memory import profile
-from lib.judging.rank_state import RankState
+from lib.judging.rank_state import MALFORMED
 from lib.judging.recompute import Retrace
-from lib.judging.referee import BYTES_PER_ELEMENT
 from lib.notation import trace_from_json
-from lib.setting import CLASSIC_SETTING
-from lib.trace import FORMS, Trace
+from lib.trace import FORMS, Op, Trace
 
+from .comparison import Found, RankReplay, averages_in, compared, error_of
 from .placement import Placement
-from .rank import PERFORM, ReplayEngine
+from .rank import PERFORM, TIERS, ReplayEngine
 from .timeline import TimedEvent, measured, predicted
-from .workload import TOLERANCE, Workload, closeness, one_device
+from .workload import TOLERANCE, Workload
 
-
-@dataclass(frozen=True)
-class RankReplay:
-    """One rank: peak bytes, messages and bytes sent, as predicted from the trace and as measured."""
-
-    predicted_peak: int
-    peak: int
-    same_memory: bool
-    """The measured bytes matched the predicted ones at every event, not only at the peak."""
-    predicted_messages: int
-    messages: int
-    predicted_sent: int
-    sent: int
-
-    @property
-    def same(self) -> bool:
-        return self.same_memory and self.predicted_messages == self.messages and self.predicted_sent == self.sent
+NO_TENSORS = ("given", "store", "delete", "await")
+"""Operations that touch no tensor. What is `given` was made by hand, and is refused where it is used."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """The findings of a replay. `error` is the largest difference of an updated weight from a single device's, relative
-    to the largest weight; 0 for whole numbers. Times in `predicted` are in steps, in `measured` in seconds."""
+    """The findings of a replay. `error` is the largest difference of an updated weight, or of an output, from a single
+    device's, as a share of the largest one; 0 in whole numbers. Times in `predicted` are in steps, in `measured` in
+    seconds."""
 
     on: str
     small: bool
@@ -55,9 +38,14 @@ class Replay:
     ranks: tuple[RankReplay, ...]
     predicted: tuple[tuple[TimedEvent, ...], ...]
     measured: tuple[tuple[TimedEvent, ...], ...]
+    results: str = "weights"
+    """What was compared: "weights", or the "outputs" of inference."""
+    notes: tuple[str, ...] = ()
+    """In what the tensors differ from the game's values."""
 
     @property
     def same_weights(self) -> bool:
+        """True if the results are those of a single device."""
         return self.error <= (0.0 if self.small else TOLERANCE)
 
     @property
@@ -66,24 +54,31 @@ class Replay:
 
 
 def require_playable(trace: Trace) -> None:
-    """Refuses a trace with operations or in a setting that a replay does not know.
+    """Refuses a trace that no tensors can play.
 
     Raises:
-        TraceError: naming the operation, or the part of the setting.
+        TraceError: naming the operation, its rank and line, and the reason.
     """
     if trace.setting.fold:
         raise TraceError(f"a replay plays every rank, and this run is folded along {trace.setting.fold!r}: do not fold")
-    for name in trace.setting.differences(CLASSIC_SETTING):
-        if name != "costs":
-            raise TraceError(f"a replay cannot play this setting yet: {name} {getattr(trace.setting, name)!r}")
     for rank, ops in enumerate(trace.ranks):
         for op in ops:
-            if op.name not in (*PERFORM, "given", "store", "delete"):
-                raise TraceError(f"a replay cannot play {op.name} yet; rank {rank} calls it on line {op.line}")
-            form = FORMS[op.name]
-            given = dict(zip(form.args + form.optional, op.args))
-            if more := [name for name in form.optional if name != "label" and given.get(name) is not None]:
-                raise TraceError(f"a replay cannot play {op.name} with {more[0]} yet; rank {rank}, line {op.line}")
+            if op.name not in PERFORM and op.name not in NO_TENSORS:
+                raise TraceError(f"a replay cannot play {op.name}; rank {rank} calls it on line {op.line}")
+            for tier in _tiers(op):
+                if tier not in TIERS:
+                    raise TraceError(
+                        f"rank {rank} calls {op.name} with the tier {tier!r} on line {op.line}, and the devices of a "
+                        f"replay have {' and '.join(TIERS)} only; name the tier {TIERS[0]!r}"
+                    )
+
+
+def _tiers(op: Op) -> Iterator[Any]:
+    """The tier that an operation names, if it does."""
+    form = FORMS[op.name]
+    for name, given in zip(form.args + form.optional, op.args):
+        if name == "tier" and given is not None:
+            yield given
 
 
 def replay(
@@ -93,6 +88,9 @@ def replay(
 
     `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of a puzzle apply. `force` also executes
     a trace that the referee refuses, as far as possible, to see what it would have produced.
+
+    Predicted bytes are those of the tensors. Costs may price an activation gradient at less than an activation
+    (`Costs.gradient`), since a block's activation is all that its forward leaves; a tensor is as large as either.
 
     Raises:
         PuzzleError: the referee refuses the trace; or, if forced, it cannot be executed.
@@ -108,53 +106,39 @@ def replay(
     except PuzzleError:
         if not force:
             raise
-    workload = Workload(trace.size, small)
-    placement = Placement(trace, workload.shape.hidden)
-    with launch(ReplayEngine, len(trace.ranks), placement, workload, on=on) as run:
-        played = run.forward(0)
-        finals = run.call("finals")
-    costs = replace(trace.costs, hidden=workload.shape.hidden, length=workload.shape.length)
-    shaped = retrace
-    if not force:
-        shaped = Retrace(replace(trace, setting=replace(trace.setting, costs=costs)))
-        shaped.run()
+    workload = Workload(trace.size, trace.setting, small)
+    try:
+        played, found, meters = _played(trace, workload, on)
+    except (*MALFORMED, LookupError, StopIteration) as why:
+        if not force:
+            raise
+        raise TraceError(f"this trace cannot be played: {why}") from why
     return Replay(
         on,
         small,
-        _error(workload, finals),
-        tuple(_compared(state, costs, *rank) for state, *rank in zip(shaped.ranks, played, run.meters)),
+        error_of(workload, found, averages_in(retrace.ranks, trace.setting.steps)),
+        tuple(compared(state, workload, *rank) for state, *rank in zip(retrace.ranks, played, meters)),
         predicted(trace),
         measured(trace, [rank["seconds"] for rank in played]),
+        "outputs" if trace.setting.task == "infer" else "weights",
+        tuple(_notes(trace)),
     )
 
 
-def _compared(state: RankState, costs: Costs, played: Mapping[str, Any], meter: Reading) -> RankReplay:
-    """One rank's predicted and measured figures."""
-    sizes = [state.values[n].memory(costs) * BYTES_PER_ELEMENT for n in range(len(state.values))]
-    memory = profile(state.done, sizes).memory
-    return RankReplay(
-        predicted_peak=max(memory),
-        peak=max(played["live"]),
-        same_memory=memory == played["live"],
-        predicted_messages=state.messages,
-        messages=meter.messages,
-        predicted_sent=state.elements * BYTES_PER_ELEMENT,
-        sent=meter.sent,
-    )
+def _notes(trace: Trace) -> Iterator[str]:
+    gradient, activation = trace.costs.activation_grad, trace.costs.activation
+    if gradient != activation:
+        yield (
+            f"The costs {trace.costs.name!r} count {gradient:,} elements for an activation gradient and {activation:,} "
+            "for an activation. Tensors of both are as large as an activation, and so is what is predicted here."
+        )
 
 
-def _error(workload: Workload, finals: list[dict[int, list[tuple[tuple[int, ...], object]]]]) -> float:
-    """The largest error of all final weights; infinite if a row of some layer was never updated."""
-    worst = 0.0
-    for layer, right in enumerate(one_device(workload)):
-        seen: set[int] = set()
-        for rank in finals:
-            for rows, weight in rank.get(layer, []):
-                seen.update(rows)
-                worst = max(worst, closeness(workload, weight, right[list(rows)]))  # type: ignore[arg-type]
-        if len(seen) < len(right):
-            return float("inf")
-    return worst
+def _played(trace: Trace, workload: Workload, on: str) -> tuple[list[Any], list[list[Found]], tuple[Reading, ...]]:
+    """What every rank has measured, what it has declared to be a result, and its meter."""
+    placement = Placement(trace, workload.shape)
+    with launch(ReplayEngine, len(trace.ranks), placement, workload, on=on) as run:
+        return run.forward(0), run.call("found"), run.meters
 
 
 def replay_from_json(text: str) -> Replay:
@@ -165,7 +149,7 @@ def replay_from_json(text: str) -> Replay:
         for name in ("predicted", "measured")
     }
     ranks = tuple(RankReplay(**rank) for rank in data.pop("ranks"))
-    return Replay(ranks=ranks, **times, **data)
+    return Replay(ranks=ranks, notes=tuple(data.pop("notes")), **times, **data)
 
 
 def replay_to_json(result: Replay) -> str:

@@ -2,86 +2,104 @@
 
 The measurement is how long each event worked. From that, the clock runs as in the game: a collective starts when the
 last rank has arrived and takes as long as the fastest rank spent in it (the others were waiting); a message can be
-received once it is sent. So the picture shows devices running in parallel, even if they took turns.
+received once it is sent, and where communication overlaps computation a call runs on its lane. So the picture
+is of devices that run at once, also where they took turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from lib.lanes import Call, clocks, computing
 from lib.trace import TIMED, Op, Trace
-from lib.trace_walk import Cursor, Walk
+
+from .lane_walk import LaneCursor, LaneWalk
 
 
 class TimedEvent(NamedTuple):
-    """One event: its operation, layer, start and end."""
+    """One event: its operation, layer, start and end; of a call beside computation also when it was made and from when
+    on its rank has waited for it."""
 
     name: str
     layer: int | None
     start: float
     end: float
+    called: float | None = None
+    awaited: float | None = None
+
+    @property
+    def computes(self) -> bool:
+        """True if it kept its rank busy."""
+        return self.called is None
 
 
 def predicted(trace: Trace) -> tuple[tuple[TimedEvent, ...], ...]:
     """Every rank's events, in steps."""
+    return tuple(tuple(_predicted(ops, trace)) for ops in trace.ranks)
+
+
+def _predicted(ops: Sequence[Op], trace: Trace) -> Iterable[TimedEvent]:
     steps = trace.costs.steps
-    return tuple(
-        tuple(TimedEvent(op.name, op.layer, steps(op.start), steps(op.end)) for op in trace.events(rank))
-        for rank in range(len(trace.ranks))
-    )
+    awaited = {op.args[0]: steps(op.end) for op in ops if op.name == "await"}
+    for i, (op, clock) in enumerate(zip(ops, clocks(ops, trace.costs))):
+        if op.name in TIMED:
+            beside = () if computing(op, trace.costs) else (steps(clock), awaited.get(i))
+            yield TimedEvent(op.name, op.layer, steps(op.start), steps(op.end), *beside)
 
 
 def measured(trace: Trace, seconds: Sequence[Sequence[float]]) -> tuple[tuple[TimedEvent, ...], ...]:
     """Every rank's events, in seconds, from how long each took on its rank."""
-    clocks = [RankClock(rank, ops, seconds=took) for rank, (ops, took) in enumerate(zip(trace.ranks, seconds))]
-    MeasuredWalk(clocks, buffered=True).walk()
-    return tuple(tuple(clock.events) for clock in clocks)
+    clocks = [RankClock(rank, ops) for rank, ops in enumerate(trace.ranks)]
+    for clock, took in zip(clocks, seconds):
+        clock.seconds = dict(zip([i for i, op in enumerate(clock.ops) if op.name in TIMED], took, strict=True))
+    MeasuredWalk(clocks, trace).walk()
+    return tuple(tuple(event for _, event in sorted(clock.events.items())) for clock in clocks)
 
 
 @dataclass(slots=True, eq=False)
-class RankClock(Cursor):
-    """One rank: how long each of its events took, and the events so far."""
+class RankClock(LaneCursor):
+    """One rank: how long each of its events took, and the events so far, by index of the operation."""
 
-    seconds: Sequence[float] = ()
-    clock: float = 0.0
-    events: list[TimedEvent] = field(default_factory=list)
-    sent: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """By index of a pass_to: when it ended, and how long it took."""
+    seconds: dict[int, float] = field(default_factory=dict)
+    events: dict[int, TimedEvent] = field(default_factory=dict)
 
     @property
     def took(self) -> float:
         """The seconds of the next event."""
-        return self.seconds[len(self.events)]
+        return self.seconds[self.at]
 
     def advance(self, op: Op, start: float, length: float) -> None:
-        """Adds the next event."""
+        """Adds the next event, which keeps the rank busy."""
         self.clock = start + length
-        self.events.append(TimedEvent(op.name, op.layer, start, self.clock))
+        self.events[self.at] = TimedEvent(op.name, op.layer, start, self.clock)
 
 
-class MeasuredWalk(Walk[RankClock]):
+class MeasuredWalk(LaneWalk[RankClock]):
     """Runs every rank's clock over its events, with the measured seconds."""
 
     def alone(self, cursor: RankClock, op: Op) -> None:
         if op.name in TIMED:
             cursor.advance(op, cursor.clock, cursor.took)
 
-    def meet(self, cursors: Sequence[RankClock]) -> list[tuple[float, float]]:
-        start = max(rank.clock for rank in cursors)
-        quickest = min(rank.took for rank in cursors)
-        return [(start, quickest)] * len(cursors)
+    def ticks(self, calls: Sequence[Call]) -> float:
+        return min(self.cursors[call.rank].seconds[call.at] for call in calls)
 
-    def met(self, cursor: RankClock, op: Op, result: tuple[float, float]) -> None:
-        cursor.advance(op, *result)
+    def perform(self, calls: Sequence[Call]) -> list[tuple[None, ...]]:
+        return [(None,) * len(call.op.made) for call in calls]
+
+    def settled(self, cursor: RankClock, call: Call) -> None:
+        beside = (call.clock,) if call.name in self.on_lanes else ()
+        cursor.events[call.at] = TimedEvent(call.name, call.op.layer, call.start, call.end, *beside)
 
     def sent(self, cursor: RankClock, op: Op) -> None:
-        length = cursor.took
-        cursor.advance(op, cursor.clock, length)
-        cursor.sent[cursor.at] = cursor.clock, length
+        cursor.advance(op, cursor.clock, cursor.took)
 
     def received(self, cursor: RankClock, op: Op, sender: RankClock, sent_at: int) -> None:
         # The time in receive is mostly waiting; copying took as long as it took to send.
-        arrived, length = sender.sent[sent_at]
-        cursor.advance(op, max(cursor.clock, arrived), min(cursor.took, length))
+        arrived = sender.events[sent_at].end
+        cursor.advance(op, max(cursor.clock, arrived), min(cursor.took, sender.seconds[sent_at]))
+
+    def joined(self, cursor: RankClock, call: Call) -> None:
+        cursor.events[call.at] = cursor.events[call.at]._replace(awaited=cursor.clock)

@@ -148,9 +148,20 @@ class InProcessPort:
         self, call: CollectiveCall, brought: Any, combine: Callable[[CollectiveCall, Sequence[Any]], Sequence[Any]]
     ) -> Any:
         """Waits until the whole group has made the call. The last to arrive combines all contributions."""
-        scheduler, group = self.scheduler, call.group
-        if len(group) == 1:
+        if len(call.group) == 1:
             return combine(call, [brought])[0]
+        there = self._come(call, brought)
+        if there is None:
+            self._wait(call)
+        else:
+            self._release(call.group, combine(call, [there[member] for member in call.group]))
+        result, self.result = self.result, None
+        return result
+
+    def _come(self, call: CollectiveCall, brought: Any) -> dict[int, Any] | None:
+        """Joins the meeting of a call's group. The last to arrive gets what all have brought; nobody else keeps it, for
+        then it would be charged for as long as they wait for their turn."""
+        scheduler, group = self.scheduler, call.group
         begun = scheduler.meetings.get(group)
         if begun is None:
             self._refuse_crossed_groups(call)
@@ -160,12 +171,9 @@ class InProcessPort:
             require_same_call((first, call), (next(iter(there)), self.device))
         there[self.device] = brought
         if len(there) < len(group):
-            self._wait(call)
-        else:
-            del scheduler.meetings[group]
-            self._release(group, combine(call, [there[member] for member in group]))
-        result, self.result = self.result, None
-        return result
+            return None
+        del scheduler.meetings[group]
+        return there
 
     def _release(self, group: Sequence[int], results: Sequence[Any]) -> None:
         """Gives every member of a complete meeting its result and the latest clock, and makes it ready."""

@@ -12,25 +12,13 @@ from rich.text import Text
 
 from lib import PuzzleError, Trace, trace_to_json
 from lib.engine.replay.replay import Replay, replay, replay_from_json
+from lib.engine.replay.timeline import TimedEvent
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunRequest
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
 from .score import request_at, trace_in
-
-LETTERS = {
-    "forward": "F",
-    "backward": "B",
-    "loss": "L",
-    "update": "U",
-    "allreduce": "r",
-    "allgather": "g",
-    "scatterreduce": "s",
-    "pass_to": ">",
-    "receive": "<",
-}
-"""Letters of the operations that take time, in the picture."""
 
 WIDTH = 72
 
@@ -90,7 +78,7 @@ def draw_replay(output: str, puzzle: SchedulePuzzle, trace: Trace, result: Repla
         f"On {len(result.ranks)} devices, {result.on}, {_tensors(result)}.",
         f"{_weights(result)} Memory, messages and bytes as predicted on {same} of {len(result.ranks)} ranks.",
     ]
-    times = [[(span.start, span.end) for span in rank] for rank in result.measured]
+    times = [[(span.start, span.end, span.called, span.awaited) for span in rank] for rank in result.measured]
     drawing.save(drawing.draw_replay(trace, times, puzzle.title, lines), output)
 
 
@@ -99,12 +87,17 @@ def show_replay(console: Console, slug: str, result: Replay) -> None:
     console.print(Text(f"{slug} on {len(result.ranks)} devices, {result.on}, {_tensors(result)}", style="bold"))
     console.print(_weights(result))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("rank", "peak bytes", "messages", "bytes sent", "as predicted"):
+    tiers = ["bytes on tiers"] if any(r.parked or r.predicted_parked for r in result.ranks) else []
+    for heading in ("rank", "peak bytes", *tiers, "messages", "bytes sent", "as predicted"):
         table.add_column(heading, justify="right", no_wrap=True)
     for rank, r in enumerate(result.ranks):
-        pairs = ((r.peak, r.predicted_peak), (r.messages, r.predicted_messages), (r.sent, r.predicted_sent))
+        pairs = [(r.peak, r.predicted_peak), (r.messages, r.predicted_messages), (r.sent, r.predicted_sent)]
+        if tiers:
+            pairs.insert(1, (r.parked, r.predicted_parked))
         table.add_row(str(rank), *(_figure(*pair) for pair in pairs), "equal" if r.same else "DIFFERS")
     console.print(table)
+    for note in result.notes:
+        console.print(Text(note))
     for line in time_lines(result, min(console.width, WIDTH + 12) - 12):
         console.print(Text(line), soft_wrap=True)
 
@@ -118,34 +111,50 @@ def _tensors(result: Replay) -> str:
 
 
 def _weights(result: Replay) -> str:
+    what = "outputs" if result.results == "outputs" else "updated weights"
     if not result.same_weights:
-        return f"The updated weights DIFFER from those of a single device (by {result.error:.2g} of the largest)."
+        return f"The {what} DIFFER from those of a single device (by {result.error:.2g} of the largest)."
     how = "exactly" if not result.error else f"within {result.error:.1g} of the largest"
-    return f"The updated weights are those of a single device, {how}."
+    return f"The {what} are those of a single device, {how}."
 
 
 def time_lines(result: Replay, width: int = WIDTH) -> list[str]:
-    """Predicted and measured time, one line for each rank, each picture as wide as its last event's end."""
+    """Predicted and measured time, one line for each rank and one for its communication where that runs beside
+    computation, each picture as wide as its last event's end."""
     lines = []
     for title, spans, unit in (("predicted", result.predicted, 1.0), ("measured", result.measured, 1e3)):
         end = max((span.end for rank in spans for span in rank), default=0) or 1
         shown = f"{end:g} steps" if title == "predicted" else f"{end * unit:.3g} ms"
         lines.append(f"{title}, {shown}")
         for rank, events in enumerate(spans):
-            lines.append(f"{rank:>4} |{_lane(events, width, end)}|")
+            lines.append(f"{rank:>4} |{_lane([event for event in events if event.computes], width, end)}|")
+            if beside := [event for event in events if not event.computes]:
+                lines.append(f"comm |{_lane(beside, width, end)}|")
     working = sum(span.end - span.start for rank in result.measured for span in rank) or 1
-    lines.append("share of the work, predicted then measured: " + ", ".join(_shares(result, working)))
-    lines.append("  ".join(f"{letter} {name}" for name, letter in LETTERS.items()))
+    lines.append("share of the work, predicted and measured: " + ", ".join(_shares(result, working)))
+    lines.append("  ".join(f"{letter_of(name)} {name}" for name in _names(result)))
     return lines
 
 
-def _lane(events: Sequence[tuple[str, int | None, float, float]], width: int, end: float) -> str:
+def _names(result: Replay) -> list[str]:
+    """The operations that took part, in the order of their first event."""
+    return list(dict.fromkeys(event.name for rank in result.predicted for event in rank))
+
+
+def letter_of(name: str) -> str:
+    """The letter of an operation, as in all pictures in text."""
+    from drawing.runs.text import letter_of as letter
+
+    return letter(name)
+
+
+def _lane(events: Sequence[TimedEvent], width: int, end: float) -> str:
     lane = [" "] * width
-    for name, _, start, stop in events:
-        first = min(int(start / end * width), width - 1)
-        for column in range(first, max(first + 1, round(stop / end * width))):
-            if column < width and (lane[column] == " " or stop - start > end / width):
-                lane[column] = LETTERS[name]
+    for event in events:
+        first = min(int(event.start / end * width), width - 1)
+        for column in range(first, max(first + 1, round(event.end / end * width))):
+            if column < width and (lane[column] == " " or event.end - event.start > end / width):
+                lane[column] = letter_of(event.name)
     return "".join(lane)
 
 
@@ -157,6 +166,4 @@ def _shares(result: Replay, working: float) -> list[str]:
             for span in rank:
                 shares[span.name] = shares.get(span.name, 0.0) + span.end - span.start
     total = sum(predicted.values()) or 1
-    return [
-        f"{name} {predicted[name] / total:.0%} {measured[name] / working:.0%}" for name in LETTERS if name in predicted
-    ]
+    return [f"{name} {predicted[name] / total:.0%} {measured[name] / working:.0%}" for name in _names(result)]

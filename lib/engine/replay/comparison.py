@@ -1,0 +1,117 @@
+"""Compares what a replay has found and measured with what a single device computes and what the trace predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lib.collective_rules import COLLECTIVES
+from lib.costs import elements_sent
+from lib.engine.collectives import Array
+from lib.engine.metering.meter import Reading
+from lib.judging.rank_state import RankState
+from lib.judging.referee import BYTES_PER_ELEMENT
+from lib.lifetimes import lifetimes
+from lib.trace import Op, group_of
+from lib.values.base import Value
+from lib.values.kinds import Parked
+from lib.values.replicas import Average, Copy, averages_of
+
+from .labels import Held, Tokens
+from .one_device import outputs, trained
+from .rank import TIERS
+from .workload import Workload
+
+Found = tuple[int | None, Held, Array]
+"""A result that a rank has declared: the layer of a final weight, or None of an output; what it holds; the tensor."""
+
+
+@dataclass(frozen=True)
+class RankReplay:
+    """One rank: bytes at its peak, messages and bytes sent, as the trace predicts them and as they were measured."""
+
+    predicted_peak: int
+    peak: int
+    same_memory: bool
+    """The measured bytes were the predicted ones at every event, on the device and on each memory tier."""
+    predicted_messages: int
+    messages: int
+    predicted_sent: int
+    sent: int
+    predicted_parked: int = 0
+    """Bytes on memory tiers, at most."""
+    parked: int = 0
+
+    @property
+    def same(self) -> bool:
+        return self.same_memory and self.predicted_messages == self.messages and self.predicted_sent == self.sent
+
+
+def compared(state: RankState, workload: Workload, played: Mapping[str, Any], meter: Reading) -> RankReplay:
+    """One rank's predicted figures beside the measured ones."""
+    lives = lifetimes(state.done)
+    values = [state.values[n] for n in range(len(state.values))]
+    memories = (None, *TIERS)
+    predicted = [lives.sampled(lives.held, [bytes_on(one, value, workload) for value in values]) for one in memories]
+    samples = list(zip(*predicted))
+    live = [tuple(sample) for sample in played["live"]]
+    return RankReplay(
+        predicted_peak=max(predicted[0]),
+        peak=max(sample[0] for sample in live),
+        same_memory=samples == live,
+        predicted_messages=state.messages,
+        messages=meter.messages,
+        predicted_sent=sum(bytes_sent(state, op, workload) for op in state.done),
+        sent=meter.sent,
+        predicted_parked=max(sum(sample[1:]) for sample in samples),
+        parked=max(sum(sample[1:]) for sample in live),
+    )
+
+
+def bytes_on(tier: str | None, value: Value, workload: Workload) -> int:
+    """Bytes that the tensor of a value takes of a tier, or of the device."""
+    if isinstance(value, Parked):
+        return value.size(workload.costs) * BYTES_PER_ELEMENT if value.tier == tier else 0
+    return value.memory(workload.costs) * BYTES_PER_ELEMENT if tier is None else 0
+
+
+def bytes_sent(state: RankState, op: Op, workload: Workload) -> int:
+    """Bytes that the tensors of an operation make its rank send."""
+    if op.name != "pass_to" and op.name not in COLLECTIVES:
+        return 0
+    sizes = [bytes_on(None, value, workload) for value in state.used(op)]
+    members = len(group_of(op) or ()) if op.name in COLLECTIVES else 0
+    return sum(elements_sent(op.name, size, members or workload.size.ranks) for size in sizes)
+
+
+def averages_in(ranks: Sequence[RankState], steps: int) -> tuple[Average, ...]:
+    """The averages of replicas before the final weights; of a refused trace, as far as it could be followed."""
+    for rank in ranks:
+        for weight in rank.final:
+            return averages_of(weight.copy)
+    marks = {mark for rank in ranks for value in rank.values.values() if (mark := getattr(value, "copy", None))}
+    before = max((mark.averages for mark in marks), key=len, default=())
+    alone = sorted(mark for mark in marks if mark.batches and mark.averages == before)
+    return (*before, *_unfinished(alone, steps))
+
+
+def _unfinished(alone: Sequence[Copy], steps: int) -> Iterable[Average]:
+    if alone:
+        yield alone[0].since, steps, tuple(sorted(tuple(sorted(mark.batches)) for mark in alone))
+
+
+def error_of(workload: Workload, found: Sequence[Sequence[Found]], averages: Sequence[Average]) -> float:
+    """The worst of all results; infinite if a row of some layer, or a token of some batch, is in none."""
+    infers = workload.setting.task == "infer"
+    right = outputs(workload) if infers else trained(workload, averages)
+    missing = {(i, place) for i, tensor in enumerate(right) for place in range(tensor.shape[-2])}
+    worst = 0.0
+    for layer, label, tensor in (one for rank in found for one in rank):
+        numbers = label.batches if isinstance(label, Tokens) else (layer or 0,)
+        wanted = np.concatenate([right[number].reshape(-1, tensor.shape[-1])[list(label.places)] for number in numbers])
+        worst = max(worst, workload.error(tensor.reshape(wanted.shape), wanted))
+        missing -= {(number, place) for number in numbers for place in label.places}
+    return float("inf") if missing else worst

@@ -1,0 +1,137 @@
+"""Names what a tensor of a replay holds: rows of a weight, or tokens of some microbatches, here or on a memory tier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib.engine.collectives import Array
+from lib.errors import TraceError
+
+
+class Shape(NamedTuple):
+    """Width of a layer, and tokens in a microbatch."""
+
+    hidden: int
+    length: int
+
+
+class Rows(NamedTuple):
+    """Rows of a "weight", an optimizer "state" or a weight's "grad": a tensor of (rows, hidden)."""
+
+    kind: str
+    places: tuple[int, ...]
+
+
+class Tokens(NamedTuple):
+    """Tokens of a step's microbatches, of an activation or its gradient: a tensor of (batches, tokens, hidden)."""
+
+    step: int
+    batches: tuple[int, ...]
+    places: tuple[int, ...]
+
+
+Held = Rows | Tokens
+
+
+class Parked(NamedTuple):
+    """A tensor on a memory tier."""
+
+    held: Held
+    tier: str
+
+
+Label = Held | Parked
+
+
+def held(label: Label) -> Held:
+    """What a tensor on the device holds.
+
+    Raises:
+        TraceError: it is parked, as only a refused trace can have it.
+    """
+    if isinstance(label, Parked):
+        raise TraceError(f"a tensor on the {label.tier} is used before it is fetched")
+    return label
+
+
+def content(label: Label) -> Held:
+    """What a tensor holds, wherever it is."""
+    return label.held if isinstance(label, Parked) else label
+
+
+def axis_of(label: Held) -> int:
+    """The axis along which a tensor is cut: its rows, or its tokens."""
+    return 0 if isinstance(label, Rows) else 1
+
+
+def shape_of(label: Held, hidden: int) -> tuple[int, ...]:
+    return (*((len(label.batches),) if isinstance(label, Tokens) else ()), len(label.places), hidden)
+
+
+def share(count: int, i: int, n: int) -> range:
+    """Places of part `i` of `n` of so many rows or tokens.
+
+    Raises:
+        TraceError: the parts are not equal.
+    """
+    if count % n:
+        raise TraceError(f"{count} rows or tokens cannot be cut into {n} equal shards; replay a count that divides")
+    each = count // n
+    return range(i * each, (i + 1) * each)
+
+
+def cut(label: Held, i: int, n: int) -> Held:
+    """Part `i` of `n` of what a tensor holds."""
+    return label._replace(places=tuple([label.places[k] for k in share(len(label.places), i, n)]))
+
+
+def union(labels: Sequence[Held]) -> Held:
+    """The rows or tokens of all, in order; one that comes twice, as in a refused trace, is there twice."""
+    return labels[0]._replace(places=tuple(sorted(place for label in labels for place in label.places)))
+
+
+def all_batches(labels: Sequence[Label]) -> tuple[int, ...]:
+    return tuple(sorted({batch for label in labels for batch in as_tokens(label).batches}))
+
+
+def as_tokens(label: Label) -> Tokens:
+    """The label of an activation or its gradient.
+
+    Raises:
+        TraceError: it is of a tensor shaped like a weight.
+    """
+    if isinstance(label, Tokens):
+        return label
+    raise TraceError("a tensor shaped like a weight has no batches")
+
+
+def index_of(have: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
+    """The index of the wanted numbers among those that there are: a slice if they are next to each other.
+
+    Raises:
+        TraceError: some are not there.
+    """
+    if have == wanted:
+        return slice(None)
+    place = {number: i for i, number in enumerate(have)}
+    try:
+        places = [place[number] for number in wanted]
+    except KeyError:
+        raise TraceError(f"{wanted[0]} to {wanted[-1]} are not all in a tensor with {len(have)}") from None
+    return slice(places[0], places[-1] + 1) if places[-1] - places[0] + 1 == len(places) else places
+
+
+def taken(tensor: Array, label: Held, wanted: tuple[int, ...]) -> Array:
+    """The wanted rows or tokens of a tensor: perhaps a view of it."""
+    return tensor[(*[slice(None)] * axis_of(label), index_of(label.places, wanted))]
+
+
+def joined(tensors: Sequence[Array], labels: Sequence[Held], wanted: Held) -> Array:
+    """The wanted rows or tokens of all tensors; those that none has, as in a forced trace, are zero."""
+    result = np.zeros(shape_of(wanted, tensors[0].shape[-1]), tensors[0].dtype)
+    for tensor, label in zip(tensors, labels):
+        result[(*[slice(None)] * axis_of(wanted), index_of(wanted.places, label.places))] = tensor
+    return result

@@ -1,0 +1,117 @@
+"""The mathematics of each kind of layer, the same for one device and for many.
+
+The gradient that a dense layer takes is that of its product, before relu: so the weight half of backward needs no
+weight (Qi et al. 2024, section 2), and the input half masks with the input, which relu has left positive or zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from lib.engine.collectives import Array
+from lib.errors import TraceError
+
+EXPERTS = 8
+"""Experts in a layer of experts: expert i takes the i-th share of every microbatch's tokens, so that all have equally
+much to do, and the i-th share of the weight's rows. A device's shard of a weight may hold several."""
+
+
+class Layer(Protocol):
+    """What one layer computes: `inp`, `grad` and the results are (batches, tokens, h), weights (rows, h)."""
+
+    variance: float
+    """Times the width: that of a weight's first numbers, which keeps activations about as large."""
+
+    def forward(self, inp: Array, weight: Array) -> Array: ...
+    def loss(self, out: Array, target: Array) -> Array: ...
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array: ...
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array: ...
+
+
+class Dense:
+    """relu(x W), with a whole weight."""
+
+    variance = 2.0
+
+    def forward(self, inp: Array, weight: Array) -> Array:
+        return relu(inp @ whole(weight))
+
+    def loss(self, out: Array, target: Array) -> Array:
+        return np.asanyarray((out - target) * (out > 0))
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        return np.asanyarray((grad @ whole(weight).T) * (inp > 0))
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        h = inp.shape[-1]
+        if weight is not None:  # a whole backward: its own weight leaves the gradient as it is, another does not
+            grad = grad * (inp @ whole(weight) > 0)
+        return np.asanyarray(inp.reshape(-1, h).T @ grad.reshape(-1, h))
+
+
+class Block:
+    """relu(x V') V, where a shard of the rows of V yields one part of the sum (Shoeybi et al. 2019, section 3)."""
+
+    variance = 1.15
+
+    def forward(self, inp: Array, weight: Array) -> Array:
+        x, v = self.by_expert(inp, weight)
+        return np.asanyarray((relu(x @ turned(v)) @ v).reshape(inp.shape))
+
+    def loss(self, out: Array, target: Array) -> Array:
+        return np.asanyarray(out - target)
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        x, v = self.by_expert(inp, weight)
+        g, _ = self.by_expert(grad, weight)
+        return np.asanyarray(((g @ turned(v)) * (x @ turned(v) > 0)) @ v).reshape(inp.shape)
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        if weight is None:
+            raise TraceError("the weight half of a layer that can be cut needs its weight")
+        x, v = self.by_expert(inp, weight)
+        g, _ = self.by_expert(grad, weight)
+        reached = x @ turned(v)
+        back = (g @ turned(v)) * (reached > 0)
+        found = turned(relu(reached)) @ g + turned(back) @ x
+        return np.asanyarray(found.sum(axis=0, dtype=found.dtype).reshape(weight.shape))
+
+    def by_expert(self, tokens: Array, weight: Array) -> tuple[Array, Array]:
+        """Tokens as (batches, experts, tokens of each, h), and a weight as (experts, rows of each, h)."""
+        return tokens[:, None], weight[None]
+
+
+class ExpertBlocks(Block):
+    """The same, where each token meets the rows of its own expert only (Lepikhin et al. 2021, section 3.2)."""
+
+    variance = 4.0
+
+    def by_expert(self, tokens: Array, weight: Array) -> tuple[Array, Array]:
+        (rows, h), (batches, count, _) = weight.shape, tokens.shape
+        experts, left = divmod(rows * EXPERTS, h)
+        if left or not experts or count % experts:
+            raise TraceError(f"{count} tokens do not go to {rows} rows: a layer has {EXPERTS} experts of {h} rows")
+        return tokens.reshape(batches, experts, -1, h), weight.reshape(experts, -1, h)
+
+
+LAYERS: Mapping[str, Layer] = {"dense": Dense(), "block": Block(), "experts": ExpertBlocks()}
+"""The kinds of layers that a setting can have."""
+
+
+def relu(x: Array) -> Array:
+    return np.asanyarray(np.maximum(x, x.dtype.type(0)))
+
+
+def turned(matrices: Array) -> Array:
+    """The transposes of a stack of matrices."""
+    return np.swapaxes(matrices, -1, -2)
+
+
+def whole(weight: Array) -> Array:
+    rows, hidden = weight.shape
+    if rows != hidden:
+        raise TraceError(f"a weight of {rows} rows cannot be used; {hidden} are needed")
+    return weight

@@ -1,0 +1,297 @@
+"""Extended schedules on real tensors: the weights or outputs of one device, in the memory and bytes predicted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace as changed
+from math import isclose
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import drawing
+from drawing.runs.captions import reason
+from drawing.runs.predicted_vs_measured import measured as moved
+from drawing.runs.scene import scene_of
+from lib import COSTS, TIMED, Costs, Model, PuzzleError, Setting, Trace, TraceError, referee, run, trace_to_json
+from lib.costs import Tier
+from lib.engine.replay.rank import PERFORM
+from lib.engine.replay.replay import NO_TENSORS, replay, replay_from_json, replay_to_json
+from lib.engine.replay.timeline import measured, predicted
+from lib.trace import FORMS
+from tests.lib.test_labels import MESH, OVERLAPPING, Nested
+from tests.support.examples import examples
+from tests.support.mpi import mpiexec_or_skip
+from tests.support.replays import ALTERED, GAMES, Game, trace_of
+from tests.support.schedules import overlapping, pipelines, shards, tiers
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_schedule_gives_the_results_of_one_device_in_the_predicted_memory(name: str) -> None:
+    result = replay(trace_of(name), small=True)
+    assert (result.error, result.passed) == (0.0, True)
+    assert result.results == ("outputs" if GAMES[name].setting.task == "infer" else "weights")
+
+
+def test_every_schedule_is_replayed() -> None:
+    replayed = {(game.schedule.__module__, game.schedule.__qualname__.partition(".")[0]) for game in GAMES.values()}
+    there = {
+        (module.__name__, name)
+        for module in (overlapping, shards, tiers)
+        for name, one in vars(module).items()
+        if getattr(one, "__module__", "") == module.__name__ and not name.startswith("_")
+    }
+    assert there <= replayed
+
+
+FLOAT = ["hybrid_shard", "zb_h2 for two steps", "sequence_parallel", "expert_parallel", "local_sgd_twice", "offload"]
+
+
+def narrow(game: Game) -> Game:
+    """The same with narrower layers and fewer tokens."""
+    return game._replace(setting=changed(game.setting, costs=changed(game.setting.costs, hidden=64, length=32)))
+
+
+@pytest.mark.parametrize("name", FLOAT)
+def test_so_it_does_in_float32(name: str) -> None:
+    result = replay(narrow(GAMES[name]).trace())
+    assert result.passed
+    assert result.error < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLOAT)
+def test_so_it_does_in_full_size(name: str) -> None:
+    trace = trace_of(name)
+    result = replay(trace)
+    assert result.passed
+    if trace.costs.activation_grad == trace.costs.activation:
+        assert max(rank.peak for rank in result.ranks) == 4 * referee(trace).peak.memory
+
+
+def pipeline_of(draw: Any, ranks: int, count: int) -> Game:
+    order = draw(st.sampled_from([pipelines.one_f_one_b, pipelines.zb_h1, pipelines.zb_h2]))
+    steps = draw(st.integers(1, 3))
+    return Game(pipelines.pipeline(order, steps), (ranks, count, ranks), Setting(COSTS["parts"], steps=steps))
+
+
+def buckets_of(draw: Any, ranks: int, count: int) -> Game:
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    return Game(overlapping.ddp_overlap(*sizes), (sum(sizes), ranks, ranks), Setting(COSTS["buckets"]))
+
+
+def replicas_of(draw: Any, ranks: int, count: int) -> Game:
+    every = draw(st.integers(1, 2))
+    return Game(shards.local_sgd(every), (2, ranks, ranks), Setting(COSTS["slow"], steps=2 * every, task="local"))
+
+
+def blocks_of(draw: Any, ranks: int, count: int) -> Game:
+    schedule = draw(st.sampled_from([shards.tensor_parallel, shards.sequence_parallel]))
+    layers = draw(st.integers(1, 3))
+    ranks = draw(st.sampled_from([2, 4]))
+    return Game(schedule, (layers, count, ranks), Setting(COSTS["quarters"], layer="block"))
+
+
+def experts_of(draw: Any, ranks: int, count: int) -> Game:
+    ranks, layers = draw(st.sampled_from([2, 4])), draw(st.integers(1, 3))
+    schedule = draw(st.sampled_from([shards.expert_parallel, shards.experts_in_turn]))
+    return Game(schedule, (layers, ranks * draw(st.integers(1, 2)), ranks), Setting(COSTS["experts"], layer="experts"))
+
+
+def copies_of(draw: Any, ranks: int, count: int) -> Game:
+    layers = draw(st.integers(2, 6))
+    parked = draw(st.sets(st.integers(1, layers - 1)))
+    return Game(tiers.offload(parked, draw(st.integers(1, 3))), (layers, 1, 1), Setting(COSTS["copies"]))
+
+
+@examples(30)
+@given(
+    st.data(),
+    st.sampled_from([pipeline_of, buckets_of, replicas_of, blocks_of, experts_of, copies_of]),
+    st.integers(2, 4),
+    st.integers(1, 5),
+)
+def test_schedules_of_any_size_give_the_weights_of_one_device(data: Any, game_of: Any, ranks: int, count: int) -> None:
+    game = game_of(data.draw, ranks, count)
+    assert replay(game.trace(), small=True).passed, game
+
+
+@examples(25)
+@given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 10**9), st.sampled_from(OVERLAPPING))
+def test_random_calls_under_way_keep_to_the_predicted_memory_and_bytes(
+    layers: int, batches: int, seed: int, costs: Costs
+) -> None:
+    """Nested groups, buckets, chains of calls and tags: nobody stands still, though every call of the engine blocks."""
+    trace = run(Nested(seed), layers, batches, 4, setting=Setting(costs, MESH)).trace
+    result = replay(trace, small=True, force=True)  # it makes no final weights
+    assert all(rank.same for rank in result.ranks)
+
+
+# --- Time ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_events_as_long_as_predicted_are_where_the_trace_has_them(name: str) -> None:
+    trace = trace_of(name)
+    steps = trace.costs.steps
+    lengths = [[steps(op.end - op.start) for op in ops if op.name in TIMED] for ops in trace.ranks]
+    for told, seen in zip(predicted(trace), measured(trace, lengths), strict=True):
+        for one, other in zip(told, seen, strict=True):
+            assert one[:2] == other[:2]
+            assert all((a is b is None) or isclose(a, b, abs_tol=1e-9) for a, b in zip(one[2:], other[2:]))
+
+
+@pytest.mark.parametrize(
+    "name", ["fsdp_prefetch", "ddp_overlap", "expert_parallel", "offload", "tangle", "hybrid_shard"]
+)
+def test_a_picture_of_what_was_predicted_is_that_of_the_trace(name: str) -> None:
+    scene = scene_of(trace_of(name))
+    again = moved(scene, [[(m.start, m.end, m.called, m.awaited) for m in lane.marks] for lane in scene.lanes])
+    for lane, seen in zip(scene.lanes, again.lanes, strict=True):
+        assert seen.marks == tuple(mark._replace(memory=None) for mark in lane.marks)
+        assert [gap[:2] for gap in seen.gaps] == [gap[:2] for gap in lane.gaps]
+        assert [reason(gap, again) for gap in seen.gaps] == [reason(gap, scene) for gap in lane.gaps]
+    assert again.report.bubble == pytest.approx(scene.report.bubble)
+    assert [rank.busy for rank in again.report.ranks] == pytest.approx([rank.busy for rank in scene.report.ranks])
+
+
+def test_both_halves_of_a_picture_have_the_streams_of_the_trace() -> None:
+    trace = trace_of("fsdp_prefetch")
+    result = replay(trace, small=True)
+    times = [[event[2:] for event in rank] for rank in result.measured]
+    (svg,) = [drawing.svg(drawing.draw_replay(trace, times, "prefetched"))]
+    words = list(ElementTree.fromstring(str(svg)).itertext())
+    assert words.count("network") == 2 * len(trace.ranks)
+    assert any("called at t=" in word for word in words)
+    assert all(0 < float(word.rstrip("%")) <= 100 for word in words if word.strip().endswith("%") and len(word) < 5)
+
+
+# --- What is refused, and what comes of it all the same --------------------------------------------------
+
+
+@pytest.mark.parametrize("mistake", ALTERED)
+def test_an_altered_trace_is_refused_and_forced_gives_other_results(mistake: str) -> None:
+    trace = ALTERED[mistake]()
+    assert referee(trace).error is not None
+    with pytest.raises(PuzzleError):
+        replay(trace, small=True)
+    assert not replay(trace, small=True, force=True).same_weights
+
+
+def test_a_mistake_shows_in_float32_as_well() -> None:
+    trace = narrow(GAMES["ddp_four_steps"]).trace()
+    ops = [
+        tuple(op._replace(args=(0,)) if op.name == "get_activation" and op.args == (3,) else op for op in ops)
+        for ops in trace.ranks
+    ]
+    result = replay(changed(trace, ranks=(*trace.ranks[:-1], ops[-1])), force=True)
+    assert not result.same_weights
+    assert result.error < 1  # near, but not the same
+
+
+def parked_on(tier: str) -> Trace:
+    async def schedule(model: Model) -> None:
+        model.parked[0], model.parked[1] = model.load_weights(0, tier=tier)
+        weight, state = await model.fetch(model.parked[0]), await model.fetch(model.parked[1])
+        inp = model.get_activation([0])
+        grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+        model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+    costs = changed(COSTS["classic"], name="parked", tiers={tier: Tier(5, 5)})
+    return run(schedule, 1, 1, 1, setting=Setting(costs)).trace
+
+
+def test_host_and_disk_are_the_tiers_of_a_replay() -> None:
+    for tier in ("host", "disk"):
+        (rank,) = replay(parked_on(tier), small=True).ranks
+        assert (rank.same, rank.parked, rank.predicted_parked) == (True, 2048, 2048)
+    with pytest.raises(TraceError, match=r"rank 0 calls load_weights with the tier 'flash' on line \d+.*host and disk"):
+        replay(parked_on("flash"), small=True)
+
+
+def test_every_operation_is_played_or_touches_no_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(PERFORM) | set(NO_TENSORS) == set(FORMS)
+    monkeypatch.delitem(PERFORM, "dispatch")  # type: ignore[arg-type]  # it is a dict
+    with pytest.raises(TraceError, match=r"a replay cannot play dispatch; rank 0 calls it on line \d+"):
+        replay(trace_of("experts_in_turn"), small=True)
+
+
+def test_ranks_with_more_tokens_than_others_make_all_send_as_many() -> None:
+    async def schedule(model: Model) -> None:
+        mine = [[0, 2, 3], [1]][model.rank]
+        weight, state = model.load_weights(0, model.rank, 2)
+        there = await model.dispatch(model.get_activation(mine), 0)
+        out = await model.collect(model.forward(0, there, weight), 1, mine)
+        grad = await model.dispatch(model.loss(out), 0)
+        weight_grad, _ = model.backward(0, there, grad, weight)
+        model.set_final_weight(0, model.update(0, weight_grad, weight, state)[0])
+
+    result = replay(Game(schedule, (1, 4, 2), Setting(COSTS["experts"], layer="experts")).trace(), small=True)
+    assert result.same_weights
+    assert all(rank.same_memory for rank in result.ranks)
+    # A batch has 512 bytes, of which half go to the other rank; three times three of them from both ranks.
+    assert [rank.sent for rank in result.ranks] == [3 * 3 * 256] * 2
+    assert [rank.predicted_sent for rank in result.ranks] == [(3 + 2 + 3) * 256, (1 + 2 + 1) * 256]
+
+
+def test_shards_that_tensors_do_not_have_are_refused_with_their_numbers() -> None:
+    game = Game(shards.experts_in_turn, (1, 16, 16), Setting(COSTS["experts"], layer="experts"))
+    with pytest.raises(TraceError, match="8 rows or tokens cannot be cut into 16 equal shards"):
+        replay(game.trace(), small=True)
+    game = Game(shards.tensor_parallel, (1, 1, 3), Setting(COSTS["quarters"], layer="block"))
+    with pytest.raises(TraceError, match="16 rows or tokens cannot be cut into 3 equal shards"):
+        replay(game.trace(), small=True)
+
+
+def test_a_value_on_a_tier_is_of_no_use_before_it_is_fetched() -> None:
+    trace = parked_on("host")
+    ops = list(trace.ranks[0])
+    i = next(i for i, op in enumerate(ops) if op.name == "forward")
+    ops[i] = ops[i]._replace(used=(ops[i].used[0], 0))
+    with pytest.raises(PuzzleError):
+        replay(changed(trace, ranks=(tuple(ops),)), small=True, force=True)
+
+
+def test_what_costs_count_otherwise_is_said() -> None:
+    (note,) = replay(trace_of("zb_h1"), small=True).notes
+    assert "'parts' count 8,192 elements for an activation gradient and 131,072" in note
+    assert replay(trace_of("ddp_overlap"), small=True).notes == ()
+
+
+def test_an_extended_replay_survives_json() -> None:
+    for name in ("offload", "zb_h1", "stream_inference"):
+        result = replay(trace_of(name), small=True)
+        assert replay_from_json(replay_to_json(result)) == result
+
+
+# --- On MPI -------------------------------------------------------------------------------------------
+
+ON_FOUR = ["hybrid_shard", "fsdp_prefetch", "ddp_overlap", "zb_h2 for two steps", "sequence_parallel"]
+ON_FOUR += ["expert_parallel", "local_sgd_twice"]
+ON_OTHERS = ["ring", "tangle", "offload", "stream_inference"]
+
+
+def on_mpi_as_here(names: list[str]) -> None:
+    from lib.engine.transports.mpi.spawn import by_mpiexec
+
+    traces = json.dumps([trace_to_json(trace_of(name)) for name in names])
+    there = json.loads(by_mpiexec(GAMES[names[0]].size[2], "tests.support.replays_over_mpi", traces))
+    for name, text in zip(names, there, strict=True):
+        result, here = replay_from_json(text), replay(trace_of(name), small=True)
+        assert (name, result.passed) == (name, True)
+        assert (result.error, result.ranks, result.predicted) == (here.error, here.ranks, here.predicted)
+
+
+def test_schedules_run_on_mpi_as_they_do_in_process() -> None:
+    mpiexec_or_skip()
+    on_mpi_as_here(ON_FOUR)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_OTHERS)
+def test_schedules_of_other_sizes_run_on_mpi_as_well(name: str) -> None:
+    mpiexec_or_skip()
+    on_mpi_as_here([name])
