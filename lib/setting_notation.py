@@ -49,6 +49,11 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
 def _costs_to_json(costs: Costs) -> Any:
     if COSTS.get(costs.name) == costs:
         return costs.name
+    return record_to_json(costs)
+
+
+def record_to_json(costs: Costs) -> dict[str, Any]:
+    """A whole cost record: its name, and what is not classic."""
     written: dict[str, Any] = {"name": costs.name}
     for name in COST_FIELDS[1:]:
         content = getattr(costs, name)

@@ -280,6 +280,8 @@ class Track(ABC, Generic[P]):
         """
         if options.output:
             raise OptionError(f"there is no picture of {puzzle.slug}; leave out -o")
+        if options.tensors is False:
+            raise OptionError(f"{puzzle.slug} works on tensors; --no-tensors is for schedules")
 
     def run_on_tensors(self, puzzle: P, options: TensorOptions, bench: Workbench) -> bool:
         """Runs a player's solution on real tensors for `puzzles run`, shows what came of it, and returns whether all
