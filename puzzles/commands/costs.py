@@ -38,6 +38,7 @@ def costs(name: str | None, as_json: bool) -> None:
 
 
 def show_all() -> None:
+    """A row for each known record."""
     from rich.table import Table
 
     from lib.named_costs import MEANINGS
@@ -51,6 +52,7 @@ def show_all() -> None:
 
 
 def show(record: Costs) -> None:
+    """One record: what it is for, and what is in it."""
     from lib.named_costs import MEANINGS
 
     click.echo(f"{record.name}: {MEANINGS[record.name]}.")

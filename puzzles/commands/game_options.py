@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.tracks import ALL, TRACKS, Track, UnknownPuzzleError, find, track_of
+from puzzles.tracks import ALL, TRACKS, Track, UnknownPuzzleError, find, find_several, track_of
 
 if TYPE_CHECKING:
     from puzzles.tracks.schedule.free_game import FreeGame
@@ -36,7 +36,7 @@ class SizeText(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
 
         numbers = [int(part) if re.fullmatch(r"\s*\d{1,9}\s*", part) else part for part in value.split(",")]
         try:
-            return require_size(numbers)  # type: ignore[arg-type]  # it refuses what is no number
+            return require_size(numbers)
         except PuzzleError as why:
             self.fail(str(why), param, ctx)
 
@@ -118,23 +118,51 @@ def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
     from puzzles.catalog.schedule import PUZZLES
     from puzzles.tracks.schedule.free_game import FreeGame
 
-    puzzle = PUZZLES.get(name) if name in ALL or name.isidentifier() else PUZZLES.get(_puzzle(name).slug)
-    if puzzle is None and name in ALL:
+    slug = name if name.isidentifier() else _puzzle(name).slug
+    puzzle = PUZZLES.get(slug)
+    if puzzle is None and slug in ALL:
         raise click.UsageError(
-            f"{name} is a puzzle of the track '{track_of(name).name}'; --{min(given)} is for schedules"
+            f"{slug} is a puzzle of the track '{track_of(slug).name}'; --{min(given)} is for schedules"
         )
     if puzzle is None and "size" not in given:
         raise click.UsageError(f"there is no puzzle {name} to take the size from; add --size L,B,R, as --size 4,8,4")
-    slug, size = (name, given.pop("size")) if puzzle is None else (puzzle.slug, given.pop("size", puzzle.goal.size))
-    own = CLASSIC_SETTING if puzzle is None else puzzle.goal.setting
+    own_size, own = (None, CLASSIC_SETTING) if puzzle is None else (puzzle.goal.size, puzzle.goal.setting)
+    size = given.pop("size", own_size)
     try:
         setting = replace(own, **given)
         setting = replace(setting, mesh=axes_of(setting.mesh, size.ranks))
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
-    if puzzle is not None and (size, setting) == (puzzle.goal.size, puzzle.goal.setting):
+    if puzzle is not None and (size, setting) == (own_size, own):
         return puzzle
     return FreeGame.of(slug, size, setting)
+
+
+def free_games(names: Sequence[str], options: Mapping[str, Any]) -> list[FreeGame]:
+    """The games of several names, all without targets.
+
+    Raises:
+        click.UsageError: as `chosen`; or there is no name, or a game is a puzzle's own.
+    """
+    if not names:
+        raise click.UsageError("name the schedule to run with --puzzle NAME; it may be any function of the file")
+    games = [chosen(name, options) for name in names]
+    for game in games:
+        if isinstance(game, Puzzle):
+            raise click.UsageError(f"this is the puzzle {game.slug} as it is; leave out --size and --costs to grade it")
+    return [game for game in games if not isinstance(game, Puzzle)]
+
+
+def puzzle_slugs(name: str) -> tuple[str, ...]:
+    """The slugs of a puzzle, or of all puzzles of a track or chapter.
+
+    Raises:
+        click.UsageError: there is none of that name.
+    """
+    try:
+        return find_several(name)
+    except UnknownPuzzleError as why:
+        raise click.UsageError(str(why)) from None
 
 
 def _puzzle(name: str) -> Puzzle:

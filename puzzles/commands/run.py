@@ -58,6 +58,8 @@ def run(
         raise click.UsageError("-n is for a puzzle's own size; set layers, batches and ranks with --size L,B,R")
     options = TensorOptions(on, ranks, small, output, tensors if tensors is not None else on_tensors or None)
     track = game_track(puzzle)
+    if tensors is not None and not track.runs_without_tensors:
+        raise click.UsageError(f"{puzzle.slug} always works on tensors; --tensors and --no-tensors are for schedules")
     try:
         track.require_runnable(puzzle, options)
         passed = track.run_on_tensors(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit))

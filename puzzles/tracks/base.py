@@ -97,6 +97,8 @@ class Track(ABC, Generic[P]):
     """True if a name that `from module import *` may have brought is run to find out."""
     has_pictures: bool = False
     """True if `draw` can draw a player's solution."""
+    runs_without_tensors: bool = False
+    """True if `run --no-tensors` can judge a player's solution."""
     turn_seconds: float = TIME_LIMIT
     """Wall time of one turn of `play`, unless the player sets another limit."""
 
@@ -280,8 +282,6 @@ class Track(ABC, Generic[P]):
         """
         if options.output:
             raise OptionError(f"there is no picture of {puzzle.slug}; leave out -o")
-        if options.tensors is False:
-            raise OptionError(f"{puzzle.slug} works on tensors; --no-tensors is for schedules")
 
     def run_on_tensors(self, puzzle: P, options: TensorOptions, bench: Workbench) -> bool:
         """Runs a player's solution on real tensors for `puzzles run`, shows what came of it, and returns whether all

@@ -13,8 +13,8 @@ import click
 from lib import Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
-from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.outcomes import RunRequest
+from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
 from .free_game import FreeGame, advised
@@ -95,8 +95,9 @@ class _Drawing:
     def _pareto(self) -> bool:
         goal = self.puzzle.goal
         if goal is None:
-            raise click.UsageError("--pareto plots runs beside a puzzle's targets, and these do not apply here; leave out "
-                                   "--pareto, or --size and --costs")  # fmt: skip
+            raise click.UsageError(
+                "--pareto plots runs beside a puzzle's targets, and there are none here; leave it out"
+            )
         attempts: list[Any] = []
         passed, above = True, self.bench.path
         files = self.bench.files(above)

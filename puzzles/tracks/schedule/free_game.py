@@ -15,13 +15,13 @@ from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
-from .score import CLASSIC, trace_in
+from .score import parse_trace, trace_in
 
 LARGEST = 1024
 """Layers, batches and ranks."""
 
-MAX_RESULT = 1 << 26
-"""Bytes that a run may send back: a trace of some 500,000 operations."""
+MAX_RESULT = 16 << 20
+"""Bytes that a run may send back: a trace of some 100,000 operations."""
 
 NO_LIMIT = 10**15
 """More time and memory than any run takes."""
@@ -59,10 +59,7 @@ class FreeGame:
         return f"{size_text(self.size)}, {setting_text(self.setting)}"
 
     def request(self) -> RunRequest:
-        setting = setting_to_json(self.setting)
-        data = {"size": list(self.size), "longest": MAX_RESULT}
-        if setting != CLASSIC:
-            data["setting"] = setting  # type: ignore[assignment]
+        data = {"size": list(self.size), "setting": setting_to_json(self.setting), "longest": MAX_RESULT}
         return RunRequest(size_text(self.size), data, lambda row: Score({}))
 
     def judged(self, outcome: RunOutcome) -> tuple[Trace, Report] | Failure:
@@ -74,7 +71,7 @@ class FreeGame:
             return outcome.explained(trace)
         return self._report_on(trace, outcome)
 
-    def _report_on(self, trace: Trace, outcome: RunOutcome) -> tuple[Trace, Report] | Failure:
+    def _report_on(self, trace: Trace, outcome: RunOutcome = RunOutcome()) -> tuple[Trace, Report] | Failure:  # noqa: B008
         try:
             report = free_report(trace, self.slug, self.size, self.setting)
         except (Exception, RecursionError) as why:  # a forged trace may break even the referee
@@ -82,6 +79,20 @@ class FreeGame:
         if report.error is not None:
             return advised(outcome.explained(of_refusal(report.error)))
         return trace, report
+
+
+def judged_saved(name: str, saved: bytes) -> tuple[FreeGame, tuple[Trace, Report] | Failure]:
+    """The game that a saved trace is of, and its trace and report; or what is wrong.
+
+    Raises:
+        PuzzleError: it holds no trace, or one of an impossible size.
+    """
+    try:
+        trace = parse_trace(saved.decode())
+    except (RecursionError, MemoryError, ValueError, TypeError) as why:
+        raise PuzzleError(str(why)) from None
+    game = FreeGame(name, require_size(trace.size), trace.setting)
+    return game, game._report_on(trace)
 
 
 def free_report(trace: Trace, name: str, size: Size, setting: Setting) -> Report:
@@ -96,7 +107,7 @@ def advised(failure: Failure) -> Failure:
     if found is None:
         return failure
     able = pricing(found[1])
-    advice = f"the costs {', '.join(able)} price it" if able else f"no named costs price {found[1]}; write a record"
+    advice = f"costs that price it: {', '.join(able)}" if able else f"no named costs price {found[1]}"
     return failure._replace(sentence=f"{failure.sentence}; {advice}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -33,15 +35,17 @@ def run_freely(game: FreeGame, options: TensorOptions, bench: Workbench) -> bool
 
 
 def show_report(console: Console, game: FreeGame, report: Report) -> None:
-    """What a correct run took: sentences, and a row for each rank."""
+    """What a correct run took: sentences, and a row for each rank, or for several neighbours that are alike."""
     console.print(Text(game.title, style="bold"), soft_wrap=True)
     for line in summary(report):
         console.print(Text(line))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("rank", "busy", "peak memory", "messages", "bytes sent"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for rank, row in enumerate(report.ranks):
-        table.add_row(str(rank), f"{row.busy:.1%}", f"{max(row.memory):,}", f"{row.messages:,}", f"{row.bytes_sent:,}")
+    rows = [(f"{r.busy:.1%}", f"{max(r.memory):,}", f"{r.messages:,}", f"{r.bytes_sent:,}") for r in report.ranks]
+    for cells, alike in groupby(range(len(rows)), rows.__getitem__):
+        ranks = list(alike)
+        table.add_row(str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}", *cells)
     console.print(table)
     if game.note:
         console.print(Text(game.note))

@@ -38,6 +38,7 @@ class Schedules(Track[SchedulePuzzle]):
     graded_by_default = True
     star_imports_solve = True
     has_pictures = True
+    runs_without_tensors = True
     turn_seconds = 0.8
     """A turn is what a rank does between two waits; most take less than a thousandth of it."""
 
