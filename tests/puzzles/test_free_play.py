@@ -88,7 +88,8 @@ def test_any_function_runs_at_any_size_and_shows_what_it_took() -> None:
     assert "0.0% of the time" in text
     sent = 3 * 2 * 4 * 512 * 512 // 5 * 4  # ring: 2(N-1)/N of each weight's elements
     assert f"0-4 100.0% {'2,228,224'} 0 {sent:,}" in text
-    assert "★" not in text and "target" not in text
+    assert "★" not in text
+    assert "target" not in text
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,8 @@ def test_a_puzzles_name_at_another_size_or_in_other_costs_says_that_its_targets_
 
 def test_a_puzzles_own_size_and_costs_are_that_puzzle() -> None:
     text = shown("run", "mine.py", "ddp", "--size", "2,4,4", "--costs", "classic", "--no-tensors")
-    assert "★" in text and "5.1 (< 6)" in text
+    assert "★" in text
+    assert "5.1 (< 6)" in text
     assert "as predicted" in shown("run", "mine.py", "ddp", "--size", "2,4,4", "--small")
 
 
@@ -145,7 +147,8 @@ def test_it_runs_in_the_sandbox_that_grades() -> None:
         f"def thief(model):\n    raise ValueError(open({str(secret.resolve())!r}).read() * 9)\n"
     )
     text = shown("run", "thief.py", "thief", "--size", "1,1,1", code=1)
-    assert "line 2" in text and "xxxxxxxxx" not in text
+    assert "line 2" in text
+    assert "xxxxxxxxx" not in text
 
 
 def test_a_large_trace_comes_back_whole() -> None:
@@ -161,7 +164,8 @@ def test_draw_takes_the_same_games() -> None:
     assert "mine: 2 layers, 2 batches, 2 ranks, costs overlap" in text
     puzzles("draw", "mine.py", "ddp", "--size", "2,2,2", "--costs", "slow")
     picture = Path("ddp.svg").read_text()
-    assert "costs slow" in picture and "target" not in picture
+    assert "costs slow" in picture
+    assert "target" not in picture
     puzzles("draw", GPIPE, "gpipe", "--size", "4,4,4", "--against", GPIPE)
     assert "costs that price it: parts" in shown("draw", "mine.py", "halves", "--size", "1,2,1", code=1)
 
@@ -177,9 +181,11 @@ def test_grade_runs_several_and_their_traces_can_be_verified() -> None:
         ("other.py", "mine", "failed"),
         ("other.py", "ddp", "failed"),
     ]
-    assert rows[0]["setting"] == {"costs": "overlap"} and rows[0]["note"] == ""
+    assert rows[0]["setting"] == {"costs": "overlap"}
+    assert rows[0]["note"] == ""
     assert "do not apply" in rows[1]["note"]
-    assert "line 11" in rows[2]["message"] and "lose" in rows[2]["message"]
+    assert "line 11" in rows[2]["message"]
+    assert "lose" in rows[2]["message"]
     saved = sorted(path.as_posix() for path in Path("kept").rglob("*.json"))
     assert saved == ["kept/0000_mine/ddp.json", "kept/0000_mine/mine.json"]
     again = json.loads(puzzles("verify", saved[1], "--json").stdout)
@@ -201,7 +207,8 @@ def test_verify_reads_a_trace_with_a_whole_cost_record() -> None:
     puzzles("grade", "mine.py", "--puzzle", "mine", "--size", "2,2,2", "--costs", "mine.json", "--traces", "kept")
     assert json.loads(Path("kept/mine.json").read_text())["costs"]["name"] == "mine"
     text = shown("verify", "kept/mine.json")
-    assert "costs mine" in text and "Correct: data parallelism. 12.5 timesteps" in text
+    assert "costs mine" in text
+    assert "Correct: data parallelism. 12.5 timesteps" in text
 
 
 def test_verify_refuses_what_is_altered_or_no_trace() -> None:
@@ -236,7 +243,8 @@ def test_a_record_in_json_can_be_changed_and_given_back() -> None:
     record["name"], record["ticks"]["forward"] = "slower", 20
     Path("slower.json").write_text(json.dumps(record))
     text = shown("run", "mine.py", "mine", "--size", "1,1,1", "--costs", "slower.json")
-    assert "costs slower" in text and "3.5 timesteps" in text
+    assert "costs slower" in text
+    assert "3.5 timesteps" in text
 
 
 # --- Bad input, a sentence each ---
