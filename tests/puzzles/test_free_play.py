@@ -86,7 +86,7 @@ def test_any_function_runs_at_any_size_and_shows_what_it_took() -> None:
     for fact in ("3 layers, 5 batches, 5 ranks", "costs classic", "data parallelism", "7.9 timesteps", "over at 8.4"):
         assert fact in text
     assert "0.0% of the time" in text
-    sent = 3 * 2 * 4 * 512 * 512 // 5 * 4  # ring: 2(N-1)/N of each weight's elements
+    sent = 3 * (2 * 4 * 512 * 512 // 5) * 4  # ring: 2(N-1)/N of each weight's elements
     assert f"0-4 100.0% {'2,228,224'} 0 {sent:,}" in text
     assert "★" not in text
     assert "target" not in text
@@ -143,9 +143,8 @@ def test_a_schedule_that_fails_says_where_and_exits_with_1() -> None:
 def test_it_runs_in_the_sandbox_that_grades() -> None:
     secret = Path("secret.txt")
     secret.write_text("x")
-    Path("thief.py").write_text(
-        f"def thief(model):\n    raise ValueError(open({str(secret.resolve())!r}).read() * 9)\n"
-    )
+    path = str(secret.resolve())
+    Path("thief.py").write_text(f"def thief(model):\n    raise ValueError(open({path!r}).read() * 9)\n")
     text = shown("run", "thief.py", "thief", "--size", "1,1,1", code=1)
     assert "line 2" in text
     assert "xxxxxxxxx" not in text
@@ -218,8 +217,7 @@ def test_verify_refuses_what_is_altered_or_no_trace() -> None:
     data["operations"][0].pop(3)
     assert "not correct" in shown("verify", saved(json.dumps(data)), code=1)
     assert "cannot be judged" in shown("verify", saved("{}"), code=1)
-    huge = trace.replace('"layers": 4', '"layers": 999999999')
-    assert huge != trace
+    huge = json.dumps({**json.loads(trace), "layers": 9_999})
     assert "from 1 to 1,024" in shown("verify", saved(huge), code=1)
     assert json.loads(puzzles("verify", saved("[]"), "--json", code=1).stdout)["status"] == "failed"
 
