@@ -42,7 +42,7 @@ async def the_rest(model: Model) -> None:
         await model.pass_to(1, inputs[0], tag=3)
     else:
         inputs[0] = await model.receive(0, tag=3)
-    weight_grads[0] = model.fake_grad(0, [0]) + model.fake_grad(0, [1])
+    weight_grads[0] = model.fake_grad(0, [0], 1) + model.fake_grad(0, [1], 1)
     weights[0] = weights[0].shard(0, 2).combine(weights[0].shard(1, 2))
     del inputs[0]
 
@@ -125,7 +125,7 @@ def test_every_operation_and_every_optional_argument_is_here() -> None:
     assert set(FORMS) - {op.name for op in ops} == {"given"}, "test_trace.py has values of other runs"
     for name, form in FORMS.items():
         if form.optional:
-            assert {bool(op.args[len(form.args) :]) for op in ops if op.name == name} >= {True}, name
+            assert any(op.args[len(form.args) :] for op in ops if op.name == name), name
 
 
 PRICES = st.dictionaries(st.sampled_from(sorted(COSTS["experts"].ticks)), st.integers(0, 10**9))
@@ -136,7 +136,7 @@ PRICES = st.dictionaries(st.sampled_from(sorted(COSTS["experts"].ticks)), st.int
     st.sampled_from(sorted(GAMES)),
     st.sampled_from([1, 8, 10, 20, 40, 1000]),
     PRICES,
-    st.fractions(0, 10**6, max_denominator=10**6),
+    st.fractions(0, 900, max_denominator=10**6),
     st.integers(0, 64),
 )
 def test_a_trace_with_any_cost_record_comes_back(
@@ -144,13 +144,6 @@ def test_a_trace_with_any_cost_record_comes_back(
 ) -> None:
     """The costs are whatever a player writes, not those that the run had: the notation keeps what it is given."""
     trace = trace_of_game(name)
-    own: Costs = replace(
-        trace.costs,
-        name="any",
-        unit=unit,
-        calls=prices,
-        beta={"allreduce": beta},
-        islands=islands,
-        ticks_between=prices,
-    )
+    more: dict[str, Any] = {"beta": {"allreduce": beta}, "islands": islands, "calls": prices, "ticks_between": prices}
+    own: Costs = replace(trace.costs, name="any", unit=unit, **more)
     comes_back(replace(trace, setting=replace(trace.setting, costs=own)))
