@@ -46,9 +46,8 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     """With the pipeline of the page as the schedule."""
     monkeypatch.chdir(tmp_path)
     (pipeline,) = (code for code in CODE if "def pipeline" in code)
-    Path("mine.py").write_text(f"{pipeline.partition('for halves')[0].replace('def schedule', 'def my_schedule')}\n"
-                               "def my_schedule(model): return pipeline(True)(model)\n")  # fmt: skip
-    Path("mine.py").write_text(Path("mine.py").read_text().replace("return schedule\n", "return my_schedule\n"))
+    code = f"from lib import Model\n{pipeline.partition('for halves')[0]}\nmy_schedule = pipeline(True)\n"
+    Path("mine.py").write_text(code)
     (block,) = re.findall(r"^```\n(puzzles run.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     for line in block.replace("4,8,4", "4,4,4").splitlines():
         result = CliRunner().invoke(main, line.split()[1:])
