@@ -55,7 +55,10 @@ class Setting:
         task: str = "train",
     ) -> None:
         known = costs_named(costs) if isinstance(costs, str) else costs
-        axes = tuple(mesh.items() if isinstance(mesh, Mapping) else mesh)
+        try:
+            axes = tuple(mesh.items() if isinstance(mesh, Mapping) else mesh)
+        except TypeError:
+            raise RuleError(f"Setting: mesh has the length of each axis, as {{'dp': 2, 'tp': 4}}; got {mesh!r}") from None
         for name, given in zip(FIELDS, (known, axes, steps, layer, task)):
             object.__setattr__(self, name, given)
         self._check()
