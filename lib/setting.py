@@ -58,7 +58,8 @@ class Setting:
         try:
             axes = tuple(mesh.items() if isinstance(mesh, Mapping) else mesh)
         except TypeError:
-            raise RuleError(f"Setting: mesh has the length of each axis, as {{'dp': 2, 'tp': 4}}; got {mesh!r}") from None
+            example = {"dp": 2, "tp": 4}
+            raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
         for name, given in zip(FIELDS, (known, axes, steps, layer, task)):
             object.__setattr__(self, name, given)
         self._check()

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lib import COSTS, Setting, run, trace_from_json, trace_to_json
+from lib import COSTS, Setting, Size, run, trace_from_json, trace_to_json
 from puzzles.commands.costs import facts
 from puzzles.commands.main import main
-from puzzles.tracks.schedule.free_game import setting_text
+from puzzles.failure import Failure
+from puzzles.tracks.outcomes import RunOutcome
+from puzzles.tracks.schedule.free_game import FreeGame, setting_text
 from solutions.gpipe import gpipe
 
 ROOT = Path(__file__).parents[2]
@@ -151,8 +153,26 @@ def test_it_runs_in_the_sandbox_that_grades() -> None:
 
 
 def test_a_large_trace_comes_back_whole() -> None:
-    text = shown("run", "mine.py", "mine", "--size", "32,64,64", "--time-limit", "60")
-    assert "0-63 100.0%" in text
+    """More than a megabyte, to which the results of puzzles are limited."""
+    text = shown("run", "mine.py", "mine", "--size", "32,32,32", "--time-limit", "60")
+    assert "0-31 100.0%" in text
+
+
+@pytest.mark.parametrize(
+    ("row", "facts"),
+    [
+        ({"trace": trace_to_json(run(gpipe, 4, 2, 2).trace)}, ("layers=4, batches=2, ranks=2", "layers=4, batches=4")),
+        ({"trace": trace_to_json(run(gpipe, 4, 4, 4, setting=Setting("long")).trace)}, ("other costs", "classic")),
+        ({"trace": trace_to_json(run(gpipe, 4, 4, 4, setting=Setting(steps=2)).trace)}, ("another setting", "steps")),
+        ({"trace": "{"}, ("no trace",)),
+        ({"trace": 7}, ("no trace",)),
+        ({}, ("no trace",)),
+    ],
+)
+def test_a_run_that_sends_back_another_games_trace_is_refused(row: dict[str, object], facts: tuple[str, ...]) -> None:
+    judged = FreeGame("mine", Size(4, 4, 4), Setting()).judged(RunOutcome(row))
+    assert isinstance(judged, Failure)
+    assert all(fact in judged.sentence for fact in facts), judged
 
 
 # --- Draw and grade ---
