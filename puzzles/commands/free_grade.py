@@ -12,13 +12,12 @@ import click
 from puzzles.failure import Failure, plain
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
-from puzzles.tracks import TRACKS
 
 from .params import terminal
 
 if TYPE_CHECKING:
     from lib import Report, Trace
-    from puzzles.tracks.schedule.free_game import FreeGame
+    from puzzles.tracks.free_play import FreeGame
 
 FOR_VERDICTS = (
     "strict", "html", "junit", "csv", "gradescope", "points", "why", "resume", "dask", "mpi", "jobs",
@@ -59,6 +58,7 @@ def _judged(path: str, games: Sequence[FreeGame], limits: Limits, tier: Tier) ->
     from puzzles.grading.sandboxed_run import run_in
     from puzzles.grading.session import Session
     from puzzles.grading.submission import Submission
+    from puzzles.tracks.free_play import free_track
 
     submission = Submission.read(Path(path))
     if submission.failure is not None:
@@ -66,7 +66,7 @@ def _judged(path: str, games: Sequence[FreeGame], limits: Limits, tier: Tier) ->
     found: list[Judged] = []
     with Session(submission, limits, tier, names=[game.slug for game in games]) as session:
         for game in games:
-            outcome = run_in(session, TRACKS["schedule"], game.slug, game.request().data, limits.seconds)
+            outcome = run_in(session, free_track(), game.slug, game.request().data, limits.seconds)
             result = Failure("crash", f"it has no function {game.slug}") if outcome.is_absent else game.judged(outcome)
             if isinstance(result, Failure):
                 result = result._replace(sentence=submission.placed(result.message), line=0)
@@ -78,7 +78,7 @@ def verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
     """Judges a saved trace of any size and setting, shows what the run took, and returns whether it is correct."""
     from lib import PuzzleError
     from puzzles.grading.source_file import MAX_FILE_SIZE
-    from puzzles.tracks.schedule.free_game import judged_saved
+    from puzzles.tracks.free_play import judged_saved
 
     try:
         if len(saved) > MAX_FILE_SIZE:
@@ -96,7 +96,7 @@ def verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
 
 
 def _show(path: str, game: FreeGame, result: tuple[Trace, Report] | Failure) -> None:
-    from puzzles.tracks.schedule.free_run import show_report
+    from puzzles.tracks.free_play import show_report
 
     console = terminal()
     console.print(path, style="bold", soft_wrap=True)
@@ -108,11 +108,11 @@ def _show(path: str, game: FreeGame, result: tuple[Trace, Report] | Failure) -> 
 
 def _row(path: str, game: FreeGame, result: tuple[Trace, Report] | Failure) -> dict[str, Any]:
     from lib.setting_notation import setting_to_json
-    from puzzles.tracks.schedule.free_game import figures
+    from puzzles.tracks.free_play import figures
 
     row = {
         "submission": path,
-        "schedule": game.slug,
+        "name": game.slug,
         "size": game.size._asdict(),
         "setting": setting_to_json(game.setting),
     }

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.tracks import ALL, TRACKS, Track, UnknownPuzzleError, find, find_several, track_of
+from puzzles.tracks import ALL, Track, UnknownPuzzleError, find, find_several, track_of
 
 if TYPE_CHECKING:
-    from puzzles.tracks.schedule.free_game import FreeGame
+    from lib import Size
+    from puzzles.tracks.free_play import FreeGame
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -32,7 +33,7 @@ class SizeText(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from lib import PuzzleError
-        from puzzles.tracks.schedule.free_game import require_size
+        from puzzles.tracks.free_play import require_size
 
         numbers = [int(part) if re.fullmatch(r"\s*\d{1,9}\s*", part) else part for part in value.split(",")]
         try:
@@ -115,18 +116,16 @@ def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
         return _puzzle(name)
     from lib import CLASSIC_SETTING, PuzzleError
     from lib.mesh import axes_of
-    from puzzles.catalog.schedule import PUZZLES
-    from puzzles.tracks.schedule.free_game import FreeGame
+    from puzzles.tracks.free_play import FreeGame, free_track, own_game
 
     slug = name if name.isidentifier() else _puzzle(name).slug
-    puzzle = PUZZLES.get(slug)
+    own_size: Size | None
+    puzzle, own_size, own = own_game(slug) or (None, None, CLASSIC_SETTING)
     if puzzle is None and slug in ALL:
-        raise click.UsageError(
-            f"{slug} is a puzzle of the track '{track_of(slug).name}'; --{min(given)} is for schedules"
-        )
+        able = free_track().title.lower()
+        raise click.UsageError(f"{slug} is a puzzle of the track '{track_of(slug).name}'; --{min(given)} is for {able}")
     if puzzle is None and "size" not in given:
         raise click.UsageError(f"there is no puzzle {name} to take the size from; add --size L,B,R, as --size 4,8,4")
-    own_size, own = (None, CLASSIC_SETTING) if puzzle is None else (puzzle.goal.size, puzzle.goal.setting)
     size = given.pop("size", own_size)
     try:
         setting = replace(own, **given)
@@ -175,4 +174,6 @@ def _puzzle(name: str) -> Puzzle:
 
 def game_track(game: Puzzle | FreeGame) -> Track[Any]:
     """The track that a game is of."""
-    return track_of(game.slug) if isinstance(game, Puzzle) else TRACKS["schedule"]
+    from puzzles.tracks.free_play import track_for
+
+    return track_for(game)

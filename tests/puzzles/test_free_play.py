@@ -194,7 +194,7 @@ def test_grade_runs_several_and_their_traces_can_be_verified() -> None:
     names = ["--puzzle", "mine", "--puzzle", "ddp", "--size", "2,2,2", "--costs", "overlap"]
     result = puzzles("grade", "--trust", "mine.py", "other.py", *names, "--json", "--traces", "kept", code=1)
     rows = json.loads(result.stdout)["schedules"]
-    assert [(row["submission"], row["schedule"], row["status"]) for row in rows] == [
+    assert [(row["submission"], row["name"], row["status"]) for row in rows] == [
         ("mine.py", "mine", "correct"),
         ("mine.py", "ddp", "correct"),
         ("other.py", "mine", "failed"),
