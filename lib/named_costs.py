@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
 
 from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs, Tier
+from .errors import RuleError
 
 LONG = 8 * LENGTH
 """Tokens in a long microbatch: its activation is four times as large as a weight."""
@@ -59,3 +61,44 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
     }
 )
 """Every known cost record by name."""
+
+
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "classic": "the puzzles' own: forward and backward 1 step each, an update 0.5, a collective 0.3, a message 0.2 "
+        "to send and 0.2 to receive",
+        "parts": "forward and each half of backward 1 step, communication and updates free: for zero-bubble pipelines",
+        "stages": "parts without the halves: forward 1 step, backward 2",
+        "gathers": "stages, where an all-gather or a reduce-scatter takes 1 step",
+        "long": "classic, for long sequences: an activation is as large as four weights",
+        "overlap": "classic, where communication runs beside computation: a collective takes 0.5 steps, a message 0.4",
+        "buckets": "overlap, where each all-reduce takes another 0.5 steps besides those for each value",
+        "quarters": "classic, in fortieths of a step, for layers that are cut in four",
+        "long_quarters": "long, in fortieths of a step; an all-gather or a reduce-scatter takes 0.15 steps",
+        "twentieths": "classic, in twentieths of a step, for layers that are cut in two",
+        "slow": "classic, over a slow network: an all-reduce takes 4 steps",
+        "islands": "classic, on machines of 4 ranks: a collective between machines takes 1.2 steps",
+        "copies": "overlap, for long sequences; a value moves to the host or back in 1 step",
+        "streams": "overlap; a value comes from the host in 1 step, and none goes there",
+        "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch",
+    }
+)
+"""What is particular to each known cost record."""
+
+
+def costs_named(name: str) -> Costs:
+    """A known cost record.
+
+    Raises:
+        RuleError: there is none of that name; the text has the nearest one, or all.
+    """
+    if name in COSTS:
+        return COSTS[name]
+    near = get_close_matches(name.lower(), COSTS, n=1)
+    advice = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COSTS)}"
+    raise RuleError(f"there are no costs {name[:60]!r}; {advice}")
+
+
+def pricing(operation: str) -> list[str]:
+    """The names of the known cost records in which an operation has a price."""
+    return [name for name, costs in COSTS.items() if costs.priced(operation)]

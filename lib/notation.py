@@ -189,10 +189,10 @@ def _op(row: Any, where: str) -> Op:
     if len(at) != 2:
         raise TraceError(f"{where}: 'at' must be the start and the end in ticks; got {at!r:.60}")
     layer, line = row.get("layer"), row.get("line", 0)
-    first = -1 if name in COLLECTIVES else 0  # the gradient of the model's input is of layer -1
-    for column, number, least in (("layer", layer or 0, first), ("line", line, 0)):
-        if type(number) is not int or not least <= number <= MAX_NUMBER:
-            raise TraceError(f"{where}: {column} must be a whole number from {least}; got {number!r:.60}")
+    least = -1 if name in COLLECTIVES else 0  # the gradient of the model's input is of layer -1
+    for column, number, first in (("layer", 0 if layer is None else layer, least), ("line", line, 0)):
+        if not _is_number(number, first):
+            raise TraceError(f"{where}: {column} must be a whole number from {first}; got {number!r:.60}")
     batches = _numbers(row.get("batches", []), "batches", where)
     if len(set(batches)) < len(batches):
         raise TraceError(f"{where}: a batch is listed twice")
@@ -221,8 +221,8 @@ def _numbers(given: Any, column: str, where: str) -> tuple[int, ...]:
     return tuple(given)
 
 
-def _is_number(given: Any) -> bool:
-    return type(given) is int and 0 <= given <= MAX_NUMBER
+def _is_number(given: Any, least: int = 0) -> bool:
+    return type(given) is int and least <= given <= MAX_NUMBER
 
 
 def _argument(name: str, given: Any, where: str) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .costs import CLASSIC, Costs
 from .errors import RuleError
 from .folding import Fold, fold_of, require_first
+from .named_costs import costs_named
 
 LAYERS = ("dense", "block", "experts")
 """What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard."""
@@ -29,23 +31,43 @@ class Size(NamedTuple):
         return f"layers={self.layers}, batches={self.batches}, ranks={self.ranks}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Setting:
-    """What a game fixes besides its size. `mesh` has the length of each axis by name, `steps` counts training steps;
-    `layer` is one of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all.
+    """What a game fixes besides its size, as `Setting("parts", mesh={"dp": 2, "pp": 4})`. `costs` is a record of costs
+    or the name of a known one, `mesh` the length of each axis by name; `steps` counts training steps, `layer` is one
+    of LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all.
 
     Raises:
         RuleError: naming the field that cannot be.
     """
 
-    costs: Costs = CLASSIC
-    mesh: tuple[tuple[str, int], ...] = ()
-    steps: int = 1
-    layer: str = "dense"
-    task: str = "train"
-    fold: str = ""
+    costs: Costs
+    mesh: tuple[tuple[str, int], ...]
+    steps: int
+    layer: str
+    task: str
+    fold: str
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        costs: Costs | str = CLASSIC,
+        mesh: Mapping[str, int] | Iterable[tuple[str, int]] = (),
+        steps: int = 1,
+        layer: str = "dense",
+        task: str = "train",
+        fold: str = "",
+    ) -> None:
+        known = costs_named(costs) if isinstance(costs, str) else costs
+        try:
+            axes = tuple(mesh.items() if isinstance(mesh, Mapping) else mesh)
+        except TypeError:
+            example = {"dp": 2, "tp": 4}
+            raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
+        for name, given in zip(FIELDS, (known, axes, steps, layer, task, fold)):
+            object.__setattr__(self, name, given)
+        self._check()
+
+    def _check(self) -> None:
         if not isinstance(self.costs, Costs):
             raise RuleError(f"Setting: costs must be a record of costs; got {self.costs!r}")
         if type(self.steps) is not int or not 1 <= self.steps <= MOST_STEPS:
@@ -57,7 +79,6 @@ class Setting:
         for name, known in (("layer", LAYERS), ("task", TASKS)):
             if getattr(self, name) not in known:
                 raise RuleError(f"Setting: {name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
-
         if self.task == "infer" and self.steps > 1:
             raise RuleError(f"Setting: inference takes one step; got {self.steps}")
 

@@ -41,7 +41,7 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
         lengths = _numbers(given["mesh"], "mesh", least=1)
         given["mesh"] = tuple(lengths.items())
     try:
-        return Setting(_costs_from_json(data.get("costs")), **given)
+        return Setting(costs_from_json(data.get("costs")), **given)
     except (RuleError, TypeError) as why:
         raise TraceError(f"this trace has an impossible setting: {why}") from None
 
@@ -49,6 +49,11 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
 def _costs_to_json(costs: Costs) -> Any:
     if COSTS.get(costs.name) == costs:
         return costs.name
+    return record_to_json(costs)
+
+
+def record_to_json(costs: Costs) -> dict[str, Any]:
+    """A whole cost record: its name, and what is not classic."""
     written: dict[str, Any] = {"name": costs.name}
     for name in COST_FIELDS[1:]:
         content = getattr(costs, name)
@@ -64,11 +69,16 @@ def _plain(prices: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _costs_from_json(given: Any) -> Costs:
+def costs_from_json(given: Any) -> Costs:
+    """Costs by the name of a known record, or as a whole record.
+
+    Raises:
+        TraceError: naming what cannot be.
+    """
     if isinstance(given, str) and given in COSTS:
         return COSTS[given]
     if not isinstance(given, dict):
-        raise TraceError(f"this trace has unknown costs {given!r:.60}; known: {', '.join(COSTS)}, or a whole record")
+        raise TraceError(f"unknown costs {given!r:.60}; known: {', '.join(COSTS)}, or a whole record")
     if unknown := set(given) - set(COST_FIELDS):
         raise TraceError(f"a cost record has no {', '.join(sorted(unknown))}; it has {', '.join(COST_FIELDS)}")
     if not isinstance(given.get("name"), str):
@@ -76,7 +86,7 @@ def _costs_from_json(given: Any) -> Costs:
     try:
         return Costs(**{name: READ[name](content, name) for name, content in given.items()})
     except RuleError as why:
-        raise TraceError(f"this trace has an impossible cost record: {why}") from None
+        raise TraceError(f"impossible cost record: {why}") from None
 
 
 def _number(given: Any, name: str, least: int = 0) -> int:

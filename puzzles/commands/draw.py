@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import Any
 
 import click
 
-from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
-from puzzles.tracks import OptionError, track_of
+from puzzles.tracks import OptionError
 
-from .params import Seconds, Slug, SolutionPath
+from .game_options import chosen, game_options, game_track
+from .params import Seconds, SlugText, SolutionPath
 
 
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True))
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("name", metavar="SLUG", type=SlugText())
+@game_options
 @click.option(
     "-o", "output", metavar="FILE", help="Where to write: .svg, .png, .pdf, .html, .json or .txt  [default: SLUG.svg]"
 )
@@ -35,8 +37,9 @@ from .params import Seconds, Slug, SolutionPath
 @click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time for each run.")
 @click.pass_context
 def draw(
-    ctx: click.Context, /, path: str, puzzle: Puzzle, output: str | None, text: bool, width: int | None, opens: bool,
+    ctx: click.Context, /, path: str, name: str, output: str | None, text: bool, width: int | None, opens: bool,
     critical: bool, against: str | None, pareto: bool, dark: bool, time_limit: float,
+    **game: Any,
 ) -> None:  # fmt: skip
     """Draw a solution, as a picture or as text.
 
@@ -44,6 +47,8 @@ def draw(
 
     The ending of the file sets the format: a picture (.svg, .png, .pdf), a page to explore (.html), JSON for trace
     viewers, or text. Plans are pictures. A schedule that fails is drawn as far as it went, and the exit code is 1.
+
+    With --size or --costs: any function of the file, at any size, without targets.
     """
     from lib import PuzzleError
     from puzzles.tracks.workbench import DrawOptions
@@ -60,8 +65,10 @@ def draw(
         raise click.UsageError("--width is for --text")
     columns = width if width is not None else max(shutil.get_terminal_size().columns, 40)
     options = DrawOptions(output or "", text, columns, against or "", pareto, critical, dark)
+    puzzle = chosen(name, game)
+    track = game_track(puzzle)
     try:
-        passed = track_of(puzzle.slug).draw(puzzle, options, CommandWorkbench(path, puzzle, time_limit, opens))
+        passed = track.draw(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit, opens))
     except (PuzzleError, OptionError) as why:
         raise click.UsageError(str(why)) from None
     ctx.exit(0 if passed else 1)

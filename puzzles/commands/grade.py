@@ -18,7 +18,9 @@ from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier, UnknownTierError, best
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-from .params import Bytes, Seconds, Slugs, terminal
+from .free_grade import grade_freely, require_free
+from .game_options import FIELDS, free_games, game_options, puzzle_slugs
+from .params import Bytes, Seconds, SlugText, terminal
 
 if TYPE_CHECKING:
     from puzzles.grading.verdict import Graded
@@ -34,11 +36,12 @@ MIB = 1 << 20
     "--puzzle",
     "wanted",
     metavar="SLUG",
-    type=Slugs(),
+    type=SlugText(),
     multiple=True,
     help="Grade only this puzzle, or those of a track or chapter; may be repeated.  "
     "[default: all that a file attempts]",
 )
+@game_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
 @click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
@@ -100,10 +103,12 @@ MIB = 1 << 20
 @click.option("--dask", metavar="ADDRESS", help="Grade on a dask cluster.")
 @click.option("--mpi", is_flag=True, help="Grade on the processes of an MPI run (mpiexec ... -m mpi4py.futures).")
 @click.pass_context
-def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], **options: Any) -> None:
+def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...], **options: Any) -> None:
     """Grade files, notebooks, or whole folders of them.
 
     Exits with 0 if everything attempted passed; with 1 if something did not, or if nothing was attempted.
+
+    With --size or --costs: any function of a file, at any size, without targets; name it with --puzzle.
     """  # fmt: skip
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
@@ -113,12 +118,17 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[tuple[str
     from puzzles.reports.gradescope import parse_points
 
     tier = _tier(options["tier"], options["trust"], paths)
+    if any(options[field] is not None for field in FIELDS):
+        require_free(options)
+        games = free_games(wanted, options)
+        found = [file.path for file in submissions(paths)]
+        ctx.exit(0 if grade_freely(found, games, _limits(options), tier, options["traces"], options["as_json"]) else 1)
     points = parse_points(options["points"])
     files = submissions(paths)
     if options["gradescope"] and not files:
         raise click.UsageError("there is no submission to write Gradescope's results for")
     alone = len(files) == 1
-    slugs = tuple(dict.fromkeys(slug for several in wanted for slug in several))
+    slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
     job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options))
     graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"])
     problems = [_shown(lambda: _show(graded, tier, options))]

@@ -8,6 +8,7 @@ import click
 
 from puzzles.version import VERSION
 
+from .costs import costs
 from .doctor import doctor
 from .draw import draw
 from .grade import grade
@@ -34,5 +35,5 @@ def main() -> None:
             reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
 
 
-for command in (list_, show, start, hint, draw, run, grade, watch, status, reset, verify, doctor, notebook):
+for command in (list_, show, start, hint, draw, run, grade, watch, status, reset, verify, costs, doctor, notebook):
     main.add_command(command)

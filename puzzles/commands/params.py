@@ -56,6 +56,13 @@ class Slug(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
             self.fail(str(why), param, ctx)
 
 
+class SlugText(Slug):
+    """The name of a puzzle, or of any schedule in free play; the command looks it up with its other options."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value
+
+
 class SavedSlug(Slug):
     """A puzzle of a track whose runs can be saved and judged again."""
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
-from puzzles.tracks import OptionError, track_of
+from puzzles.tracks import OptionError
 
-from .params import Slug
+from .game_options import chosen, game_options, game_track
+from .params import Seconds, SlugText
 
 
 @click.command()
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
-@click.argument("puzzle", metavar="SLUG", type=Slug())
+@click.argument("name", metavar="SLUG", type=SlugText())
+@game_options
 @click.option(
     "--on",
     type=click.Choice(["inprocess", "mpi"]),
@@ -24,22 +28,41 @@ from .params import Slug
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="Number of devices  [default: that of the puzzle]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
 @click.option("-o", "output", metavar="FILE.svg", default="", help="Draw predicted above measured time.")
+@click.option(
+    "--tensors/--no-tensors", default=None, help="Run on tensors, or only judge  [default: tensors for a puzzle]"
+)
+@click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time of the run.")
 @click.pass_context
-def run(ctx: click.Context, /, path: str, puzzle: Puzzle, on: str, ranks: int | None, small: bool, output: str) -> None:
+def run(
+    ctx: click.Context, /, path: str, name: str, on: str, ranks: int | None, small: bool, output: str,
+    tensors: bool | None, time_limit: float, **game: Any,
+) -> None:  # fmt: skip
     """Run a solution on real tensors.
 
     Memory, messages and bytes are measured and compared with what the game predicts, and the results with those of a
     single device. Exits with 0 if all agree.
+
+    With --size or --costs: any function of the file, at any size, without targets. This shows what the run takes, and
+    exits with 0 if it is correct; --tensors, --on, --small and -o run it on tensors too.
     """
     from lib import PuzzleError
     from puzzles.tracks.workbench import TensorOptions
 
     from .workbench import CommandWorkbench
 
-    track, options = track_of(puzzle.slug), TensorOptions(on, ranks, small, output)
+    puzzle = chosen(name, game)
+    on_tensors = on != "inprocess" or small or bool(output)
+    if tensors is False and on_tensors:
+        raise click.UsageError("--on, --small and -o are for a run on tensors; leave out --no-tensors")
+    if ranks is not None and not isinstance(puzzle, Puzzle):
+        raise click.UsageError("-n is for a puzzle's own size; set layers, batches and ranks with --size L,B,R")
+    options = TensorOptions(on, ranks, small, output, tensors if tensors is not None else on_tensors or None)
+    track = game_track(puzzle)
+    if tensors is not None and not track.runs_without_tensors:
+        raise click.UsageError(f"{puzzle.slug} always works on tensors; --tensors and --no-tensors are for schedules")
     try:
         track.require_runnable(puzzle, options)
-        passed = track.run_on_tensors(puzzle, options, CommandWorkbench(path, puzzle, TIME_LIMIT))
+        passed = track.run_on_tensors(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit))
     except (PuzzleError, OptionError) as why:
         raise click.UsageError(str(why)) from None
     ctx.exit(0 if passed else 1)

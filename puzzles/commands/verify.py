@@ -12,6 +12,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.source_file import MAX_FILE_SIZE, SourceFile
 from puzzles.tracks import track_of
 
+from .free_grade import verify_freely
 from .params import SavedSlug
 
 if TYPE_CHECKING:
@@ -20,20 +21,24 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path", metavar="TRACE.json", type=click.Path(exists=True, dir_okay=False))
-@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), required=True, help="The puzzle that it should solve.")
+@click.option("--puzzle", metavar="SLUG", type=SavedSlug(), help="The puzzle that it should solve  [default: none]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.pass_context
-def verify(ctx: click.Context, /, path: str, puzzle: Puzzle, as_json: bool) -> None:
+def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: bool) -> None:
     """Judge a saved trace again, without running any code.
 
-    'puzzles grade --traces FOLDER' saves traces.
+    'puzzles grade --traces FOLDER' saves traces. Without --puzzle a schedule of any size and setting is judged by the
+    rules alone, and what it took is shown.
 
     Exits with 0 if it passes, with 1 if not.
     """
     try:
-        verdict = judge_saved(puzzle, SourceFile(path).read())
+        saved = SourceFile(path).read()
     except OSError as why:
         raise click.UsageError(f"cannot read {path}: {why.strerror or why}") from None
+    if puzzle is None:
+        ctx.exit(0 if verify_freely(path, saved, as_json) else 1)
+    verdict = judge_saved(puzzle, saved)
     track = track_of(puzzle.slug)
     if as_json:
         figures = track.figures_json(verdict.figures)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
 from lib import PuzzleError
-from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_source
 from puzzles.grading.discover import submissions
 from puzzles.grading.grader import grade_puzzle
@@ -20,7 +20,7 @@ from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.reports.terminal import report_on
 from puzzles.sandbox.limits import Limits
-from puzzles.tracks import track_of
+from puzzles.tracks import ALL, Track, track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
 from puzzles.tracks.workbench import Runner
 
@@ -28,13 +28,13 @@ from .params import terminal
 
 
 class CommandWorkbench:
-    """The workbench for one puzzle and one file or folder of a player."""
+    """The workbench for one puzzle, or another definition of its track, and one file or folder of a player."""
 
-    def __init__(self, path: str, puzzle: Puzzle, seconds: float, opens: bool = False) -> None:
+    def __init__(self, path: str, track: Track[Any], slug: str, seconds: float, opens: bool = False) -> None:
         self.path = path
         self.opens = opens
-        self.puzzle = puzzle
-        self.track = track_of(puzzle.slug)
+        self.track = track
+        self.slug = slug
         self.limits = Limits(seconds=seconds)
         self.console: Console = terminal()
         self._submissions: dict[str, Submission] = {}
@@ -50,19 +50,20 @@ class CommandWorkbench:
         submission = self._submission(path)
         if submission.failure is not None:
             return RunOutcome(failure=submission.failure)
-        with Session(submission, self.limits) as session:
-            return run_in(session, self.track, self.puzzle.slug, request.data, self.limits.seconds)
+        with Session(submission, self.limits, names=(self.slug,)) as session:
+            return run_in(session, self.track, self.slug, request.data, self.limits.seconds)
 
     def absent(self, path: str = "") -> str:
-        slug, track = self.puzzle.slug, self.track
-        advice = f"write '{track.signature(slug)}:', or get a file to write in with 'puzzles start {slug}'"
+        slug, track = self.slug, self.track
+        start = f", or get a file to write in with 'puzzles start {slug}'" if slug in ALL else ""
+        advice = f"write '{track.signature(slug)}:'{start}"
         return f"{path or self.path} has no {track.noun} {slug}; {advice}"
 
     def message(self, failure: Failure, path: str = "") -> str:
         return self._submission(path).placed(failure.message)
 
     def refuse(self, why: str) -> bool:
-        self.console.print(Text(f"{self.puzzle.slug} {why}"), soft_wrap=True)
+        self.console.print(Text(f"{self.slug} {why}"), soft_wrap=True)
         return False
 
     def wrote(self, path: str) -> None:
@@ -76,14 +77,14 @@ class CommandWorkbench:
             raise click.ClickException(f"{path}: {of_source(problem).message}")
 
     def files(self, path: str) -> list[str]:
-        return [file.path for file in submissions([path]) if Submission.of(file).looks_defined(self.puzzle.slug)]
+        return [file.path for file in submissions([path]) if Submission.of(file).looks_defined(self.slug)]
 
     def grade(self, where: str = "inprocess", runner: Callable[[dict[str, object]], Runner] | None = None) -> bool:
-        slug, submission = self.puzzle.slug, self._submission()
+        slug, submission = self.slug, self._submission()
         with Session(submission, self.limits) as session:
             elsewhere = None if runner is None else runner(submission.as_given())
             try:
-                verdict = grade_puzzle(self.puzzle, session, runner=elsewhere)
+                verdict = grade_puzzle(track_of(slug).puzzle(slug), session, runner=elsewhere)
             except PuzzleError as why:
                 return self.refuse(f"could not be run: {why}")
         if not verdict.attempted:

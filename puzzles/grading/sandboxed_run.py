@@ -43,14 +43,15 @@ class SandboxRunner:
 
 
 def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, Any], left: float) -> RunOutcome:
-    """Runs a definition once in a session, with so many seconds left."""
+    """Runs a definition once in a session, with so many seconds left. `data` may set `longest`, the bytes that the run
+    may send back."""
     reasons = (*REASONS, *track.reasons)
     try:
         survey = session.read()
         problem = survey["problem"] or survey["broken"].get(slug)
         if problem is not None:
             return RunOutcome(failure=_failure(problem, reasons))
-        asked = {**data, "stage": track.stage, "slug": slug, "longest": track.max_result}
+        asked = {"longest": track.max_result, **data, "stage": track.stage, "slug": slug}
         answer = session.run(asked, left)
     except SandboxLostError as why:
         return RunOutcome(failure=lost(why))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -40,7 +40,10 @@ class Session:
         limits: Limits = Limits(),  # noqa: B008  # frozen
         tier: Tier | None = None,
         client: Client | None = None,
+        names: Collection[str] = (),
     ) -> None:
+        """`names` are definitions that may be asked for besides those of puzzles."""
+        self.names = names
         self.submission = submission
         self.limits = limits
         self.tier = tier or best()
@@ -67,7 +70,7 @@ class Session:
             seen = self.submission.names
             given = {
                 **self.submission.as_given(),
-                "slugs": [slug for track in TRACKS.values() for slug in track.slugs],
+                "slugs": [slug for track in TRACKS.values() for slug in track.slugs] + list(self.names),
                 "stages": [track.stage for track in TRACKS.values() if seen.intersection(track.slugs)],
                 "limits": self.limits._asdict(),
                 "packages": SITE_PACKAGES,

@@ -101,6 +101,9 @@ def _which(puzzle: Playable, definition: Any) -> tuple[Puzzle, Any]:
         name = getattr(puzzle, "__name__", "")
         if name not in ALL:
             mine = name if name.isidentifier() else "solution"
-            raise UnknownPuzzleError(f"which puzzle does {name or 'this'} solve? Write play('fsdp', {mine})")
+            raise UnknownPuzzleError(
+                f"which puzzle does {name or 'this'} solve? Write play('fsdp', {mine}); without a puzzle, "
+                f"await run_async({mine}, layers, batches, ranks) and draw its trace"
+            )
         return find(name), puzzle
     return find(str(puzzle)), definition

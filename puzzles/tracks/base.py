@@ -98,6 +98,8 @@ class Track(ABC, Generic[P]):
     """True if a name that `from module import *` may have imported is run to find out."""
     has_pictures: bool = False
     """True if `draw` can draw a player's solution."""
+    runs_without_tensors: bool = False
+    """True if `run --no-tensors` can judge a player's solution."""
     turn_seconds: float = TIME_LIMIT
     """Wall time of one turn of `play`, unless the player sets another limit."""
 

@@ -65,9 +65,11 @@ class DrawOptions:
 
 @dataclass(frozen=True)
 class TensorOptions:
-    """Options of `puzzles run`; `devices` is None for as many as the puzzle has."""
+    """Options of `puzzles run`; `devices` is None for as many as the puzzle has, `tensors` for a replay of puzzles
+    only."""
 
     on: str = "inprocess"
     devices: int | None = None
     small: bool = False
     output: str = ""
+    tensors: bool | None = None

@@ -31,6 +31,7 @@ from lib import (
     trace_to_text,
 )
 from lib.costs import CLASSIC, Tier
+from lib.named_costs import pricing
 from lib.trace import FORMS, FREE
 from tests.support import CLASSICS
 
@@ -204,3 +205,45 @@ def test_the_classics_pass_in_finer_ticks_at_the_same_times() -> None:
         outcome = run(classic.solution, *classic.size, setting=Setting(COSTS["twentieths"]))
         report = referee(outcome.trace)
         assert (outcome.error, report.error, report.timesteps) == (None, None, classic.timesteps)
+
+
+# --- Settings as people write them ---
+
+
+def test_a_setting_takes_the_name_of_costs_and_a_mesh_as_a_mapping() -> None:
+    setting = Setting("parts", {"dp": 2, "pp": 4}, steps=2)
+    assert setting == Setting(COSTS["parts"], mesh=(("dp", 2), ("pp", 4)), steps=2)
+    assert setting.costs is COSTS["parts"]
+    assert replace(setting, steps=1).mesh == setting.mesh
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("part", ("'part'", "did you mean 'parts'?")),
+        ("Classic", ("did you mean 'classic'?",)),
+        ("zzz", ("'zzz'", ", ".join(COSTS))),
+        ("x" * 999, ("x" * 60,)),
+    ],
+)
+def test_unknown_costs_are_refused_with_the_nearest_name_or_all(name: str, facts: tuple[str, ...]) -> None:
+    with pytest.raises(RuleError) as why:
+        Setting(name)
+    assert all(fact in str(why.value) for fact in facts)
+    assert len(str(why.value)) < 300
+
+
+@pytest.mark.parametrize("mesh", [3, None])
+def test_what_is_no_mesh_is_refused(mesh: Any) -> None:
+    with pytest.raises(RuleError) as why:
+        Setting(mesh=mesh)
+    assert all(fact in str(why.value) for fact in ("mesh", "{'dp': 2, 'tp': 4}", repr(mesh)))
+
+
+def test_every_operation_with_a_price_names_the_costs_that_have_it() -> None:
+    assert pricing("backward_input") == ["parts"]
+    assert pricing("dispatch") == ["experts"]
+    assert pricing("offload") == ["copies"]
+    assert pricing("fetch") == ["copies", "streams"]
+    assert pricing("forward") == list(COSTS)
+    assert pricing("fly") == []

@@ -13,13 +13,15 @@ import click
 from lib import Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
+from puzzles.tracks.outcomes import RunRequest
 from puzzles.tracks.pictures import import_drawing, report_failure
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
+from .free_game import FreeGame, advised
 from .score import request_at, trace_in
 
 
-def draw_runs(puzzle: SchedulePuzzle, options: DrawOptions, bench: Workbench) -> bool:
+def draw_runs(puzzle: SchedulePuzzle | FreeGame, options: DrawOptions, bench: Workbench) -> bool:
     """Runs the schedules, draws them, and returns True if none failed.
 
     Raises:
@@ -32,7 +34,7 @@ def draw_runs(puzzle: SchedulePuzzle, options: DrawOptions, bench: Workbench) ->
 class _Drawing:
     """One call of the command."""
 
-    def __init__(self, puzzle: SchedulePuzzle, options: DrawOptions, bench: Workbench) -> None:
+    def __init__(self, puzzle: SchedulePuzzle | FreeGame, options: DrawOptions, bench: Workbench) -> None:
         self.puzzle = puzzle
         self.options = options
         self.bench = bench
@@ -91,6 +93,11 @@ class _Drawing:
         return min(found, key=lambda path: (Path(path).stem != slug, path))
 
     def _pareto(self) -> bool:
+        goal = self.puzzle.goal
+        if goal is None:
+            raise click.UsageError(
+                "--pareto plots runs beside a puzzle's targets, and there are none here; leave it out"
+            )
         attempts: list[Any] = []
         passed, above = True, self.bench.path
         files = self.bench.files(above)
@@ -100,25 +107,29 @@ class _Drawing:
             trace, failure = self._trace(path)
             name = os.path.relpath(path, above) if os.path.isdir(above) else os.path.basename(path)
             if trace is not None:
-                attempts.append(self.drawing.Attempt(name, referee(trace, self.puzzle.goal)))
+                attempts.append(self.drawing.Attempt(name, referee(trace, goal)))
             if failure is not None:
                 passed = False
                 click.echo(f"{path}: {self.bench.message(failure, path)}", err=True)
-        self._save(self.drawing.draw_pareto(self.puzzle.goal, attempts, self.puzzle.title, self.options.dark))
+        self._save(self.drawing.draw_pareto(goal, attempts, self.puzzle.title, self.options.dark))
         return passed
 
     def _trace(self, path: str) -> tuple[Trace | None, Failure | None]:
-        """A run at the puzzle's size; a file that is not Python, or has no such function, ends the command."""
+        """A run of the game; a file that is not Python, or has no such function, ends the command."""
         self.bench.require_readable(path)
-        outcome = self.bench.run(request_at(self.puzzle, self.puzzle.goal.size), path)
+        outcome = self.bench.run(self._request(), path)
         if outcome.is_absent:
             raise click.ClickException(self.bench.absent(path))
         if outcome.row is None:
-            return None, outcome.failure
+            return None, outcome.failure and advised(outcome.failure)
         trace = trace_in(outcome.row)
         if isinstance(trace, Failure):
             return None, outcome.failure or outcome.explained(trace)
-        return trace, outcome.failure
+        return trace, outcome.failure and advised(outcome.failure)
+
+    def _request(self) -> RunRequest:
+        puzzle = self.puzzle
+        return puzzle.request() if isinstance(puzzle, FreeGame) else request_at(puzzle, puzzle.goal.size)
 
     def _save(self, picture: Any) -> None:
         self.drawing.save(picture, self.target)

@@ -35,13 +35,18 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     trace = _correct_trace(request_at(puzzle, size), bench)
     if isinstance(trace, Failure):
         return bench.refuse(f"was not run: {bench.message(trace)}")
+    return replay_trace(puzzle.slug, puzzle.title, trace, options, bench)
+
+
+def replay_trace(slug: str, title: str, trace: Trace, options: TensorOptions, bench: Workbench) -> bool:
+    """Replays a correct trace, as `replay_run` does."""
     try:
         result = on_transport(trace, options.on, options.small)
     except PuzzleError as why:
         return bench.refuse(f"could not be run: {why}")
-    show_replay(bench.console, puzzle.slug, result)
+    show_replay(bench.console, slug, result)
     if options.output:
-        draw_replay(options.output, puzzle, trace, result)
+        draw_replay(options.output, title, trace, result)
         bench.wrote(options.output)
     return result.passed
 
@@ -65,7 +70,7 @@ def on_transport(trace: Trace, on: str, small: bool) -> Replay:
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay.replay", request))
 
 
-def draw_replay(output: str, puzzle: SchedulePuzzle, trace: Trace, result: Replay) -> None:
+def draw_replay(output: str, title: str, trace: Trace, result: Replay) -> None:
     """Draws the predicted timeline above the measured one, to a file.
 
     Raises:
@@ -79,7 +84,7 @@ def draw_replay(output: str, puzzle: SchedulePuzzle, trace: Trace, result: Repla
         f"{_weights(result)} Memory, messages and bytes as predicted on {same} of {len(result.ranks)} ranks.",
     ]
     times = [[(span.start, span.end, span.called, span.awaited) for span in rank] for rank in result.measured]
-    drawing.save(drawing.draw_replay(trace, times, puzzle.title, lines), output)
+    drawing.save(drawing.draw_replay(trace, times, title, lines), output)
 
 
 def show_replay(console: Console, slug: str, result: Replay) -> None:

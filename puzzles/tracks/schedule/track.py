@@ -17,6 +17,7 @@ from .calls import reminder
 from .score import parse_trace, request_at, trace_in
 
 if TYPE_CHECKING:
+    from puzzles.tracks.schedule.free_game import FreeGame
     from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
 
 # What draws or computes is imported inside the methods that need it: list and show do without.
@@ -37,6 +38,7 @@ class Schedules(Track[SchedulePuzzle]):
     graded_by_default = True
     star_imports_solve = True
     has_pictures = True
+    runs_without_tensors = True
     turn_seconds = 0.8
     """A turn is what a rank does between two waits; most take less than a thousandth of it."""
 
@@ -164,18 +166,21 @@ class Schedules(Track[SchedulePuzzle]):
 
         return timeline_text(parse_trace(kept), puzzle, width)
 
-    def draw(self, puzzle: SchedulePuzzle, options: DrawOptions, bench: Workbench) -> bool:
+    def draw(self, puzzle: SchedulePuzzle | FreeGame, options: DrawOptions, bench: Workbench) -> bool:
         from .draw import draw_runs
 
         return draw_runs(puzzle, options, bench)
 
-    def require_runnable(self, puzzle: SchedulePuzzle, options: TensorOptions) -> None:
+    def require_runnable(self, puzzle: SchedulePuzzle | FreeGame, options: TensorOptions) -> None:
         if options.output:
             from drawing import require_ending
 
             require_ending(options.output, of_a_run=False)
 
-    def run_on_tensors(self, puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench) -> bool:
+    def run_on_tensors(self, puzzle: SchedulePuzzle | FreeGame, options: TensorOptions, bench: Workbench) -> bool:
+        from .free_run import run_freely
         from .run_on_tensors import replay_run
 
-        return replay_run(puzzle, options, bench)
+        if not isinstance(puzzle, SchedulePuzzle):
+            return run_freely(puzzle, options, bench)
+        return bench.grade() if options.tensors is False else replay_run(puzzle, options, bench)

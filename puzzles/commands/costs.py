@@ -1,0 +1,86 @@
+"""`puzzles costs`: the known cost records, and what is in one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from .params import terminal
+
+if TYPE_CHECKING:
+    from lib import Costs
+
+
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON, to change it for --costs FILE.json.")
+def costs(name: str | None, as_json: bool) -> None:
+    """List the costs that --costs takes, or show what is in one of them."""
+    from lib import PuzzleError
+    from lib.named_costs import costs_named
+
+    if name is None:
+        if as_json:
+            raise click.UsageError("--json prints one record; name it, as in 'puzzles costs parts --json'")
+        return show_all()
+    try:
+        record = costs_named(name)
+    except PuzzleError as why:
+        raise click.UsageError(str(why)) from None
+    if as_json:
+        from lib.setting_notation import record_to_json
+
+        click.echo(json.dumps(record_to_json(record), indent=2))
+    else:
+        show(record)
+
+
+def show_all() -> None:
+    """A row for each known record."""
+    from rich.table import Table
+
+    from lib.named_costs import MEANINGS
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, meaning in MEANINGS.items():
+        table.add_row(name, meaning)
+    terminal().print(table)
+
+
+def show(record: Costs) -> None:
+    """One record: what it is for, and what is in it."""
+    from lib.named_costs import MEANINGS
+
+    click.echo(f"{record.name}: {MEANINGS[record.name]}.")
+    for line in facts(record):
+        click.echo(line)
+
+
+def facts(record: Costs) -> list[str]:
+    """The sizes and prices of a record, each a line."""
+    prices = (
+        ("Steps", record.ticks),
+        ("Steps for each call besides", record.calls),
+        ("Steps between machines", record.ticks_between),
+    )
+    tiers = [
+        f"The {tier}: {', '.join(f'{name} {record.text(ticks)}' for name, ticks in pair if ticks is not None)} steps."
+        for tier, memory in record.tiers.items()
+        for pair in [(("offload", memory.offload), ("fetch", memory.fetch))]
+    ]
+    return [
+        f"Elements: weight {record.weight:,}, activation {record.activation:,}, "
+        f"activation gradient {record.activation_grad:,}.",
+        *(
+            f"{title}: {', '.join(f'{name} {record.text(ticks)}' for name, ticks in of.items())}."
+            for title, of in prices
+            if of
+        ),
+        *tiers,
+        *(["Communication runs beside computation."] if record.overlap else []),
+        *([f"A machine has {record.islands} ranks."] if record.islands else []),
+    ]

@@ -1,0 +1,174 @@
+"""A schedule at any size and in any setting, without a goal: how it is run, and the referee's report on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
+from lib.named_costs import pricing
+from lib.setting_notation import setting_to_json
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule.size_text import size_text
+from puzzles.failure import Failure, of_refusal, plain
+from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
+
+from .score import parse_trace, trace_in
+
+LARGEST = 1024
+"""Layers, batches and ranks."""
+
+MAX_RESULT = 16 << 20
+"""Bytes that a run may send back: a trace of some 100,000 operations."""
+
+NO_LIMIT = 10**15
+"""More time and memory than any run takes."""
+
+UNPRICED = re.compile(r"\b(\w+) has no price in the costs '([^']*)'")
+
+
+@dataclass(frozen=True)
+class FreeGame:
+    """A function, by its name, to run at a size in a setting; `note` is on the puzzle of the same name, if any."""
+
+    slug: str
+    size: Size
+    setting: Setting
+    note: str = ""
+
+    goal = None
+    """A free game has no targets."""
+
+    @classmethod
+    def of(cls, name: str, size: Size, setting: Setting) -> FreeGame:
+        """The game, with a note if there is a puzzle of that name: its targets are for another size or setting."""
+        puzzle = PUZZLES.get(name)
+        if puzzle is None:
+            return cls(name, size, setting)
+        own = f"{size_text(puzzle.goal.size)}, {setting_text(puzzle.goal.setting)}"
+        return cls(name, size, setting, f"The targets of {name} are for {own}; they do not apply here.")
+
+    @property
+    def title(self) -> str:
+        return f"{self.slug}: {self.described}"
+
+    @property
+    def described(self) -> str:
+        return f"{size_text(self.size)}, {setting_text(self.setting)}"
+
+    def request(self) -> RunRequest:
+        data = {"size": list(self.size), "setting": setting_to_json(self.setting), "longest": MAX_RESULT}
+        return RunRequest(size_text(self.size), data, lambda row: Score({}))
+
+    def judged(self, outcome: RunOutcome) -> tuple[Trace, Report] | Failure:
+        """The trace of a run that is correct, and the report on it; or what is wrong."""
+        if outcome.failure is not None:
+            return advised(outcome.failure)
+        trace = trace_in(outcome.row or {})
+        if isinstance(trace, Failure):
+            return outcome.explained(trace)
+        return self._report_on(trace, outcome)
+
+    def _report_on(self, trace: Trace, outcome: RunOutcome = RunOutcome()) -> tuple[Trace, Report] | Failure:  # noqa: B008
+        try:
+            report = free_report(trace, self.slug, self.size, self.setting)
+        except (Exception, RecursionError) as why:  # a forged trace may break even the referee
+            return Failure("rule", plain(f"what the run sent back makes no sense as a trace ({why})"))
+        if report.error is not None:
+            return advised(outcome.explained(of_refusal(report.error)))
+        return trace, report
+
+
+def judged_saved(name: str, saved: bytes) -> tuple[FreeGame, tuple[Trace, Report] | Failure]:
+    """The game that a saved trace is of, and its trace and report; or what is wrong.
+
+    Raises:
+        PuzzleError: it holds no trace, or one of an impossible size.
+    """
+    try:
+        trace = parse_trace(saved.decode())
+    except (RecursionError, MemoryError, ValueError, TypeError) as why:
+        raise PuzzleError(str(why)) from None
+    game = FreeGame(name, require_size(trace.size), trace.setting)
+    return game, game._report_on(trace)
+
+
+def free_report(trace: Trace, name: str, size: Size, setting: Setting) -> Report:
+    """The referee's report by the rules of a puzzle (nothing made by hand, at this size, in this setting), but with
+    targets that every run meets."""
+    return referee(trace, Goal(name, size, NO_LIMIT, NO_LIMIT, setting=setting))
+
+
+def advised(failure: Failure) -> Failure:
+    """A failure, with the costs that price an operation where it is for an operation without a price."""
+    found = UNPRICED.search(failure.sentence)
+    if found is None:
+        return failure
+    able = pricing(found[1])
+    advice = f"costs that price it: {', '.join(able)}" if able else f"no named costs price {found[1]}"
+    return failure._replace(sentence=f"{failure.sentence}; {advice}")
+
+
+def setting_text(setting: Setting) -> str:
+    """A setting in words: 'costs parts, mesh dp=2,pp=4, 3 steps'."""
+    words = [f"costs {setting.costs.name}"]
+    if setting.mesh:
+        words.append("mesh " + ",".join(f"{axis}={length}" for axis, length in setting.mesh))
+    if setting.steps > 1:
+        words.append(f"{setting.steps} steps")
+    if setting.layer != "dense":
+        words.append(f"layer {setting.layer}")
+    if setting.task != "train":
+        words.append(f"task {setting.task}")
+    return ", ".join(words)
+
+
+def figures(report: Report) -> dict[str, Any]:
+    """What a correct run took, as JSON holds it: times in steps, memory in elements."""
+    return {
+        "timesteps": report.timesteps,
+        "makespan": report.makespan,
+        "span": report.span,
+        "bubble": round(report.bubble, 6),
+        "peak_memory": report.peak.memory,
+        "lasting_peak": report.lasting_peak,
+        "family": report.family,
+        "tiers": {tier: peak.memory for tier, peak in report.peaks.items()},
+        "ranks": [
+            {"busy": round(r.busy, 6), "peak_memory": max(r.memory), "messages": r.messages, "bytes_sent": r.bytes_sent}
+            for r in report.ranks
+        ],
+    }
+
+
+def summary(report: Report) -> Sequence[str]:
+    """What a correct run took, in sentences."""
+    peak = report.peak
+    lines = [
+        f"Correct: {report.family}. {report.timesteps:g} timesteps, over at {report.makespan:g}; the ranks are idle "
+        f"for {report.bubble:.1%} of the time.",
+        f"Peak memory {peak.memory:,} elements, on rank {peak.rank} at t={peak.time:g}"
+        + (f" ({report.lasting_peak:,} if training went on)." if report.lasting_peak > peak.memory else "."),
+    ]
+    lines += [
+        f"On the {tier}: {most.memory:,} elements, on rank {most.rank} at t={most.time:g}."
+        for tier, most in report.peaks.items()
+        if most.memory
+    ]
+    return [*lines, *(f"Note: {plain(note.text)}" for note in report.notes)]
+
+
+def require_size(size: Sequence[int]) -> Size:
+    """A size that a free game may have.
+
+    Raises:
+        PuzzleError: it is not three numbers in bounds.
+    """
+    if len(size) != 3 or not all(type(n) is int and 1 <= n <= LARGEST for n in size):
+        raise PuzzleError(
+            f"a size is layers, batches and ranks, each a whole number from 1 to {LARGEST:,}, as 4,8,4; "
+            f"got {','.join(map(str, size))}"
+        )
+    return Size(*size)

@@ -1,0 +1,56 @@
+"""docs/extended.md: its code runs and gives the output that it shows, its commands work, and it names all costs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lib import COSTS
+from lib.named_costs import MEANINGS
+from puzzles.commands.main import main
+from tests.test_imports import ROOT
+
+PAGE = (ROOT / "docs" / "extended.md").read_text(encoding="utf-8")
+CODE = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_python_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for code in CODE:
+        exec(compile(code, "extended.md", "exec"), names)
+    assert capsys.readouterr().out == "".join(re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+
+
+def test_the_page_lists_every_known_cost_record_with_its_meaning() -> None:
+    assert list(MEANINGS) == list(COSTS)
+    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE, re.MULTILINE) == list(MEANINGS.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        (name, re.findall(r"\d+\.\d+(?= step)|(?<=takes )\d+\.\d+|(?<=collective )\d+\.\d+", meaning))
+        for name, meaning in MEANINGS.items()
+    ],
+)
+def test_a_meaning_states_prices_of_its_record(name: str, figures: list[str]) -> None:
+    costs = COSTS[name]
+    prices = {*costs.ticks.values(), *costs.calls.values(), *costs.ticks_between.values()}
+    assert set(figures) <= {costs.text(ticks) for ticks in prices}
+
+
+def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the pipeline of the page as the schedule."""
+    monkeypatch.chdir(tmp_path)
+    (pipeline,) = (code for code in CODE if "def pipeline" in code)
+    code = f"from lib import Model\n{pipeline.partition('for halves')[0]}\nmy_schedule = pipeline(True)\n"
+    Path("mine.py").write_text(code)
+    (block,) = re.findall(r"^```\n(puzzles run.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for line in block.replace("4,8,4", "4,4,4").splitlines():
+        result = CliRunner().invoke(main, line.split()[1:])
+        assert result.exit_code == 0, result.output
+    assert "Correct: a pipeline. " in result.output
+    assert "over at 18" in result.output

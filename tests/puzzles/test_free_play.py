@@ -1,0 +1,319 @@
+"""Free play: `run`, `draw` and `grade` of any schedule at any size and in any setting, `costs`, and `verify`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lib import COSTS, Setting, Size, run, trace_from_json, trace_to_json
+from puzzles.commands.costs import facts
+from puzzles.commands.main import main
+from puzzles.failure import Failure
+from puzzles.tracks.outcomes import RunOutcome
+from puzzles.tracks.schedule.free_game import FreeGame, setting_text
+from solutions.gpipe import gpipe
+
+ROOT = Path(__file__).parents[2]
+SOLUTIONS = ROOT / "solutions"
+GPIPE = str(SOLUTIONS / "gpipe.py")
+
+MINE = '''
+async def mine(model):
+    """Data parallel training, whatever the size."""
+    weights, states, inputs, grads, weight_grads = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer)
+    for step in range(model.dist.setting.steps):
+        inputs[0] = model.get_activation([model.rank], step)
+        for layer in range(model.LAYERS):
+            inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
+        grads[0] = model.loss(inputs.pop(model.LAYERS))
+        for layer in reversed(range(model.LAYERS)):
+            weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
+            weight_grads[layer] = await model.allreduce(weight_grads[layer], layer)
+            weights[layer], states[layer] = model.update(layer, weight_grads.pop(layer), weights[layer], states[layer])
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+def halves(model):
+    weight, state = model.load_weights(0)
+    inp = model.get_activation(range(model.BATCHES))
+    grad = model.loss(model.forward(0, inp, weight))
+    model.set_final_weight(0, model.update(0, model.backward_weight(0, inp, grad), weight, state)[0])
+
+def fakes(model):
+    weight, state = model.load_weights(0)
+    grad = model.fake_grad(0, range(model.BATCHES))
+    model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+async def on_axes(model):
+    assert model.axis("dp") == (0, 1)
+    await mine(model)
+
+def reads(model):
+    open("/etc/passwd").read()
+
+def ddp(model):
+    return mine(model)
+'''
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    Path("mine.py").write_text(MINE)
+
+
+def puzzles(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    assert result.exit_code == code, result.output
+    return result
+
+
+def shown(*arguments: str, code: int = 0) -> str:
+    return " ".join(puzzles(*arguments, code=code).output.split())
+
+
+# --- Run ---
+
+
+def test_any_function_runs_at_any_size_and_shows_what_it_took() -> None:
+    """Three layers on 5 ranks: 3 forwards and 3 x (1 + 0.3 + 0.5), the last of which ends 0.5 later than it starts."""
+    text = shown("run", "mine.py", "mine", "--size", "3,5,5")
+    for fact in ("3 layers, 5 batches, 5 ranks", "costs classic", "data parallelism", "7.9 timesteps", "over at 8.4"):
+        assert fact in text
+    assert "0.0% of the time" in text
+    sent = 3 * (2 * 4 * 512 * 512 // 5) * 4  # ring: 2(N-1)/N of each weight's elements
+    assert f"0-4 100.0% {'2,228,224'} 0 {sent:,}" in text
+    assert "★" not in text
+    assert "target" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        (["--costs", "slow"], ("costs slow", "19 timesteps")),
+        (["--steps", "3"], ("3 steps", "24.7 timesteps")),
+        (["--costs", "overlap", "--task", "local"], ("costs overlap", "task local", "8.5 timesteps", "16.7%")),
+        (["--mesh", "dp=2,pp=1"], ("mesh dp=2,pp=1", "7.9 timesteps")),
+    ],
+)
+def test_the_rest_of_the_setting_has_an_option_each(options: list[str], facts: tuple[str, ...]) -> None:
+    name = "on_axes" if "--mesh" in options else "mine"
+    text = shown("run", "mine.py", name, "--size", "3,2,2", *options)
+    assert all(fact in text for fact in facts), text
+
+
+def test_a_puzzles_name_at_another_size_or_in_other_costs_says_that_its_targets_do_not_apply() -> None:
+    for options, fact in ((["--size", "4,4,4"], "4 layers"), (["--costs", "slow"], "costs slow")):
+        text = shown("run", "mine.py", "ddp", *options)
+        assert "targets of ddp are for 2 layers, 4 batches, 4 ranks, costs classic; they do not apply" in text
+        assert fact in text
+    assert "targets" not in shown("run", "mine.py", "mine", "--size", "2,4,4")
+
+
+def test_a_puzzles_own_size_and_costs_are_that_puzzle() -> None:
+    text = shown("run", "mine.py", "ddp", "--size", "2,4,4", "--costs", "classic", "--no-tensors")
+    assert "★" in text
+    assert "5.1 (< 6)" in text
+    assert "as predicted" in shown("run", "mine.py", "ddp", "--size", "2,4,4", "--small")
+
+
+def test_tensors_are_used_when_they_are_asked_for() -> None:
+    plain = shown("run", "mine.py", "mine", "--size", "2,2,2")
+    assert "as predicted" not in plain
+    for option in ("--small", "--tensors"):
+        text = shown("run", "mine.py", "mine", "--size", "2,2,2", option)
+        assert text.startswith(plain.split(" rank ")[0])
+        assert "weights are those of a single device" in text
+
+
+def test_a_schedule_that_fails_says_where_and_exits_with_1() -> None:
+    text = shown("run", "mine.py", "halves", "--size", "1,2,1", code=1)
+    for fact in ("line 23", "backward_weight has no price in the costs 'classic'", "costs that price it: parts"):
+        assert fact in text
+    assert "Correct: one rank" in shown("run", "mine.py", "halves", "--size", "1,2,1", "--costs", "parts")
+    assert "fake" in shown("run", "mine.py", "fakes", "--size", "1,1,1", code=1)
+    assert "no function nope; write 'def nope(model):'" in shown("run", "mine.py", "nope", "--size", "1,1,1", code=1)
+
+
+def test_it_runs_in_the_sandbox_that_grades() -> None:
+    secret = Path("secret.txt")
+    secret.write_text("x")
+    path = str(secret.resolve())
+    Path("thief.py").write_text(f"def thief(model):\n    raise ValueError(open({path!r}).read() * 9)\n")
+    text = shown("run", "thief.py", "thief", "--size", "1,1,1", code=1)
+    assert "line 2" in text
+    assert "xxxxxxxxx" not in text
+
+
+def test_a_large_trace_comes_back_whole() -> None:
+    """More than a megabyte, to which the results of puzzles are limited."""
+    text = shown("run", "mine.py", "mine", "--size", "32,32,32", "--time-limit", "60")
+    assert "0-31 100.0%" in text
+
+
+@pytest.mark.parametrize(
+    ("row", "facts"),
+    [
+        ({"trace": trace_to_json(run(gpipe, 4, 2, 2).trace)}, ("layers=4, batches=2, ranks=2", "layers=4, batches=4")),
+        ({"trace": trace_to_json(run(gpipe, 4, 4, 4, setting=Setting("long")).trace)}, ("other costs", "classic")),
+        ({"trace": trace_to_json(run(gpipe, 4, 4, 4, setting=Setting(steps=2)).trace)}, ("another setting", "steps")),
+        ({"trace": "{"}, ("no trace",)),
+        ({"trace": 7}, ("no trace",)),
+        ({}, ("no trace",)),
+    ],
+)
+def test_a_run_that_sends_back_another_games_trace_is_refused(row: dict[str, object], facts: tuple[str, ...]) -> None:
+    judged = FreeGame("mine", Size(4, 4, 4), Setting()).judged(RunOutcome(row))
+    assert isinstance(judged, Failure)
+    assert all(fact in judged.sentence for fact in facts), judged
+
+
+# --- Draw and grade ---
+
+
+def test_draw_takes_the_same_games() -> None:
+    text = shown("draw", "mine.py", "mine", "--size", "2,2,2", "--costs", "overlap", "--text")
+    assert "mine: 2 layers, 2 batches, 2 ranks, costs overlap" in text
+    puzzles("draw", "mine.py", "ddp", "--size", "2,2,2", "--costs", "slow")
+    picture = Path("ddp.svg").read_text()
+    assert "costs slow" in picture
+    assert "target" not in picture
+    puzzles("draw", GPIPE, "gpipe", "--size", "4,4,4", "--against", GPIPE)
+    assert "costs that price it: parts" in shown("draw", "mine.py", "halves", "--size", "1,2,1", code=1)
+
+
+def test_grade_runs_several_and_their_traces_can_be_verified() -> None:
+    Path("other.py").write_text(MINE.replace("model.loss(inputs", "model.lose(inputs"))
+    names = ["--puzzle", "mine", "--puzzle", "ddp", "--size", "2,2,2", "--costs", "overlap"]
+    result = puzzles("grade", "--trust", "mine.py", "other.py", *names, "--json", "--traces", "kept", code=1)
+    rows = json.loads(result.stdout)["schedules"]
+    assert [(row["submission"], row["name"], row["status"]) for row in rows] == [
+        ("mine.py", "mine", "correct"),
+        ("mine.py", "ddp", "correct"),
+        ("other.py", "mine", "failed"),
+        ("other.py", "ddp", "failed"),
+    ]
+    assert rows[0]["setting"] == {"costs": "overlap"}
+    assert rows[0]["note"] == ""
+    assert "do not apply" in rows[1]["note"]
+    assert "line 11" in rows[2]["message"]
+    assert "lose" in rows[2]["message"]
+    saved = sorted(path.as_posix() for path in Path("kept").rglob("*.json"))
+    assert saved == ["kept/0000_mine/ddp.json", "kept/0000_mine/mine.json"]
+    again = json.loads(puzzles("verify", saved[1], "--json").stdout)
+    assert {name: again[name] for name in ("timesteps", "peak_memory", "ranks", "setting")} == {
+        name: rows[0][name] for name in ("timesteps", "peak_memory", "ranks", "setting")
+    }
+
+
+# --- Verify ---
+
+
+def saved(text: str) -> str:
+    Path("trace.json").write_text(text)
+    return "trace.json"
+
+
+def test_verify_reads_a_trace_with_a_whole_cost_record() -> None:
+    Path("mine.json").write_text(json.dumps({"name": "mine", "length": 64, "ticks": {**COSTS["slow"].ticks}}))
+    puzzles("grade", "mine.py", "--puzzle", "mine", "--size", "2,2,2", "--costs", "mine.json", "--traces", "kept")
+    assert json.loads(Path("kept/mine.json").read_text())["costs"]["name"] == "mine"
+    text = shown("verify", "kept/mine.json")
+    assert "costs mine" in text
+    assert "Correct: data parallelism. 12.5 timesteps" in text
+
+
+def test_verify_refuses_what_is_altered_or_no_trace() -> None:
+    trace = trace_to_json(run(gpipe, 4, 2, 2).trace)
+    assert "Correct: a pipeline" in shown("verify", saved(trace))
+    data = json.loads(trace)
+    data["operations"][0].pop(3)
+    assert "not correct" in shown("verify", saved(json.dumps(data)), code=1)
+    assert "cannot be judged" in shown("verify", saved("{}"), code=1)
+    huge = json.dumps({**json.loads(trace), "layers": 9_999})
+    assert "from 1 to 1,024" in shown("verify", saved(huge), code=1)
+    assert json.loads(puzzles("verify", saved("[]"), "--json", code=1).stdout)["status"] == "failed"
+
+
+# --- Costs ---
+
+
+def test_costs_lists_every_record_and_shows_one() -> None:
+    text = shown("costs")
+    assert all(f" {name} " in f" {text} " for name in COSTS)
+    assert "backward_input 1" in shown("costs", "parts")
+    for name, record in COSTS.items():
+        lines = " ".join(facts(record))
+        assert f"activation {record.activation:,}" in lines
+        assert ("beside computation" in lines) == record.overlap
+        assert all(f"{op} {record.text(ticks)}" in lines for op, ticks in record.ticks.items()), name
+
+
+def test_a_record_in_json_can_be_changed_and_given_back() -> None:
+    record = json.loads(puzzles("costs", "copies", "--json").stdout)
+    record["name"], record["ticks"]["forward"] = "slower", 20
+    Path("slower.json").write_text(json.dumps(record))
+    text = shown("run", "mine.py", "mine", "--size", "1,1,1", "--costs", "slower.json")
+    assert "costs slower" in text
+    assert "3.5 timesteps" in text
+
+
+# --- Bad input, a sentence each ---
+
+AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        ([*AT, "--costs", "partz"], ("no costs 'partz'", "did you mean 'parts'?", "puzzles costs")),
+        ([*AT, "--costs", "zzz"], ("no costs 'zzz'", "classic, parts", "experts")),
+        ([*AT, "--costs", "none.json"], ("cannot read none.json",)),
+        ([*AT, "--costs", "bad.json"], ("bad.json", "JSON")),
+        ([*AT, "--costs", "odd.json"], ("a cost record has no price", "ticks")),
+        ([*AT, "--mesh", "dp=3"], ("3 ranks", "there are 2", "product")),
+        ([*AT, "--mesh", "dp=1,dp=2"], ("axis dp", "twice")),
+        ([*AT, "--mesh", "dp"], ("'dp' is no mesh", "dp=2,pp=4")),
+        ([*AT, "--mesh", "dp=0"], ("dp", "0")),
+        ([*AT, "--steps", "0"], ("0 is not in the range",)),
+        ([*AT, "--layer", "conv"], ("'conv'", "dense", "block", "experts")),
+        ([*AT, "--task", "play"], ("'play'", "local", "infer")),
+        ([*AT, "--steps", "2", "--task", "infer"], ("inference takes one step", "2")),
+        (["run", "mine.py", "mine", "--size", "2,2"], ("layers, batches and ranks", "got 2,2")),
+        (["run", "mine.py", "mine", "--size", "2,0,2"], ("from 1 to 1,024", "got 2,0,2")),
+        (["run", "mine.py", "mine", "--size", "2,2,2000"], ("from 1 to 1,024", "got 2,2,2000")),
+        (["run", "mine.py", "mine", "--size", "a,b,c"], ("whole number", "got a,b,c")),
+        (["run", "mine.py", "mine", "--costs", "slow"], ("no puzzle mine", "--size L,B,R")),
+        (["run", "mine.py", "mine"], ("no puzzle 'mine'", "with --size L,B,R")),
+        (["run", "mine.py", "FSDP", "--size", "2,2,2"], ("FSDP", "track 'engine'", "for schedules")),
+        ([*AT, "-n", "4"], ("-n", "--size")),
+        ([*AT, "--no-tensors", "--small"], ("--no-tensors", "--small")),
+        (["run", "mine.py", "FSDP", "--no-tensors"], ("FSDP", "--no-tensors are for schedules")),
+        (["draw", "mine.py", "mine", "--size", "2,2,2", "--pareto"], ("--pareto", "targets")),
+        (["grade", "mine.py", "--size", "2,2,2"], ("--puzzle NAME",)),
+        (["grade", "mine.py", "--puzzle", "ddp", "--size", "2,4,4"], ("the puzzle ddp as it is", "leave out")),
+        (["grade", "mine.py", "--puzzle", "mine", "--size", "2,2,2", "--html", "x"], ("--html", "leave it out")),
+        (["costs", "party"], ("'party'", "did you mean 'parts'?")),
+        (["costs", "--json"], ("name it",)),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(arguments: list[str], facts: tuple[str, ...]) -> None:
+    Path("bad.json").write_text("{")
+    Path("odd.json").write_text('{"name": "x", "price": 1}')
+    text = shown(*arguments, code=2)
+    assert all(fact in text for fact in facts), text
+    assert "Traceback" not in text
+
+
+def test_a_setting_in_words_names_what_is_not_classic() -> None:
+    assert setting_text(Setting()) == "costs classic"
+    setting = Setting("slow", {"dp": 2}, 4, "block", "local")
+    assert setting_text(setting) == "costs slow, mesh dp=2, 4 steps, layer block, task local"
+    assert trace_from_json(trace_to_json(run(lambda model: None, 1, 1, 2, setting=setting).trace)).setting == setting
