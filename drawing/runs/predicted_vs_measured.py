@@ -46,7 +46,7 @@ def draw_replay(trace: Trace, times: Times, title: str = "", notes: Sequence[str
     below = SameWidthScale(seen.end, len(seen.lanes), unit, len(seen.streams), above.time_width)
     name = clip(title, 80) or name_of(predicted)
     halves = [
-        (predicted, above, f"Foretold: {length(predicted, 'steps')}"),
+        (predicted, above, f"Predicted: {length(predicted, 'steps')}"),
         (seen, below, f"Measured: {length(seen, unit)}"),
     ]
     parts = [draw_header(name, notes, [], above.width)]
