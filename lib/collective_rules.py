@@ -158,11 +158,12 @@ def _average(values: Sequence[Value], who: Who) -> Weight:
         weight = require_kind(value, Weight, who(i))
         require_alike(first, weight, ("layer", "layers", "total", "shards", "step"), who, i, "average")
         if weight.copy is None or not weight.copy.batches:
-            raise RuleError(f"{who(i)} brings the {weight}, which no replica has trained alone; average replicas only")
+            raise RuleError(f"{who(i)} brings the {weight}, which no replica has trained alone; average only replicas")
         copies.append(weight.copy)
         if (weight.copy.since, weight.copy.averages) != (copies[0].since, copies[0].averages):
             raise RuleError(
-                f"{who(0)} brings the {first}, {who(i)} the {weight}; average replicas that started from one weight"
+                f"{who(0)} brings the {first}, but {who(i)} the {weight}; "
+                "average replicas that started from the same weight"
             )
     union = algebra.disjoint_union([copy.batches for copy in copies], "batch", who, "train each batch on one replica")
     if len(union) < copies[0].of:

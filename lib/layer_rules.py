@@ -10,7 +10,7 @@ from __future__ import annotations
 from lib.values import algebra
 from lib.values.base import Value, make, refuse_kinds, require_kind
 from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
-from lib.values.label_text import batches_text, parts_text, shards_text, tokens_text
+from lib.values.label_text import batches_text, expert_text, parts_text, shards_text, tokens_text
 from lib.values.replicas import Copy
 
 from .errors import RuleError
@@ -31,11 +31,13 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
         refuse_kinds("forward(layer, inp, weight)", (inp, Activation), (weight, Weight))
     _usable(game, layer, weight, inp)
     _input_of(layer, inp)
-    whole = game.layer == "dense" and inp.of == inp.total == 1
-    parts, tokens = (WHOLE, WHOLE) if whole else _shares(game, inp, weight)
+    if game.layer == "dense" and inp.of == inp.total == 1 and weight.copy is inp.copy is None:
+        same_model(game, inp, weight)  # most of all forwards, and all of the classic ones
+        return make(Activation, layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step)
+    parts, tokens = _shares(game, inp, weight)
     same_model(game, inp, weight)
-    copy = None if weight.copy is inp.copy is None else _replica(inp, weight)
-    return make(Activation, layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens, copy)
+    label = layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
+    return make(Activation, *label, _replica(inp, weight))
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:
@@ -134,7 +136,8 @@ def _belong_together(game: Game, name: str, layer: int, inp: Activation, grad: A
         )
     if inp.step != grad.step:
         raise RuleError(
-            f"the activation is of step {inp.step}, but its gradient is of step {grad.step}; pass two of one step"
+            f"the activation is of step {inp.step}, but its gradient is of step {grad.step}; "
+            "pass two values of the same step"
         )
     if grad.of > 1:
         _require_sum(grad)
@@ -143,7 +146,7 @@ def _belong_together(game: Game, name: str, layer: int, inp: Activation, grad: A
             _require_tokens(grad)
         elif algebra.coarsest(grad.shards, grad.total) != algebra.coarsest(inp.shards, inp.total):
             raise RuleError(
-                f"the activation has tokens {tokens_text(inp)}, but its gradient has tokens {tokens_text(grad)}; "
+                f"the activation is {tokens_text(inp)}, but its gradient is {tokens_text(grad)}; "
                 "pass two values with the same tokens"
             )
 
@@ -156,13 +159,13 @@ def _shares(game: Game, inp: Activation, weight: Weight) -> tuple[Share, Share]:
         tokens, expert = algebra.coarsest(inp.shards, inp.total), algebra.coarsest(weight.shards, weight.total)
         if tokens != expert:
             raise RuleError(
-                f"these tokens are for expert {tokens_text(inp)}, and the weight is expert {tokens_text(weight)}; "
+                f"these tokens are for {expert_text(inp)}, but the weight is {expert_text(weight)}; "
                 "dispatch the tokens, and use this rank's own expert"
             )
         if game.ranks % tokens[1]:
             raise RuleError(
-                f"share {tokens_text(inp)} of the tokens cuts an expert in two: there are {game.ranks} experts, one "
-                "for each rank; dispatch to all ranks, or to a group whose size divides that"
+                f"{tokens_text(inp)} is for a part of an expert only: there are {game.ranks} experts, one for each "
+                f"rank; dispatch to all ranks, or to a group whose size divides {game.ranks}"
             )
         return WHOLE, tokens
     if inp.total > 1:
@@ -179,7 +182,7 @@ def _require_sum(value: Activation | ActivationGrad) -> None:
 
 def _require_tokens(value: Activation | ActivationGrad) -> None:
     if len(value.shards) < value.total:
-        raise RuleError(f"these are tokens {tokens_text(value)}; allgather them first")
+        raise RuleError(f"this is only {tokens_text(value)}; allgather them first")
 
 
 def _replica(inp: Activation, *others: Weight | ActivationGrad) -> Copy | None:
@@ -188,8 +191,8 @@ def _replica(inp: Activation, *others: Weight | ActivationGrad) -> Copy | None:
     for value in (*others[1:], *((inp,) if inp.layer else ())):
         if value.copy is not copy and value.copy != copy:
             raise RuleError(
-                f"the {others[0]} and the {value} are of different replicas; a replica trains with its own values, "
-                "until an allreduce of the weights makes them alike"
+                f"the {others[0]} and the {value} belong to different replicas; a replica uses its own values "
+                "until an allreduce of the weights averages them"
             )
     return copy
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from lib.values.algebra import set_text
+from lib.values.algebra import named
 from lib.values.base import Value
 
 from . import collective_rules as rules
@@ -151,10 +151,10 @@ def _layers(call: Arrival) -> tuple[int, ...]:
 
 def _described(call: Arrival) -> str:
     layers = _layers(call)
-    named = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
-    return f"rank {call.rank}{in_group(call.group)} calls {named} on line {call.line}"
+    called = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
+    return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.line}"
 
 
 def in_group(group: Group | None) -> str:
-    """' in the group {0-3}'; nothing for the world."""
-    return "" if group is None else f" in the group {set_text(group)}"
+    """' in the group of ranks 0-3'; nothing for the world."""
+    return "" if group is None else f" in the group of {named('rank', group)}"

@@ -11,7 +11,7 @@ from math import prod
 from .collective_rules import Group
 from .errors import RuleError
 from .values import algebra
-from .values.algebra import set_text
+from .values.algebra import named
 
 Axes = tuple[tuple[str, int], ...]
 """The name and the length of each axis."""
@@ -27,15 +27,15 @@ def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> 
     try:
         axes = tuple((name, algebra.whole_number(length, f"axis {name!r}", "mesh", least=1)) for name, length in given)
     except (TypeError, ValueError):
-        raise RuleError(f"a mesh names its axes with their lengths, as {{'dp': 2, 'tp': 4}}; got {mesh!r}") from None
+        raise RuleError(f"a mesh gives the length of each axis, such as {{'dp': 2, 'tp': 4}}; got {mesh!r}") from None
     names = [name for name, _ in axes]
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise RuleError(f"a mesh needs a different name for each axis; got {names!r}")
     if axes and prod(length for _, length in axes) != ranks:
         lengths = " x ".join(str(length) for _, length in axes)
         raise RuleError(
-            f"the mesh is of {lengths} = {prod(length for _, length in axes)} ranks, and there are {ranks}; "
-            "let the product of its axes be the number of ranks"
+            f"the mesh has {lengths} = {prod(length for _, length in axes)} ranks, but there are {ranks}; "
+            "the lengths of its axes multiply to the number of ranks"
         )
     return axes
 
@@ -77,12 +77,12 @@ class Mesh:
             raise RuleError(f"a group is an axis, a tuple of axes, or ranks such as [0, 2]; got {given!r}")
         if all(isinstance(part, str) for part in given):
             if len(set(given)) < len(given):
-                raise RuleError(f"a group names an axis twice: {list(given)}; name it once")
+                raise RuleError(f"this group names an axis twice: {list(given)}; name it once")
             group = self.along(rank, given)
         else:
             ranks = [algebra.number(part, self.ranks, "rank") for part in given]
             if len(set(ranks)) < len(ranks):
-                raise RuleError(f"a group names a rank twice: {sorted(ranks)}; name it once")
+                raise RuleError(f"this group names a rank twice: {sorted(ranks)}; name it once")
             group = tuple(sorted(ranks))
         self.require_member(rank, group)
         return None if len(group) == self.ranks else group
@@ -99,7 +99,8 @@ class Mesh:
         """Refuses a group without the rank that calls in it."""
         if rank not in group:
             raise RuleError(
-                f"this rank is not in the group {set_text(group)}; it may call collectives of its own groups only"
+                f"this rank is not in the group of {named('rank', group)}; "
+                "it can call collectives of its own groups only"
             )
 
     def _known(self, name: object) -> str:

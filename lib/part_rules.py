@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lib.values import algebra
-from lib.values.algebra import Who, set_text
+from lib.values.algebra import Who, named
 from lib.values.base import Batched, Value, require_alike, require_kind, with_fields
 from lib.values.label_text import batches_text, parts_text, tokens_text
 
@@ -28,7 +28,7 @@ def sum_parts(values: Sequence[Value], who: Who) -> Batched:
     union = algebra.disjoint_union([v.parts for v in of], "part", who, "sum each part once")
     if len(union) < first.of:
         missing = algebra.missing_text("part", union, first.of)
-        raise RuleError(f"this sum lacks {missing} of {first.of}; every shard's part is needed")
+        raise RuleError(f"this sum is missing {missing} of {first.of}; every rank that has a shard brings its part")
     if first.of == 1:
         raise RuleError(f"this is the {first}, which is already whole; only parts of a sum are added")
     return with_fields(first, parts=FIRST, of=1)
@@ -39,7 +39,9 @@ def scatter_sum(values: Sequence[Value], who: Who) -> list[Value]:
     total, n = sum_parts(values, who), len(values)
     held, count = algebra.coarsest(total.shards, total.total)
     if len(held) > 1:
-        raise RuleError(f"it splits one share of the tokens, and these are {tokens_text(total)}")
+        raise RuleError(
+            f"it splits one share of the tokens, and this is {tokens_text(total)}; scatter each share by itself"
+        )
     (share,) = held
     return [with_fields(total, shards=frozenset((share * n + i,)), total=count * n) for i in range(n)]
 
@@ -53,7 +55,7 @@ def gather_tokens(values: Sequence[Value], who: Who) -> Batched:
 
 
 def dispatch(values: Sequence[Value], who: Who) -> list[Value]:
-    """The tokens of every member's own batches go to their experts: the e-th of n members gets share e of n of all."""
+    """The tokens of each member's batches go to their experts: the e-th of n members gets share e of n of all."""
     first, of = _alike(values, ONE_LABEL, who, "dispatch")
     for i, value in enumerate(of):
         _require_whole(value, who(i), "dispatch")
@@ -74,8 +76,9 @@ def collect(values: Sequence[Value], wanted: Sequence[frozenset[int]], who: Who)
     _require_whole(whole, "everybody together", "collect")
     back = algebra.disjoint_union(wanted, "batch", who, "collect each batch on one rank")
     if back != whole.batches:
+        asked = named("batch", sorted(back)) if back else "none"
         raise RuleError(
-            f"the ranks want batches {set_text(back)} back, and {batches_text(whole)} were dispatched; "
+            f"{batches_text(whole)} went to the experts, but the ranks ask for {asked} back; "
             "name each batch on one rank"
         )
     return [with_fields(whole, batches=own) for own in wanted]
@@ -94,4 +97,4 @@ def _require_whole(value: Batched, owner: str, verb: str) -> None:
     if len(value.parts) < value.of:
         raise RuleError(f"{owner} brings {parts_text(value)}; add the parts before they {verb}")
     if len(value.shards) < value.total:
-        raise RuleError(f"{owner} brings tokens {tokens_text(value)}; {verb} takes all of them")
+        raise RuleError(f"{owner} brings {tokens_text(value)}; {verb} takes all of them")

@@ -21,13 +21,13 @@ def offload(game: Game, value: Value, to: object) -> Parked:
     """A copy of a value on a tier."""
     tier(game.setting.costs, to)
     if isinstance(value, Parked):
-        raise RuleError(f"this is the {value} already; fetch it first, to park it elsewhere")
+        raise RuleError(f"this is the {value} already; fetch it before you park it elsewhere")
     return make(Parked, copy_of(value), to)
 
 
 def fetch(game: Game, parked: Value) -> Value:
     """A copy of a parked value on the device."""
-    return copy_of(require_kind(parked, Parked, "what is fetched").value)
+    return copy_of(require_kind(parked, Parked, "the value to fetch").value)
 
 
 def parked_weights(game: Game, made: tuple[Weight, OptState], to: object) -> tuple[Parked, Parked]:
@@ -62,7 +62,7 @@ def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> 
     if there + more > capacity:
         raise RuleError(
             f"{name} holds {there:,} of {capacity:,} elements, and this needs {more:,} more; "
-            "drop a parked value first, with 'del model.parked[...]'"
+            "delete a parked value first, with 'del model.parked[...]'"
         )
 
 

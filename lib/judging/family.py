@@ -1,16 +1,22 @@
 """Says what family a schedule is of, from its trace: what each rank computes, and which values travel between ranks.
 
-Data parallelism (each batch stays on one rank), sharded (ZeRO, Rajbhandari et al. 2020) or not; pipelines (each layer
-stays on its ranks and activations travel; GPipe, Huang et al. 2019).
+Data parallelism (each batch stays on one rank), sharded (ZeRO, Rajbhandari et al. 2020) or not, or with weights that
+are averaged (local SGD, Stich 2019); tensor parallelism (ranks compute parts of one layer; Megatron-LM, Shoeybi et al.
+2019); expert parallelism (tokens go to experts; GShard, Lepikhin et al. 2021); pipelines (each layer stays on its ranks
+and activations travel; GPipe, Huang et al. 2019).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 
+from lib.collective_rules import ALL_TO_ALL, COLLECTIVES
+from lib.costs import COMPUTING
 from lib.trace import Op
-from lib.values.base import Value
-from lib.values.kinds import Activation, ActivationGrad, Weight
+from lib.values.base import Batched, Value
+from lib.values.kinds import Weight
 
 from .rank_state import RankState
 
@@ -18,84 +24,115 @@ ONE_RANK = "training on one rank"
 DATA_PARALLEL = "data parallelism"
 SHARDED = "sharded data parallelism"
 OWNERS_SEND = "data parallelism with weights sent by their owners"
+LOCAL_SGD = "local SGD"
+TENSOR_PARALLEL = "tensor parallelism"
+EXPERT_PARALLEL = "expert parallelism"
 PIPELINE = "a pipeline"
 SHARDED_PIPELINE = "a pipeline with sharded weights"
+TENSOR_PIPELINE = "a pipeline of tensor-parallel stages"
 REPEATED = "a pipeline whose stages repeat the forward of others"
 MIXED = "a mixture"
 
-FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, PIPELINE, SHARDED_PIPELINE, REPEATED, MIXED)
+FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, LOCAL_SGD, TENSOR_PARALLEL, EXPERT_PARALLEL) + (
+    (PIPELINE, SHARDED_PIPELINE, TENSOR_PIPELINE, REPEATED, MIXED)
+)
 """What a schedule can be, as a sentence names it: 'this is a pipeline'."""
 
-FORWARD_OR_BACKWARD = ("forward", "backward")
-"""What the names of operations that compute with a layer begin with."""
+BACKWARD = COMPUTING - {"forward"}
+
+
+class RankEvents(NamedTuple):
+    """One rank's events by the name of the operation, and the values that these use."""
+
+    named: Mapping[str, Sequence[Op]]
+    state: RankState
+
+    @classmethod
+    def of(cls, state: RankState) -> RankEvents:
+        named: dict[str, list[Op]] = {}
+        for i in state.events:
+            named.setdefault(state.ops[i].name, []).append(state.ops[i])
+        return cls(named, state)
+
+    def all(self, names: Collection[str]) -> Iterator[Op]:
+        """The events with one of the names."""
+        return chain.from_iterable(ops for name, ops in self.named.items() if name in names)
 
 
 def family_of(ranks: Sequence[RankState]) -> str:
     """The family of a run that is legal: one of FAMILIES.
 
-    A pipeline: activations travel, and any two ranks compute either the same layers or different ones, but none all
-    of them; if that holds for backward alone, its stages repeat the forward of others. Data parallelism: no activation
-    travels, and every batch is computed on one rank. Each by the weights: gathered or updated in shards, sent in
-    messages, or neither.
+    A pipeline: activations travel in messages, and any two ranks compute either the same layers or different ones, but
+    none all of them; if that holds for backward alone, its stages repeat the forward of others. Tensor and expert
+    parallelism: activations meet in collectives. Data parallelism: no activation travels, and in every step a batch is
+    computed on one rank. Each by the weights: averaged, gathered or updated in shards, sent in messages, or neither.
     """
-    if sum(any(map(_computes, state.done)) for state in ranks) < 2:
+    events = [RankEvents.of(state) for state in ranks]
+    if sum(not COMPUTING.isdisjoint(rank.named) for rank in events) < 2:
         return ONE_RANK
-    if any(map(_receives_activations, ranks)):
-        if not _has_stages(ranks, ("backward",)):
-            return MIXED
-        if not _has_stages(ranks, FORWARD_OR_BACKWARD):
-            return REPEATED
-        return SHARDED_PIPELINE if any(map(_shards, ranks)) or any(map(_sends_weights, ranks)) else PIPELINE
-    if not _each_batch_on_one_rank(ranks):
+    tensor_parallel = _bring(events, COLLECTIVES - ALL_TO_ALL, Batched)
+    if any(map(_receives_activations, events)):
+        if not _has_stages(events, COMPUTING):
+            return REPEATED if _has_stages(events, BACKWARD) else MIXED
+        if tensor_parallel:
+            return TENSOR_PIPELINE
+        return SHARDED_PIPELINE if _shards(events) or _sends_weights(events) else PIPELINE
+    if _bring(events, ALL_TO_ALL, Batched):
+        return EXPERT_PARALLEL
+    if tensor_parallel:
+        return TENSOR_PARALLEL
+    if not _each_batch_on_one_rank(events):
         return MIXED
-    if any(map(_sends_weights, ranks)):
+    if _bring(events, {"allreduce"}, Weight):
+        return LOCAL_SGD
+    if _sends_weights(events):
         return OWNERS_SEND
-    return SHARDED if any(map(_shards, ranks)) else DATA_PARALLEL
+    return SHARDED if _shards(events) else DATA_PARALLEL
 
 
-def _computes(op: Op) -> bool:
-    return op.name.startswith(FORWARD_OR_BACKWARD)
-
-
-def _has_stages(ranks: Sequence[RankState], names: tuple[str, ...]) -> bool:
+def _has_stages(ranks: Sequence[RankEvents], names: Collection[str]) -> bool:
     """True if the layers that ranks compute are several sets, any two of them equal or without a common layer."""
-    layers = {frozenset(op.layer for op in state.done if op.name.startswith(names)) for state in ranks} - {frozenset()}
+    layers = {frozenset(op.layer for op in rank.all(names)) for rank in ranks} - {frozenset()}
     return len(layers) > 1 and sum(map(len, layers)) == len(frozenset().union(*layers))
 
 
-def _values(state: RankState, name: str) -> Iterator[tuple[Op, Value]]:
-    """The values that one rank's operations of a name used or made."""
-    for op in state.done:
-        if op.name == name:
-            for number in (*op.used, *op.made):
-                yield op, state.values[number]
+def _bring(ranks: Sequence[RankEvents], names: Collection[str], kind: type[Value]) -> bool:
+    """True if an operation of one of the names uses a value of a kind."""
+    return next(_values(ranks, names, kind), None) is not None
 
 
-def _receives_activations(state: RankState) -> bool:
+def _values(ranks: Sequence[RankEvents], names: Collection[str], kind: type[Value]) -> Iterator[Value]:
+    """The values of a kind that the operations of some names use."""
+    for rank in ranks:
+        for op in rank.all(names):
+            yield from (value for value in rank.state.used(op) if isinstance(value, kind))
+
+
+def _receives_activations(rank: RankEvents) -> bool:
     """True if the rank computes with an activation, or the gradient of one, that came in a message."""
-    came = {number for op in state.done if op.name == "receive" for number in op.made}
-    return any(
-        number in came and isinstance(state.values[number], Activation | ActivationGrad)
-        for op in state.done
-        if _computes(op) or op.name == "loss"
-        for number in op.used
-    )
+    values = rank.state.values
+    came = {n for op in rank.all({"receive"}) for n in op.made if isinstance(values[n], Batched)}
+    return bool(came) and any(not came.isdisjoint(op.used) for op in rank.all(COMPUTING | {"loss"}))
 
 
-def _sends_weights(state: RankState) -> bool:
-    return any(isinstance(value, Weight) for _, value in _values(state, "pass_to"))
+def _sends_weights(ranks: Sequence[RankEvents]) -> bool:
+    return _bring(ranks, {"pass_to"}, Weight)
 
 
-def _shards(state: RankState) -> bool:
-    """True if the rank gathers weights, or updates a part of one."""
-    gathers = any(isinstance(value, Weight) for _, value in _values(state, "allgather"))
-    parts = (value for _, value in _values(state, "update") if isinstance(value, Weight))
-    return gathers or any(not value.is_complete() for value in parts)
+def _shards(ranks: Sequence[RankEvents]) -> bool:
+    """True if a rank gathers weights, or updates a part of one."""
+    updated = _values(ranks, {"update"}, Weight)
+    return _bring(ranks, {"allgather"}, Weight) or not all(weight.is_complete() for weight in updated)
 
 
-def _each_batch_on_one_rank(ranks: Sequence[RankState]) -> bool:
-    batches = [
-        frozenset[int]().union(*(op.batches for op in state.done if _computes(op) or op.name == "loss"))
-        for state in ranks
-    ]
-    return sum(map(len, batches)) == len(frozenset[int]().union(*batches))
+def _each_batch_on_one_rank(ranks: Sequence[RankEvents]) -> bool:
+    """True if no two ranks compute the same batch of the same step."""
+    computed = [_batches(rank) for rank in ranks]
+    return sum(map(len, computed)) == len(frozenset[tuple[int, int]]().union(*computed))
+
+
+def _batches(rank: RankEvents) -> frozenset[tuple[int, int]]:
+    """The (step, batch) pairs that a rank computes."""
+    values = rank.state.values
+    found = {(getattr(values[op.used[0]], "step", 0), op.batches) for op in rank.all(COMPUTING | {"loss"})}
+    return frozenset((step, batch) for step, batches in found for batch in batches)

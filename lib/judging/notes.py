@@ -73,9 +73,10 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Gam
         text = f"started with more of the weight of {layers} than it holds at the end, so the step cannot be repeated"
         yield Note(text, costs_a_star=True, is_a_reload=True)
     if lasting > peak:
+        what, loaded = ("inference", "weights") if game.task == "infer" else ("training", "weights and states")
         text = (
-            f"would need {lasting:,} elements if training went on: the next step begins with all weights and states "
-            "that are loaded later here, and messages take memory until they are read"
+            f"would need {lasting:,} elements if {what} went on: the next step begins with all {loaded} that are "
+            "loaded later here, and messages take memory until they are read"
         )
         yield Note(text, costs_a_star=True)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lib.costs import Costs
-from lib.lanes import clocks
+from lib.lanes import clocks, computing
+from lib.setting import Setting
 from lib.trace import Op
 from lib.values.base import Value
 from lib.values.kinds import OptState
@@ -18,9 +19,10 @@ from .rank_state import RankState
 class Item(NamedTuple):
     """One value that is charged at the peak.
 
-    `fate` says when it is read: "now", by the event that starts at the peak; "later"; "kept", by the next step only
-    (a final weight, an updated optimizer state); "never". `line` is where it was made, 0 if unknown; `read` the start
-    in ticks of the next operation that reads it, None if there is none.
+    `fate` says when it is read: "now", by the event that starts at the peak; "later"; "awaited", held by a call until
+    that is joined; "kept", by what follows the run only (a final weight, its optimizer state); "never". `line` is where
+    it was made, 0 if unknown; `read` the clock in ticks of the next operation that reads it, None if there is none.
+    `in_call` is True if it is not stored, and a call under way brings or makes it.
     """
 
     value: Value
@@ -29,29 +31,34 @@ class Item(NamedTuple):
     fate: str
     line: int
     read: int | None
+    in_call: bool = False
 
 
 class PeakContents(NamedTuple):
     """The peak of a run: its elements, rank and time in ticks, the event that starts then (None: the end of the run),
-    and what is charged, by which costs. The elements of the items add up to `memory`."""
+    and what is charged, in which setting. The elements of the items add up to `memory`."""
 
     memory: int
     rank: int
     tick: int
     event: Op | None
     items: tuple[Item, ...]
-    costs: Costs
+    setting: Setting
+
+    @property
+    def costs(self) -> Costs:
+        return self.setting.costs
 
 
-def peak_contents(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs) -> PeakContents:
+def peak_contents(ranks: Sequence[RankState], profiles: Sequence[Profile], setting: Setting) -> PeakContents:
     """What the peak of a run consists of: the first moment with the most memory, on the first rank that has it."""
     peaks = [max(prof.memory) for prof in profiles]
     rank = peaks.index(max(peaks))
-    return _contents(ranks[rank], profiles[rank], costs)
+    return _contents(ranks[rank], profiles[rank], setting)
 
 
-def _contents(state: RankState, prof: Profile, costs: Costs) -> PeakContents:
-    ops, lives = state.done, prof.lifetimes
+def _contents(state: RankState, prof: Profile, setting: Setting) -> PeakContents:
+    ops, lives, costs = state.done, prof.lifetimes, setting.costs
     times = list(clocks(ops, costs))
     memory = max(prof.memory)
     sample = prof.memory.index(memory)
@@ -61,16 +68,28 @@ def _contents(state: RankState, prof: Profile, costs: Costs) -> PeakContents:
     stored = {number for number, after, until in lives.stored if after < at <= until}
     charged = [number for number, after, until in lives.held if after < at <= until]
     reads = _next_reads(ops, at)
+    under_way = _under_way(ops[:at], costs)
     final = {number for op in ops[:at] if op.name == "set_final_weight" for number in op.used}
     lines = {number: op.line for op in ops for number in op.made}
     items = []
     for number in charged:
         value, read = state.values[number], reads.get(number)
-        needed = number in final or (type(value) is OptState and value.step > 0)
-        fate = ("kept" if needed else "never") if read is None else "now" if read == at else "later"
-        next_read = None if read is None else times[read]
-        items.append(Item(value, value.memory(costs), number in stored, fate, lines[number], next_read))
-    return PeakContents(memory, state.rank, tick, event, tuple(items), costs)
+        if read is None:
+            needed = number in final or (type(value) is OptState and value.step == setting.steps)
+            fate, next_read = "kept" if needed else "never", None
+        else:
+            fate = "now" if read == at else "awaited" if ops[read].name == "await" else "later"
+            next_read = times[read]
+        in_call = number in under_way and number not in stored
+        items.append(Item(value, value.memory(costs), number in stored, fate, lines[number], next_read, in_call))
+    return PeakContents(memory, state.rank, tick, event, tuple(items), setting)
+
+
+def _under_way(ops: Sequence[Op], costs: Costs) -> set[int]:
+    """The numbers of what calls bring and make that have not been awaited by the end of `ops`."""
+    joined = {op.args[0] for op in ops if op.name == "await"}
+    calls = [op for i, op in enumerate(ops) if i not in joined and not computing(op, costs)]
+    return {number for op in calls for number in (*op.used, *op.made)}
 
 
 def _next_reads(ops: Sequence[Op], at: int) -> dict[int, int]:

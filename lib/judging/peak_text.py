@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lib.lanes import computing
 from lib.values.algebra import named
-from lib.values.base import Sharded, Value
-from lib.values.kinds import Activation
-from lib.values.label_text import shards_text
+from lib.values.base import Batched, Sharded, Value
+from lib.values.kinds import Activation, OptState, Weight
+from lib.values.label_text import shards_text, share_text
 
 from .peak import Item, PeakContents
 
@@ -37,7 +38,11 @@ def peak_lines(peak: PeakContents) -> list[str]:
     if unread:
         lines.append(f"Nobody reads {unread:,} of these elements again: delete those values before this moment.")
     else:
-        lines.append("All of it is still needed. To lower the peak, change the order of the work, or what is kept.")
+        calls = any(item.fate == "awaited" for item in peak.items)
+        await_them = "await calls earlier, " if calls else ""
+        lines.append(
+            f"All of it is still needed. To lower the peak, {await_them}change the order of the work, or what is kept."
+        )
     return lines
 
 
@@ -47,7 +52,7 @@ def peak_rows(peak: PeakContents) -> list[Row]:
     for item in filter(lambda item: item.elements, peak.items):
         value = item.value
         border = value.layer in (-1, value.layers)  # the model's input and output get a row of their own
-        alike = (item.fate, type(value), getattr(value, "step", 0), item.stored, border, _shards(item))
+        alike = (item.fate, type(value), _step(value), item.stored, item.in_call, border, _part(value))
         groups.setdefault(alike, []).append(item)
     rows = [_row(items, peak) for items in groups.values()]
     return sorted(rows, key=lambda row: (not row.unread, -row.elements, row.what))
@@ -65,24 +70,32 @@ def _moment(peak: PeakContents) -> str:
     if peak.event is None:
         return f"{time}, at the end of the run"
     line = f" (line {peak.event.line})" if peak.event.line else ""
-    return f"{time}, as {peak.event.call()} starts{line}"
+    begins = "starts" if computing(peak.event, peak.costs) else "is called"
+    return f"{time}, as {peak.event.call()} {begins}{line}"
 
 
 def _row(items: Sequence[Item], peak: PeakContents) -> Row:
     first = items[0]
-    return Row(sum(item.elements for item in items), _what(items), _when(items, peak), first.fate == "never")
+    return Row(
+        sum(item.elements for item in items),
+        _what(items, peak.setting.steps),
+        _when(items, peak),
+        first.fate == "never",
+    )
 
 
-def _what(items: Sequence[Item]) -> str:
-    """'4 weights of layers 0-3, shard {1} of 4, outside the dictionaries'."""
+def _what(items: Sequence[Item], steps: int) -> str:
+    """'4 weights of layers 0-3, shard 1 of 4, outside the dictionaries'."""
     first, values = items[0], [item.value for item in items]
     count = f"{len(items)} " if len(items) > 1 else ""
-    updated = "updated " if getattr(first.value, "step", 0) else ""
+    step = _step(first.value)
+    updated = "updated " if steps == 1 and step and isinstance(first.value, Weight | OptState) else ""
     parts = [f"{count}{updated}{_noun(first)}{'s' if len(items) > 1 else ''} {_layers(values)}"]
     batches = sorted(frozenset[int]().union(*(getattr(value, "batches", ()) for value in values)))
     parts += [named("batch", batches)] if batches else []
-    parts += [_shards(first)] if _shards(first) else []
-    parts += [] if first.stored else ["outside the dictionaries"]
+    parts += [_part(first.value)] if _part(first.value) else []
+    parts += [f"step {step}"] if steps > 1 else []
+    parts += ["in a call under way"] if first.in_call else [] if first.stored else ["outside the dictionaries"]
     return ", ".join(parts)
 
 
@@ -101,9 +114,15 @@ def _layers(values: Sequence[Value]) -> str:
     return f"of {named('layer', layers)}"
 
 
-def _shards(item: Item) -> str:
-    """Its shards in words; empty for a whole value, and for one that has none."""
-    value = item.value
+def _step(value: Value) -> int:
+    """The training step that a value is of."""
+    return getattr(value, "step", 0)
+
+
+def _part(value: Value) -> str:
+    """Its shards, or its part of a sum and share of the tokens, in words; empty for a whole value."""
+    if isinstance(value, Batched):
+        return share_text(value).removeprefix(", ")
     return shards_text(value) if isinstance(value, Sharded) and len(value.shards) != value.total else ""
 
 
@@ -113,6 +132,8 @@ def _when(items: Sequence[Item], peak: PeakContents) -> str:
             return f"never read again{_made(items)}"
         case "kept":
             return "kept for the next step"
+        case "awaited":
+            return f"held until its call is awaited at t={peak.costs.text(min(item.read or 0 for item in items))}"
         case "now":
             assert peak.event is not None  # somebody reads it
             return f"read by this {peak.event.name}"

@@ -65,7 +65,9 @@ class RetracedLanes(Lanes):
         (at,) = op.args
         call = rank.calls.get(at)
         if call is None:
-            raise TraceError(f"operation {at} of this rank is no call under way; it is awaited once, after it was made")
+            raise TraceError(
+                f"operation {at} of this rank is not a call under way; a call is awaited once, after it was made"
+            )
         if not call.settled:
             return False
         after = max(rank.clock, call.end)

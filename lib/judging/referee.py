@@ -137,7 +137,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     sizes = [[state.values[n].memory(costs) for n in range(len(state.values))] for state in ranks]
     profiles = [profile(state.done, size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
-    contents = peak_contents(ranks, profiles, costs)
+    contents = peak_contents(ranks, profiles, trace.setting)
     lasting = [lasting_of(state, size, prof) for state, size, prof in zip(ranks, sizes, profiles)]
     makespan = max((op.end for ops in events for op in ops), default=0)
     working = [sum(op.end - op.start for op in ops if computing(op, costs)) for ops in events]
@@ -218,8 +218,8 @@ def _too_full(peaks: Mapping[str, Peak], costs: Costs) -> PuzzleError | None:
         capacity = costs.tiers[tier].capacity
         if capacity is not None and peak.memory > capacity:
             return RuleError(
-                f"rank {peak.rank} has {peak.memory:,} elements on the {tier} at t={peak.time:g}, which holds "
-                f"{capacity:,}; drop a parked value first"
+                f"rank {peak.rank} has {peak.memory:,} elements on the {tier} at t={peak.time:g}, but only "
+                f"{capacity:,} fit; delete a parked value first"
             )
     return None
 

@@ -23,7 +23,7 @@ def loaded_twice(ops: Sequence[Op]) -> list[int]:
     loads: dict[int, list[tuple[int, int]]] = {}
     for op in ops:
         if op.name == "load_weights" and op.layer is not None:
-            loads.setdefault(op.layer, []).append(op.args)  # (shard, total): from shard/total to (shard + 1)/total
+            loads.setdefault(op.layer, []).append(op.args[:2])  # (shard, total): from shard/total to (shard + 1)/total
     return [layer for layer, parts in loads.items() if len(parts) > 1 and _overlap(parts)]
 
 

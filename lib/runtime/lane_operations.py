@@ -73,7 +73,7 @@ class LaneOperations:
         if not listed:
             label = label if type(label) is int else algebra.whole_number(label, "layer")
         elif not isinstance(label, list) or len(label) != len(parts):
-            raise RuleError(f"the layers of {len(parts)} values are a list of as many; got {object_text(label)}")
+            raise RuleError(f"{len(parts)} values need a list of {len(parts)} layers; got {object_text(label)}")
         else:
             label = tuple(algebra.whole_number(one, "layer") for one in label)
         for part in parts:
@@ -94,12 +94,12 @@ class LaneOperations:
         """What a call brings: a value, what another call makes, or a list of these."""
         if isinstance(given, list):
             if not given:
-                raise RuleError("this list has no value; give at least one")
+                raise RuleError("this list is empty; give at least one value")
             return [part for one in given for part in self._parts(one)]
         if not isinstance(given, Handle):
             return [given]
         if given.owner is not self:
-            raise RuleError(f"{given} is not of this rank; a handle is used by the rank that made it")
+            raise RuleError(f"{given} belongs to another rank; only the rank that made a handle uses it")
         if not given.made:
             raise RuleError(f"{given} makes no value")
         return [*given.made]
@@ -141,13 +141,11 @@ class LaneOperations:
             other = self.run.other_rank(self.rank)
             if other is not None:
                 recorder = self.run.recorders[other]
-                raise RuleError(f"{handle} is rank {self.rank}'s; a handle is awaited by the rank that made it")
+                raise RuleError(f"{handle} belongs to rank {self.rank}; only the rank that made a handle awaits it")
             recorder = self._recorder
             self._ready()
             if handle.awaited_on is not None:
-                raise RuleError(
-                    f"{handle} was awaited already, on line {handle.awaited_on}; keep what 'await' returned"
-                )
+                raise RuleError(f"{handle} was already awaited on line {handle.awaited_on}; keep what 'await' returned")
         except PuzzleError as why:
             raise why.at(recorder.place(f"await {call.op.call()}"), line) from None
         if call.settled:

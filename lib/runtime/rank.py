@@ -90,7 +90,7 @@ class RankOperations(LaneOperations):
                 return self._collective_on_lane(name, given, label, members, line, wanted)
             if type(label) is not int:
                 if isinstance(given, list):
-                    raise RuleError("several values are one call only where calls overlap; call once for each of them")
+                    raise RuleError("a list of values needs costs with overlap; call once for each value")
                 label = algebra.whole_number(label, "layer")
             contribute(self._game, name, given)
             number = recorder.claim(given)

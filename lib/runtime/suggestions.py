@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from lib.errors import RuleError
+from lib.trace import TIMED
 
 OTHER_NAMES = {
     "allreduce": ("reduce", "sum"),
@@ -30,13 +32,20 @@ class NoSuchNameError(RuleError, AttributeError):
     """A name that a model does not have; also an AttributeError, as for any object."""
 
 
-def unknown_name(model: object, name: str) -> str:
+def unknown_name(model: Any, name: str) -> str:
     """The sentence on a name that a model does not have: with the call that was probably meant, or all calls."""
-    public = [each for each in dir(model) if not each.startswith("_")]
+    public = [each for each in dir(model) if not each.startswith("_") and _exists(model, each)]
     calls = [each for each in public if inspect.isroutine(getattr(model, each))]
     meant = _meant(name, public)
     advice = f"write '{_usage(model, meant)}'" if meant else f"its calls are {', '.join(calls)}"
     return f"a model has no '{name}'; {advice}"
+
+
+def _exists(model: Any, name: str) -> bool:
+    """True if the model's game has a name: what has no price, or needs a mesh, is in some games only."""
+    if name in ("axis", "index"):
+        return bool(model.run.mesh.axes)
+    return name not in TIMED or model.run.costs.priced(name)
 
 
 def _meant(name: str, public: Iterable[str]) -> str:
@@ -54,12 +63,13 @@ def _plain(name: str) -> str:
     return re.sub("_|async$", "", name.lower())
 
 
-def _usage(model: object, name: str) -> str:
-    """A name of a model as a player writes it: 'await model.allgather(v, layer)', 'model.RANKS'."""
+def _usage(model: Any, name: str) -> str:
+    """A name of a model as a player writes it, with what must be given: 'await model.allgather(v, layer)',
+    'model.RANKS'."""
     method = getattr(model, name)
     if not inspect.isroutine(method):
         return f"model.{name}"
     signature = inspect.signature(method)
-    parameters = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
-    waits = "await " if str(signature.return_annotation).startswith("Coroutine") else ""
-    return f"{waits}model.{name}{inspect.Signature(parameters)}"
+    required = [each.name for each in signature.parameters.values() if each.default is each.empty]
+    waits = "await " if str(signature.return_annotation).startswith(("Awaitable", "Coroutine")) else ""
+    return f"{waits}model.{name}({', '.join(required)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .algebra import named, set_text
+from .algebra import named
 from .replicas import Copy
 
 
@@ -53,9 +53,9 @@ def shards_text(value: HasShards) -> str:
 
 
 def share_text(value: HasParts) -> str:
-    """', part 0 of 4 of a sum, tokens {1} of 4': what there is of an activation, if not all."""
+    """', part 0 of 4 of a sum, share 1 of 4 of the tokens': what there is of an activation, if not all."""
     parts = f", {parts_text(value)}" if len(value.parts) < value.of else ""
-    return parts + (f", tokens {tokens_text(value)}" if len(value.shards) < value.total else "")
+    return parts + (f", {tokens_text(value)}" if len(value.shards) < value.total else "")
 
 
 def parts_text(value: HasParts) -> str:
@@ -64,17 +64,22 @@ def parts_text(value: HasParts) -> str:
 
 
 def tokens_text(value: HasShards) -> str:
-    """'{1} of 4': tokens of an activation, or experts of a weight."""
-    return f"{set_text(value.shards)} of {value.total}"
+    """'share 1 of 4 of the tokens'."""
+    return f"{named('share', sorted(value.shards))} of {value.total} of the tokens"
+
+
+def expert_text(value: HasShards) -> str:
+    """'expert 1 of 4': a shard of a layer of experts, or a share of the tokens on its way to them."""
+    return f"{named('expert', sorted(value.shards))} of {value.total}"
 
 
 def step_text(value: HasStep) -> str:
-    """', step 2': the first step, 0, goes without saying."""
+    """', step 2'; nothing for step 0, the first."""
     return f", step {value.step}" if value.step else ""
 
 
 def more_text(value: HasCopy) -> str:
-    """', of the replica trained since step 0 with batch {1}': nothing if there never were replicas."""
+    """', of the replica trained since step 0 with batch 1'; nothing if there never were replicas."""
     return f", {value.copy}" if value.copy is not None else ""
 
 

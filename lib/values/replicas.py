@@ -1,7 +1,7 @@
 """Marks what a replica has trained alone, between two averages (local SGD, Stich 2019, section 2).
 
-Replicas part at a step where they are alike: each goes on with batches of its own, the same in every step. Averaging
-the weights makes them alike again. Values with equal marks hold the numbers of one replica.
+Replicas diverge at a step where they are equal: each continues with batches of its own, the same in every step.
+Averaging the weights makes them equal again. Values with equal marks hold the numbers of one replica.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import NamedTuple
 from lib.errors import RuleError
 
 from . import algebra
-from .algebra import set_text
+from .algebra import named
 
 Average = tuple[int, int, tuple[tuple[int, ...], ...]]
-"""An average of replicas: the step at which they parted, that at which it was taken, and the batches of each."""
+"""An average of replicas: the step at which they diverged, the step of the average, and the batches of each."""
 
 
 class Copy(NamedTuple):
-    """The mark of a replica: since which step it is on its own, which batches of how many it uses in each step (none:
-    all replicas are alike since that step), and the averages before."""
+    """The mark of a replica: the step since which it trains alone, which batches of how many it uses in each step
+    (none: all replicas are equal since that step), and the earlier averages."""
 
     since: int
     batches: frozenset[int]
@@ -30,8 +30,7 @@ class Copy(NamedTuple):
     def __str__(self) -> str:
         if not self.batches:
             return f"averaged at step {self.since}"
-        batches = f"batch{'es' if len(self.batches) > 1 else ''} {set_text(self.batches)}"
-        return f"of the replica trained since step {self.since} with {batches}"
+        return f"of the replica trained since step {self.since} with {named('batch', sorted(self.batches))}"
 
 
 def shared(copy: Copy | None) -> bool:
@@ -44,7 +43,7 @@ def averages_of(copy: Copy | None) -> tuple[Average, ...]:
 
 
 def averaged(copies: Sequence[Copy], step: int) -> Copy:
-    """The mark of the average, at a step, of replicas that were alike when they parted."""
+    """The mark of the average, at a step, of replicas that were equal when they diverged."""
     partition = tuple(sorted(tuple(sorted(copy.batches)) for copy in copies))
     return Copy(step, frozenset(), copies[0].of, (*copies[0].averages, (copies[0].since, step, partition)))
 

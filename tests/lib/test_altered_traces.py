@@ -134,7 +134,7 @@ CHANGES = (an_await_moved, an_await_removed, a_call_moved, a_group_changed, a_ta
 
 KINDS = {
     "used before its await": "still under way; await it first",
-    "awaited before it was made": "no call under way",
+    "awaited before it was made": "not a call under way",
     "a group without oneself": "not in the group",
     "no group of these ranks": "nobody can move",
     "another layer or operation": "same collective calls",

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from lib import Model, Size, referee, run
+from lib import COSTS, Model, Setting, Size, referee, run
 from lib.judging.family import (
     DATA_PARALLEL,
+    EXPERT_PARALLEL,
     FAMILIES,
+    LOCAL_SGD,
     MIXED,
     ONE_RANK,
     OWNERS_SEND,
@@ -20,10 +22,16 @@ from lib.judging.family import (
     REPEATED,
     SHARDED,
     SHARDED_PIPELINE,
+    TENSOR_PARALLEL,
+    TENSOR_PIPELINE,
 )
 from puzzles.catalog.schedule import PUZZLES
 from tests.lib.test_numbers import Choices
 from tests.support import CLASSICS
+from tests.support.schedules import shards, tiers
+from tests.support.schedules.groups import hybrid_shard
+from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.schedules.pipelines import one_f_one_b, pipeline, zb_h1, zb_h2
 
 OF_REFERENCE = {
     "basic": ONE_RANK,
@@ -37,8 +45,8 @@ OF_REFERENCE = {
 }
 
 
-def family(schedule: Callable[[Model], Any], size: tuple[int, int, int]) -> str:
-    outcome = run(schedule, *size)
+def family(schedule: Callable[[Model], Any], size: tuple[int, int, int], setting: Setting | None = None) -> str:
+    outcome = run(schedule, *size, setting=setting or Setting())
     assert outcome.error is None
     report = referee(outcome.trace)
     assert report.error is None
@@ -212,3 +220,80 @@ def test_random_data_parallel_schedules_are_never_called_a_pipeline(seed: int) -
     found = referee(trace).family
     assert found in FAMILIES
     assert found == (ONE_RANK if len(working) < 2 else SHARDED if sharded else DATA_PARALLEL)
+
+
+PARTS, COPIES = COSTS["parts"], COSTS["copies"]
+BLOCK, EXPERTS = Setting(COSTS["quarters"], layer="block"), Setting(COSTS["experts"], layer="experts")
+ISLANDS = Setting(COSTS["islands"], mesh=(("replica", 2), ("shard", 2)))
+LOCAL = Setting(COSTS["slow"], steps=2, task="local")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "size", "setting", "expected"),
+    [
+        (pipeline(one_f_one_b), (2, 4, 2), Setting(COSTS["stages"]), PIPELINE),
+        (pipeline(zb_h1), (2, 4, 2), Setting(PARTS), PIPELINE),
+        (pipeline(zb_h2, 2), (2, 4, 2), Setting(PARTS, steps=2), PIPELINE),
+        (shards.zero1, (2, 2, 2), Setting(), SHARDED),
+        (shards.tensor_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
+        (shards.sequence_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
+        (shards.expert_parallel, (2, 4, 2), EXPERTS, EXPERT_PARALLEL),
+        (shards.experts_in_turn, (2, 4, 2), EXPERTS, EXPERT_PARALLEL),
+        (shards.local_sgd(2), (2, 2, 2), LOCAL, LOCAL_SGD),
+        (shards.data_parallel_steps, (2, 2, 2), Setting(steps=2), DATA_PARALLEL),
+        (ddp_overlap(1, 1), (2, 2, 2), Setting(COSTS["overlap"]), DATA_PARALLEL),
+        (fsdp_prefetch(), (3, 2, 2), Setting(COSTS["overlap"]), SHARDED),
+        (hybrid_shard, (2, 4, 4), ISLANDS, SHARDED),
+        (tiers.offload(range(1, 3)), (4, 1, 1), Setting(COPIES), ONE_RANK),
+        (tiers.stream_inference, (3, 1, 1), Setting(COSTS["streams"], task="infer"), ONE_RANK),
+    ],
+)
+def test_an_extended_schedule_is_of_its_family(schedule: Any, size: Any, setting: Setting, expected: str) -> None:
+    assert family(schedule, size, setting) == expected
+
+
+async def infer_in_stages(model: Model) -> None:
+    """Each rank has one layer."""
+    inp = model.get_activation([0]) if model.rank == 0 else await model.receive(model.rank - 1)
+    out = model.forward(model.rank, inp, model.load_weights(model.rank)[0])
+    if model.rank < model.RANKS - 1:
+        await model.pass_to(model.rank + 1, out)
+    else:
+        model.set_output(out)
+
+
+def test_a_pipeline_that_only_infers_is_a_pipeline() -> None:
+    assert family(infer_in_stages, (3, 1, 3), Setting(task="infer")) == PIPELINE
+
+
+async def stages_of_two_ranks(model: Model) -> None:
+    """Each stage is one block, in two shards; in a stage both ranks have the whole activations."""
+    stage, place = model.index("pp"), model.index("tp")
+    first = stage == 0
+    inp = model.get_activation([0]) if first else await model.receive(model.rank - 2)
+    weight, state = model.load_weights(stage, place, 2)
+    out = await model.allreduce(model.forward(stage, inp, weight), stage + 1, group="tp")
+    if first:
+        await model.pass_to(model.rank + 2, out)
+    out_grad = await model.receive(model.rank + 2) if first else model.loss(out)
+    grad, inp_grad = model.backward(stage, inp, out_grad, weight)
+    if not first:
+        await model.pass_to(model.rank - 2, await model.allreduce(inp_grad, 0, group="tp"))
+    model.set_final_weight(stage, model.update(stage, grad, weight, state)[0])
+
+
+def test_a_pipeline_of_tensor_parallel_stages_is_both() -> None:
+    setting = Setting(COSTS["quarters"], mesh=(("pp", 2), ("tp", 2)), layer="block")
+    assert family(stages_of_two_ranks, (2, 1, 4), setting) == TENSOR_PIPELINE
+
+
+def test_batches_that_change_ranks_from_step_to_step_are_data_parallelism() -> None:
+    async def rotating(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        for step in range(2):
+            inp = model.get_activation([(model.rank + step) % 2], step)
+            grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+            weight, state = model.update(0, await model.allreduce(grad, 0), weight, state)
+        model.set_final_weight(0, weight)
+
+    assert family(rotating, (1, 2, 2), Setting(steps=2)) == DATA_PARALLEL

@@ -106,7 +106,7 @@ def zero(model: Model, layer: int = 0) -> WeightGrad:
     return model.fake_grad(layer, [])
 
 
-@refused("rank 0", "not in the group {2, 3}", "its own groups only")
+@refused("rank 0", "not in the group of ranks 2, 3", "its own groups only")
 async def a_group_without_oneself(model: Model) -> None:
     await model.allreduce(zero(model), 0, group=[2, 3])
 
@@ -162,8 +162,8 @@ def a_place_where_there_is_no_mesh(model: Model) -> None:
 
 
 @refused(
-    "rank 0 in the group {0, 1} calls allreduce(layer=0) on line",
-    "rank 1 in the group {0, 1} calls allgather(layer=0) on line",
+    "rank 0 in the group of ranks 0, 1 calls allreduce(layer=0) on line",
+    "rank 1 in the group of ranks 0, 1 calls allgather(layer=0) on line",
     "same order",
 )
 async def different_collectives_in_a_group(model: Model) -> None:
@@ -173,14 +173,15 @@ async def different_collectives_in_a_group(model: Model) -> None:
         await model.allgather(model.load_weights(0, 1, 2)[0], 0, group="tp")
 
 
-@refused("rank 0 waits in allreduce(layer=0) in the group {0, 2} on line", "for rank 2", "returned")
+@refused("rank 0 waits in allreduce(layer=0) in the group of ranks 0, 2 on line", "for rank 2", "returned")
 async def one_of_a_group_is_missing(model: Model) -> None:
     if model.rank != 2:
         await model.allreduce(zero(model), 0, group="dp")
 
 
 @refused(
-    "rank 0 waits in allreduce(layer=0) in the group {0, 1}", "rank 1 waits in allreduce(layer=0) in the group {1, 3}"
+    "rank 0 waits in allreduce(layer=0) in the group of ranks 0, 1",
+    "rank 1 waits in allreduce(layer=0) in the group of ranks 1, 3",
 )
 async def groups_in_another_order(model: Model) -> None:
     order = ["tp", "dp"] if model.rank in (0, 3) else ["dp", "tp"]
@@ -188,7 +189,7 @@ async def groups_in_another_order(model: Model) -> None:
         await model.allreduce(zero(model), 0, group=axis)
 
 
-@refused("batch 0 is in both rank 1 and rank 3", "count every batch once")
+@refused("batch 0 is in both rank 1 and rank 3", "sum each batch once")
 async def a_batch_of_two_members(model: Model) -> None:
     weight, _ = model.load_weights(0)
     if model.index("tp"):
@@ -197,13 +198,13 @@ async def a_batch_of_two_members(model: Model) -> None:
         await model.allreduce(grad, 0, group="dp")
 
 
-@refused("splits one shard", "shards {0, 2} of 4")
+@refused("splits one shard", "shards 0, 2 of 4")
 async def a_scatter_of_two_shards(model: Model) -> None:
     both = zero(model).shard(0, 4).combine(zero(model).shard(2, 4))
     await model.scatterreduce(both, 0, group="tp")
 
 
-@refused("splits a whole gradient", "shard {0} of 2", "use allreduce")
+@refused("splits a whole gradient", "shard 0 of 2", "use allreduce")
 async def a_scatter_of_a_shard_over_the_world(model: Model) -> None:
     await model.scatterreduce(zero(model).shard(0, 2), 0, group=("dp", "tp"))
 
@@ -289,7 +290,8 @@ def test_hybrid_sharding(schedule: Any, timesteps: float, peak: int) -> None:
     for order in (range(8), reversed(range(8)), (3, 0, 7, 1, 6, 2, 5, 4)):
         outcome = run(schedule, 4, 8, 8, order, setting=ISLANDS)
         report = referee(outcome.trace)
-        assert (report.error, report.timesteps, report.peak.memory, report.notes) == (None, timesteps, peak, ())
+        assert (report.error, report.timesteps, report.peak.memory) == (None, timesteps, peak)
+        assert not any(note.costs_a_star for note in report.notes)
     gathers = 8 if schedule is hybrid_shard else 7
     weight = 512 * 512
     sent = gathers * 3 * weight // 4 + 4 * 3 * weight // 4 + 4 * 2 * 1 * (weight // 4) // 2
@@ -324,7 +326,7 @@ def grouped(op: Op, group: Any) -> Op:
 @pytest.mark.parametrize(
     ("group", "says"),
     [
-        (lambda rank: (4, 5, 6, 7), "not in the group {4-7}"),
+        (lambda rank: (4, 5, 6, 7), "not in the group of ranks 4-7"),
         (lambda rank: tuple(range(8)), "some of the ranks, ascending"),
         (lambda rank: (1, 0, 2, 3), "some of the ranks, ascending"),
         (lambda rank: (0, 0, 1), "some of the ranks, ascending"),

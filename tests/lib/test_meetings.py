@@ -128,7 +128,7 @@ def test_every_group_has_meetings_of_its_own() -> None:
 
 def test_a_mismatch_names_the_group() -> None:
     calls = [reducing(rank)._replace(group=(0, 2)) for rank in (0, 2)]
-    with pytest.raises(MismatchError, match=r"rank 0 in the group \{0, 2\} calls .*, but rank 2 in the group"):
+    with pytest.raises(MismatchError, match=r"rank 0 in the group of ranks 0, 2 calls .*, but rank 2 in the group"):
         agree([calls[0], calls[1]._replace(name="allgather")])
 
 

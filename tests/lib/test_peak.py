@@ -4,26 +4,52 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import TIMED, Activation, Model, OptState, Trace, Weight, memory_by_kind, peak_lines, referee, run
+from lib import (
+    COSTS,
+    TIMED,
+    Activation,
+    Model,
+    OptState,
+    Setting,
+    Trace,
+    Weight,
+    memory_by_kind,
+    peak_lines,
+    referee,
+    run,
+)
+from lib.collective_rules import COLLECTIVES
+from lib.errors import IncompleteError
 from lib.judging.recompute import Retrace
-from lib.judging.referee import steps
+from lib.trace import Op
+from lib.values.kinds import Parked
 from tests.lib.test_numbers import Choices
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
+from tests.support.schedules import shards, tiers
+from tests.support.schedules.groups import hybrid_shard
+from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.schedules.pipelines import pipeline, zb_h1, zb_h2
 
 WEIGHT, ACTIVATION = 512 * 512, 512 * 256
 
 
-def charged(trace: Trace) -> tuple[int, int, int, Counter[tuple[str, int, bool, str]]]:
-    """The peak by definition, moment by moment: elements, rank, tick; its values by name, size, storage and fate."""
+Charged = Counter[tuple[str, int, bool, bool, str]]
+"""Values by name, size, whether they are stored, whether a call under way holds them, and fate."""
+
+
+def charged(trace: Trace) -> tuple[int, int, int, Charged]:
+    """The peak by definition, moment by moment: elements, rank, tick, and its values."""
     retrace = Retrace(trace)
-    retrace.run()
+    with suppress(IncompleteError):
+        retrace.run()
     best: Any = (-1, 0, 0, Counter())
     for rank, ops in enumerate(trace.ranks):
         values = retrace.ranks[rank].values
@@ -34,7 +60,11 @@ def charged(trace: Trace) -> tuple[int, int, int, Counter[tuple[str, int, bool, 
                     places[op.args] = op.used[0]
                 elif op.name == "delete":
                     del places[op.args]
-            found: Counter[tuple[str, int, bool, str]] = Counter()
+            calls = {i: {*op.used, *op.made} for i, op in enumerate(ops[:at]) if beside_computation(trace, op)}
+            for op in ops[:at]:
+                if op.name == "await":
+                    del calls[op.args[0]]
+            found: Charged = Counter()
             for number in (n for op in ops[:at] for n in op.made):
                 uses = [i for i, op in enumerate(ops) if op.name != "store" and number in op.used and i >= at]
                 stored_later = any(op.name == "store" and number in op.used for op in ops[at:])
@@ -42,22 +72,36 @@ def charged(trace: Trace) -> tuple[int, int, int, Counter[tuple[str, int, bool, 
                 stored = number in places.values()
                 if not (uses or stored or stored_later or final):
                     continue
-                kept = final or (type(values[number]).__name__ == "OptState" and values[number].label()[2] == 1)
-                fate = ("now" if uses[0] == at else "later") if uses else "kept" if kept else "never"
-                found[str(values[number]), values[number].memory(), stored, fate] += 1
-            total = sum(size * n for (_, size, _, _), n in found.items())
+                value = values[number]
+                kept = final or (isinstance(value, OptState) and value.step == trace.setting.steps)
+                fate = "kept" if kept else "never"
+                if uses:
+                    fate = "now" if uses[0] == at else "awaited" if ops[uses[0]].name == "await" else "later"
+                held = not stored and any(number in call for call in calls.values())
+                found[str(value), value.memory(trace.costs), stored, held, fate] += 1
+            total = sum(size * n for (_, size, *_), n in found.items())
             if total > best[0]:
-                tick = ops[at].start if at < len(ops) else max((op.end for op in ops if op.name in TIMED), default=0)
+                before = [op.end for op in ops[:at] if op.name in TIMED and not beside_computation(trace, op)]
+                if at == len(ops):
+                    tick = max((op.end for op in ops if op.name in TIMED), default=0)
+                else:
+                    called = beside_computation(trace, ops[at])
+                    tick = max(before, default=0) if called else ops[at].start
                 best = (total, rank, tick, found)
     return best
+
+
+def beside_computation(trace: Trace, op: Op) -> bool:
+    """True if an operation is a call, which is joined by await."""
+    return trace.costs.overlap and op.name in (*COLLECTIVES, "pass_to", "offload", "fetch")
 
 
 def assert_explained(trace: Trace) -> None:
     report = referee(trace)
     peak = report.contents
     assert sum(item.elements for item in peak.items) == peak.memory == report.peak.memory
-    assert (peak.rank, steps(peak.tick)) == (report.peak.rank, report.peak.time)
-    found = Counter((str(item.value), item.elements, item.stored, item.fate) for item in peak.items)
+    assert (peak.rank, trace.costs.steps(peak.tick)) == (report.peak.rank, report.peak.time)
+    found = Counter((str(item.value), item.elements, item.stored, item.in_call, item.fate) for item in peak.items)
     assert (peak.memory, peak.rank, peak.tick, found) == charged(trace)
     assert sum(shown_elements(peak_lines(peak))) == peak.memory
 
@@ -202,3 +246,100 @@ def test_a_run_that_broke_a_rule_is_explained_as_far_as_it_went() -> None:
 def test_a_run_that_did_nothing_has_an_empty_explanation() -> None:
     peak = referee(run(lambda model: None, 1, 1, 1).trace).contents
     assert (peak.memory, peak.items, len(peak_lines(peak))) == (0, (), 1)
+
+
+def rows(schedule: Any, size: tuple[int, int, int], setting: Setting) -> tuple[Trace, str]:
+    """A run of an extended schedule, whose peak must be explained, and the explanation."""
+    outcome = run(schedule, *size, setting=setting)
+    assert outcome.error is None
+    assert_explained(outcome.trace)
+    lines = peak_lines(referee(outcome.trace).contents)
+    assert len(lines) <= 20
+    return outcome.trace, "\n".join(lines)
+
+
+EXTENDED = {
+    "halves and two steps": (pipeline(zb_h2, 2), (2, 4, 2), Setting(COSTS["parts"], steps=2)),
+    "halves": (pipeline(zb_h1), (3, 4, 3), Setting(COSTS["parts"])),
+    "parts of a sum": (shards.tensor_parallel, (3, 1, 4), Setting(COSTS["quarters"], layer="block")),
+    "shares of the tokens": (shards.sequence_parallel, (3, 1, 4), Setting(COSTS["long_quarters"], layer="block")),
+    "experts": (shards.expert_parallel, (2, 8, 4), Setting(COSTS["experts"], layer="experts")),
+    "replicas": (shards.local_sgd(2), (2, 4, 4), Setting(COSTS["slow"], steps=4, task="local")),
+    "several steps": (shards.data_parallel_steps, (2, 2, 2), Setting(COSTS["slow"], steps=3)),
+    "offload": (tiers.offload(range(1, 4)), (5, 1, 1), Setting(COSTS["copies"])),
+    "inference": (tiers.stream_inference, (4, 2, 1), Setting(COSTS["streams"], task="infer")),
+    "buckets": (ddp_overlap(2, 2), (4, 2, 2), Setting(COSTS["buckets"])),
+    "overlap": (fsdp_prefetch(), (4, 2, 2), Setting(COSTS["overlap"])),
+    "groups": (hybrid_shard, (3, 4, 4), Setting(COSTS["islands"], mesh=(("replica", 2), ("shard", 2)))),
+}
+
+
+@pytest.mark.parametrize("name", EXTENDED)
+def test_the_peak_of_an_extended_schedule_is_explained(name: str) -> None:
+    rows(*EXTENDED[name])
+
+
+def test_what_a_call_under_way_holds_is_said() -> None:
+    trace, text = rows(*EXTENDED["overlap"])
+    assert re.search(r"weight of layer \d, in a call under way: next read at t=", text)
+    assert re.search(r"weight gradient of layer \d, batch 0, in a call under way: held until its call is awaited", text)
+    assert "await calls earlier" in text
+    (note,) = [note for note in referee(trace).notes if "no dictionary" in note.text]
+    assert "in a call under way" in note.text
+    assert not note.costs_a_star
+
+
+def test_a_call_is_made_while_the_rank_computes_on() -> None:
+    """The heading of a peak at a call has the rank's clock, not the time at which the call starts on its lane."""
+
+    async def schedule(model: Model) -> None:
+        inp = model.get_activation([0])
+        weight, _ = model.load_weights(0)
+        out = model.forward(0, inp, weight)
+        first = model.offload(out)
+        model.activations["more"] = model.get_activation([0])
+        second = model.offload(inp)
+        await first
+        await second
+        model.forward(0, inp, weight)
+
+    trace = run(schedule, 1, 1, 1, setting=Setting(COSTS["copies"])).trace
+    assert [op.start for op in trace.ranks[0] if op.name == "offload"] == [10, 20]
+    assert_explained(trace)
+    heading, *_ = peak_lines(referee(trace).contents)
+    assert "at t=1, as offload() is called" in heading
+
+
+def test_what_is_parked_takes_nothing_of_the_device() -> None:
+    trace, text = rows(*EXTENDED["offload"])
+    peak = referee(trace).contents
+    assert any(type(item.value) is Parked and not item.elements for item in peak.items)
+    assert "host" not in text
+
+
+def test_parts_shares_and_steps_are_in_the_rows() -> None:
+    assert "part 0 of 4 of a sum" in rows(*EXTENDED["parts of a sum"])[1]
+    assert "share 0 of 4 of the tokens" in rows(*EXTENDED["shares of the tokens"])[1]
+    assert "step 0" in rows(*EXTENDED["several steps"])[1]
+    assert "step" not in rows(*EXTENDED["groups"])[1]
+
+
+def test_only_the_last_steps_state_is_kept() -> None:
+    """An optimizer state that was updated again is waste, and one of the last step is not."""
+
+    def schedule(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        for step in range(2):
+            inp = model.get_activation([0], step)
+            grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+            weight, state = model.update(0, grad, weight, state)
+            model.opt_states[step] = state
+        model.set_final_weight(0, weight)
+        for spare in range(4):
+            model.weights[spare], _ = model.load_weights(0)
+
+    trace = run(schedule, 1, 1, 1, setting=Setting(steps=2)).trace
+    assert_explained(trace)
+    peak = referee(trace).contents
+    fates = {(type(item.value), item.value.step): item.fate for item in peak.items}  # type: ignore[attr-defined]
+    assert fates == {(OptState, 1): "never", (OptState, 2): "kept", (Weight, 0): "never", (Weight, 2): "kept"}

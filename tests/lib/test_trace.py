@@ -239,7 +239,7 @@ BAD_TEXT = [
     (HEAD + "  0  loss\n", "line 2 of the trace cannot be read"),
     (HEAD + "rank 1\n", "line 2 of the trace cannot be read"),
     (HEAD + "rank 0\n  soon  loss\n", "line 3 of the trace cannot be read"),
-    (HEAD + "rank 0\n  0.05  loss\n", "0.05 is not a time in tenths of a step"),
+    (HEAD + "rank 0\n  0.05  loss\n", "0.05 is not in tenths of a step"),
     (HEAD + "rank 0\n  0  loss  uses=[0\n", "line 3 of the trace cannot be read"),
     (HEAD + "rank 0\n  0  loss  uses=0\n", "operation 0 of rank 0: uses must be a list"),
 ]
