@@ -76,7 +76,7 @@ def is_picture(path: str | Path) -> bool:
 
 
 def require_ending(path: str | Path, of_a_run: bool = True) -> None:
-    """Refuses a name whose ending is no format, not one for this kind of picture, or one that nothing here can make.
+    """Refuses a name whose ending is not a format, not one for this kind of picture, or not available here.
 
     Raises:
         PuzzleError: naming the endings that are, or what to install.

@@ -1,1 +1,1 @@
-"""The referee: recomputes a trace, measures time and memory, and remarks on habits."""
+"""The referee: recomputes a trace, measures time and memory, and notes bad habits."""

@@ -66,7 +66,7 @@ def _limits(tier: Tier) -> str:
 
 def _leftovers(tier: Tier) -> str:
     if not tier.forks:
-        return "a run's processes are ended as long as they are children of the run"
+        return "a run's processes are ended if they are still its children"
     if tier.is_sandbox:
         return "a run's processes and files disappear with the sandbox"
     if sys.platform == "linux":

@@ -41,7 +41,7 @@ def single_keys() -> Iterator[None]:
 
 
 def keys() -> Iterator[str]:
-    """The keys as they are pressed, in small letters; at the end of the input 'q', and then no more."""
+    """The keys as they are pressed, in lower case; 'q' at the end of the input, and then no more."""
     while True:
         for key in _pressed() or "q":
             yield key.lower()

@@ -11,6 +11,7 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.source_file import MAX_FILE_SIZE, SourceFile
 from puzzles.tracks import track_of
+from puzzles.tracks.outcomes import capitalized
 
 from .free_grade import verify_freely
 from .params import SavedSlug
@@ -46,7 +47,7 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
         click.echo(json.dumps(row, indent=2))
     else:
         figures_text = f"{track.figures_text(puzzle, verdict.figures)}." if verdict.figures else ""
-        words = " ".join(filter(None, [figures_text, verdict.message]))
+        words = " ".join(filter(None, [figures_text, capitalized(verdict.message)]))
         click.echo(f"{verdict.status.replace('_', ' ')}, {verdict.stars} of 3 stars. {words}")
         for note in verdict.notes:
             click.echo(f"Note: {note}")
@@ -64,7 +65,7 @@ def judge_saved(puzzle: Puzzle, data: bytes) -> Verdict:
             raise ValueError(f"it has more than {MAX_FILE_SIZE:,} bytes")
         outcome = RunOutcome(track_of(puzzle.slug).row_of_saved(data.decode()))
     except ValueError as why:
-        outcome = RunOutcome(failure=Failure("rule", plain(f"this trace cannot be judged: {why}")))
+        outcome = RunOutcome(failure=Failure("rule", plain(f"this file cannot be judged: {why}")))
     verdict = drive(judge(puzzle, Definition(), only_shown=True), lambda request: outcome)
     if verdict.status == "failed" and outcome.failure is None:
         return replace(verdict, message=f"Not correct. {verdict.message}")

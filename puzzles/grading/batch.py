@@ -157,7 +157,7 @@ class Window:
         self._under_way: dict[Future[Graded], str] = {}
 
     def fill(self, paths: Iterator[str]) -> bool:
-        """Hands out further files; False when there are none, and none is under way."""
+        """Hands out further files; False when there are none left, and none in progress."""
         while len(self._under_way) < self._most and (path := next(paths, None)) is not None:
             self._executor = self._executor or self._start()
             self._under_way[self._executor.submit(self._grade, path, self._read(path))] = path

@@ -27,7 +27,7 @@ MAX_LINE, MAX_LINES = 200, 10
 
 @dataclass(frozen=True)
 class Definition:
-    """A player's definition, as far as it is known before any run."""
+    """What is known about a player's definition before any run."""
 
     exists: bool = True
     """True if the player's file defines it; else a run may find that it was imported."""

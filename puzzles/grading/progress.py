@@ -43,7 +43,7 @@ class PuzzleProgress:
             isinstance(n, int | float)
             for n in (entry.attempts, entry.stars, entry.hints, entry.turn, *entry.figures.values())
         ):
-            raise ValueError("this is no entry")
+            raise ValueError("this is not an entry")
         return entry
 
 

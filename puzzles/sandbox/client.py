@@ -31,7 +31,7 @@ WORKER_UIDS = range(61_184, 65_520)
 own, because the system counts processes by user."""
 
 CONDITIONS = ("stages", "packages", "limits")
-"""What the server has to know of a submission. Everything else goes to the supervisor only."""
+"""What the server has to know about a submission. Everything else goes to the supervisor only."""
 
 SHARED_MEMORY = "/dev/shm"
 
@@ -106,7 +106,7 @@ class SandboxClient:
         return self._twice(run)
 
     def done(self) -> None:
-        """Closes the submission; the server keeps nothing of it."""
+        """Closes the submission; the server keeps no part of it."""
         if self._is_open:
             with suppress(_LostError):
                 self._exchange([{"done": True}], START_SECONDS, left=0)

@@ -39,8 +39,8 @@ class Timer:
         first: Callable[[], None] = lambda: None,
         describe: Callable[[FrameType], str] = lambda frame: "",
     ) -> None:
-        """Of `seconds` in all, `left` are left. `first` is called when the alarm rings for the first time; `describe`
-        says of a frame what it works on, such as 'rank 0, t=3', or nothing."""
+        """Of `seconds` in total, `left` are left. `first` is called when the alarm rings for the first time; `describe`
+        says what a frame works on, such as 'rank 0, t=3', or nothing."""
         self.seconds = seconds
         self.work_at = ""
         """The innermost work that was under way when the alarm first rang, as `describe` names it."""

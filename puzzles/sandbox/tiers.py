@@ -86,6 +86,6 @@ def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[s
 
 
 def environment(folder: str) -> dict[str, str]:
-    """Returns the variables that a submission sees: nothing of the user's."""
+    """Returns the environment variables that a submission sees: none of the user's."""
     kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # Windows cannot do without
     return {**kept, "PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}

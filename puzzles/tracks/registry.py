@@ -114,7 +114,7 @@ def find_several(name: str) -> tuple[str, ...]:
 
 
 def find_group(name: str) -> PuzzleGroup | None:
-    """A track as a whole, or one of its chapters; None if that is no name of either."""
+    """A track as a whole, or one of its chapters; None if neither has that name."""
     wanted = name.strip().lower()
     if wanted in TRACKS:
         track = TRACKS[wanted]

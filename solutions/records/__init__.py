@@ -1,1 +1,1 @@
-"""Record solutions: the best known schedules, one to three for each puzzle, named in the catalog."""
+"""Record solutions: the best known schedules of each family, named in the catalog."""

@@ -1,8 +1,8 @@
 """Fully sharded data parallelism in place of a pipeline; two inputs are kept, and the others computed again.
 
 Each rank takes a batch through all layers. With the inputs of layers 4 and 7 alone, the turn needs one whole weight,
-two activations and a gradient beside the shards. Seven more forwards make up for the five that are dropped: on the
-way to the input of layer 6 that of layer 5 is made twice.
+two activations and a gradient in addition to the shards. Seven more forwards make up for the five that are dropped: on
+the way to the input of layer 6 that of layer 5 is made twice.
 """
 
 from lib import Model

@@ -1,7 +1,7 @@
 """Fully sharded data parallelism that keeps no activation: each backward starts again from the model's input.
 
-A backward needs a whole weight, its input and a gradient, beside a quarter of all weights and optimizer states. This
-schedule never holds more, so of those that share the model evenly none needs less memory. The price is a number of
+A backward needs a whole weight, its input and a gradient, in addition to a quarter of all weights and optimizer states.
+This schedule never holds more, so of those that share the model evenly none needs less memory. The price is a number of
 forwards that grows with the square of the layers.
 """
 

@@ -72,7 +72,7 @@ def test_what_a_run_may_read_holds_no_answers() -> None:
 
 
 def test_without_landlock_python_refuses_the_folders() -> None:
-    """In a process of its own, for an audit hook stays."""
+    """In a process of its own, because an audit hook cannot be removed."""
     code = f"""
 from puzzles.sandbox.worker import os_limits
 os_limits.deny_paths([{str(INSTALL_ROOT / "solutions")!r}])

@@ -234,6 +234,8 @@ def test_a_player_reads_the_best_of_the_own_kind_and_the_best_of_any() -> None:
     own = standing(puzzle, figures, 2, PIPELINE)
     assert "39.4 timesteps and 2,097,152 elements" in own
     assert "24 timesteps and 2,000,000 elements (sharded data parallelism)" in own
+    ddp = standing(PUZZLES["ddp"], {"timesteps": 5.1, "peak_memory": 1_835_008}, 2, DATA_PARALLEL)
+    assert ddp.count("1,441,792 elements") == 1, "the best of its kind, which is also the best of any"
     best = standing(puzzle, {"timesteps": 39.4, "peak_memory": 2_097_152}, 3, PIPELINE)
     assert best.startswith("Three stars")
     assert "24 timesteps and 2,000,000 elements (sharded data parallelism)" in best

@@ -146,7 +146,7 @@ def test_another_processors_calls_do_not_exist() -> None:
 
 @pytest.mark.skipif(not seccomp.is_available(), reason="there is no filter for this system")
 def test_without_a_supervisor_to_ask_the_system_counts_tasks() -> None:
-    """In a process of its own, for a filter stays."""
+    """In a process of its own, because a filter cannot be removed."""
     code = """
 import os, resource, socket
 from puzzles.sandbox.worker import os_limits, seccomp

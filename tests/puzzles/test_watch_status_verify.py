@@ -310,10 +310,10 @@ def test_a_saved_trace_is_judged_again_with_the_same_result():
 
 
 BAD_TRACES = [
-    ("", "this trace cannot be judged: this is not a trace in JSON"),
-    ("[" * 100_000, "this trace cannot be judged: this is not a trace in JSON"),
-    ("{}", "this trace cannot be judged: this is not a trace"),
-    ("\udcff", "this trace cannot be judged: 'utf-8' codec can't decode"),
+    ("", "this is not a trace in JSON"),
+    ("[" * 100_000, "this is not a trace in JSON"),
+    ("{}", "this is not a trace"),
+    ("\udcff", "'utf-8' codec can't decode"),
 ]
 
 
@@ -322,6 +322,7 @@ def test_what_is_not_a_trace_does_not_pass(text: str, message: str):
     Path("trace.json").write_text(text, errors="surrogateescape")
     result = puzzles("verify", "trace.json", "--puzzle", "basic")
     assert result.exit_code == 1
+    assert "cannot be judged: " in result.stdout
     assert message in result.stdout
     assert json.loads(puzzles("verify", "trace.json", "--puzzle", "basic", "--json").stdout)["status"] == "failed"
 

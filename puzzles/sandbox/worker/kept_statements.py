@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 GAME_PACKAGES = ("lib", "lib.engine", "lib.layout")
-"""Packages whose names belong to the game: a star import of them brings no solution."""
+"""Packages whose names belong to the game: a star import of them never contains a solution."""
 
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 

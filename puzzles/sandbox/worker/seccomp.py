@@ -121,9 +121,9 @@ def can_ask() -> bool:
 
 
 def restrict_self(sees_others: bool) -> int:
-    """Installs the filter in this process, and in all that it will start, if there is one here.
+    """Installs the filter in this process and its descendants, where there is one.
 
-    Modes and times of files stay as they are with `sees_others`. Returns a listener, which another process has to
+    With `sees_others`, modes and times of files cannot be changed. Returns a listener, which another process has to
     answer when this one starts a process or thread; -1 if there is none. Needs `no_new_privs`.
     """
     if not is_available():

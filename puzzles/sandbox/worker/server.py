@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _warm_up(conditions: dict[str, Any]) -> None:
-    """Imports what the workers will need: once, and only for tracks that are used, for numpy is slow to import."""
+    """Imports what the workers will need: once, and only for tracks that are used, because numpy is slow to import."""
     for stage in conditions["stages"]:
         if conditions["packages"] and conditions["packages"] not in sys.path:
             sys.path.append(conditions["packages"])

@@ -36,7 +36,7 @@ class SubmissionCode:
         text = with_plain_newlines(text)
         self.code: CodeType | None = None
         self.problem: Failure | None = None
-        """Reason why nothing of the file can be used."""
+        """Reason why nothing in the file can be used."""
         self.broken: dict[str, Failure] = {}
         """By puzzle, the error in the cell that seems to define it."""
         self.lines: dict[str, int] = {}
@@ -130,7 +130,7 @@ class SubmissionCode:
         return None
 
     def _tree(self, text: str) -> ast.Module:
-        """The syntax tree of a cell; of one that is not Python as it is, without IPython's lines."""
+        """The syntax tree of a cell; if it is not valid Python, without IPython's lines."""
         flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         try:
             tree: ast.Module = compile(text, self.name, "exec", flags, dont_inherit=True)

@@ -66,7 +66,7 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
 
 
 def better_record(slug: str, figures: Mapping[str, float]) -> Mapping[str, int] | None:
-    """A known solution that is better in one figure and as good in all, if there is one."""
+    """A known solution that is better in one figure and no worse in the others, if there is one."""
     return next((record for record in RECORDS.get(slug, ()) if _is_better(record, figures)), None)
 
 

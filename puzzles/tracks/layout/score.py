@@ -80,7 +80,7 @@ def completed(puzzle: LayoutPuzzle, strategies: Mapping[str, Strategy]) -> Graph
 
 
 def strategies_text(row: Row) -> str:
-    """The strategies as JSON, for whoever draws the plan again; empty if there are none."""
+    """The strategies as JSON, from which the plan can be drawn again; empty if there are none."""
     strategies = strategies_of(row)
     return "" if isinstance(strategies, Failure) else json.dumps(strategies)
 

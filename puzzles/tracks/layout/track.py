@@ -93,7 +93,7 @@ class Layouts(Track["LayoutPuzzle"]):
             (str(p.number), p.slug, p.title, str(p.annotations), f"{p.target:,}", f"{p.memory_cap:,}")
             for p in LAYOUT_PUZZLES.values()
         ]
-        notes = ["At most: operators to configure; bytes moved in all; bytes held by each device."]
+        notes = ["Limits: operators to configure; bytes moved in total; bytes held by each device."]
         return Overview(columns, rows, notes)
 
     def devices(self, puzzle: LayoutPuzzle) -> int:

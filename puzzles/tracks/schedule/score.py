@@ -33,7 +33,7 @@ def request_at(puzzle: SchedulePuzzle, size: Size) -> RunRequest:
 
 
 def trace_in(row: Row) -> Trace | Failure:
-    """The trace of a run: as JSON from the worker, as it is from this process."""
+    """The trace of a run: as JSON from the worker, as an object from this process."""
     given = row.get("trace")
     if isinstance(given, Trace):
         return given

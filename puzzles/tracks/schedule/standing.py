@@ -24,17 +24,17 @@ def _own(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int) -> Iterat
     goal = puzzle.goal
     has_others = any(not record.is_of(goal.family) for record in goal.open_front)
     of_this_kind = f" of this kind ({goal.family})" if has_others else ""
+    own, any_kind = _best(goal.rivals(goal.family), point), _best(goal.open_front, point)
     if stars >= 3:
         yield f"Three stars: no better schedule{of_this_kind} is known."
     else:
-        yield _to_beat(_best(goal.rivals(goal.family), point), f"Best known{of_this_kind}")
-    if has_others:
-        better = _best(goal.open_front, point)
-        yield (
-            f"Of any kind at this size: {_figures(better)} ({better.family})."
-            if better is not None
-            else "No schedule of any kind known at this size is better."
-        )
+        yield _to_beat(own, f"Best known{of_this_kind}")
+    if not has_others:
+        return
+    if any_kind is None:
+        yield "No schedule of any kind known at this size is better."
+    elif any_kind != own:
+        yield f"Of any kind at this size: {_figures(any_kind)} ({any_kind.family})."
 
 
 def _other(puzzle: SchedulePuzzle, point: tuple[float, int], stars: int, family: str) -> Iterator[str]:

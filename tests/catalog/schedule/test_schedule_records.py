@@ -48,7 +48,7 @@ def test_a_record_that_meets_the_targets_and_is_on_the_front_gets_three_stars(
 ) -> None:
     for puzzle, function in solved_by(record):
         goal = puzzle.goal
-        result = play(puzzle, function)
+        result = play(puzzle, function, seconds=60)  # a busy machine must not count as a slow schedule
         if goal.meets_time(record.timesteps) and goal.meets_memory(record.peak_memory):
             counts = record.family == goal.family or record in goal.open_front
             assert (result.status, result.stars) == ("passed", 3 if counts else 2)

@@ -63,7 +63,7 @@ def launch(*args: Any, **kwargs: Any) -> Any:
 
 
 def unmetered() -> AbstractContextManager[None]:
-    """`lib.engine.unmetered`, but for the engine's own code only.
+    """`lib.engine.unmetered`, for the engine's own code only.
 
     Raises:
         RuleError: other code called it.
