@@ -12,7 +12,7 @@ from lib.values.algebra import named
 
 from .memory import Profile, lasting_peak
 from .peak import PeakContents
-from .peak_text import unstored_text
+from .peak_text import layers_text, noun, unstored_text
 from .rank_state import RankState
 from .recompute import Retrace
 from .repeatable import loaded_twice, lost_states, not_held_again, thrown_away
@@ -84,7 +84,8 @@ def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Gam
 def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
     line = next(op.line for op in state.done if hidden[0] in op.made)
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
-    kept = f"the {state.values[hidden[0]]}{more} (line {line})"
+    value = state.values[hidden[0]]  # without its batches, so that ranks which do the same share one note
+    kept = f"the {noun(value)} {layers_text([value])}{more} (line {line})"
     return Note(f"kept outside the dictionaries, charged until last used: {kept}")
 
 

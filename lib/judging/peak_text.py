@@ -90,7 +90,7 @@ def _what(items: Sequence[Item], steps: int) -> str:
     count = f"{len(items)} " if len(items) > 1 else ""
     step = _step(first.value)
     updated = "updated " if steps == 1 and step and isinstance(first.value, Weight | OptState) else ""
-    parts = [f"{count}{updated}{_noun(first)}{'s' if len(items) > 1 else ''} {_layers(values)}"]
+    parts = [f"{count}{updated}{noun(first.value)}{'s' if len(items) > 1 else ''} {layers_text(values)}"]
     batches = sorted(frozenset[int]().union(*(getattr(value, "batches", ()) for value in values)))
     parts += [named("batch", batches)] if batches else []
     parts += [_part(first.value)] if _part(first.value) else []
@@ -99,12 +99,12 @@ def _what(items: Sequence[Item], steps: int) -> str:
     return ", ".join(parts)
 
 
-def _noun(item: Item) -> str:
+def noun(value: Value) -> str:
     """'weight', 'optimizer state': its kind without the article."""
-    return item.value.kind.partition(" ")[2]
+    return value.kind.partition(" ")[2]
 
 
-def _layers(values: Sequence[Value]) -> str:
+def layers_text(values: Sequence[Value]) -> str:
     """The layers that the values belong to; the model's input and output are named as such."""
     layers = sorted({value.layer for value in values})
     if layers == [-1]:
