@@ -48,11 +48,15 @@ def test_the_message_of_the_forgotten_allreduce_is_the_one_shown() -> None:
 
 
 def test_the_commands_work_in_the_order_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder without `solutions/`, which `--against` finds where the game is installed."""
+    """In a folder without `solutions/`, which `--against` finds where the game is installed. The reader has written
+    `my_schedule`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("webbrowser.open", lambda address: True)
     for line in lines("".join(blocks("console"))):
         words = shlex.split(line.removeprefix("$ puzzles "), comments=True)
+        if "my_schedule" in words:
+            pipeline = (ROOT / "solutions" / "gpipe.py").read_text(encoding="utf-8")
+            (tmp_path / "mine.py").write_text(pipeline.replace("def gpipe", "def my_schedule"), encoding="utf-8")
         result = CliRunner().invoke(main, words)
         unsolved = words[0] in ("grade", "draw")
         assert result.exit_code == (1 if unsolved else 0), f"{line}: {result.output}"
