@@ -21,6 +21,7 @@ class FoldedMesh(Mesh):
         super().__init__(axes, ranks)
         self.fold = fold
         self.classes = fold.classes
+        self._shown: dict[tuple[int, object], tuple[int, ...]] = {}
 
     def shown(self, rank: int) -> int:
         return self.fold.number(rank, self.fold.classes)
@@ -30,8 +31,12 @@ class FoldedMesh(Mesh):
         return self.fold.number(place, 1) if axis == self.fold.axis else place
 
     def axis(self, rank: int, axis: object) -> tuple[int, ...]:
-        group = super().axis(rank, axis)
-        return group if axis == self.fold.axis else tuple(map(self.shown, group))
+        shown = self._shown.get((rank, axis))
+        if shown is None:
+            group = super().axis(rank, axis)
+            shown = group if axis == self.fold.axis else tuple(map(self.shown, group))
+            self._shown[rank, axis] = shown
+        return shown
 
     def partner(self, given: object) -> object:
         """A rank of the own replica.

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from lib.costs import Costs
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.folding import Fold
 from lib.gc_pause import no_collection
 from lib.goal import Goal
 from lib.lanes import Place, clocks, computing
@@ -138,7 +137,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
             RankReport(_share(busy, makespan), state.messages, state.elements * BYTES_PER_ELEMENT, tuple(prof.memory))
             for busy, state, prof in zip(working, ranks, profiles)
         ),
-        copies=_copies(ranks, trace.size.layers, retrace.game.fold),
+        copies=_copies(ranks, trace.size.layers, trace.setting.replicas),
         critical_path=_critical_path(ranks, costs),
         notes=notes_on(retrace, sizes, profiles),
         waits=tuple(state.held_up for state in ranks),
@@ -211,8 +210,7 @@ def _too_full(peaks: Mapping[str, Peak], costs: Costs) -> PuzzleError | None:
     return None
 
 
-def _copies(ranks: Sequence[RankState], layers: int, fold: Fold | None) -> tuple[float, ...]:
-    replicas = 1 if fold is None else fold.replicas
+def _copies(ranks: Sequence[RankState], layers: int, replicas: int) -> tuple[float, ...]:
     copies = [0.0] * layers
     for state in ranks:
         for weight in state.final:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from drawing import draw
+from drawing.runs.text import text
 from lib import (
     Dist,
     Goal,
@@ -211,6 +213,12 @@ def test_a_replay_refuses_a_folded_trace_by_name() -> None:
 
     with pytest.raises(TraceError, match="folded along 'dp'"):
         require_playable(folded_fsdp())
+
+
+def test_a_picture_says_for_how_many_replicas_it_is() -> None:
+    _, folded = both(trained(Plan()), 2, 1, 3, pp=2)
+    assert "2 ranks of each of 3 replicas" in draw(folded).title
+    assert "2 ranks of each of 3 replicas" in text(folded)
 
 
 def test_a_folded_trace_comes_back_as_it_was() -> None:
