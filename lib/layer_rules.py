@@ -29,11 +29,13 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
     weight = require_kind(weight, Weight, "weight")
     _usable(game, layer, weight, inp)
     _input_of(layer, inp)
-    whole = game.layer == "dense" and inp.of == inp.total == 1
-    parts, tokens = (WHOLE, WHOLE) if whole else _shares(game, inp, weight)
+    if game.layer == "dense" and inp.of == inp.total == 1 and weight.copy is inp.copy is None:
+        same_model(game, inp, weight)  # most of all forwards, and all of the classic ones
+        return make(Activation, layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step)
+    parts, tokens = _shares(game, inp, weight)
     same_model(game, inp, weight)
-    copy = None if weight.copy is inp.copy is None else _replica(inp, weight)
-    return make(Activation, layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens, copy)
+    label = layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
+    return make(Activation, *label, _replica(inp, weight))
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:

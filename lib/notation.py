@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from lib.values.base import Value
 from lib.values.kinds import KINDS
 
+from .collective_rules import COLLECTIVES
 from .costs import Costs
 from .errors import PuzzleError, RuleError, TraceError
 from .setting import Game, Setting, Size
@@ -181,9 +182,10 @@ def _op(row: Any, where: str) -> Op:
     if len(at) != 2:
         raise TraceError(f"{where}: 'at' must be the start and the end in ticks; got {row.get('at')!r}")
     layer, line = row.get("layer"), row.get("line", 0)
-    for column, number in (("layer", layer or 0), ("line", line)):
-        if type(number) is not int or number < 0:
-            raise TraceError(f"{where}: {column} must be a whole number from 0; got {number!r:.60}")
+    first = -1 if name in COLLECTIVES else 0  # the gradient of the model's input is of layer -1
+    for column, number, least in (("layer", layer or 0, first), ("line", line, 0)):
+        if type(number) is not int or number < least:
+            raise TraceError(f"{where}: {column} must be a whole number from {least}; got {number!r:.60}")
     batches = _numbers(row.get("batches", []), "batches", where)
     if len(set(batches)) < len(batches):
         raise TraceError(f"{where}: a batch is listed twice")
@@ -226,7 +228,7 @@ def _argument(name: str, given: Any, where: str) -> Any:
     if name in ("where", "tier"):
         if isinstance(given, str):
             return given
-    elif type(given) is int and given >= 0:
+    elif type(given) is int and (given >= 0 or name == "label"):
         return given
     raise TraceError(f"{where}: {name} cannot be {given!r:.60}")
 

@@ -25,7 +25,10 @@ class Computation(RankOperations):
         return self._source("load_weights", rules.load_weights, layer, shard, total, tier)
 
     def get_activation(self, batches: Any, step: int = 0) -> Activation:
-        """The model's input for some microbatches of a step, such as [0] or range(4). Takes no time."""
+        """The model's input for some microbatches, such as [0] or range(4). Takes no time.
+
+        Each `step` has batches of its own.
+        """
         made: tuple[Activation] = self._source("get_activation", rules.get_activation, None, batches, step)
         return made[0]
 

@@ -146,13 +146,18 @@ class Model(TierOperations):
         return self._collective("allreduce", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
     def allgather(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """Every rank's shards joined, for everyone; 0.3 steps after the last rank has joined. Arguments as in
-        `allreduce`."""
+        """Every rank's shards joined, for everyone; 0.3 steps after the last rank has joined.
+
+        Arguments as in `allreduce`.
+        """
         return self._collective("allgather", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
     def scatterreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """The sum of every rank's whole gradient, of which this rank gets shard `rank` of RANKS, in a group the shard
-        of its place there (reduce-scatter); 0.3 steps after the last rank has joined. Arguments as in `allreduce`."""
+        """The sum of every rank's whole gradient, of which this rank gets shard `rank` of RANKS
+        (reduce-scatter); 0.3 steps after the last rank has joined.
+
+        In a group it gets the shard of its place there. Arguments as in `allreduce`.
+        """
         return self._collective("scatterreduce", v, layer, group)  # type: ignore[no-any-return]  # as above
 
     def dispatch(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
@@ -165,8 +170,10 @@ class Model(TierOperations):
         return self._collective("collect", v, layer, group, batches)  # type: ignore[no-any-return]  # as above
 
     def pass_to(self, rank: int, v: Any, tag: int = 0) -> Awaitable[None]:
-        """Sends any object; 0.2 steps for each value in it. Waits while its last message of this `tag` to `rank` is
-        unread."""
+        """Sends any object; 0.2 steps for each value in it. Waits while its last message to `rank` is unread.
+
+        Messages of different tags do not wait for each other.
+        """
         recorder, line = self._recorder, player_line()
         numbers: list[int] = []
         copies: list[Value] = []
@@ -201,7 +208,10 @@ class Model(TierOperations):
 
     def receive(self, source: int | None = None, tag: int = 0) -> Coroutine[Any, Any, Any]:
         """A message from rank `source`, or the one sent first of all; 0.2 steps for each value in it,
-        from when it has been sent. The k-th that was sent with a `tag` is the k-th received with it."""
+        from when it has been sent.
+
+        The k-th that was sent with a `tag` is the k-th received with it.
+        """
         recorder, line = self._recorder, player_line()
         try:
             self._ready()

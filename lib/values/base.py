@@ -5,7 +5,7 @@ A value is a label, not a tensor. It belongs to the record of the rank that made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -45,6 +45,8 @@ class Value:
     _label: ClassVar[Callable[[Any], tuple[Any, ...]]]
     joined: ClassVar[tuple[str, ...]]
     """The fields in which values must agree that are joined."""
+    _place: ClassVar[Mapping[str, int]]
+    """Where each field is in the label."""
     _make: ClassVar[Callable[..., Any]]
     """The constructor without its checks."""
     _extended: ClassVar[tuple[object, ...]]
@@ -269,15 +271,20 @@ def in_coarsest_shards(value: S) -> S:
 
 def with_shards(value: V, shards: frozenset[int], total: int) -> V:
     """The same value with other shards."""
-    return with_fields(value, shards=shards, total=total)
+    cls = type(value)
+    label = [*cls._label(value)]
+    place = cls._place["shards"]
+    label[place : place + 2] = shards, total
+    return make(cls, *label)
 
 
 def with_fields(value: V, **changed: object) -> V:
     """The same value with other fields, which must be right."""
-    other = copy_of(value)
+    cls = type(value)
+    label = [*cls._label(value)]
     for name, content in changed.items():
-        object.__setattr__(other, name, content)
-    return other
+        label[cls._place[name]] = content
+    return make(cls, *label)
 
 
 def require_kind(value: object, kind: type[V], use: str) -> V:

@@ -40,8 +40,11 @@ def operand(draw: Random, ops: list[Op], at: int, values: dict[int, Any]) -> lis
     place = draw.randrange(len(used))
     kinds = {type(values[used[place]])} if draw.random() < 0.9 else {type(value) for value in values.values()}
     made = [number for op in ops[:at] for number in op.made if type(values[number]) in kinds]
+    if ops[at].name in COLLECTIVE:  # zeros of different layers are alike
+        made = [number for number in made if getattr(values[number], "batches", True)]
     used[place] = another(draw, made, used[place])
-    return [ops[at]._replace(used=tuple(used))]
+    layer = values[used[place]].layer if ops[at].name in COLLECTIVE else ops[at].layer  # a collective's is its value's
+    return [ops[at]._replace(used=tuple(used), layer=layer)]
 
 
 def layer(draw: Random, ops: list[Op], at: int, values: dict[int, Any]) -> list[Op]:
@@ -188,7 +191,6 @@ KINDS = {
     "another layer": "needs its own",
     "another layer's gradient": "needs the gradient that",
     "another layer's update": "needs the one of layer",
-    "another layer in a collective": "name its own layer",
     "another kind of value": " must be ",
     "batches that differ": "pass the two of the same batches",
     "batches that are missing": "an update needs every batch",

@@ -8,7 +8,22 @@ from typing import Any
 
 import pytest
 
-from lib import COSTS, Goal, Report, Setting, Size, referee, run
+from lib import (
+    COSTS,
+    Goal,
+    Model,
+    Report,
+    Setting,
+    Size,
+    TraceError,
+    referee,
+    run,
+    trace_from_json,
+    trace_from_text,
+    trace_to_json,
+    trace_to_text,
+)
+from lib.engine.replay.replay import replay
 from tests.support.schedules import shards, tiers
 
 
@@ -52,6 +67,31 @@ def test_a_schedule_reaches_its_known_figures(
 ) -> None:
     report = judged(schedule, size, setting)
     assert (report.timesteps, report.peak.memory, report.stars, report.notes) == (time, memory, 3, ())
+
+
+@pytest.mark.parametrize(("name", "schedule", "size", "setting", "time", "memory"), KNOWN)
+def test_its_trace_is_written_and_read_in_both_notations_and_replayed_or_refused_by_name(
+    name: str, schedule: Any, size: tuple[int, int, int], setting: Setting, time: float, memory: int
+) -> None:
+    trace = run(schedule, *size, setting=setting).trace
+    for again in (trace_from_json(trace_to_json(trace)), trace_from_text(trace_to_text(trace))):
+        assert again == trace
+    classic = setting in (Setting(), costs("long")) or name == "nothing_offloaded"
+    if classic:
+        assert replay(trace, small=True).passed
+        return
+    with pytest.raises(TraceError) as why:
+        replay(trace, small=True)
+    assert "cannot play" in str(why.value)
+    assert any(word in str(why.value) for word in (setting.layer, setting.task, "steps 4", "offload"))
+
+
+def test_a_label_is_any_number() -> None:
+    async def schedule(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, []), -3)
+
+    trace = run(schedule, 1, 1, 1).trace
+    assert trace_from_json(trace_to_json(trace)) == trace == trace_from_text(trace_to_text(trace))
 
 
 def test_what_is_offloaded_is_on_the_host() -> None:

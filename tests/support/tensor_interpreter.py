@@ -157,6 +157,7 @@ class Interpreter:
             for rank, op in ops.items():
                 for i, number in enumerate(op.made):
                     parts = [brought[member][i] for member in group]
+                    assert op.name == "allgather" or all(part.keys() == parts[0].keys() for part in parts)
                     result = joined(parts) if op.name == "allgather" else summed(parts)
                     if op.name == "scatterreduce":
                         place, each = group.index(rank), sorted(result)

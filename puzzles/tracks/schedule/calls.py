@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 from lib import Model
 
+LEFT_OUT = ("self", "group", "tag", "step", "tier", ("update", "shard"))
+"""Parameters that the classic games do not have, or that mean nothing."""
+
 
 def reminder(names: Iterable[str]) -> list[tuple[str, str]]:
     """For each method its call, as a player writes it, and the first paragraph of its docstring."""
@@ -15,8 +18,9 @@ def reminder(names: Iterable[str]) -> list[tuple[str, str]]:
 
 def _call(name: str) -> str:
     signature = inspect.signature(getattr(Model, name))
-    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values() if p.name != "self"]
-    waits = "await " if str(signature.return_annotation).startswith("Coroutine") else ""
+    shown = [p for p in signature.parameters.values() if p.name not in LEFT_OUT and (name, p.name) not in LEFT_OUT]
+    parameters = [p.replace(annotation=p.empty) for p in shown]
+    waits = "await " if str(signature.return_annotation).startswith(("Awaitable", "Coroutine")) else ""
     arguments = inspect.Signature(parameters)
     return f"{waits}model.{name}{arguments}"
 

@@ -133,8 +133,8 @@ def test_the_reminder_is_about_calls_that_exist_and_that_the_reference_makes(puz
         assert meaning
         is_async = name in ("allreduce", "allgather", "scatterreduce", "pass_to", "receive")
         assert call.startswith(f"await model.{name}(" if is_async else f"model.{name}(")
-    used = {name for name in vars(Model) if f"model.{name}(" in source}
-    assert used - set(puzzle.calls) <= {name for name in vars(Model) if f"model.{name}(" in starter}
+    used = {name for name in dir(Model) if f"model.{name}(" in source}
+    assert used - set(puzzle.calls) <= {name for name in dir(Model) if f"model.{name}(" in starter}
 
 
 def test_the_bubbles_are_what_the_texts_say():
