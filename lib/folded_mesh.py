@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from .collective_rules import Group
@@ -44,11 +45,11 @@ class FoldedMesh(Mesh):
         Raises:
             RuleError: it is of another replica, or the same rank for all replicas.
         """
-        if not isinstance(given, int):
-            return given
-        if stride_of(given) == self.fold.classes and 0 <= int(given) < self.fold.classes:
-            return int(given)
-        whose = f"rank {int(given)} of replica 0 would be that of another replica on the others"
+        if not hasattr(given, "__index__"):
+            return given  # no rank at all: the rule says so
+        if stride_of(given) == self.fold.classes and 0 <= index(given) < self.fold.classes:
+            return index(given)
+        whose = f"rank {index(given)} of replica 0 would be that of another replica on the others"
         if not stride_of(given):
             whose = f"rank {given} is the same rank for all replicas"
         raise RuleError(

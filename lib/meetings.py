@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from lib.values.algebra import set_text
 from lib.values.base import Value
 
 from . import collective_rules as rules
@@ -169,8 +168,4 @@ def _described(call: Arrival) -> str:
 
 def in_group(group: Group | None) -> str:
     """' in the group {0-3}'; nothing for the world."""
-    if group is None:
-        return ""
-    return (
-        f" in the group {set_text(group[1:])} of all {group[0]}" if spans(group) else f" in the group {set_text(group)}"
-    )
+    return "" if group is None else f" in the group {rules.group_text(group)}"
