@@ -30,6 +30,7 @@ from lib.values.replicas import Copy, averaged
 from . import part_rules
 from .errors import MismatchError, RuleError
 from .folded_rules import chosen_batches
+from .folding import spans
 from .setting import Game
 
 Group = tuple[Any, ...]
@@ -190,6 +191,11 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
         raise RuleError(
             f"{algebra.named('rank', ranks)} each bring every batch: this gradient was already reduced; reduce it once"
         ) from why
+
+
+def group_text(group: Group) -> str:
+    """'{0, 2}', or in a folded run '{0, 2} of every dp'."""
+    return f"{set_text(group[1:])} of every {group[0]}" if spans(group) else set_text(group)
 
 
 def who_in(group: Group | None) -> Who:

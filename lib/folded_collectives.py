@@ -68,7 +68,9 @@ def _require_of_replica(game: Game, name: str, value: Value, who: str) -> None:
 
 def _gathered(values: Sequence[Value], members: Group | None) -> Value:
     """The shards of all replicas."""
-    value = join_shards(cast(Sequence[Sharded], values), who_in(members))
+    value = (
+        cast(Sharded, values[0]) if len(values) == 1 else join_shards(cast(Sequence[Sharded], values), who_in(members))
+    )
     assert value.own is not None
     joined = value.own.joined(value.shards, value.total)
     if joined is None:
@@ -76,7 +78,8 @@ def _gathered(values: Sequence[Value], members: Group | None) -> Value:
             f"the {value} leaves gaps between the replicas, which a folded run does not play; "
             "gather along the other axes first"
         )
-    return with_fields(value, **dict(zip(("shards", "total"), coarsest(*joined))), own=None)
+    shards, total = coarsest(*joined)
+    return with_fields(value, shards=shards, total=total, own=None)
 
 
 def _cut(fold: Fold, value: Value, members: int) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from .collective_rules import Group
@@ -21,6 +22,7 @@ class FoldedMesh(Mesh):
         super().__init__(axes, ranks)
         self.fold = fold
         self.classes = fold.classes
+        self._shown: dict[tuple[int, object], tuple[int, ...]] = {}
 
     def shown(self, rank: int) -> int:
         return self.fold.number(rank, self.fold.classes)
@@ -30,8 +32,12 @@ class FoldedMesh(Mesh):
         return self.fold.number(place, 1) if axis == self.fold.axis else place
 
     def axis(self, rank: int, axis: object) -> tuple[int, ...]:
-        group = super().axis(rank, axis)
-        return group if axis == self.fold.axis else tuple(map(self.shown, group))
+        shown = self._shown.get((rank, axis))
+        if shown is None:
+            group = super().axis(rank, axis)
+            shown = group if axis == self.fold.axis else tuple(map(self.shown, group))
+            self._shown[rank, axis] = shown
+        return shown
 
     def partner(self, given: object) -> object:
         """A rank of the own replica.
@@ -39,11 +45,11 @@ class FoldedMesh(Mesh):
         Raises:
             RuleError: it is of another replica, or the same rank for all replicas.
         """
-        if not isinstance(given, int):
-            return given
-        if stride_of(given) == self.fold.classes and 0 <= int(given) < self.fold.classes:
-            return int(given)
-        whose = f"rank {int(given)} of replica 0 would be that of another replica on the others"
+        if not hasattr(given, "__index__"):
+            return given  # no rank at all: the rule says so
+        if stride_of(given) == self.fold.classes and 0 <= index(given) < self.fold.classes:
+            return index(given)
+        whose = f"rank {index(given)} of replica 0 would be that of another replica on the others"
         if not stride_of(given):
             whose = f"rank {given} is the same rank for all replicas"
         raise RuleError(

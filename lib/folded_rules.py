@@ -25,8 +25,8 @@ def chosen_batches(game: Game, given: object) -> frozenset[int]:
     chosen = algebra.numbers(listed, game.batches, "batch")
     if others := [batch for batch in chosen if batch >= own]:
         raise RuleError(
-            f"batch {min(others)} is another replica's; of {game.batches} batches, replica d of {fold.replicas} has "
-            f"those from {own} d on, {own} each: name them by model.index({fold.axis!r})"
+            f"batch {min(others)} is another replica's; of {game.batches} batches, each of {fold.replicas} replicas "
+            f"has {own} in a row, replica d from {own} d on: name them by model.index({fold.axis!r})"
         )
     return chosen
 

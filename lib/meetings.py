@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from lib.values.algebra import named
 from lib.values.base import Value
 
 from . import collective_rules as rules
@@ -169,7 +168,4 @@ def _described(call: Arrival) -> str:
 
 def in_group(group: Group | None) -> str:
     """' in the group of ranks 0-3'; nothing for the world."""
-    if group is None:
-        return ""
-    ranks = named("rank", group[1:] if spans(group) else group)
-    return f" in the group of {ranks}{f' of all {group[0]}' if spans(group) else ''}"
+    return "" if group is None else f" in the group {rules.group_text(group)}"

@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Mapping
 from math import prod
 from typing import Any
 
-from .collective_rules import Group
+from .collective_rules import Group, group_text
 from .errors import RuleError
 from .values import algebra
-from .values.algebra import named
 
 Axes = tuple[tuple[str, int], ...]
 """The name and the length of each axis."""
@@ -124,8 +123,7 @@ class Mesh:
         """Refuses a group without the rank that calls in it."""
         if rank not in group:
             raise RuleError(
-                f"this rank is not in the group of {named('rank', group)}; "
-                "it can call collectives of its own groups only"
+                f"this rank is not in the group {group_text(group)}; it may call collectives of its own groups only"
             )
 
     def _known(self, name: object) -> str:

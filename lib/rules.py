@@ -253,11 +253,10 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
             raise IncompleteError(
                 f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)"
             )
-        there = [
-            (total, shards if own is None else own.everywhere(shards)) for (total, own), shards in by_total.items()
-        ]
-        if not any(len(shards) == total for total, shards in there):
-            total, shards = max(there, key=lambda item: len(item[1]) / item[0])
+        there = {key: len(shards) * (key[1].replicas if key[1] else 1) for key, shards in by_total.items()}
+        if not any(held == total for (total, _), held in there.items()):
+            total, own = max(there, key=lambda key: there[key] / key[0])
+            shards = own.everywhere(by_total[total, own]) if own else by_total[total, own]
             raise IncompleteError(
                 f"the final weight of layer {layer} lacks {missing_text('shard', shards, total)} of {total}; "
                 "some rank must update each shard and set it as final"

@@ -82,6 +82,11 @@ class Setting:
         if self.task == "infer" and self.steps > 1:
             raise RuleError(f"Setting: inference takes one step; got {self.steps}")
 
+    @property
+    def replicas(self) -> int:
+        """The replicas for which one is played; 1 where none are folded."""
+        return self.mesh[0][1] if self.fold else 1
+
     def differences(self, other: Setting) -> list[str]:
         """The names of the fields in which another setting differs."""
         return [name for name in FIELDS if getattr(self, name) != getattr(other, name)]

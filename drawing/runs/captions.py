@@ -94,9 +94,10 @@ def name_of(scene: Scene) -> str:
     def count(number: int, noun: str, plural: str) -> str:
         return f"{number} {noun if number == 1 else plural}"
 
+    replicas = scene.trace.setting.replicas
     return ", ".join(
         [
-            count(len(scene.lanes), "rank", "ranks"),
+            count(len(scene.lanes), "rank", "ranks") + (f" of each of {replicas:,} replicas" if replicas > 1 else ""),
             count(scene.layers, "layer", "layers"),
             count(scene.batches, "microbatch", "microbatches"),
         ]

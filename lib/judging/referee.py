@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from lib.costs import Costs
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.folding import Fold
 from lib.gc_pause import no_collection
 from lib.goal import Goal
 from lib.lanes import Place, clocks, computing
@@ -51,6 +50,7 @@ class Report:
     `span` the longest time from the start of a rank's first event to the end of its last one (Qi et al. 2024 measure
     this), `peaks` the most that a rank has parked on each memory tier, `copies` how often each layer's final weight
     exists, `critical_path` (rank, index of operation) pairs.
+    In a folded run `ranks` are those of replica 0, which stand for all.
     `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of what it waited for:
     a `pass_to`, or the same collective on the rank that came to it last. `contents` has every value of the peak,
     `family` is what kind of schedule it is (`lib.judging.family`), `lasting_peak` the peak if training went on: with
@@ -154,7 +154,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
             RankReport(_share(busy, makespan), state.messages, state.elements * BYTES_PER_ELEMENT, tuple(prof.memory))
             for busy, state, prof in zip(working, ranks, profiles)
         ),
-        copies=_copies(ranks, trace.size.layers, retrace.game.fold),
+        copies=_copies(ranks, trace.size.layers, trace.setting.replicas),
         critical_path=_critical_path(ranks, costs),
         notes=notes_on(retrace, lasting, profiles, contents) if any(state.at for state in ranks) else (),
         waits=tuple(state.held_up for state in ranks),
@@ -230,8 +230,7 @@ def _too_full(peaks: Mapping[str, Peak], costs: Costs) -> PuzzleError | None:
     return None
 
 
-def _copies(ranks: Sequence[RankState], layers: int, fold: Fold | None) -> tuple[float, ...]:
-    replicas = 1 if fold is None else fold.replicas
+def _copies(ranks: Sequence[RankState], layers: int, replicas: int) -> tuple[float, ...]:
     copies = [0.0] * layers
     for state in ranks:
         for weight in state.final:

@@ -43,8 +43,7 @@ class Dist:
     @property
     def played(self) -> range:
         """The ranks that have a Model: all, or those of replica 0 where replicas are folded."""
-        axes = self.setting.mesh
-        return range(self.ranks // axes[0][1] if self.setting.fold else self.ranks)
+        return range(self.ranks // self.setting.replicas)
 
     def __repr__(self) -> str:
         return f"Dist({self.ranks})"

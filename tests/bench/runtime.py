@@ -21,6 +21,7 @@ from drawing.runs.scene import scene_of
 from lib import COSTS, Setting, referee, run
 from tests.bench import engine
 from tests.support import CLASSICS
+from tests.support.schedules.folded import Plan, trained
 from tests.support.schedules.overlapping import fsdp_prefetch
 
 FSDP = next(classic.solution for classic in CLASSICS if classic.slug == "fsdp")
@@ -80,6 +81,27 @@ def overlapped(layers: int, ranks: int) -> tuple[float, float]:
     return beside[0] / plain[0], beside[1] / plain[1]
 
 
+def folded(replicas: int, stages: int, batches: int) -> tuple[int, float, float]:
+    """Events of a 1F1B pipeline with weights in shards whose replicas are folded; and the seconds that it takes to run
+    and to judge, in those of one replica alone."""
+    schedule = trained(Plan(zero=3, interleaved=True))
+
+    def go(dp: int) -> Any:
+        setting = Setting(mesh=(("dp", dp), ("pp", stages)))
+        return run(schedule, stages, batches * dp, stages * dp, setting=setting, fold="dp")
+
+    seconds: list[tuple[float, float]] = []
+    events = 0
+    for dp in (1, replicas):
+        start = perf_counter()
+        trace = go(dp).trace
+        running = perf_counter() - start
+        seconds.append((running, best(partial(referee, trace), 1)))
+        events = sum(len(trace.events(rank)) for rank in range(stages))
+    (alone, judged_alone), (running, judging) = seconds
+    return events, running / alone, judging / judged_alone
+
+
 def classics() -> None:
     for classic in CLASSICS:
         assert referee(run(classic.solution, *classic.size).trace, classic.goal).status == "passed"
@@ -133,6 +155,11 @@ def main() -> None:
     running_beside, judging_beside = overlapped(32, 64)
     show("fsdp with overlap, in the time of fsdp", running_beside, "x", 1.5)
     show("  judged, in the time of fsdp judged", judging_beside, "x", 1.5)
+    many = lambda dp: best(lambda: run(FSDP, 32, dp, dp, setting=Setting(mesh=(("dp", dp),)), fold="dp"))  # noqa: E731
+    show("fsdp, 32 layers, 100,000 ranks folded, in one rank's time", many(100_000) / many(1), "x", 1.5)
+    events, folding, judging_folded = folded(1600, 64, 1120)
+    show(f"102,400 ranks folded to 64 ({events:,} events), to those alone", folding, "x", 1.1)
+    show("  judged", judging_folded, "x", 1.1)
     events, large, large_judging = per_event(96, 1024, 1)
     show(f"fsdp, 1,024 ranks, 96 layers ({events:,} events)", large / running, "x", 1.5, large / switch)
     show("  judged, in the time of its run", large_judging / large, "x", 1)

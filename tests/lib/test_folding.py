@@ -38,6 +38,7 @@ from lib.values import algebra
 from lib.values.base import Sharded
 from solutions.ddp import ddp
 from solutions.fsdp import fsdp
+from solutions.pipeline_fsdp import pipeline_fsdp
 from solutions.wsdp import wsdp
 from tests.support.examples import examples
 from tests.support.schedules.folded import Plan, trained
@@ -92,6 +93,7 @@ PROGRAMS: dict[str, tuple[Schedule, int, int, dict[str, Any]]] = {
     "zero 2, overlap": (trained(Plan(2, lazy=True)), 2, 3, {"costs": OVERLAP}),
     "hybrid": (hybrid_shard, 3, 4, {"axis": "replica", "shard": 4, "costs": COSTS["islands"]}),
     "pipeline": (trained(Plan(0, late=True)), 4, 3, {"pp": 4}),
+    "pipeline_fsdp": (pipeline_fsdp, 4, 1, {"pp": 4}),
     "1F1B, zero 2": (trained(Plan(2, interleaved=True)), 4, 4, {"pp": 2}),
     "three axes": (trained(Plan(0, late=True)), 2, 2, {"pp": 2, "tp": 2, "layer": "block"}),
     "three axes, zero 3": (trained(Plan(3, interleaved=True)), 4, 2, {"pp": 2, "tp": 2, "layer": "block"}),

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from drawing import draw
+from drawing.runs.text import text
 from lib import (
+    DeadlockError,
     Dist,
     Goal,
     Model,
@@ -63,6 +66,10 @@ async def a_group_of_one_replica(model: Model) -> None:
     await model.allgather(model.load_weights(0)[0], 0, group=[0, 1])
 
 
+async def without_oneself(model: Model) -> None:
+    await model.allgather(model.load_weights(0, model.index("dp"), 4)[0], 0, group=range(0, 8, 2))
+
+
 async def another_axis(model: Model) -> None:
     await model.allgather(model.load_weights(0)[0], 0, group="pp")
 
@@ -109,6 +116,7 @@ REFUSED: dict[str, tuple[Schedule, list[str]]] = {
     "group": (a_group_of_one_replica, ["allgather", "{0, 1}", "4 replicas", "group='tp'"]),
     "axis": (another_axis, ["no axis 'pp'", "dp, tp"]),
     "batch": (lambda model: model.get_activation([2]), ["batch 2", "another replica", "2 d", "model.index('dp')"]),
+    "without oneself": (without_oneself, ["rank 1", "not in the group {0} of every dp"]),
     "batches": (
         lambda model: model.get_activation([model.rank * 2]),
         ["batch would differ", "4 d on replica d of 4", "own batches"],
@@ -138,6 +146,34 @@ def test_what_is_not_alike_on_all_replicas_is_refused(name: str) -> None:
     schedule, says = REFUSED[name]
     text = folded_refusal(schedule)
     assert all(words in text for words in says), text
+
+
+def test_a_deadlock_names_the_group() -> None:
+    async def schedule(model: Model) -> None:
+        zero = model.fake_grad(0, [])
+        if model.index("tp") == 0:
+            await model.allreduce(zero, 0, group=("dp", "tp"))
+        else:
+            await model.allreduce(zero, 0, group="tp")
+
+    error = run(schedule, 1, 8, 8, setting=Setting(mesh=(("dp", 4), ("tp", 2))), fold="dp").error
+    assert isinstance(error, DeadlockError)
+    assert all(words in str(error) for words in ("for rank 1", "in the group {0, 1} on", "for rank 0"))
+
+
+def test_a_layer_whose_shards_are_not_all_final_is_incomplete() -> None:
+    async def schedule(model: Model) -> None:
+        tp = model.index("tp")
+        weight, state = model.load_weights(0, model.rank, 8)
+        grad = await model.scatterreduce(model.fake_grad(0, [] if tp else [2 * model.index("dp")]), 0)
+        rest = await model.scatterreduce(model.fake_grad(0, [2 * model.index("dp") + 1] if tp else []), 0)
+        weight, state = model.update(0, grad + rest, weight, state)
+        if tp == 0:
+            model.set_final_weight(0, weight)
+
+    for fold in ("", "dp"):
+        trace = run(schedule, 1, 8, 8, setting=Setting(mesh=(("dp", 4), ("tp", 2))), fold=fold).trace
+        assert "lacks shards {1, 3, 5, 7} of 8" in str(referee(trace).error)
 
 
 def test_a_refused_number_names_the_line() -> None:
@@ -211,6 +247,12 @@ def test_a_replay_refuses_a_folded_trace_by_name() -> None:
 
     with pytest.raises(TraceError, match="folded along 'dp'"):
         require_playable(folded_fsdp())
+
+
+def test_a_picture_says_for_how_many_replicas_it_is() -> None:
+    _, folded = both(trained(Plan()), 2, 1, 3, pp=2)
+    assert "2 ranks of each of 3 replicas" in draw(folded).title
+    assert "2 ranks of each of 3 replicas" in text(folded)
 
 
 def test_a_folded_trace_comes_back_as_it_was() -> None:
