@@ -194,8 +194,9 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
 
 
 def group_text(group: Group) -> str:
-    """'{0, 2}', or in a folded run '{0, 2} of every dp'."""
-    return f"{set_text(group[1:])} of every {group[0]}" if spans(group) else set_text(group)
+    """'of ranks 0, 2', or in a folded run 'of ranks 0, 2 of every dp'."""
+    ranks = algebra.named("rank", group[1:] if spans(group) else group)
+    return f"of {ranks} of every {group[0]}" if spans(group) else f"of {ranks}"
 
 
 def who_in(group: Group | None) -> Who:

@@ -8,7 +8,8 @@ What is computed with a replica's own weights is marked as that replica's.
 from __future__ import annotations
 
 from lib.values import algebra
-from lib.values.base import Value, make, refuse_kinds, require_kind
+from lib.values.arguments import refuse_kinds
+from lib.values.base import Value, make, require_kind
 from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
 from lib.values.label_text import batches_text, expert_text, parts_text, shards_text, tokens_text
 from lib.values.replicas import Copy

@@ -123,7 +123,7 @@ class Mesh:
         """Refuses a group without the rank that calls in it."""
         if rank not in group:
             raise RuleError(
-                f"this rank is not in the group {group_text(group)}; it may call collectives of its own groups only"
+                f"this rank is not in the group {group_text(group)}; it can call collectives of its own groups only"
             )
 
     def _known(self, name: object) -> str:

@@ -22,15 +22,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from lib.values.algebra import missing_text, named
-from lib.values.base import (
-    Batched,
-    Value,
-    join_shards,
-    make,
-    refuse_kinds,
-    require_kind,
-    shard,
-)
+from lib.values.arguments import refuse_kinds
+from lib.values.base import Batched, Value, join_shards, make, require_kind, shard
 from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad, sum_grads
 from lib.values.label_text import batches_text, shards_text
 from lib.values.own_shards import covers

@@ -8,8 +8,9 @@ from operator import index
 from typing import Any, Generic, NoReturn, TypeVar
 
 from lib.errors import PuzzleError, RuleError
-from lib.values.base import Value, object_text, order_hint
+from lib.values.base import Value, object_text
 from lib.values.kinds import HOLDS, Weight
+from lib.values.label_text import order_hint
 
 from .recorder import RankRecorder, player_line
 
@@ -86,7 +87,7 @@ class Storage(dict[Any, K], Generic[K]):
         hint = ""
         for name, kind in HOLDS.items():
             if type(value) is kind:
-                hint = f"; store it in {name}{order_hint(value, self._kind)}"
+                hint = f"; store it in {name}{order_hint(type(value), self._kind)}"
         raise RuleError(f"{self.name} holds {self._kind.kind.partition(' ')[2]}s only; got {object_text(value)}{hint}")
 
     def _absent(self, key: Any) -> NoReturn:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from lib.costs import CLASSIC, Costs
 from lib.errors import RuleError
@@ -16,6 +16,7 @@ from lib.replica_number import stride_of
 
 from . import algebra
 from .algebra import Who, operand
+from .label_text import order_hint
 from .own_shards import covers
 from .replicas import Copy, checked_copy
 
@@ -287,31 +288,7 @@ def require_kind(value: object, kind: type[V], use: str) -> V:
     """`value`, if it is of `kind`; otherwise a RuleError that says what it is instead."""
     if type(value) is kind:
         return value
-    raise RuleError(f"{use} must be {kind.kind}; got {object_text(value)}{order_hint(value, kind)}")
-
-
-RESULT_ORDER = {
-    frozenset(("WeightGrad", "ActivationGrad")): "backward returns the weight gradient first",
-    frozenset(("Weight", "OptState")): "load_weights and update return the weight first",
-}
-"""By two kinds that one call returns: their order."""
-
-
-def order_hint(value: object, kind: type[Value]) -> str:
-    """The end of a message on a value where `kind` belongs: the order of results that were probably swapped."""
-    order = RESULT_ORDER.get(frozenset((type(value).__name__, kind.__name__)))
-    return f" ({order})" if order else ""
-
-
-def refuse_kinds(call: str, *given: tuple[object, type[Value]]) -> NoReturn:
-    """Refuses the last arguments of `call`, each given with the kind it must be of: wrong ones, or a wrong order."""
-    names = call[:-1].split(", ")[-len(given) :]
-    wrong = {name: pair for name, pair in zip(names, given) if type(pair[0]) is not pair[1]}
-    if len(wrong) > 1 and {type(value) for value, _ in wrong.values()} == {kind for _, kind in wrong.values()}:
-        swapped = "; ".join(f"{name} is {object_text(value)}" for name, (value, _) in wrong.items())
-        raise RuleError(f"the arguments are in the wrong order: {swapped}; write {call}")
-    name, (value, kind) = next(iter(wrong.items()))
-    raise RuleError(f"{name} must be {kind.kind}; got {object_text(value)}{order_hint(value, kind)}")
+    raise RuleError(f"{use} must be {kind.kind}; got {object_text(value)}{order_hint(type(value), kind)}")
 
 
 def object_text(given: object) -> str:

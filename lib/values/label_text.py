@@ -90,3 +90,16 @@ def batches_text(value: HasBatches) -> str:
     if not value.batches:
         return "no batches (zero)"
     return f"{named('batch', sorted(value.batches))} of {value.total_batches}"
+
+
+RESULT_ORDER = {
+    frozenset(("WeightGrad", "ActivationGrad")): "backward returns the weight gradient first",
+    frozenset(("Weight", "OptState")): "load_weights and update return the weight first",
+}
+"""By two kinds that one call returns: their order."""
+
+
+def order_hint(given: type, kind: type) -> str:
+    """The end of a message on a value of a wrong kind: the order of results that were probably swapped."""
+    order = RESULT_ORDER.get(frozenset((given.__name__, kind.__name__)))
+    return f" ({order})" if order else ""
