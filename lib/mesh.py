@@ -32,9 +32,10 @@ def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> 
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise RuleError(f"a mesh needs a different name for each axis; got {names!r}")
     if axes and prod(length for _, length in axes) != ranks:
+        product = prod(length for _, length in axes)
         lengths = " x ".join(str(length) for _, length in axes)
         raise RuleError(
-            f"the mesh has {lengths} = {prod(length for _, length in axes)} ranks, but there are {ranks}; "
+            f"the mesh has {f'{lengths} = ' if len(axes) > 1 else ''}{product} ranks, but there are {ranks}; "
             "the lengths of its axes multiply to the number of ranks"
         )
     return axes

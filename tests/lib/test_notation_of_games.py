@@ -29,7 +29,7 @@ from lib import (
 )
 from lib.trace import FORMS
 from tests.support.examples import examples
-from tests.support.schedules import groups, overlapping, pipelines, shards, tiers
+from tests.support.schedules import folded, groups, overlapping, pipelines, shards, tiers
 
 MESH = {"replica": 2, "shard": 2}
 
@@ -67,6 +67,7 @@ LOCAL = {"steps": 4, "task": "local"}
 P = pipelines.pipeline
 
 GAMES: dict[str, Play] = {
+    "folded": game(folded.trained(folded.Plan(2)), 2, 4, 4, mesh={"dp": 2, "pp": 2}, fold="dp"),
     "hybrid_shard": game(groups.hybrid_shard, 2, 4, 4, "islands", MESH),
     "hybrid_shard_keeping_the_last": game(groups.hybrid_shard_keeping_the_last, 2, 4, 4, "classic", MESH),
     "ddp_overlap": game(overlapping.ddp_overlap(2, 1), 3, 2, 2, "buckets"),

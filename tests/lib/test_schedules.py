@@ -15,7 +15,6 @@ from lib import (
     Report,
     Setting,
     Size,
-    TraceError,
     referee,
     run,
     trace_from_json,
@@ -71,20 +70,13 @@ def test_a_schedule_reaches_its_known_figures(
 
 
 @pytest.mark.parametrize(("name", "schedule", "size", "setting", "time", "memory"), KNOWN)
-def test_its_trace_is_written_and_read_in_both_notations_and_replayed_or_refused_by_name(
+def test_its_trace_is_written_and_read_in_both_notations_and_replayed(
     name: str, schedule: Any, size: tuple[int, int, int], setting: Setting, time: float, memory: int
 ) -> None:
     trace = run(schedule, *size, setting=setting).trace
     for again in (trace_from_json(trace_to_json(trace)), trace_from_text(trace_to_text(trace))):
         assert again == trace
-    classic = setting in (Setting(), costs("long")) or name == "nothing_offloaded"
-    if classic:
-        assert replay(trace, small=True).passed
-        return
-    with pytest.raises(TraceError) as why:
-        replay(trace, small=True)
-    assert "cannot play" in str(why.value)
-    assert any(word in str(why.value) for word in (setting.layer, setting.task, "steps 4", "offload"))
+    assert replay(trace, small=True).passed
 
 
 def test_a_label_is_any_number() -> None:

@@ -137,7 +137,7 @@ def test_a_schedule_that_fails_says_where_and_exits_with_1() -> None:
     text = shown("run", "mine.py", "halves", "--size", "1,2,1", code=1)
     for fact in ("line 23", "backward_weight has no price in the costs 'classic'", "costs that price it: parts"):
         assert fact in text
-    assert "Correct: one rank" in shown("run", "mine.py", "halves", "--size", "1,2,1", "--costs", "parts")
+    assert "Correct: training on one rank" in shown("run", "mine.py", "halves", "--size", "1,2,1", "--costs", "parts")
     assert "fake" in shown("run", "mine.py", "fakes", "--size", "1,1,1", code=1)
     assert "no function nope; write 'def nope(model):'" in shown("run", "mine.py", "nope", "--size", "1,1,1", code=1)
 
@@ -164,7 +164,7 @@ def test_a_large_trace_comes_back_whole() -> None:
         ({"trace": trace_to_json(run(gpipe, 4, 2, 2).trace)}, ("layers=4, batches=2, ranks=2", "layers=4, batches=4")),
         ({"trace": trace_to_json(run(gpipe, 4, 4, 4, setting=Setting("long")).trace)}, ("other costs", "classic")),
         ({"trace": trace_to_json(run(gpipe, 4, 4, 4, setting=Setting(steps=2)).trace)}, ("another setting", "steps")),
-        ({"trace": "{"}, ("no trace",)),
+        ({"trace": "{"}, ("not a trace",)),
         ({"trace": 7}, ("no trace",)),
         ({}, ("no trace",)),
     ],
@@ -278,7 +278,7 @@ AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
         ([*AT, "--costs", "none.json"], ("cannot read none.json",)),
         ([*AT, "--costs", "bad.json"], ("bad.json", "JSON")),
         ([*AT, "--costs", "odd.json"], ("a cost record has no price", "ticks")),
-        ([*AT, "--mesh", "dp=3"], ("3 ranks", "there are 2", "product")),
+        ([*AT, "--mesh", "dp=3"], ("3 ranks", "there are 2", "multiply to")),
         ([*AT, "--mesh", "dp=1,dp=2"], ("axis dp", "twice")),
         ([*AT, "--mesh", "dp"], ("'dp' is no mesh", "dp=2,pp=4")),
         ([*AT, "--mesh", "dp=0"], ("dp", "0")),
