@@ -28,7 +28,7 @@ from .watch import watch
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(VERSION, prog_name="Training Puzzles", message="%(prog)s %(version)s")
 def main() -> None:
-    """Learn how large models are trained on many devices. Begin with 'puzzles list'."""
+    """Learn how large models are trained. Begin with 'puzzles list'."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
