@@ -116,7 +116,7 @@ REFUSED: dict[str, tuple[Schedule, list[str]]] = {
     "group": (a_group_of_one_replica, ["allgather", "{0, 1}", "4 replicas", "group='tp'"]),
     "axis": (another_axis, ["no axis 'pp'", "dp, tp"]),
     "batch": (lambda model: model.get_activation([2]), ["batch 2", "another replica", "2 d", "model.index('dp')"]),
-    "without oneself": (without_oneself, ["rank 1", "not in the group {0} of every dp"]),
+    "without oneself": (without_oneself, ["rank 1", "not in the group of rank 0 of every dp"]),
     "batches": (
         lambda model: model.get_activation([model.rank * 2]),
         ["batch would differ", "4 d on replica d of 4", "own batches"],
@@ -158,7 +158,7 @@ def test_a_deadlock_names_the_group() -> None:
 
     error = run(schedule, 1, 8, 8, setting=Setting(mesh=(("dp", 4), ("tp", 2))), fold="dp").error
     assert isinstance(error, DeadlockError)
-    assert all(words in str(error) for words in ("for rank 1", "in the group {0, 1} on", "for rank 0"))
+    assert all(words in str(error) for words in ("for rank 1", "in the group of ranks 0, 1 on", "for rank 0"))
 
 
 def test_a_layer_whose_shards_are_not_all_final_is_incomplete() -> None:
@@ -173,7 +173,7 @@ def test_a_layer_whose_shards_are_not_all_final_is_incomplete() -> None:
 
     for fold in ("", "dp"):
         trace = run(schedule, 1, 8, 8, setting=Setting(mesh=(("dp", 4), ("tp", 2))), fold=fold).trace
-        assert "lacks shards {1, 3, 5, 7} of 8" in str(referee(trace).error)
+        assert "lacks shards 1, 3, 5, 7 of 8" in str(referee(trace).error)
 
 
 def test_a_refused_number_names_the_line() -> None:
