@@ -68,7 +68,8 @@ def scatterreduce(values: Sequence[Value], group: Group | None = None, wanted: W
     if isinstance(values[0], Batched):
         return part_rules.scatter_sum(values, who_in(group))
     total, members = _reduced(values, group), len(values)
-    total = in_coarsest_shards(total)
+    if total.total > 1:
+        total = in_coarsest_shards(total)
     shards, count = total.shards, total.total
     if group is None and count > 1:
         raise RuleError(f"it splits a whole gradient, and this one is {shards_text(total)}; use allreduce for shards")
