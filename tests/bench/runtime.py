@@ -157,7 +157,7 @@ def main() -> None:
     show("  judged, in the time of fsdp judged", judging_beside, "x", 1.5)
     many = lambda dp: best(lambda: run(FSDP, 32, dp, dp, setting=Setting(mesh=(("dp", dp),)), fold="dp"))  # noqa: E731
     show("fsdp, 32 layers, 100,000 ranks folded, in one rank's time", many(100_000) / many(1), "x", 1.5)
-    events, folding, judging_folded = folded(1600, 64, 1120)
+    events, folding, judging_folded = folded(1600, 64, 160)
     show(f"102,400 ranks folded to 64 ({events:,} events), to those alone", folding, "x", 1.1)
     show("  judged", judging_folded, "x", 1.1)
     events, large, large_judging = per_event(96, 1024, 1)
