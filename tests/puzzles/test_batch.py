@@ -318,6 +318,11 @@ def test_where_nothing_protects_files_a_folder_of_others_asks_for_trust(a_class:
     assert trusted.exit_code == 1
     assert "read and change what you can" in " ".join(trusted.stdout.split())
     assert puzzles("grade", "class/anna.py", "--tier", "process").exit_code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unprotected")
+def test_where_nothing_protects_files_our_own_solutions_need_no_trust():
     assert puzzles("grade", str(SOLUTIONS), "--tier", "process", "--puzzle", "basic").exit_code == 0
 
 
@@ -388,6 +393,7 @@ def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     best.cache_clear()
 
 
+@pytest.mark.slow
 def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
     assert not best().forks
     text = solution("basic") + solution("ddp")

@@ -13,7 +13,7 @@ import pytest
 
 from puzzles.sandbox.worker import landlock, seccomp
 from puzzles.sandbox.worker.supervisor import MAX_LEFTOVERS
-from tests.support.graders import ROOT, USERS, Grader, Seen
+from tests.support.graders import ROOT, Grader, Seen
 from tests.support.hostile import SOLVED
 from tests.support.selection import TIERS
 
@@ -24,7 +24,7 @@ needs_seccomp = pytest.mark.skipif(not seccomp.is_available(), reason="there is 
 Grade = Callable[..., list[Seen]]
 
 
-@pytest.fixture(scope="module", params=USERS)
+@pytest.fixture(scope="module", params=[pytest.param("root", marks=pytest.mark.slow), "ordinary user"])
 def grader(request: pytest.FixtureRequest) -> Iterator[Grader]:
     found = Grader(request.param)
     yield found
