@@ -125,9 +125,9 @@ def test_in_the_terminal_of_ipython() -> None:
     code = SOLUTIONS + "from puzzles import play\nawait play('ddp', ddp)\nplay('fsdp', fsdp)\n"
     command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "--quick", "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    assert "★★☆ Puzzle 2, ddp: Solved! 5.1 of 5 timesteps" in done.stdout
+    assert "★★☆ Puzzle 2, ddp: Solved! 5.1 timesteps" in done.stdout
     assert "<svg" not in done.stdout
-    assert "★★☆ Puzzle 4, fsdp: Solved! 19.9 of 20 timesteps" in done.stdout
+    assert "★★☆ Puzzle 4, fsdp: Solved! 19.9 timesteps" in done.stdout
 
 
 IN_IPYTHON = """
