@@ -231,8 +231,3 @@ CLASSIC = Costs()
 def steps(ticks: int) -> float:
     """Ticks of the classic costs as steps."""
     return CLASSIC.steps(ticks)
-
-
-def steps_text(ticks: int) -> str:
-    """Ticks of the classic costs as people read them."""
-    return CLASSIC.text(ticks)

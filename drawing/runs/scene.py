@@ -27,7 +27,7 @@ from lib import (
 
 from .connections import links_between, ties_between
 from .marks import Gap, Lane, Link, Mark, MemorySpan, Tie
-from .streams import COMPUTE, stream_names, streams_of
+from .streams import COMPUTE, streams_of
 
 
 @dataclass(frozen=True)
@@ -109,24 +109,23 @@ def scene_of(trace: Trace, goal: Goal | None = None) -> Scene:
     """The scene of a trace, legal or not, finished or not; with a `goal`, its report is that of a puzzle."""
     report = referee(trace, goal)
     end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
-    streams = stream_names(trace)
+    streams, numbers = streams_of(trace)
     lanes: list[Lane] = []
     number = 0
     for rank, samples in enumerate(memory_by_kind(trace)):
         memory = report.ranks[rank].memory
-        marks = _marks(rank, trace, streams, memory, number)
+        marks = _marks(rank, trace, numbers[rank], memory, number)
         number += len(marks)
         gaps = idle_between(marks, end, awaited_before(trace.ranks[rank], marks))
         lanes.append(Lane(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end))))
     return Scene(trace, report, tuple(lanes), tuple(links_between(lanes)), tuple(ties_between(lanes)), end, streams)
 
 
-def _marks(rank: int, trace: Trace, streams: Sequence[str], memory: Sequence[int], number: int) -> list[Mark]:
+def _marks(rank: int, trace: Trace, stream: Sequence[int], memory: Sequence[int], number: int) -> list[Mark]:
     steps, ops = trace.costs.steps, trace.ranks[rank]
     # One figure for each event that the referee has seen, and one for the end.
     known = iter(memory[:-1])
-    stream = streams_of(rank, trace, streams)
-    called = list(clocks(ops, trace.costs)) if len(streams) > 1 else []
+    called = list(clocks(ops, trace.costs)) if any(stream) else []
     awaited = {op.args[0]: steps(op.end) for op in ops if op.name == "await"}
     again = _recomputed(ops)
     marks: list[Mark] = []

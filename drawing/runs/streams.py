@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from lib import LANES, Op, Trace, computing, group_of
 
 COMPUTE = "compute"
+KINDS = tuple(dict.fromkeys(LANES.values()))
 
 Key = tuple[str, tuple[int, ...] | None]
 """A kind of stream, and the group that it belongs to where each group has its own."""
 
 
-def stream_names(trace: Trace) -> tuple[str, ...]:
-    """The streams that occur, computation first: 'compute', 'network', and 'network 2' where groups have their own."""
-    found: dict[str, int] = {}
-    for rank in range(len(trace.ranks)):
-        for kind, lanes in _by_kind(_lanes_of(rank, trace)):
-            found[kind] = max(found.get(kind, 0), len(lanes))
-    names = [kind if n == 0 else f"{kind} {n + 1}" for kind in _kinds(found) for n in range(found[kind])]
-    return (COMPUTE, *names)
+def streams_of(trace: Trace) -> tuple[tuple[str, ...], list[list[int]]]:
+    """The streams that occur, computation first ('compute', 'network', and 'network 2' where groups have their own);
+    and for each rank, the number of every operation's stream among them."""
+    rows = [[_key(op, trace) for op in ops] for ops in trace.ranks]
+    used = [{kind: _of_kind(kind, row) for kind in KINDS} for row in rows]
+    most = {kind: max(len(keys[kind]) for keys in used) for kind in KINDS}
+    names = (COMPUTE, *(f"{kind} {n + 1}" if n else kind for kind in KINDS for n in range(most[kind])))
+    numbers = [
+        {key: names.index(kind) + n for kind, keys in by_kind.items() for n, key in enumerate(keys)} for by_kind in used
+    ]
+    return names, [[number[key] if key else 0 for key in row] for row, number in zip(rows, numbers, strict=True)]
 
 
-def streams_of(rank: int, trace: Trace, names: Sequence[str]) -> list[int]:
-    """For each operation of a rank, the number of its stream in `names`."""
-    numbers: dict[Key, int] = {}
-    for kind, lanes in _by_kind(_lanes_of(rank, trace)):
-        numbers.update((lane, names.index(kind) + n) for n, lane in enumerate(lanes))
-    return [0 if computing(op, trace.costs) else numbers[_lane(op, trace)] for op in trace.ranks[rank]]
-
-
-def _lane(op: Op, trace: Trace) -> Key:
+def _key(op: Op, trace: Trace) -> Key | None:
+    """The stream of an operation; None for computation."""
+    if computing(op, trace.costs):
+        return None
     return LANES[op.name], group_of(op) if trace.costs.lanes == "group" and op.name != "pass_to" else None
 
 
-def _lanes_of(rank: int, trace: Trace) -> set[Key]:
-    return {_lane(op, trace) for op in trace.ranks[rank] if not computing(op, trace.costs)}
-
-
-def _by_kind(lanes: set[Key]) -> Iterator[tuple[str, list[Key]]]:
-    for kind in _kinds({kind for kind, _ in lanes}):
-        yield kind, sorted((lane for lane in lanes if lane[0] == kind), key=lambda lane: lane[1] or ())
-
-
-def _kinds(found: Sequence[str] | set[str] | dict[str, int]) -> list[str]:
-    return [kind for kind in dict.fromkeys(LANES.values()) if kind in found]
+def _of_kind(kind: str, row: list[Key | None]) -> list[Key]:
+    """The streams of a kind, each once; by text, since a group of a folded run begins with the name of an axis."""
+    return sorted({key for key in row if key is not None and key[0] == kind}, key=str)
