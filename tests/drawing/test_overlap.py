@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ import drawing
 from drawing.export.html import run_data
 from drawing.runs.captions import describe, describe_gap
 from drawing.runs.scene import Scene, scene_of
-from lib import COSTS, Costs, Model, Setting, Trace, run
+from lib import COLLECTIVES, COSTS, Costs, Model, Setting, Trace, run
+from tests.support.schedules.folded import Plan, trained
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.schedules.tiers import offload
 
@@ -179,3 +181,16 @@ def test_copies_to_and_from_a_tier_have_streams_and_the_tier_has_a_peak() -> Non
     copies = [[mark.op.name for mark in scene.lanes[0].on(stream)] for stream in (1, 2)]
     assert copies == [["offload"] * 2, ["fetch"] * 2]
     assert f"host {scene.report.peaks['host'].memory:,}" in drawing.text(trace).splitlines()[1]
+
+
+def test_groups_of_a_folded_run_have_streams_of_their_own() -> None:
+    """A group over all replicas begins with the name of an axis, any other with a rank."""
+    costs = replace(COSTS["overlap"], name="streams", lanes="group")
+    mesh = {"dp": 4, "pp": 2, "tp": 2}
+    setting = Setting(costs, mesh=mesh, layer="block", fold="dp")
+    scene = scene_of(run(trained(Plan(2, True, True)), 2, 8, 16, setting=setting).trace)
+    assert scene.report.error is None
+    assert scene.streams == ("compute", "network", "network 2", "network 3")
+    for lane in scene.lanes:
+        groups = [{mark.op.args[0] for mark in lane.on(stream) if mark.op.name in COLLECTIVES} for stream in (1, 2, 3)]
+        assert sorted(map(len, groups)) == [0, 1, 1], "each group has its own; messages have one"
