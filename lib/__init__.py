@@ -3,6 +3,7 @@
 from lib import Dist, Model
 """
 
+from lib.judging.event_steps import event_steps
 from lib.judging.inflight import inflight
 from lib.judging.ledger import Sample, Share, memory_by_kind
 from lib.judging.peak import PeakContents
@@ -64,6 +65,7 @@ __all__ = [
     "WeightGrad",
     "clocks",
     "computing",
+    "event_steps",
     "group_of",
     "in_group",
     "inflight",

@@ -30,6 +30,8 @@ COLOURS = (
     "IDLE_HATCH",
     "WIRE",
     "UNDER_WAY",
+    "STEP",
+    "STEP_EDGE",
     "EDGE",
     "MEMORY",
     "CRITICAL",
@@ -53,6 +55,7 @@ def web_page(scene: Scene, title: str) -> str:
         legend=legend_items(scene),
         again=any(mark.again for mark in scene.marks),
         beside=len(scene.streams) > 1,
+        steps=scene.steps,
         kinds=[(KIND_NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
         paper=both(palette.PAPER),
         data=run_data(scene),
@@ -83,6 +86,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "streams": scene.streams,
         "rank": [mark.rank for mark in marks],
         "stream": [mark.stream for mark in marks],
+        "bands": list(band_data(scene)),
         "called": [mark.called for mark in marks],
         "awaited": [mark.awaited for mark in marks],
         "again": [mark.number for mark in marks if mark.again],
@@ -104,6 +108,14 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "memory": memory_data(scene),
         "colours": {name.lower(): both(getattr(palette, name)) for name in COLOURS},
     }
+
+
+def band_data(scene: Scene) -> Iterator[list[float]]:
+    """The training steps, where there are several, as [rank, stream, from, to, step]."""
+    for lane in scene.lanes:
+        for stream in range(len(scene.streams)):
+            for band in lane.bands(stream, scene.end):
+                yield [lane.rank, stream, band.start, band.end, band.step]
 
 
 class Look(NamedTuple):

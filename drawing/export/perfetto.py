@@ -79,6 +79,7 @@ def operation(mark: Mark, scene: Scene) -> dict[str, Any]:
         "partner": mark.partner,
         "tag": mark.tag or None,
         "group": group_of(op) if op.name in COLLECTIVES else None,
+        "step": mark.step,
         "called": mark.called,
         "awaited": mark.awaited,
         "again": mark.again or None,

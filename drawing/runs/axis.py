@@ -19,6 +19,8 @@ MAX_WIDTH = 8000.0
 MAX_STEP_WIDTH = 200.0
 """A short run does not fill the width with one operation."""
 AXIS_HEIGHT = 20.0
+STEPS_HEIGHT = 18.0
+"""Below the axis, for the numbers of the training steps."""
 BESIDE = 0.45
 """Height of a stream beside computation, as a share of computation's."""
 
@@ -32,6 +34,8 @@ class Scale:
     unit: str = "steps"
     streams: int = 1
     """Of each rank: computation, and those beside it."""
+    steps: int = 1
+    """Training steps; the numbers of several have a row below the axis."""
 
     @property
     def time_width(self) -> float:
@@ -44,6 +48,11 @@ class Scale:
     @property
     def right(self) -> float:
         return LEFT + self.time_width
+
+    @property
+    def axis_height(self) -> float:
+        """Height above the first lane."""
+        return AXIS_HEIGHT + (STEPS_HEIGHT if self.steps > 1 else 0.0)
 
     @property
     def pitch(self) -> float:

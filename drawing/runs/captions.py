@@ -47,6 +47,8 @@ def doing(mark: Mark) -> str:
         words.append(f"with tag {mark.tag}")
     if op.name in COLLECTIVES:
         words += in_group(group_of(op)).split()
+    if mark.step is not None:
+        words.append(f"of step {mark.step}")
     return " ".join(words)
 
 
@@ -100,6 +102,7 @@ def name_of(scene: Scene) -> str:
             count(len(scene.lanes), "rank", "ranks") + (f" of each of {replicas:,} replicas" if replicas > 1 else ""),
             count(scene.layers, "layer", "layers"),
             count(scene.batches, "microbatch", "microbatches"),
+            *([f"{scene.steps} steps"] if scene.steps > 1 else []),
         ]
     )
 

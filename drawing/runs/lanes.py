@@ -14,29 +14,33 @@ from .captions import describe, describe_gap, short_reason
 from .glyphs import Frame, draw_mark
 from .marks import Lane, Link, Mark, Tie
 from .scene import Scene
+from .step_bands import draw_bands, draw_borders
 
 WAIT_SIZE = 9.5
 
 
 def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
     """All ranks on a common time axis, with the critical path if requested."""
-    height = AXIS_HEIGHT + len(scene.lanes) * scale.pitch
+    height = scale.axis_height + len(scene.lanes) * scale.pitch
     back = [
+        *draw_bands(scene, scale),
         *draw_axis(scale, AXIS_HEIGHT),
         *draw_grid(scale, AXIS_HEIGHT, height),
         label(scale.width, AXIS_HEIGHT - 8, "busy", 10, SOFT, "end"),
         *draw_ties(scene.ties, scale),
     ]
     if not any(lane.marks for lane in scene.lanes):
-        middle = (AXIS_HEIGHT + height) / 2
+        middle = (scale.axis_height + height) / 2
         back.append(label((LEFT + scale.right) / 2, middle, "nothing has happened yet", 13, SOFT))
     rows = [part for lane in scene.lanes for part in draw_lane(lane, scene, scale)]
     path = draw_critical(scene, scale) if critical else []
-    return panel(scale.width, height, [*back, *rows, *draw_links(scene.links, scale), *path])
+    return panel(
+        scale.width, height, [*back, *rows, draw_borders(scene, scale), *draw_links(scene.links, scale), *path]
+    )
 
 
 def top_of(rank: int, scale: Scale) -> float:
-    return AXIS_HEIGHT + rank * scale.pitch + (scale.pitch - scale.lane) / 2
+    return scale.axis_height + rank * scale.pitch + (scale.pitch - scale.lane) / 2
 
 
 def draw_lane(lane: Lane, scene: Scene, scale: Scale) -> Iterator[Diagram]:

@@ -15,6 +15,8 @@ from drawing.palette import (
     INK,
     KINDS,
     SOFT,
+    STEP,
+    STEP_EDGE,
     UNDER_WAY,
     layer_colour,
     layer_tint,
@@ -73,6 +75,8 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
     again = next((mark for scene in scenes for mark in scene.marks if mark.again), None)
     if again is not None:
         yield operation_entry(again, scenes[0].layers, "forward again (recomputation)")
+    if any(scene.steps > 1 for scene in scenes):
+        yield steps_entry(max(scene.steps for scene in scenes))
     if any(len(scene.streams) > 1 for scene in scenes):
         stroke = lines([[(0, ROW / 2), (24, ROW / 2)]], look(None, UNDER_WAY, 1.3, dash=(2.0, 2.0)))
         yield worded(24, [stroke], "called, not started; or ended, not awaited")
@@ -124,6 +128,15 @@ def idle_entry() -> LegendEntry:
     frame = (0.0, 4.0, 24.0, ROW - 4)
     strokes = lines(hatch(*frame, gap=9.0), look(None, IDLE_HATCH, 0.8))
     return worded(24, [box(*frame, look(IDLE)), strokes], "idle")
+
+
+def steps_entry(steps: int) -> LegendEntry:
+    """A shaded step beside one that is not, with the border between them."""
+    parts = [
+        box(12, 4, 24, ROW - 4, look(STEP)),
+        lines([[(12, 4), (12, ROW - 4)]], look(None, STEP_EDGE, 1.2)),
+    ]
+    return worded(24, parts, "shaded: step 1" if steps == 2 else "shaded: every second training step, from step 1 on")
 
 
 def layers_entry(layers: Sequence[int], total: int) -> LegendEntry:

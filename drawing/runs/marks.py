@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import NamedTuple
 
 from lib import Op, Sample
@@ -30,6 +31,8 @@ class Mark(NamedTuple):
     """The time from which its rank has what it made; None before it is awaited."""
     again: bool = False
     """A forward whose result is computed once more (recomputation)."""
+    step: int | None = None
+    """The training step that it belongs to, in a run of several."""
 
     @property
     def partner(self) -> int | None:
@@ -85,6 +88,14 @@ class Gap(NamedTuple):
     awaited: Mark | None = None
 
 
+class Band(NamedTuple):
+    """A part of one stream of a rank in which all operations belong to one training step."""
+
+    step: int
+    start: float
+    end: float
+
+
 class MemorySpan(NamedTuple):
     """Memory from one moment to another: by kind, and in total."""
 
@@ -105,3 +116,16 @@ class Lane(NamedTuple):
     def on(self, stream: int) -> list[Mark]:
         """The operations of one stream, in order of time."""
         return [mark for mark in self.marks if mark.stream == stream]
+
+    def bands(self, stream: int, end: float) -> list[Band]:
+        """The training steps of one stream, in order of time, up to the `end`; none in a run of one step.
+
+        Where a step has ended, what is idle belongs to the next.
+        """
+        runs = [(step, list(marks)) for step, marks in groupby(self.on(stream), key=lambda mark: mark.step)]
+        borders = [0.0, *(marks[-1].end for _, marks in runs[:-1]), end]
+        return [
+            Band(step, start, until)
+            for (step, _), start, until in zip(runs, borders, borders[1:], strict=False)
+            if step is not None
+        ]

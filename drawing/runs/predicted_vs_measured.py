@@ -42,8 +42,8 @@ def draw_replay(trace: Trace, times: Times, title: str = "", notes: Sequence[str
     predicted = replace(whole, lanes=tuple(lane._replace(memory=()) for lane in whole.lanes))
     unit, factor = ("ms", 1e3) if last_end(times) >= 0.01 else ("µs", 1e6)
     seen = measured(predicted, [[[t and t * factor for t in event] for event in rank] for rank in times])
-    above = Scale(predicted.end, len(predicted.lanes), streams=len(predicted.streams))
-    below = SameWidthScale(seen.end, len(seen.lanes), unit, len(seen.streams), above.time_width)
+    above = Scale(predicted.end, len(predicted.lanes), streams=len(predicted.streams), steps=predicted.steps)
+    below = SameWidthScale(seen.end, len(seen.lanes), unit, len(seen.streams), seen.steps, above.time_width)
     name = clip(title, 80) or name_of(predicted)
     halves = [
         (predicted, above, f"Predicted: {length(predicted, 'steps')}"),

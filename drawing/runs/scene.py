@@ -20,6 +20,7 @@ from lib import (
     Sample,
     Trace,
     clocks,
+    event_steps,
     memory_by_kind,
     referee,
     trace_of,
@@ -51,6 +52,11 @@ class Scene:
     @property
     def batches(self) -> int:
         return self.trace.size.batches
+
+    @property
+    def steps(self) -> int:
+        """Training steps."""
+        return self.trace.setting.steps
 
     @property
     def goal(self) -> Goal | None:
@@ -110,18 +116,21 @@ def scene_of(trace: Trace, goal: Goal | None = None) -> Scene:
     report = referee(trace, goal)
     end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
     streams, numbers = streams_of(trace)
+    steps = event_steps(trace) if trace.setting.steps > 1 else [()] * len(trace.ranks)
     lanes: list[Lane] = []
     number = 0
     for rank, samples in enumerate(memory_by_kind(trace)):
         memory = report.ranks[rank].memory
-        marks = _marks(rank, trace, numbers[rank], memory, number)
+        marks = _marks(rank, trace, numbers[rank], memory, number, steps[rank])
         number += len(marks)
         gaps = idle_between(marks, end, awaited_before(trace.ranks[rank], marks))
         lanes.append(Lane(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end))))
     return Scene(trace, report, tuple(lanes), tuple(links_between(lanes)), tuple(ties_between(lanes)), end, streams)
 
 
-def _marks(rank: int, trace: Trace, stream: Sequence[int], memory: Sequence[int], number: int) -> list[Mark]:
+def _marks(
+    rank: int, trace: Trace, stream: Sequence[int], memory: Sequence[int], number: int, step: Sequence[int]
+) -> list[Mark]:
     steps, ops = trace.costs.steps, trace.ranks[rank]
     # One figure for each event that the referee has seen, and one for the end.
     known = iter(memory[:-1])
@@ -134,7 +143,9 @@ def _marks(rank: int, trace: Trace, stream: Sequence[int], memory: Sequence[int]
             mark = Mark(rank, op, steps(op.start), steps(op.end), next(known, None), i, number + len(marks))
             if stream[i]:
                 mark = mark._replace(stream=stream[i], called=steps(called[i]), awaited=awaited.get(i))
-            marks.append(mark._replace(again=True) if i in again else mark)
+            if i in again:
+                mark = mark._replace(again=True)
+            marks.append(mark._replace(step=step[i]) if i < len(step) else mark)
     return marks
 
 

@@ -10,7 +10,7 @@ from lib import Goal, PuzzleError
 
 from .captions import error_text, name_of, summary
 from .glyphs import batches_text, glyph_of
-from .marks import Lane, Mark
+from .marks import Band, Lane, Mark
 from .scene import RunLike, Scene, scene_of, trace_from
 
 TEXT_WIDTH, MIN_WIDTH = 100, 40
@@ -77,10 +77,23 @@ def axis(end: float, step: float, columns: int) -> str:
 
 
 def lane_rows(lane: Lane, scene: Scene, head: int, step: float) -> Iterator[str]:
-    """A line for what a rank computes, and one for each stream beside it."""
+    """A line for what a rank computes, and one for each stream beside it; below each, the training steps of several."""
     for stream, name in enumerate(scene.streams):
         words = name if stream else f"rank {lane.rank}"
         yield words.ljust(head) + row_text(lane.on(stream), scene.end, step, " " if stream else IDLE)
+        bands = lane.bands(stream, scene.end)
+        if bands:
+            yield "step".ljust(head) + bands_text(bands, step)
+
+
+def bands_text(bands: Sequence[Band], step: float) -> str:
+    """Each training step from where it begins: '0-----1-----'."""
+    line = ""
+    for band in bands:
+        room = round(band.end * step) - len(line)
+        number = str(band.step)
+        line += (number if len(number) <= room else "").ljust(max(room, 0), "-")
+    return line
 
 
 def row_text(marks: Sequence[Mark], end: float, step: float, idle: str) -> str:
@@ -134,7 +147,8 @@ def legend_line(scene: Scene, step: float) -> str:
     names = dict.fromkeys(mark.op.name for mark in scene.marks)
     found = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
     column = f"a column is {column_text(1 / step)} steps"
-    return ", ".join([*found, *idle(scene), column])
+    steps = ["step: the training step of the operations above it"] if scene.steps > 1 else []
+    return ", ".join([*found, *idle(scene), *steps, column])
 
 
 def idle(scene: Scene) -> Iterator[str]:

@@ -60,7 +60,7 @@ def draw_scene(
     scene: Scene, title: str = "", critical: bool = False, dark: bool = False, judged: bool = True
 ) -> Timeline:
     """The timeline of a scene: header, lanes, memory, legend."""
-    scale = Scale(scene.end, len(scene.lanes), streams=len(scene.streams))
+    scale = Scale(scene.end, len(scene.lanes), streams=len(scene.streams), steps=scene.steps)
     name = clip(title, 80) or name_of(scene)
     sections = [
         draw_header(name, [summary(scene.report)], [error_text(scene.report) if judged else ""], scale.width),

@@ -3,7 +3,7 @@
 const $ = (id) => document.getElementById(id);
 const run = JSON.parse($("run").textContent);
 const canvas = $("timeline"), pen = canvas.getContext("2d"), root = document.documentElement;
-const LEFT = 62, RIGHT = 14, AXIS = 26, HEAD = 42, UNIT = 20, SECONDS = 12;
+const LEFT = 62, RIGHT = 14, AXIS = run.bands.length ? 42 : 26, HEAD = 42, UNIT = 20, SECONDS = 12;
 const INVITATION = "Hover over an operation, or press Tab and the arrow keys, to see what it needs and what needs it.";
 // Each rank has a row for computation, and a lower one for each stream beside it.
 const BESIDE = 0.45, streams = run.streams.length, rowsHigh = 1 + BESIDE * (streams - 1);
@@ -65,11 +65,13 @@ function draw() {
   pen.beginPath();
   pen.rect(LEFT - 8, 0, width - LEFT - RIGHT + 16, canvas.height);
   pen.clip();
+  drawSteps();
   drawGaps();
   drawGroups(focus);
   const related = (i) => focus < 0 || i === focus || needed.has(i) || using.has(i);
   drawUnderWay();
   for (const list of rows) drawLane(list, related);
+  drawStepBorders();
   drawLinks(focus);
   if (state.critical) drawCritical();
   for (const i of needed) ring(i, css("--need"), []);
@@ -136,6 +138,38 @@ function hatch(x0, y0, x1, y1, gap, colour) {
   }
   pen.stroke();
   pen.restore();
+}
+
+// Training steps, where there are several: every other one is shaded, and those of rank 0 have their numbers.
+function drawSteps() {
+  for (const [rank, stream, start, end, step] of run.bands) {
+    const x0 = Math.max(x(start), LEFT), x1 = Math.min(x(end), width - RIGHT);
+    if (x1 <= x0) continue;
+    const [y0, y1] = bandRow(rank, stream);
+    if (step % 2) {
+      pen.fillStyle = paint("step");
+      pen.fillRect(x0, y0, x1 - x0, y1 - y0);
+    }
+    const words = [`step ${step}`, String(step)].find((text) => text.length * 6.5 + 6 < x1 - x0);
+    if (!rank && !stream && words) write(words, x0 + 4, AXIS - 9, 11, paint("soft"), "left", true);
+  }
+}
+
+function drawStepBorders() {
+  pen.strokeStyle = paint("step_edge");
+  pen.lineWidth = 1.4;
+  for (const [rank, stream, start, end] of run.bands) {
+    if (!start || end === start || x(start) < LEFT - 8 || x(start) > width) continue;
+    const [y0, y1] = bandRow(rank, stream);
+    line([[x(start), y0], [x(start), y1]]);
+  }
+  pen.lineWidth = 1;
+}
+
+// The rows of all ranks touch; the first reaches up to the axis.
+function bandRow(rank, stream) {
+  const y0 = stream ? top(rank) + streamTop(stream) : rank ? AXIS + rank * pitch : 18;
+  return [y0, stream + 1 < streams ? top(rank) + streamTop(stream + 1) : AXIS + (rank + 1) * pitch];
 }
 
 function drawGaps() {

@@ -1,0 +1,65 @@
+"""Training steps in a timeline: every other step is shaded, rank by rank; above rank 0 are their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chalk.types import Diagram
+
+from drawing.number_text import time_text
+from drawing.palette import SOFT, STEP, STEP_EDGE
+from drawing.pen import box, label, lines, look, text_width, tip
+
+from .axis import AXIS_HEIGHT, Scale
+from .marks import Band, Lane
+from .scene import Scene
+
+SIZE = 10.0
+
+Place = tuple[Lane, Band, float, float]
+"""A band of a lane, with its top and bottom."""
+
+
+def draw_bands(scene: Scene, scale: Scale) -> Iterator[Diagram]:
+    """What lies behind the lanes: the shade of every other step. Nothing in a run of one step."""
+    for lane, band, y0, y1 in places(scene, scale):
+        if band.step % 2:
+            words = f"rank {lane.rank}: step {band.step}, t={time_text(band.start)} to {time_text(band.end)}"
+            yield tip(box(scale.x(band.start), y0, scale.x(band.end), y1, look(STEP)), words)
+    if scene.steps > 1:
+        yield from draw_numbers(scene.lanes[0].bands(0, scene.end), scale)
+
+
+def draw_borders(scene: Scene, scale: Scale) -> Diagram:
+    """What lies on the lanes: a line where a step begins."""
+    starts = [(scale.x(band.start), y0, y1) for _, band, y0, y1 in places(scene, scale) if band.start]
+    return lines([[(x, y0), (x, y1)] for x, y0, y1 in starts], look(None, STEP_EDGE, 1.4))
+
+
+def places(scene: Scene, scale: Scale) -> Iterator[Place]:
+    """Every band that has a length."""
+    for lane in scene.lanes:
+        for stream in range(len(scene.streams)):
+            rows = row_with_margins(lane.rank, stream, scale)
+            for band in lane.bands(stream, scene.end):
+                if band.end > band.start:
+                    yield lane, band, *rows
+
+
+def row_with_margins(rank: int, stream: int, scale: Scale) -> tuple[float, float]:
+    """Top and bottom of a stream of a rank, so that the rows of all ranks touch; the first reaches up to the axis."""
+    top = scale.axis_height + rank * scale.pitch
+    first = top + (scale.pitch - scale.lane) / 2
+    y0 = first + scale.row(stream)[0] if stream else top if rank else AXIS_HEIGHT
+    y1 = first + scale.row(stream + 1)[0] if stream + 1 < scale.streams else top + scale.pitch
+    return y0, y1
+
+
+def draw_numbers(bands: list[Band], scale: Scale) -> Iterator[Diagram]:
+    """'step 1' at the start of each band that is wide enough, or its number alone."""
+    y = (AXIS_HEIGHT + scale.axis_height) / 2 - 2
+    for band in bands:
+        room = scale.x(band.end) - scale.x(band.start) - 6
+        text = next((t for t in (f"step {band.step}", str(band.step)) if text_width(t, SIZE, bold=True) <= room), "")
+        if text:
+            yield label(scale.x(band.start) + 4, y, text, SIZE, SOFT, "start", bold=True)
