@@ -59,8 +59,8 @@ class RankEvents(NamedTuple):
         return chain.from_iterable(ops for name, ops in self.named.items() if name in names)
 
 
-def family_of(ranks: Sequence[RankState]) -> str:
-    """The family of a run that is legal: one of FAMILIES.
+def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
+    """The family of a run that is legal: one of FAMILIES. In a folded run the ranks are those of one of the `replicas`.
 
     A pipeline: activations travel in messages, and any two ranks compute either the same layers or different ones, but
     none all of them; if that holds for backward alone, its stages repeat the forward of others. Tensor and expert
@@ -68,7 +68,7 @@ def family_of(ranks: Sequence[RankState]) -> str:
     computed on one rank. Each by the weights: averaged, gathered or updated in shards, sent in messages, or neither.
     """
     events = [RankEvents.of(state) for state in ranks]
-    if sum(not COMPUTING.isdisjoint(rank.named) for rank in events) < 2:
+    if sum(not COMPUTING.isdisjoint(rank.named) for rank in events) * replicas < 2:
         return ONE_RANK
     tensor_parallel = _bring(events, COLLECTIVES - ALL_TO_ALL, Batched)
     if any(map(_receives_activations, events)):

@@ -161,7 +161,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         span=costs.steps(max((max(op.end for op in ops) - ops[0].start for ops in events if ops), default=0)),
         peaks=peaks,
         contents=contents,
-        family=family_of(ranks),
+        family=family_of(ranks, trace.setting.replicas),
         lasting_peak=max(contents.memory, *lasting),
     )
 

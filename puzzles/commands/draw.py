@@ -11,7 +11,7 @@ import click
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import OptionError
 
-from .game_options import chosen, game_options, game_track
+from .game_options import chosen, fold_option, game_options, game_track
 from .params import Seconds, SlugText, SolutionPath
 
 
@@ -19,6 +19,7 @@ from .params import Seconds, SlugText, SolutionPath
 @click.argument("path", metavar="PATH", type=click.Path(exists=True))
 @click.argument("name", metavar="SLUG", type=SlugText())
 @game_options
+@fold_option
 @click.option(
     "-o", "output", metavar="FILE", help="Where to write: .svg, .png, .pdf, .html, .json or .txt  [default: SLUG.svg]"
 )

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.tracks import ALL, Track, UnknownPuzzleError, find, find_several, track_of
+from puzzles.tracks import ALL, Track, UnknownPuzzleError, find, find_several
 
 if TYPE_CHECKING:
-    from lib import Size
     from puzzles.tracks.free_play import FreeGame
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-FIELDS = ("size", "costs", "mesh", "steps", "layer", "task")
+FIELDS = ("size", "costs", "mesh", "steps", "layer", "task", "fold")
+"""Names of the options."""
+
 AXIS = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d{1,9})\s*")
 MAX_RECORD = 1 << 16
 """Bytes of a file with a cost record."""
@@ -32,14 +32,7 @@ class SizeText(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
     name = "L,B,R"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from lib import PuzzleError
-        from puzzles.tracks.free_play import require_size
-
-        numbers = [int(part) if re.fullmatch(r"\s*\d{1,9}\s*", part) else part for part in value.split(",")]
-        try:
-            return require_size(numbers)
-        except PuzzleError as why:
-            self.fail(str(why), param, ctx)
+        return [int(part) if re.fullmatch(r"\s*\d{1,9}\s*", part) else part for part in value.split(",")]
 
 
 class CostsText(click.ParamType):  # type: ignore[type-arg]  # as above
@@ -104,6 +97,13 @@ OPTIONS = (
 )
 
 
+def fold_option(command: C) -> C:
+    """Adds `--fold` to a command that shows a run without judging it against targets."""
+    words = "Play one of equal replicas along this axis for all, for planning: the first of --mesh."
+    folded: C = click.option("--fold", metavar="AXIS", help=words)(command)
+    return folded
+
+
 def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
     """What a name and the options of a free game mean: without options, and where they are the puzzle's own, that
     puzzle; else a game without targets.
@@ -111,30 +111,19 @@ def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
     Raises:
         click.UsageError: there is no such game. It says why, and what to do.
     """
-    given = {field: options[field] for field in FIELDS if options[field] is not None}
+    given = {field: options[field] for field in FIELDS if options.get(field) is not None}
     if not given:
         return _puzzle(name)
-    from lib import CLASSIC_SETTING, PuzzleError
-    from lib.mesh import axes_of
-    from puzzles.tracks.free_play import FreeGame, free_track, own_game
+    from lib import PuzzleError
+    from puzzles.tracks.free_play import game_of
 
     slug = name if name.isidentifier() else _puzzle(name).slug
-    own_size: Size | None
-    puzzle, own_size, own = own_game(slug) or (None, None, CLASSIC_SETTING)
-    if puzzle is None and slug in ALL:
-        able = free_track().title.lower()
-        raise click.UsageError(f"{slug} is a puzzle of the track '{track_of(slug).name}'; --{min(given)} is for {able}")
-    if puzzle is None and "size" not in given:
+    if "size" not in given and slug not in ALL:
         raise click.UsageError(f"there is no puzzle {name} to take the size from; add --size L,B,R, as --size 4,8,4")
-    size = given.pop("size", own_size)
     try:
-        setting = replace(own, **given)
-        setting = replace(setting, mesh=axes_of(setting.mesh, size.ranks))
+        return game_of(slug, given)
     except PuzzleError as why:
         raise click.UsageError(str(why)) from None
-    if puzzle is not None and (size, setting) == (own_size, own):
-        return puzzle
-    return FreeGame.of(slug, size, setting)
 
 
 def free_games(names: Sequence[str], options: Mapping[str, Any]) -> list[FreeGame]:

@@ -118,7 +118,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.reports.gradescope import parse_points
 
     tier = _tier(options["tier"], options["trust"], paths)
-    if any(options[field] is not None for field in FIELDS):
+    if any(options.get(field) is not None for field in FIELDS):
         require_free(options)
         games = free_games(wanted, options)
         found = [file.path for file in submissions(paths)]

@@ -10,7 +10,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import OptionError
 
-from .game_options import chosen, game_options, game_track
+from .game_options import chosen, fold_option, game_options, game_track
 from .params import Seconds, SlugText
 
 
@@ -18,6 +18,7 @@ from .params import Seconds, SlugText
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
 @click.argument("name", metavar="SLUG", type=SlugText())
 @game_options
+@fold_option
 @click.option(
     "--on",
     type=click.Choice(["inprocess", "mpi"]),
@@ -27,7 +28,9 @@ from .params import Seconds, SlugText
 )
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="Number of devices  [default: that of the puzzle]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
-@click.option("-o", "output", metavar="FILE.svg", default="", help="Draw predicted above measured time.")
+@click.option(
+    "-o", "output", metavar="FILE.svg", default="", help="Draw predicted above measured time, or a folded run."
+)
 @click.option(
     "--tensors/--no-tensors", default=None, help="Run on tensors, or only judge  [default: tensors for a puzzle]"
 )
@@ -43,7 +46,7 @@ def run(
     single device. Exits with 0 if all agree.
 
     With --size or --costs: any function of the file, at any size, without targets. This shows what the run takes, and
-    exits with 0 if it is correct; --tensors, --on, --small and -o run it on tensors too.
+    exits with 0 if it is correct; --tensors, --on, --small and -o run it on tensors too. With --fold, -o draws the run.
     """
     from lib import PuzzleError
     from puzzles.tracks.workbench import TensorOptions
@@ -51,9 +54,12 @@ def run(
     from .workbench import CommandWorkbench
 
     puzzle = chosen(name, game)
-    on_tensors = on != "inprocess" or small or bool(output)
+    folded = bool(game["fold"])
+    on_tensors = on != "inprocess" or small or (bool(output) and not folded)
     if tensors is False and on_tensors:
         raise click.UsageError("--on, --small and -o are for a run on tensors; leave out --no-tensors")
+    if folded and (tensors or on_tensors):
+        raise click.UsageError("tensors need every rank, and --fold plays one replica; leave out --fold")
     if ranks is not None and not isinstance(puzzle, Puzzle):
         raise click.UsageError("-n is for a puzzle's own size; set layers, batches and ranks with --size L,B,R")
     options = TensorOptions(on, ranks, small, output, tensors if tensors is not None else on_tensors or None)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from .html import result_page
 from .reward import smile_text
 from .words import ResultWords
 
-_shown: list[tuple[int, ResultWords]] = []
+_shown: list[tuple[int, object]] = []
 """The results of the cell that ran last, with its number."""
 
 
 def display_result(result: ResultWords) -> None:
     """Displays a result once, with its picture; prints it where nothing can be displayed."""
     text = "\n".join(filter(None, [result.text(), smile_text(result)]))
+    show_once(result, text, lambda: result_page(result, picture_of(result)))
+
+
+def show_once(result: object, text: str, page: Callable[[], str]) -> None:
+    """Displays a result as a page, or prints its text where nothing can be displayed."""
     shell = _shell()
     if shell is None:
         print(text)
@@ -26,10 +32,10 @@ def display_result(result: ResultWords) -> None:
 
     _shown[:] = [entry for entry in _shown if entry[0] == shell.execution_count]
     _shown.append((shell.execution_count, result))
-    show({"text/plain": text, "text/html": result_page(result, picture_of(result))}, raw=True)
+    show({"text/plain": text, "text/html": page()}, raw=True)
 
 
-def shown_in_this_cell(result: ResultWords) -> bool:
+def shown_in_this_cell(result: object) -> bool:
     shell = _shell()
     count = shell.execution_count if shell is not None else 0
     return any(number == count and one is result for number, one in _shown)

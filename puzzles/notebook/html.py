@@ -6,11 +6,13 @@ dark mode.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from puzzles.tracks.outcomes import Measure, number_text
 
 from .reward import smile
+from .source_lines import SourceLine
 from .words import ResultWords
 
 COLOURS = {"passed": "#1a8754", "over_target": "#b7791f", "failed": "#c2410c", "not_attempted": "#64748b"}
@@ -24,13 +26,13 @@ def result_page(result: ResultWords, picture: str = "") -> str:
     parts = [
         _head(result, colour),
         "".join(_meter(measure) for measure in measures_of(result)),
-        _message(result, colour),
-        _excerpt(result, colour),
-        "".join(f'<p style="margin:6px 0;max-width:52em">Note: {_inline(note)}</p>' for note in result.notes),
-        _why(result),
-        f'<div style="overflow-x:auto;margin:10px 0">{picture}</div>' if picture else "",
+        message(result.message, colour),
+        excerpt(result.place, colour),
+        "".join(f'<p style="margin:6px 0;max-width:52em">Note: {inline(note)}</p>' for note in result.notes),
+        lines_block(result.shown_why),
+        picture_frame(picture),
         smile(result),
-        f'<p style="margin:8px 0 0;max-width:52em"><b>What next?</b> {_inline(result.next_step)}</p>',
+        f'<p style="margin:8px 0 0;max-width:52em"><b>What next?</b> {inline(result.next_step)}</p>',
     ]
     frame = f"border-left:4px solid {colour};padding:6px 0 8px 14px;margin:4px 0"
     return f'<div class="training-puzzles" data-status="{result.status}" style="{frame}">{"".join(parts)}</div>'
@@ -70,20 +72,26 @@ def _meter(measure: Measure) -> str:
     return f'<div style="margin:3px 0">{bar}{words}</div>'
 
 
-def _message(result: ResultWords, colour: str) -> str:
-    if not result.message:
+def message(text: str, colour: str) -> str:
+    """What is wrong; empty if nothing is."""
+    if not text:
         return ""
-    return f'<p style="margin:6px 0;max-width:52em;color:{colour};font-weight:600">{_inline(result.message)}</p>'
+    return f'<p style="margin:6px 0;max-width:52em;color:{colour};font-weight:600">{inline(text)}</p>'
 
 
-def _excerpt(result: ResultWords, colour: str) -> str:
+def picture_frame(picture: str) -> str:
+    """A picture that may be wider than the page."""
+    return f'<div style="overflow-x:auto;margin:10px 0">{picture}</div>' if picture else ""
+
+
+def excerpt(place: SourceLine, colour: str) -> str:
     """The player's line, highlighted, with the lines around it."""
-    lines = result.place.excerpt()
+    lines = place.excerpt()
     if not lines:
         return ""
     rows = []
     for number, code in lines:
-        here = number == result.place.line
+        here = number == place.line
         mark = f"background:{FAINT};border-left:3px solid {colour}" if here else "border-left:3px solid transparent"
         rows.append(
             f'<div style="{mark};padding:0 8px"><span style="opacity:.5">{"▸" if here else " "}{number:>4}  </span>'
@@ -92,13 +100,13 @@ def _excerpt(result: ResultWords, colour: str) -> str:
     return f'<div style="{CODE};white-space:pre;overflow-x:auto;margin:6px 0">{"".join(rows)}</div>'
 
 
-def _why(result: ResultWords) -> str:
-    """What the peak consists of, where it is shown."""
-    lines = "\n".join(result.shown_why)
+def lines_block(shown: Sequence[str]) -> str:
+    """Lines in columns; empty if there are none."""
+    lines = "\n".join(shown)
     return f'<pre style="{CODE};overflow-x:auto;margin:6px 0">{escape(lines)}</pre>' if lines else ""
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
     """Text with its backquoted parts as code."""
     pieces = escape(text).split("`")
     if len(pieces) % 2 == 0:

@@ -14,8 +14,10 @@ from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 from puzzles.tracks import Track, track_of
+from puzzles.tracks.free_play import FreeGame, free_track
 from puzzles.tracks.outcomes import LocalRun, RunOutcome, RunRequest
 
+from .free_result import FreeResult
 from .interrupt import LimitedTurns, TurnStoppedError
 from .source_lines import file_of, first_line_of, place_of, tree_of
 
@@ -35,6 +37,19 @@ async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict
             verdict: Verdict = done.value
             return verdict
         outcome = await _run(track, puzzle.slug, definition, request, seconds)
+
+
+async def play_freely(game: FreeGame, definition: Any, seconds: float, why: bool = False) -> FreeResult:
+    """What came of a schedule in a game without targets. Runs on the running event loop, as `judge_here` does."""
+    track, file = free_track(), file_of(definition)
+    problem = known_of(track, game.slug, definition).problem
+    if problem is not None:
+        return FreeResult(game, failure=problem)
+    outcome = await _run(track, game.slug, definition, game.request(), seconds)
+    judged = game.judged(outcome)
+    if isinstance(judged, Failure):
+        return FreeResult(game, (outcome.row or {}).get("trace"), failure=judged, file=file)
+    return FreeResult(game, *judged, file=file, explains=why)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from lib import Costs, PuzzleError
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.tracks import ALL, UnknownPuzzleError, find, track_of
+from puzzles.tracks import ALL, UnknownPuzzleError, find
+from puzzles.tracks.free_play import FreeGame, game_of, track_for
 
-from .local_run import judge_here
+from .free_result import FreeResult
+from .local_run import judge_here, play_freely
 from .result import Result
 from .source_lines import file_of
 
@@ -20,19 +23,20 @@ MAX_SECONDS = 10**6
 """The longest turn that may be requested, as for `--time-limit`."""
 
 
-class PlayTask(asyncio.Task[Result]):
+AnyResult = Result | FreeResult
+
+
+class PlayTask(asyncio.Task[AnyResult]):
     """A running play; await it for its Result. It shows itself when it ends, awaited or not."""
 
-    def __init__(
-        self, puzzle: Puzzle, definition: Any, seconds: float, why: bool, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self._call = puzzle, definition, seconds, why
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, AnyResult]], name: str, loop: asyncio.AbstractEventLoop):
+        self._work = work
         self._begun = False
-        super().__init__(self._begin(), loop=loop, name=f"play {puzzle.slug}")
+        super().__init__(self._begin(), loop=loop, name=f"play {name}")
 
-    async def _begin(self) -> Result:
+    async def _begin(self) -> AnyResult:
         self._begun = True
-        return await _play(*self._call)
+        return await self._work()
 
     def _ipython_display_(self) -> None:
         """Called at the end of a cell that did not await it: plays now, so that the result shows in that cell."""
@@ -42,12 +46,25 @@ class PlayTask(asyncio.Task[Result]):
         loop = self.get_loop()
         asyncio._set_running_loop(None)  # the loop of the notebook is idle until the cell has ended
         try:
-            _play_alone(*self._call)
+            _play_alone(self._work)
         finally:
             asyncio._set_running_loop(loop)
 
 
-def play(puzzle: Playable, function: Any = None, *, seconds: float | None = None, why: bool = False) -> Any:
+def play(
+    puzzle: Playable,
+    function: Any = None,
+    *,
+    seconds: float | None = None,
+    why: bool = False,
+    size: Sequence[int] | None = None,
+    costs: Costs | str | None = None,
+    mesh: Mapping[str, int] | None = None,
+    steps: int | None = None,
+    layer: str | None = None,
+    task: str | None = None,
+    fold: str | None = None,
+) -> Any:
     """Plays a function or class as a solution of `puzzle` (its slug, or the number of a schedule) and shows the result.
 
     In a notebook: `await play("fsdp", fsdp)`, `play("FSDP", FSDP)`, `play(ffn)`. In a script without a running event
@@ -55,42 +72,73 @@ def play(puzzle: Playable, function: Any = None, *, seconds: float | None = None
     limits how long a rank of a schedule may work without waiting for another (0.8), or how long a class or a layout may
     run at one size (10). `why` explains the peak memory of a schedule: what it consists of, and which of that nobody
     reads again. In a file that `puzzles grade` runs, `play` does nothing and returns None.
+
+    With a `size` (layers, batches and ranks) or any field of a Setting, it plays a schedule freely: `play(mine,
+    size=(4, 8, 4), costs="parts")`. There are no targets then, and the FreeResult has what the run took. With the name
+    of a puzzle, its size and setting hold wherever none is given.
+
     Raises:
         UnknownPuzzleError: there is no such puzzle; the message names the closest match.
+        PuzzleError: there is no such size or setting.
         ValueError: `seconds` is not a positive number.
     """
-    found, definition = _which(puzzle, function)
-    limit = track_of(found.slug).turn_seconds if seconds is None else seconds
+    fields = {"size": size, "costs": costs, "mesh": mesh, "steps": steps, "layer": layer, "task": task, "fold": fold}
+    given = {name: field for name, field in fields.items() if field is not None}
+    found, definition = _game(puzzle, function, given) if given else _which(puzzle, function)
+    limit = track_for(found).turn_seconds if seconds is None else seconds
     if not (isinstance(limit, int | float) and 0 < limit <= MAX_SECONDS):
         raise ValueError(f"seconds must be a positive number, as in play(..., seconds=60); got {seconds!r}")
+
+    async def work() -> AnyResult:
+        return await _play(found, definition, limit, why)
+
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        result = _play_alone(found, definition, limit, why)
+        result = _play_alone(work)
         if result.reason == "interrupted":
             raise KeyboardInterrupt from None
         return result
-    return PlayTask(found, definition, limit, why, loop)
+    return PlayTask(work, found.slug, loop)
 
 
-async def _play(puzzle: Puzzle, definition: Any, seconds: float, why: bool) -> Result:
-    verdict = await judge_here(puzzle, definition, seconds)
-    result = Result(puzzle, verdict, file_of(definition), why)
+async def _play(game: Puzzle | FreeGame, definition: Any, seconds: float, why: bool) -> AnyResult:
+    result: AnyResult
+    if isinstance(game, Puzzle):
+        result = Result(game, await judge_here(game, definition, seconds), file_of(definition), why)
+    else:
+        result = await play_freely(game, definition, seconds, why)
     result.show()
     return result
 
 
-def _play_alone(puzzle: Puzzle, definition: Any, seconds: float, why: bool) -> Result:
+def _play_alone(work: Callable[[], Coroutine[Any, Any, AnyResult]]) -> AnyResult:
     """Plays on an event loop of its own and cleans up everything left on it."""
     loop = asyncio.new_event_loop()
     try:
-        return loop.run_until_complete(_play(puzzle, definition, seconds, why))
+        return loop.run_until_complete(work())
     finally:
         left = asyncio.all_tasks(loop)  # not empty if it was interrupted
         for task in left:
             task.cancel()
         loop.run_until_complete(asyncio.gather(*left, return_exceptions=True) if left else asyncio.sleep(0))
         loop.close()
+
+
+def _game(puzzle: Playable, definition: Any, given: Mapping[str, Any]) -> tuple[Puzzle | FreeGame, Any]:
+    """The game with a size and a setting of the player's, and the schedule to play in it."""
+    if isinstance(puzzle, Puzzle):
+        name = puzzle.slug
+    elif isinstance(puzzle, str | int):
+        name = str(puzzle)
+    else:
+        name, definition = getattr(puzzle, "__name__", ""), puzzle
+    if name.isdecimal():
+        name = find(name).slug
+    name = name if name.isidentifier() else "mine"
+    if "size" not in given and name not in ALL:
+        raise PuzzleError(f"there is no puzzle {name} to take the size from; add size=(layers, batches, ranks)")
+    return game_of(name, given), definition
 
 
 def _which(puzzle: Playable, definition: Any) -> tuple[Puzzle, Any]:
@@ -103,7 +151,7 @@ def _which(puzzle: Playable, definition: Any) -> tuple[Puzzle, Any]:
             mine = name if name.isidentifier() else "solution"
             raise UnknownPuzzleError(
                 f"which puzzle does {name or 'this'} solve? Write play('fsdp', {mine}); without a puzzle, "
-                f"await run_async({mine}, layers, batches, ranks) and draw its trace"
+                f"play({mine}, size=(layers, batches, ranks))"
             )
         return find(name), puzzle
     return find(str(puzzle)), definition

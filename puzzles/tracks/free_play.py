@@ -1,21 +1,34 @@
-"""Free play as commands know it: games without targets, and the track that has them."""
+"""Free play as commands and `play` know it: games without targets, and the track that has them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.puzzle import Puzzle
 
 from .base import Track
-from .registry import TRACKS, track_of
-from .schedule.free_game import FreeGame, figures, judged_saved, require_size
+from .registry import ALL, TRACKS, track_of
+from .schedule.free_game import FreeGame, figures, judged_saved, require_size, summary
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lib import Report, Setting, Size
+    from lib import Report, Setting, Size, Trace
 
-__all__ = ["FreeGame", "figures", "free_track", "judged_saved", "own_game", "require_size", "show_report", "track_for"]
+__all__ = [
+    "FreeGame",
+    "figures",
+    "free_track",
+    "game_of",
+    "judged_saved",
+    "own_game",
+    "picture",
+    "show_report",
+    "summary",
+    "track_for",
+]
 
 
 def free_track() -> Track[Any]:
@@ -36,8 +49,39 @@ def own_game(slug: str) -> tuple[Puzzle, Size, Setting] | None:
     return None if puzzle is None else (puzzle, puzzle.goal.size, puzzle.goal.setting)
 
 
+def game_of(slug: str, given: Mapping[str, Any]) -> Puzzle | FreeGame:
+    """The game of a name, where a size and fields of a setting are given; the rest is as in the puzzle of that name, or
+    as in the classic puzzles. What is the puzzle's own is that puzzle.
+
+    Raises:
+        PuzzleError: there is no such game. It says why, and what to do.
+    """
+    from lib import CLASSIC_SETTING, PuzzleError
+    from lib.mesh import axes_of
+    from lib.setting import Game
+
+    puzzle, own_size, own = own_game(slug) or (None, None, CLASSIC_SETTING)
+    if puzzle is None and slug in ALL:
+        able = free_track().title.lower()
+        raise PuzzleError(f"{slug} is a puzzle of the track '{track_of(slug).name}'; {min(given)} is for {able}")
+    setting = replace(own, **{field: value for field, value in given.items() if field != "size"})
+    size = require_size(given.get("size", own_size), setting.replicas)
+    setting = replace(setting, mesh=axes_of(setting.mesh, size.ranks))
+    Game.of(size, setting)  # refuses what cannot be folded
+    if puzzle is not None and (size, setting) == (own_size, own):
+        return puzzle
+    return FreeGame.of(slug, size, setting)
+
+
 def show_report(console: Console, game: FreeGame, report: Report) -> None:
     """Shows what a correct run took."""
     from .schedule.free_run import show_report
 
     show_report(console, game, report)
+
+
+def picture(game: FreeGame, trace: Trace) -> str:
+    """A run as SVG; empty if there is nothing to draw."""
+    from .schedule.pictures import timeline
+
+    return timeline(trace, game.title, judged=False)

@@ -16,6 +16,8 @@ from tests.test_imports import ROOT
 PAGE = (ROOT / "docs" / "extended.md").read_text(encoding="utf-8")
 CODE = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
+COMMANDS = re.findall(r"^```\n(puzzles run.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
 
 def test_the_python_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
@@ -48,9 +50,26 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     (pipeline,) = (code for code in CODE if "def pipeline" in code)
     code = f"from lib import Model\n{pipeline.partition('for halves')[0]}\nmy_schedule = pipeline(True)\n"
     Path("mine.py").write_text(code)
-    (block,) = re.findall(r"^```\n(puzzles run.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    block = COMMANDS[0]
     for line in block.replace("4,8,4", "4,4,4").splitlines():
         result = CliRunner().invoke(main, line.split()[1:])
         assert result.exit_code == 0, result.output
     assert "Correct: a pipeline. " in result.output
     assert "over at 18" in result.output
+
+
+def test_the_folding_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (stages,) = (code for code in CODE if "def stages" in code)
+    Path("mine.py").write_text(f"from lib import Model\n{stages.partition('report =')[0]}")
+    _, block = COMMANDS
+    shown = []
+    for line in block.splitlines():
+        result = CliRunner().invoke(main, line.split()[1:])
+        assert result.exit_code == 0, result.output
+        shown.append(" ".join(result.output.split()))
+    assert "5.1 timesteps" in shown[0]
+    assert "2,619,392" in shown[0]
+    assert "stands for all 1,024" in shown[0]
+    assert "rank 1: forward layer 1 b0" in Path("stages.svg").read_text()
+    assert "rank 1" in shown[1]

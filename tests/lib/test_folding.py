@@ -61,7 +61,7 @@ def same_figures(whole: Outcome, folded: Outcome) -> Report:
     one, other = referee(whole.trace), referee(folded.trace)
     assert one.error is None
     assert other.error is None
-    for name in ("timesteps", "makespan", "bubble", "span", "stars"):
+    for name in ("timesteps", "makespan", "bubble", "span", "stars", "family"):
         assert getattr(one, name) == pytest.approx(getattr(other, name)), name
     assert one.copies == pytest.approx(other.copies)
     classes = len(folded.trace.ranks)

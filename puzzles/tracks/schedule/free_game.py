@@ -9,6 +9,7 @@ from typing import Any
 
 from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
 from lib.named_costs import pricing
+from lib.notation import MAX_COUNT
 from lib.setting_notation import setting_to_json
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.size_text import size_text
@@ -18,7 +19,7 @@ from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 from .score import parse_trace, trace_in
 
 LARGEST = 1024
-"""Layers, batches and ranks."""
+"""Layers, batches and ranks; of a folded game, those of one replica, and no more than a trace may have."""
 
 MAX_RESULT = 16 << 20
 """Bytes that a run may send back: a trace of some 100,000 operations."""
@@ -58,6 +59,16 @@ class FreeGame:
     def described(self) -> str:
         return f"{size_text(self.size)}, {setting_text(self.setting)}"
 
+    @property
+    def stand_for(self) -> str:
+        """Which ranks a folded run is of; empty if all are played."""
+        replicas = self.setting.replicas
+        if replicas == 1:
+            return ""
+        played = self.size.ranks // replicas
+        ranks = "Rank 0 is" if played == 1 else f"Ranks 0 to {played - 1} are"
+        return f"{ranks} of one replica, which stands for all {replicas:,}; a folded run is for planning."
+
     def request(self) -> RunRequest:
         data = {"size": list(self.size), "setting": setting_to_json(self.setting), "longest": MAX_RESULT}
         return RunRequest(size_text(self.size), data, lambda row: Score({}))
@@ -91,7 +102,7 @@ def judged_saved(name: str, saved: bytes) -> tuple[FreeGame, tuple[Trace, Report
         trace = parse_trace(saved.decode())
     except (RecursionError, MemoryError, ValueError, TypeError) as why:
         raise PuzzleError(str(why)) from None
-    game = FreeGame(name, require_size(trace.size), trace.setting)
+    game = FreeGame(name, require_size(trace.size, trace.setting.replicas), trace.setting)
     return game, game._report_on(trace)
 
 
@@ -116,6 +127,8 @@ def setting_text(setting: Setting) -> str:
     words = [f"costs {setting.costs.name}"]
     if setting.mesh:
         words.append("mesh " + ",".join(f"{axis}={length}" for axis, length in setting.mesh))
+    if setting.fold:
+        words.append(f"folded along {setting.fold}")
     if setting.steps > 1:
         words.append(f"{setting.steps} steps")
     if setting.layer != "dense":
@@ -160,15 +173,19 @@ def summary(report: Report) -> Sequence[str]:
     return [*lines, *(f"Note: {plain(note.text)}" for note in report.notes)]
 
 
-def require_size(size: Sequence[int]) -> Size:
-    """A size that a free game may have.
+def require_size(size: object, replicas: int = 1) -> Size:
+    """A size that a free game may have, of which one of `replicas` is played.
 
     Raises:
         PuzzleError: it is not three numbers in bounds.
     """
-    if len(size) != 3 or not all(type(n) is int and 1 <= n <= LARGEST for n in size):
-        raise PuzzleError(
-            f"a size is layers, batches and ranks, each a whole number from 1 to {LARGEST:,}, as 4,8,4; "
-            f"got {','.join(map(str, size))}"
-        )
-    return Size(*size)
+    given = size if isinstance(size, Sequence) and not isinstance(size, str) else [size]
+    folded = min(LARGEST * replicas, MAX_COUNT)
+    most = (LARGEST, folded, folded)
+    if len(given) == 3 and all(type(n) is int and 1 <= n <= limit for n, limit in zip(given, most)):
+        return Size(*given)
+    each = f", and batches and ranks up to {folded:,} for {replicas:,} folded replicas" if replicas > 1 else ""
+    raise PuzzleError(
+        f"a size is layers, batches and ranks, each a whole number from 1 to {LARGEST:,}{each}, as 4,8,4; "
+        f"got {','.join(map(str, given))}"
+    )

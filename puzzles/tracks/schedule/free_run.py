@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout
+from io import StringIO
 from itertools import groupby
 
 from rich.box import SIMPLE_HEAD
@@ -9,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lib import Report
+from lib import Report, Trace
 from puzzles.failure import Failure
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
@@ -31,7 +33,25 @@ def run_freely(game: FreeGame, options: TensorOptions, bench: Workbench) -> bool
         return bench.refuse(f"is not correct ({game.described}): {bench.message(judged)}")
     trace, report = judged
     show_report(bench.console, game, report)
-    return replay_trace(game.slug, game.title, trace, options, bench) if options.tensors else True
+    if options.tensors:
+        return replay_trace(game.slug, game.title, trace, options, bench)
+    if options.output:
+        draw_run(options.output, game.title, trace)
+        bench.wrote(options.output)
+    return True
+
+
+def draw_run(output: str, title: str, trace: Trace) -> None:
+    """Draws a run, to a file.
+
+    Raises:
+        PuzzleError: it cannot be written.
+    """
+    import drawing
+
+    with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already
+        picture = drawing.draw(trace, title)
+    drawing.save(picture, output)
 
 
 def show_report(console: Console, game: FreeGame, report: Report) -> None:
@@ -47,5 +67,7 @@ def show_report(console: Console, game: FreeGame, report: Report) -> None:
         ranks = list(alike)
         table.add_row(str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}", *cells)
     console.print(table)
+    if game.stand_for:
+        console.print(Text(game.stand_for))
     if game.note:
         console.print(Text(game.note))

@@ -47,7 +47,8 @@ def timeline_text(trace: Trace, puzzle: SchedulePuzzle, width: int) -> str:
 
 def _is_plausible(trace: Trace) -> bool:
     """True if a trace, which may be forged, has no numbers that a picture could choke on."""
-    return max(trace.size) <= MAX_SIZE and all(
+    shape = (trace.size.layers, trace.size.batches // trace.setting.replicas, len(trace.ranks))
+    return max(shape) <= MAX_SIZE and all(
         len(ops) <= MAX_OPERATIONS
         and all(
             op.end <= MAX_TICKS and (op.layer or 0) < MAX_SIZE and max(op.batches, default=0) < MAX_SIZE for op in ops
