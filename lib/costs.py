@@ -9,6 +9,7 @@ from math import ceil
 from types import MappingProxyType
 from typing import NamedTuple
 
+from . import cost_checks
 from .errors import RuleError
 
 TICKS_PER_STEP = 10
@@ -51,7 +52,7 @@ WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
 
 class Tier(NamedTuple):
     """A memory beside the device's: the ticks to `offload` a value to it and to `fetch` one from it (None: that cannot
-    be done), and the elements of each rank that fit (None: any number)."""
+    be done), and the elements of each rank that fit (None: any number). By size, a copy costs more: see Costs."""
 
     offload: int | None = None
     fetch: int | None = None
@@ -71,8 +72,12 @@ class Costs:
     as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of a
     rank, or one for each "group". `tiers` are the memories besides the
     device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for each hop of a
-    ring, `beta` for each element sent. With `islands`, the number of ranks in one machine, `ticks_between` replaces
-    `ticks` where a group is in several. `flops_per_tick` prices matrix products by their size instead.
+    ring (a message or a copy to or from a tier is one hop), `beta`, a Fraction, for each element sent. With `islands`,
+    the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several. `flops_per_tick`
+    prices matrix products by their size instead.
+
+    Raises:
+        RuleError: naming the field that cannot be.
     """
 
     name: str = "classic"
@@ -95,7 +100,8 @@ class Costs:
     _priced: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if type(self.unit) is not int or self.unit < 1 or FINEST % self.unit:
+        self._check()
+        if self.unit < 1 or FINEST % self.unit:
             raise RuleError(f"Costs: unit, the ticks in a step, must divide {FINEST}; got {self.unit!r}")
         priced = {*self.ticks, *self.calls, *self.alpha, *self.beta}
         priced |= {"forward", "backward"} if self.flops_per_tick else set()
@@ -106,6 +112,29 @@ class Costs:
         if self.lanes not in ("one", "group"):
             raise RuleError(f'Costs: lanes must be "one" or "group"; got {self.lanes!r}')
         object.__setattr__(self, "by_value", not (self.calls or self.alpha or self.beta or self.islands))
+
+    def _check(self) -> None:
+        cost_checks.text(self.name, "Costs: name")
+        for name in ("hidden", "length", "unit"):
+            cost_checks.whole(getattr(self, name), f"Costs: {name}", least=1)
+        for name in ("islands", "flops_per_tick", *(("gradient",) if self.gradient is not None else ())):
+            cost_checks.whole(getattr(self, name), f"Costs: {name}")
+        for name in ("ticks", "calls", "alpha", "ticks_between"):
+            for operation, price in cost_checks.each(getattr(self, name), f"Costs: {name}").items():
+                cost_checks.whole(price, f"Costs: {name} of {operation}")
+        if type(self.overlap) is not bool:
+            raise RuleError(f"Costs: overlap must be True or False; got {self.overlap!r:.60}")
+        for place, tier in cost_checks.each(self.tiers, "Costs: tiers").items():
+            if not isinstance(tier, Tier):
+                raise RuleError(f"Costs: the tier {place} must be a Tier(offload, fetch, capacity); got {tier!r:.60}")
+            for name, price in tier._asdict().items():
+                if price is not None:
+                    cost_checks.whole(price, f"Costs: {name} of the tier {place}")
+        exact = {
+            operation: cost_checks.fraction(price, f"Costs: beta of {operation}")
+            for operation, price in cost_checks.each(self.beta, "Costs: beta").items()
+        }
+        object.__setattr__(self, "beta", MappingProxyType(exact))
 
     @property
     def weight(self) -> int:
@@ -155,12 +184,25 @@ class Costs:
         self.require_priced(operation)
         ticks = self.ticks_between if self._crosses(ranks) else self.ticks
         sent = elements_sent(operation, elements, len(ranks))
-        return (
-            ticks.get(operation, 0) * items
-            + self.calls.get(operation, 0)
-            + self.alpha.get(operation, 0) * _hops(operation, len(ranks))
+        return ticks.get(operation, 0) * items + self.by_size(operation, _hops(operation, len(ranks)), sent)
+
+    def by_size(self, operation: str, hops: int, sent: int) -> int:
+        """Ticks of a communication besides `ticks`: for the call, each hop, and each element sent.
+
+        Raises:
+            RuleError: they are too many.
+        """
+        found = (
+            self.calls.get(operation, 0)
+            + self.alpha.get(operation, 0) * hops
             + ceil(self.beta.get(operation, 0) * sent)
         )
+        if found > cost_checks.MOST:
+            raise RuleError(
+                f"{operation} of {sent:,} elements takes {found:,} ticks in the costs {self.name!r}, and at most "
+                f"{cost_checks.MOST:,} are possible; lower its alpha or beta"
+            )
+        return found
 
     def _crosses(self, ranks: Sequence[int]) -> bool:
         return bool(self.islands) and ranks[0] // self.islands != ranks[-1] // self.islands

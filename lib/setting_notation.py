@@ -9,13 +9,13 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+from .cost_checks import MAX_DIGITS, MAX_NAME, MOST
 from .costs import CLASSIC, Costs, Tier
 from .errors import RuleError, TraceError
 from .named_costs import COSTS
 from .setting import CLASSIC_SETTING, FIELDS, Setting
 
-MOST = 10**9
-"""The largest number that a cost record may hold, and the most ranks or elements."""
+FRACTION = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}(/[0-9]{{1,{MAX_DIGITS}}})?")
 
 COST_FIELDS = tuple(field.name for field in fields(Costs) if field.init)
 
@@ -104,7 +104,7 @@ def _fractions(given: Any, name: str) -> Mapping[str, Fraction]:
 
 
 def _fraction(given: Any, name: str) -> Fraction:
-    if isinstance(given, str) and re.fullmatch(r"[0-9]{1,9}(/[0-9]{1,9})?", given) and not re.search("/0+$", given):
+    if isinstance(given, str) and FRACTION.fullmatch(given) and not re.search("/0+$", given):
         return Fraction(given)
     raise TraceError(f'{name} must be a fraction such as "1/4096"; got {given!r:.60}')
 
@@ -125,7 +125,7 @@ def _read_each(given: Any, name: str, read: Callable[[Any], Any]) -> Mapping[str
 
 
 def _text(given: Any, name: str) -> str:
-    if not isinstance(given, str) or len(given) > 100:
+    if not isinstance(given, str) or len(given) > MAX_NAME:
         raise TraceError(f"{name} must be a short text; got {given!r:.60}")
     return given
 

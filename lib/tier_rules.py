@@ -7,7 +7,6 @@ section 3; Ren et al. 2021, section 3).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import ceil
 
 from lib.values.base import Value, copy_of, make, require_kind
 from lib.values.kinds import OptState, Parked, Weight
@@ -77,5 +76,4 @@ def ticks(costs: Costs, operation: str, made: Sequence[Value], used: Sequence[Va
     price = getattr(tier(costs, parked.tier), operation)
     if price is None:
         raise costs.unpriced(f"{operation} for the tier {parked.tier!r}")
-    by_size: int = ceil(costs.beta.get(operation, 0) * parked.size(costs))
-    return int(price) + by_size
+    return int(price) + costs.by_size(operation, 1, parked.size(costs))
