@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
-from secrets import token_hex
 
 OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
@@ -39,7 +38,7 @@ def remove(folder: str) -> None:
 
 
 def _empty(top: int, steps: Iterator[int]) -> None:
-    names = (f"{token_hex(8)}-{number}" for number in count())
+    names = (f"{os.urandom(8).hex()}-{number}" for number in count())
     folders = []
     for entry in _entries(top, steps):
         if entry.is_dir(follow_symlinks=False):

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import ENOSYS, EPERM
+from functools import cache
 from struct import pack
 from typing import NamedTuple
 
@@ -161,13 +162,8 @@ class Program(ctypes.Structure):
 
 def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW) -> bytes:
     """The filter for process `pid` on a machine of this kind. `new_tasks` answers calls that start processes."""
-    column = list(ARCHITECTURES).index(machine)
-    denied = " ".join((*DENIED.values(), CHANGES if sees_others else ""))
-    code = _load(ARCHITECTURE) + _step(EQUAL, ARCHITECTURES[machine][0], 1, 0) + _refuse(ENOSYS)
-    code += _load(NUMBER) + _step(AT_LEAST, FIRST_UNKNOWN, 0, 1) + _refuse(ENOSYS)
-    for names, error in ((denied, EPERM), (ABSENT, ENOSYS)):
-        for name in names.split():
-            code += _on_call(name, column, _refuse(error))
+    column = _column(machine)
+    code = denials(machine, sees_others)
     by_name: dict[str, bytes] = {}
     for check in checks(pid):
         by_name[check.name] = by_name.get(check.name, b"") + _test(check)
@@ -176,6 +172,22 @@ def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW) -
     for name in FORKS.split():
         code += _on_call(name, column, _step(RETURN, new_tasks))
     return code + _step(RETURN, ALLOW)
+
+
+@cache
+def denials(machine: str, sees_others: bool) -> bytes:
+    """The part of the filter that is the same for every process: what is denied with any arguments."""
+    denied = " ".join((*DENIED.values(), CHANGES if sees_others else ""))
+    code = _load(ARCHITECTURE) + _step(EQUAL, ARCHITECTURES[machine][0], 1, 0) + _refuse(ENOSYS)
+    code += _load(NUMBER) + _step(AT_LEAST, FIRST_UNKNOWN, 0, 1) + _refuse(ENOSYS)
+    for names, error in ((denied, EPERM), (ABSENT, ENOSYS)):
+        for name in names.split():
+            code += _on_call(name, _column(machine), _refuse(error))
+    return code
+
+
+def _column(machine: str) -> int:
+    return list(ARCHITECTURES).index(machine)
 
 
 def _on_call(name: str, column: int, then: bytes) -> bytes:
