@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import multiprocessing
 import os
 import sys
 import types
@@ -157,6 +158,13 @@ def test_an_exception_in_the_grader_is_a_row_too(a_class: Path):
     assert "OSError: no more processes" in found[0].verdicts[0].message
 
 
+def test_others_load_what_is_needed_later_while_processes_work(a_class: Path):
+    seen: list[int] = []
+    paths = sorted(map(str, a_class.iterdir()))
+    grade_all(files(paths), job(), jobs=1, meanwhile=lambda: seen.append(len(multiprocessing.active_children())))
+    assert seen == [1]
+
+
 # --- Resuming ---
 
 
@@ -165,6 +173,7 @@ def test_an_interrupted_run_continues_where_it_stopped(
 ):
     paths = sorted(map(str, a_class.iterdir()))
     whole = grade_all(files(paths), job())
+    sizes = {path: Path(path).stat().st_size for path in paths}
     graded: list[str] = []
 
     def distribute(to_do: list[str], job: Job, *_: Any) -> Any:
@@ -181,9 +190,11 @@ def test_an_interrupted_run_continues_where_it_stopped(
     Path(graded[0]).write_text("# changed\n")
     before, graded[:] = graded[:], []
     resumed = grade_all(files(paths), job(), resume=True)
-    assert graded == [before[0], *(path for path in paths if path not in before)]
-    assert resumed[1:] == whole[1:]
-    assert resumed[0].verdicts[0].status == "not_attempted"
+    assert sorted(graded) == sorted([before[0], *(path for path in paths if path not in before)])
+    assert before == sorted(paths, key=lambda path: -sizes[path])[:3]  # the largest first
+    changed = paths.index(before[0])
+    assert resumed.pop(changed).verdicts[0].status == "not_attempted"
+    assert resumed == [row for row in whole if row.path != before[0]]
 
 
 def test_under_other_conditions_nothing_is_resumed(a_class: Path, home_of_its_own: Path):
