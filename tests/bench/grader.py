@@ -23,6 +23,7 @@ from puzzles.tracks import track_of
 from tests.support import CLASSICS
 
 ROOT = Path(__file__).parents[2]
+SLUGS = tuple(classic.slug for classic in CLASSICS)
 
 GRADE = """\
 import resource, sys
@@ -79,7 +80,7 @@ def _runs(row: dict[str, Any]) -> int:
     )
 
 
-def class_of(files: int, slugs: Iterable[str] = [classic.slug for classic in CLASSICS]) -> Grading:
+def class_of(files: int, slugs: Iterable[str] = SLUGS) -> Grading:
     """A class of so many files, each with the same solutions."""
     text = "\n".join((ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8") for slug in slugs)
     with tempfile.TemporaryDirectory() as folder:
@@ -90,4 +91,4 @@ def class_of(files: int, slugs: Iterable[str] = [classic.slug for classic in CLA
 
 def eight() -> Sequence[str]:
     """The reference solutions of the classics."""
-    return [f"solutions/{classic.slug}.py" for classic in CLASSICS]
+    return [f"solutions/{slug}.py" for slug in SLUGS]
