@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -156,7 +155,9 @@ def _show(graded: list[Graded], tier: Tier, options: Mapping[str, Any]) -> None:
     from puzzles.reports.terminal import report
 
     if options["as_json"]:
-        click.echo(json.dumps(verdict.as_json(graded, options["why"]), indent=2))
+        for piece in verdict.json_text(graded, options["why"]):
+            click.echo(piece, nl=False)
+        click.echo()
     else:
         report(terminal(), graded, tier, options["why"])
     sys.stdout.flush()

@@ -23,7 +23,7 @@ from puzzles.tracks import default_slugs, track_of
 from .checkpoint import Checkpoint
 from .job import Job, close_kept_client
 from .source_file import SourceFile
-from .verdict import LOST, Graded, Verdict
+from .verdict import LOST, Graded, Shared, Verdict
 
 QUEUED_PER_PROCESS = 3
 """Files handed out per process: one to grade, others so that it never has to wait."""
@@ -53,7 +53,7 @@ def grade_all(
     found = {file.path: file for file in files}
     if len(found) == 1 and not (dask or mpi):
         return [job.grade(path, content(file)) for path, file in found.items()]
-    processes = jobs or cores()
+    processes, shared = jobs or cores(), Shared()
     with Checkpoint.of(found, job, resume) as checkpoint:
 
         def read(path: str) -> Content:
@@ -71,7 +71,7 @@ def grade_all(
             for graded in _with_progress_bar(
                 _distribute(to_do, job, read, start, processes, grade, meanwhile), len(to_do)
             ):
-                done[graded.path] = graded
+                done[graded.path] = shared(graded)
                 if not graded.is_lost:
                     checkpoint.add(graded, content(found[graded.path]))
         except KeyboardInterrupt:

@@ -20,7 +20,7 @@ class TooManyError(Exception):
 
 def empty(folder: str, most: int | None = None) -> bool:
     """Removes all that is in a folder. Returns False if that takes more than `most` steps; then a part is left."""
-    top = os.open(folder, OPEN_FOLDER)
+    top = _opened(folder)
     try:
         _empty(top, iter(range(most)) if most is not None else count())
     except TooManyError:
@@ -28,6 +28,14 @@ def empty(folder: str, most: int | None = None) -> bool:
     finally:
         os.close(top)
     return True
+
+
+def _opened(folder: str) -> int:
+    try:
+        return os.open(folder, OPEN_FOLDER)
+    except PermissionError:  # a run has changed the mode of its user's folder
+        os.chmod(folder, 0o700)
+        return os.open(folder, OPEN_FOLDER)
 
 
 def remove(folder: str) -> None:
