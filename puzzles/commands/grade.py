@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ import click
 from puzzles.failure import plain
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.protection import protection
-from puzzles.sandbox.tiers import Tier, UnknownTierError, best
+from puzzles.sandbox.tiers import Tier, UnknownTierError, begin_to_look, best
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .free_grade import grade_freely, require_free
@@ -110,6 +109,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
 
     With --size or --costs: any function of a file, at any size, without targets; name it with --puzzle.
     """  # fmt: skip
+    begin_to_look(options["tier"])
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
     from puzzles.grading.discover import submissions
@@ -130,7 +130,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     alone = len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
     job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options))
-    graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"])
+    graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"], _load_reports)
     problems = [_shown(lambda: _show(graded, tier, options))]
     reports = {name: options[name] for name in FORMATS}
     wrote, failed = write_reports(graded, reports, points, options["partial"], tier, options["traces"])
@@ -144,12 +144,20 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
 
 
+def _load_reports() -> None:
+    """Imports what shows the results, while others still work on them."""
+    with suppress(ImportError):  # which `_show` reports
+        from puzzles.reports import terminal  # noqa: F401
+
+
 def _show(graded: list[Graded], tier: Tier, options: Mapping[str, Any]) -> None:
     from puzzles.grading import verdict
     from puzzles.reports.terminal import report
 
     if options["as_json"]:
-        click.echo(json.dumps(verdict.as_json(graded, options["why"]), indent=2))
+        for piece in verdict.json_text(graded, options["why"]):
+            click.echo(piece, nl=False)
+        click.echo()
     else:
         report(terminal(), graded, tier, options["why"])
     sys.stdout.flush()

@@ -23,7 +23,7 @@ from puzzles.tracks import default_slugs, track_of
 from .checkpoint import Checkpoint
 from .job import Job, close_kept_client
 from .source_file import SourceFile
-from .verdict import LOST, Graded, Verdict
+from .verdict import LOST, Graded, Shared, Verdict
 
 QUEUED_PER_PROCESS = 3
 """Files handed out per process: one to grade, others so that it never has to wait."""
@@ -42,16 +42,18 @@ def grade_all(
     resume: bool = False,
     dask: str | None = None,
     mpi: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Graded]:
     """Grades all files and returns the verdicts in their order, with progress on a terminal and in a checkpoint file.
 
     The work runs in up to `jobs` processes, with `dask` on the cluster at that address, or with `mpi` in the processes
-    of an MPI run. With `resume`, files that an interrupted run has graded are not graded again.
+    of an MPI run. With `resume`, files that an interrupted run has graded are not graded again. `meanwhile` is called
+    once, when processes are at work.
     """
     found = {file.path: file for file in files}
     if len(found) == 1 and not (dask or mpi):
         return [job.grade(path, content(file)) for path, file in found.items()]
-    processes = jobs or cores()
+    processes, shared = jobs or cores(), Shared()
     with Checkpoint.of(found, job, resume) as checkpoint:
 
         def read(path: str) -> Content:
@@ -62,11 +64,14 @@ def grade_all(
         known = {path: checkpoint.known(path, read(path)) for path in found} if resume else {}
         done = {path: graded for path, graded in known.items() if graded is not None}
         to_do = [path for path in found if path not in done]
+        to_do.sort(key=lambda path: -found[path].size)  # so that no process works long when the others have finished
         try:
             grade = _for_remote(job) if dask or mpi else job.grade_with_kept_client  # elsewhere nothing is left running
             start = partial(_executor, processes, dask, mpi)
-            for graded in _with_progress_bar(_distribute(to_do, job, read, start, processes, grade), len(to_do)):
-                done[graded.path] = graded
+            for graded in _with_progress_bar(
+                _distribute(to_do, job, read, start, processes, grade, meanwhile), len(to_do)
+            ):
+                done[graded.path] = shared(graded)
                 if not graded.is_lost:
                     checkpoint.add(graded, content(found[graded.path]))
         except KeyboardInterrupt:
@@ -190,12 +195,15 @@ def _distribute(
     start: Callable[[], Executor],
     processes: int,
     grade: Grade | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Generator[Graded, None, None]:
     """The verdicts as they come. If a process breaks, only the file that broke it is lost."""
     left = iter(paths)
     suspects: list[str] = []
     with closing(Window(read, start, grade or job.grade, processes * QUEUED_PER_PROCESS)) as window:
-        while window.fill(left):
+        working = window.fill(left)
+        meanwhile()
+        while working:
             for path, future in window.finished():
                 error = future.exception()
                 if error is None:
@@ -205,6 +213,7 @@ def _distribute(
                     break
                 else:
                     yield failed_row(path, job, f"{type(error).__name__}: {error}")
+            working = window.fill(left)
     for path in suspects:
         yield _in_own_process(path, job, read)
 

@@ -34,6 +34,14 @@ class SourceFile(NamedTuple):
     folder: str | None = None
     refused: str = ""
 
+    @property
+    def size(self) -> int:
+        """Its bytes, as far as its name tells; it is not opened."""
+        try:
+            return os.lstat(self.path).st_size
+        except (OSError, ValueError):
+            return 0
+
     def read(self) -> bytes:
         """Its content, up to `MAX_FILE_SIZE` bytes and one.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from textwrap import indent
 from typing import Any
 
 from puzzles.tracks import ALL, TRACKS
@@ -138,6 +140,33 @@ def as_json(files: Iterable[Graded], why: bool = False) -> dict[str, Any]:
         "version": VERSION,
         "files": [{"path": f.path, "results": [v.as_json(why) for v in f.verdicts]} for f in files],
     }
+
+
+def json_text(files: Iterable[Graded], why: bool = False) -> Iterator[str]:
+    """The text of that in pieces, so that a large class does not fill memory."""
+    frame = json.dumps(as_json([]), indent=2)
+    before, _, after = frame.rpartition("]")
+    yield before
+    end = ""
+    for graded in files:
+        (row,) = as_json([graded], why)["files"]
+        yield f"{end}\n{indent(json.dumps(row, indent=2), '    ')}"
+        end = ","
+    yield ("\n  ]" if end else "]") + after
+
+
+class Shared:
+    """Makes equal verdicts on what was not attempted one object: most of a class's verdicts are such."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Verdict] = {}
+
+    def __call__(self, graded: Graded) -> Graded:
+        return replace(graded, verdicts=tuple(map(self._one, graded.verdicts)))
+
+    def _one(self, verdict: Verdict) -> Verdict:
+        seen = verdict if verdict.attempted else self._seen.setdefault(verdict.puzzle, verdict)
+        return seen if seen == verdict else verdict
 
 
 def all_passed(files: Iterable[Graded]) -> bool:

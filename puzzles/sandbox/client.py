@@ -20,7 +20,7 @@ from uuid import uuid4
 from . import leftovers, protocol
 from .limits import Limits
 from .protocol import RUN_FOLDER
-from .tiers import START_SECONDS, Tier, command, environment
+from .tiers import START_SECONDS, Tier, cache_bytecode, command, environment
 from .visible_files import read_rules
 
 MAX_ANSWER = 64 << 20
@@ -148,6 +148,7 @@ class SandboxClient:
         return code
 
     def _start(self) -> None:
+        cache_bytecode()
         if not self.tier.is_sandbox:
             self._folder = tempfile.mkdtemp(prefix=f"puzzles-{os.getpid()}-", dir=_quick_folder())
             if os.getuid() == 0:

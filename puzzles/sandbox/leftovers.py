@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
-from secrets import token_hex
 
 OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
@@ -21,7 +20,7 @@ class TooManyError(Exception):
 
 def empty(folder: str, most: int | None = None) -> bool:
     """Removes all that is in a folder. Returns False if that takes more than `most` steps; then a part is left."""
-    top = os.open(folder, OPEN_FOLDER)
+    top = _opened(folder)
     try:
         _empty(top, iter(range(most)) if most is not None else count())
     except TooManyError:
@@ -29,6 +28,14 @@ def empty(folder: str, most: int | None = None) -> bool:
     finally:
         os.close(top)
     return True
+
+
+def _opened(folder: str) -> int:
+    try:
+        return os.open(folder, OPEN_FOLDER)
+    except PermissionError:  # a run has changed the mode of its user's folder
+        os.chmod(folder, 0o700)
+        return os.open(folder, OPEN_FOLDER)
 
 
 def remove(folder: str) -> None:
@@ -39,7 +46,7 @@ def remove(folder: str) -> None:
 
 
 def _empty(top: int, steps: Iterator[int]) -> None:
-    names = (f"{token_hex(8)}-{number}" for number in count())
+    names = (f"{os.urandom(8).hex()}-{number}" for number in count())
     folders = []
     for entry in _entries(top, steps):
         if entry.is_dir(follow_symlinks=False):

@@ -10,7 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
+from importlib.util import cache_from_source
+from pathlib import Path
 from typing import NamedTuple
 
 from .bubblewrap import SERVER_FOLDER, bubblewrap_command
@@ -65,14 +68,42 @@ def _why_no_bubblewrap() -> str:
     """Reason why bubblewrap cannot be used here, found by starting Python in it; empty if it can."""
     if sys.platform != "linux":
         return f"it is for Linux, and this is {sys.platform}"
-    if shutil.which("bwrap") is None:
+    if not _may_have_bubblewrap():
         return "there is no command bwrap; install the package bubblewrap"
-    probe = command(Tier("bubblewrap"), Limits(), "pass")
     try:
-        done = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=START_SECONDS)
+        with _probe() as probe:
+            _, told = _ended(probe)
     except (OSError, subprocess.TimeoutExpired) as why:
         return str(why)
-    return "" if done.returncode == 0 else (done.stderr.strip() or f"it ended with code {done.returncode}")[:200]
+    return "" if probe.returncode == 0 else (told.strip() or f"it ended with code {probe.returncode}")[:200]
+
+
+def _may_have_bubblewrap() -> bool:
+    return sys.platform == "linux" and shutil.which("bwrap") is not None
+
+
+def _ended(probe: subprocess.Popen[str]) -> tuple[str, str]:
+    try:
+        return probe.communicate(timeout=START_SECONDS)
+    except subprocess.TimeoutExpired:
+        probe.kill()
+        raise
+
+
+def begin_to_look(wanted: str = "auto") -> None:
+    """Starts to find out whether bubblewrap works, so that `best` need not wait for it later."""
+    if wanted != "process" and _may_have_bubblewrap():
+        with suppress(OSError):  # which `best` reports
+            _probe()
+
+
+@cache
+def _probe() -> subprocess.Popen[str]:
+    """Python in bubblewrap, just started."""
+    words = command(Tier("bubblewrap"), Limits(), "pass")
+    return subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
 
 
 def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[str]:
@@ -83,6 +114,15 @@ def command(tier: Tier, limits: Limits, program: str = SERVER_PROGRAM) -> list[s
     if not tier.is_sandbox:
         return python
     return [*bubblewrap_command(limits, environment(f"{SERVER_FOLDER}/{RUN_FOLDER}")), *python]
+
+
+def cache_bytecode() -> None:
+    """Compiles the modules that only servers import, once for all servers, which write nothing."""
+    worker = Path(__file__).parent / "worker"
+    if not (sys.dont_write_bytecode or os.path.exists(cache_from_source(str(worker / "server.py")))):
+        from compileall import compile_dir  # here, because it is slow to import and seldom needed
+
+        compile_dir(worker, quiet=2)
 
 
 def environment(folder: str) -> dict[str, str]:

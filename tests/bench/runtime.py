@@ -139,6 +139,23 @@ def drawings() -> None:
     show(f"fsdp, 32 ranks, 52 layers ({events:,} events), as a page", page, "s", 3)
 
 
+def grading() -> None:
+    """The second half of a minute or two: a class of a thousand is graded."""
+    from tests.bench.grader import class_of, eight, grade
+
+    few = min((grade(*eight()) for _ in range(5)), key=lambda found: found.seconds)
+    show("puzzles grade, the eight solutions, isolated", few.seconds, "s", 1)
+    show("  at work, of all cores' seconds", few.busy, "s", 2)
+    known = grade(*eight(), "solutions/records")
+    show(f"  with their records ({known.runs} runs), core seconds a run", known.of_a_run, "s", 0.05)
+    everything = grade("solutions")
+    show(f"  and classes and layouts ({everything.runs} runs), for each run", everything.of_a_run, "s", 0.08)
+    several = class_of(24)
+    show(f"a class of 24 ({several.runs} runs), core seconds a run", several.of_a_run, "s", 0.05)
+    small, large = (class_of(files, ["basic"]).memory for files in (50, 1000))
+    show(f"memory of the grader for a class of 1,000 ({large / 1024:.0f} MiB), for 50", large / small, "x", 1.1)
+
+
 def show(what: str, value: float, unit: str, limit: float, in_switches: float | None = None) -> None:
     switches = "" if in_switches is None else f"= {in_switches:,.1f} switches"
     print(f"{what:<52} {value:8.2f} {unit:<5} {switches:<20} [at most {limit:g}] {'OK' if value <= limit else 'SLOW'}")
@@ -166,20 +183,7 @@ def main() -> None:
     empty = shell("-c", "pass")
     show("import lib, beyond an empty interpreter", (shell("-c", "import lib") - empty) * 1e3, "ms", 60)
     drawings()
-    from puzzles.grading.discover import submissions
-    from tests.bench.grader import class_of
-
-    eight = [f"solutions/{classic.slug}.py" for classic in CLASSICS]
-    show("puzzles grade, the eight solutions, isolated", shell("-m", "puzzles", "grade", *eight), "s", 2.5)
-    known = shell("-m", "puzzles", "grade", *eight, "solutions/records")
-    show("  with their records", known, "s", 1.5)
-    files = len(submissions(["solutions"]))
-    everything = shell("-m", "puzzles", "grade", "solutions")
-    show(f"  and classes and layouts, {files} files: for each file", everything / files * 1e3, "ms", 80)
-    seconds, small = class_of(8)
-    seconds, large = class_of(24)
-    show("a class of 24, core seconds for each puzzle", seconds, "s", 1 / 8)
-    show("  memory of the grader, in that for a class of 8", large / small, "x", 1.1)
+    grading()
     engine.main(show)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import multiprocessing
 import os
+import pickle
 import sys
 import types
 from collections.abc import Iterator
@@ -23,7 +25,7 @@ from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint
 from puzzles.grading.job import Job
 from puzzles.grading.source_file import SourceFile
-from puzzles.grading.verdict import Graded
+from puzzles.grading.verdict import Graded, Shared, as_json, json_text
 from puzzles.sandbox import tiers
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
@@ -157,6 +159,34 @@ def test_an_exception_in_the_grader_is_a_row_too(a_class: Path):
     assert "OSError: no more processes" in found[0].verdicts[0].message
 
 
+def test_others_load_what_is_needed_later_while_processes_work(a_class: Path):
+    seen: list[int] = []
+    paths = sorted(map(str, a_class.iterdir()))
+    grade_all(files(paths), job(), jobs=1, meanwhile=lambda: seen.append(len(multiprocessing.active_children())))
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("why", [False, True])
+def test_json_written_file_by_file_is_the_same_text(a_class: Path, why: bool):
+    graded = grade_all(files(sorted(map(str, a_class.iterdir()))), job())
+    for some in (graded, graded[:1], []):
+        assert "".join(json_text(some, why)) == json.dumps(as_json(some, why), indent=2)
+
+
+def test_verdicts_on_what_was_not_attempted_are_one_object(a_class: Path):
+    def of(slug: str, path: Path) -> Graded:
+        source = path.read_bytes()
+        return pickle.loads(pickle.dumps(job()._replace(slugs=("basic", slug)).grade(str(path), source)))
+
+    path = a_class / "anna.py"
+    shared, pairs = Shared(), [(of("gpipe", path), of("gpipe", path)), (of("fsdp", path), of("wsdp", path))]
+    for pair in pairs:
+        one, other = map(shared, pair)
+        assert (one, other) == pair
+        assert one.verdicts[0] is not other.verdicts[0]
+        assert (one.verdicts[1] is other.verdicts[1]) == (one.verdicts[1] == other.verdicts[1])
+
+
 # --- Resuming ---
 
 
@@ -165,6 +195,7 @@ def test_an_interrupted_run_continues_where_it_stopped(
 ):
     paths = sorted(map(str, a_class.iterdir()))
     whole = grade_all(files(paths), job())
+    sizes = {path: Path(path).stat().st_size for path in paths}
     graded: list[str] = []
 
     def distribute(to_do: list[str], job: Job, *_: Any) -> Any:
@@ -181,9 +212,11 @@ def test_an_interrupted_run_continues_where_it_stopped(
     Path(graded[0]).write_text("# changed\n")
     before, graded[:] = graded[:], []
     resumed = grade_all(files(paths), job(), resume=True)
-    assert graded == [before[0], *(path for path in paths if path not in before)]
-    assert resumed[1:] == whole[1:]
-    assert resumed[0].verdicts[0].status == "not_attempted"
+    assert sorted(graded) == sorted([before[0], *(path for path in paths if path not in before)])
+    assert before == sorted(paths, key=lambda path: -sizes[path])[:3]  # the largest first
+    changed = paths.index(before[0])
+    assert resumed.pop(changed).verdicts[0].status == "not_attempted"
+    assert resumed == [row for row in whole if row.path != before[0]]
 
 
 def test_under_other_conditions_nothing_is_resumed(a_class: Path, home_of_its_own: Path):

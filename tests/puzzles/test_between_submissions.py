@@ -107,6 +107,9 @@ MANY = "for number in range({count}): os.mkdir(str(number))"
     [
         "os.mkdir('locked')\nopen('locked/f', 'w').close()\nos.mkdir('locked/inner', 0)\nos.symlink('/', 'link')",
         pytest.param("os.mkdir('../beside')", marks=pytest.mark.slow),
+        "os.chmod('..', 0)",
+        pytest.param("os.chmod('.', 0)\nos.chmod('..', 0)", marks=pytest.mark.slow),
+        pytest.param("os.rename('../run', '../gone')\nos.symlink('/usr', '../run')", marks=pytest.mark.slow),
         NESTED.format(depth=30),
         pytest.param(NESTED.format(depth=3000), marks=pytest.mark.slow),
         pytest.param(MANY.format(count=1000), marks=pytest.mark.slow),
@@ -118,7 +121,8 @@ MANY = "for number in range({count}): os.mkdir(str(number))"
 def test_whatever_a_run_leaves_the_next_finds_an_empty_folder(grade: Grade, leave: str) -> None:
     tried = f"try:\n{indent(leave, '    ')}\nexcept OSError as why: print(why)"
     room = solved_after("open('mine', 'wb').write(b'x' * ((1 << 20) - 4096))")
-    _, empty, full = grade(solved_after(tried), EMPTY, room, files=1 << 20, seconds=60.0)
+    first, empty, full = grade(solved_after(tried), EMPTY, room, files=1 << 20, seconds=60.0)
+    assert first.reason != "lost", first
     assert empty.passed(), empty
     assert full.passed(), full
 
@@ -166,6 +170,22 @@ def number(call: str) -> int:
 
 
 # --- Other processes, classmates' files ---
+
+
+@needs_seccomp
+def test_a_run_locks_and_watches_no_file_that_others_use(grade: Grade) -> None:
+    opened = "os.open({}, os.O_RDONLY)"
+    file, folder = opened.format("os.__file__"), opened.format("os.path.dirname(os.__file__)")
+    calls = [
+        f"__import__('fcntl').flock({file}, 6)",
+        f"__import__('fcntl').lockf({file}, 5)",
+        "__import__('fcntl').lockf(open('mine', 'w'), 6)",
+        *(f"__import__('fcntl').fcntl({file}, {request}, bytes(32))" for request in (5, 36, 37)),
+        f"__import__('fcntl').fcntl({file}, 1024, 0)",
+        f"__import__('fcntl').fcntl({folder}, 1026, 0x1F)",
+    ]
+    (found,) = grade(solved_after(refuses(*calls)))
+    assert found.passed(), found
 
 
 @needs_seccomp

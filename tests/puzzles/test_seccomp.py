@@ -114,6 +114,8 @@ def test_what_is_denied_is_denied_and_nothing_else(machine: str) -> None:
         ("fcntl", (0, 1), ALLOWED),
         ("fcntl", (0, 8), EPERM),
         ("fcntl", (0, 10), EPERM),
+        *(("fcntl", (0, request), EPERM) for request in (5, 6, 7, 36, 37, 38, 1024, 1026)),  # locks, leases, watches
+        *(("fcntl", (0, request), ALLOWED) for request in (0, 2, 3, 4, 1030, 1031)),
         ("ioctl", (0, 0x5401), ALLOWED),
         ("ioctl", (0, 0x5412), EPERM),
         ("prctl", (15,), ALLOWED),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,13 @@ def protect_process() -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGQUIT", "SIGPIPE", "SIGTSTP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+def prepare(sees_others: bool) -> None:
+    """Computes once what `confine` needs in every worker that is forked from this process."""
+    _is_python_private()
+    if seccomp.is_available():
+        seccomp.denials(platform.machine(), sees_others)
 
 
 def confine(
@@ -116,7 +125,7 @@ def _cap(kind: int, most: int) -> None:
 def _become(uid: int) -> None:
     """Changes from root to a user that owns nothing. It keeps the capability to read, if Python itself is installed
     where only root can read; Landlock or bubblewrap still decide on what."""
-    unreadable = not all(os.stat(folder).st_mode & 0o001 for folder in Path(os.__file__).resolve().parents)
+    unreadable = _is_python_private()
     with suppress(OSError):  # a root without the power to change its user, as some containers have it
         os.setgroups([])
         if unreadable:
@@ -127,6 +136,12 @@ def _become(uid: int) -> None:
             head = (ctypes.c_uint32 * 2)(CAPABILITIES_V3, 0)
             sets = (ctypes.c_uint32 * 6)(DAC_READ_SEARCH, DAC_READ_SEARCH, 0, 0, 0, 0)
             ctypes.CDLL(None).capset(head, sets)
+
+
+@cache
+def _is_python_private() -> bool:
+    """True if not everybody may read the folder that Python is installed in."""
+    return not all(os.stat(folder).st_mode & 0o001 for folder in Path(os.__file__).resolve().parents)
 
 
 def _status(pid: str, *fields: str) -> list[int]:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import ENOSYS, EPERM
+from functools import cache
 from struct import pack
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ DENIED = {
     "The kernel itself": (
         "bpf:321:280 perf_event_open:298:241 userfaultfd:323:282 personality:135:92 inotify_init:253: "
         "inotify_init1:294:26 fanotify_init:300:262 name_to_handle_at:303:264 open_by_handle_at:304:265 "
-        "lookup_dcookie:212:18 quotactl:179:60 quotactl_fd:443:443"
+        "lookup_dcookie:212:18 flock:73:32 quotactl:179:60 quotactl_fd:443:443"
     ),
 }
 """Answered with EPERM: each name with its numbers on x86-64 and aarch64."""
@@ -73,6 +74,11 @@ TRUNCATE, ACCESS = 0o1000, 0o3
 """From asm-generic/fcntl.h: O_TRUNC, and O_ACCMODE, of which 0 is reading."""
 
 
+LOCKS = (5, 6, 7, 36, 37, 38)
+"""F_GETLK to F_OFD_SETLKW. A lock needs no leave to write: one on a file that everybody may read stops others, and is
+seen by other runs."""
+
+
 class Check(NamedTuple):
     """A check of one argument: after masking it has to be in `only`, or must not be in `never`."""
 
@@ -98,6 +104,7 @@ def checks(pid: int) -> list[Check]:
             "sched_setattr:314:274".split()
         ),
         Check("fcntl:72:25", 1, never=(8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals to others
+        Check("fcntl:72:25", 1, never=(*LOCKS, 1024, 1026)),  # also F_SETLEASE and F_NOTIFY
         Check("ioctl:16:29", 1, never=(0x8901, 0x8902, 0x5412, 0x541C)),  # the same, and keys into a terminal
         Check("prctl:157:167", 0, never=(1, 4, 0x59616D61)),  # outliving the parent, being traced
         Check("open:2:", 1, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),  # emptying what may only be read
@@ -161,13 +168,8 @@ class Program(ctypes.Structure):
 
 def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW) -> bytes:
     """The filter for process `pid` on a machine of this kind. `new_tasks` answers calls that start processes."""
-    column = list(ARCHITECTURES).index(machine)
-    denied = " ".join((*DENIED.values(), CHANGES if sees_others else ""))
-    code = _load(ARCHITECTURE) + _step(EQUAL, ARCHITECTURES[machine][0], 1, 0) + _refuse(ENOSYS)
-    code += _load(NUMBER) + _step(AT_LEAST, FIRST_UNKNOWN, 0, 1) + _refuse(ENOSYS)
-    for names, error in ((denied, EPERM), (ABSENT, ENOSYS)):
-        for name in names.split():
-            code += _on_call(name, column, _refuse(error))
+    column = _column(machine)
+    code = denials(machine, sees_others)
     by_name: dict[str, bytes] = {}
     for check in checks(pid):
         by_name[check.name] = by_name.get(check.name, b"") + _test(check)
@@ -176,6 +178,22 @@ def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW) -
     for name in FORKS.split():
         code += _on_call(name, column, _step(RETURN, new_tasks))
     return code + _step(RETURN, ALLOW)
+
+
+@cache
+def denials(machine: str, sees_others: bool) -> bytes:
+    """The part of the filter that is the same for every process: what is denied with any arguments."""
+    denied = " ".join((*DENIED.values(), CHANGES if sees_others else ""))
+    code = _load(ARCHITECTURE) + _step(EQUAL, ARCHITECTURES[machine][0], 1, 0) + _refuse(ENOSYS)
+    code += _load(NUMBER) + _step(AT_LEAST, FIRST_UNKNOWN, 0, 1) + _refuse(ENOSYS)
+    for names, error in ((denied, EPERM), (ABSENT, ENOSYS)):
+        for name in names.split():
+            code += _on_call(name, _column(machine), _refuse(error))
+    return code
+
+
+def _column(machine: str) -> int:
+    return list(ARCHITECTURES).index(machine)
 
 
 def _on_call(name: str, column: int, then: bytes) -> bytes:

@@ -31,6 +31,7 @@ def main() -> None:
     os_limits.protect_process()
     lost = 0
     while not lost and (conditions := protocol.receive(control)) is not None:
+        os_limits.prepare(sees_others=not conditions["sandboxed"])
         _warm_up(conditions)
         server = os.getpid()
         supervisor = os.fork()
