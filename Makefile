@@ -10,6 +10,10 @@ PIP := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
 # One process runs a whole file of tests, because the tests of a file share fixtures.
 PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile
 
+# Bytecode is kept also where the environment forbids it, as container images often do: hundreds of processes start in the
+# tests, and each would compile the project again.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help play test test-all fuzz bench check docs docs-site notebooks wheel colab lab browser clean
 .NOTPARALLEL:
 

@@ -43,16 +43,24 @@ class Picture(Compose):
         """The picture as text."""
         return f"{self.title}: {self.description}\n"
 
-    def _repr_svg_(self) -> str:
+    def in_svg(self) -> str:
+        """The picture as the text of an SVG document, with tooltips."""
         scale = shown_height(self.height) / self.height
         return compact_svg(self, self.width, self.height, scale, self.title, self.description, self.dark)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """The picture, and a text for screen readers and for notebooks converted to text."""
-        return {"image/svg+xml": self._repr_svg_(), "text/plain": self.in_text()}
+        """The picture, and a text for screen readers and for notebooks converted to text.
 
-    def _repr_html_(self) -> Any:
-        """Nothing: chalk would have a notebook store the same SVG once more, as HTML."""
+        The SVG is given as HTML, which JupyterLab makes part of its page. An output of type image/svg+xml becomes an
+        <img> there, and the shapes in an <img> have no tooltips. Jupyter Notebook, nbviewer and Colab show both alike.
+        """
+        return {"text/html": self.in_svg(), "text/plain": self.in_text()}
+
+    def _repr_html_(self) -> str:
+        return self.in_svg()
+
+    def _repr_svg_(self) -> Any:
+        """Nothing, where chalk has an SVG: a notebook would store the picture twice."""
         return None
 
 
@@ -68,7 +76,7 @@ def svg(diagram: Diagram) -> str:
     if not isinstance(diagram, BaseDiagram):
         raise PuzzleError(f"svg takes a diagram, as draw returns; got {type(diagram).__name__}")
     if isinstance(diagram, Picture):
-        return diagram._repr_svg_()
+        return diagram.in_svg()
     with TemporaryDirectory() as folder:
         file = Path(folder) / "picture.svg"
         diagram.render_svg(str(file), height=chalk.core.SVG_HEIGHT, draw_height=chalk.core.SVG_DRAW_HEIGHT)

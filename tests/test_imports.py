@@ -34,7 +34,7 @@ puzzles.notebook puzzles.commands puzzles puzzles.__main__ puzzles.package.train
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""
 
 LAZY = {
-    ("lib.values.base", "drawing"): "a value shows itself as a picture in a notebook: _repr_svg_ and draw()",
+    ("lib.values.base", "drawing"): "a value shows itself as a picture in a notebook: _repr_html_ and draw()",
     ("puzzles", "puzzles.notebook.play"): "`from puzzles import play` loads it when it is asked for",
 }
 """Arrows that point back, inside functions only, each with its reason."""

@@ -73,7 +73,7 @@ class Value:
 
         return draw_value(self)
 
-    def _repr_svg_(self) -> str:
+    def _repr_html_(self) -> str:
         from drawing import svg
 
         return str(svg(self.draw()))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from puzzles.catalog.schedule import PUZZLES
 from tests.support.kernel import ROOT
 
 WHY = "needs the extra: pip install 'training-puzzles[browser]' (make browser); and chromium and chromedriver"
-pytest.importorskip("jupyterlab", reason=WHY)
-pytest.importorskip("selenium", reason=WHY)
+if not all(map(find_spec, ("jupyterlab", "selenium"))):  # without importing them, which takes seconds
+    pytest.skip(WHY, allow_module_level=True)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
 pytestmark = [
@@ -215,3 +216,34 @@ def test_a_player_is_wrong_and_then_right(page: Page) -> None:
     page.run(PLAY)
     page.until(lambda: page.ask(PUPPY), "the reward for three stars")
     assert page.result(PLAY, "passed")["stars"] == "★★★"
+
+
+DRAWN = "from lib import run_async\nfrom drawing import draw"
+
+
+def tooltips(page: Page) -> list[str]:
+    """What the browser shows when the pointer is on a named shape of the picture below the imports' cell."""
+    script = """
+        const picture = arguments[0].querySelector('.jp-OutputArea-output svg, .jp-OutputArea-output img');
+        if (!picture) return null;
+        picture.scrollIntoView({block: 'center'});
+        const found = ['a picture'];
+        for (const title of picture.querySelectorAll('* > * > title')) {
+            const shape = title.parentNode, box = shape.getBoundingClientRect();
+            const hit = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+            if (hit && shape !== picture && shape.contains(hit)) found.push(title.textContent);
+        }
+        return found;"""
+    return list(page.until(lambda: page.ask(script, page.cell(DRAWN.splitlines()[0])), "the picture"))
+
+
+def test_the_shapes_of_a_picture_have_tooltips(page: Page) -> None:
+    page.run("# Makes the puzzles importable")
+    program = (
+        f"{DRAWN}\n\n\nasync def one(model):\n"
+        "    weights, _ = model.load_weights(0)\n"
+        "    model.forward(0, model.get_activation([0]), weights)\n\n\n"
+        "draw(await run_async(one, 1, 1, 1))"
+    )
+    page.type_into("from lib import", program)
+    assert [words for words in tooltips(page) if "forward" in words and "layer 0" in words]

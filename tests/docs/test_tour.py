@@ -38,7 +38,7 @@ weights, opt_states, activations, grad_activations, grad_weights = model.storage
 activations[0] = model.get_activation(batches=[1, 4, 5])
 activations[0]
 """,
-        ["image/svg+xml"],
+        ["text/html"],
     ),
     (
         "weights are loaded and shown",
@@ -47,7 +47,7 @@ for i in range(model.LAYERS):
     weights[i], opt_states[i] = model.load_weights(i)
 weights[2]
 """,
-        ["image/svg+xml"],
+        ["text/html"],
     ),
     (
         "forward, by name",
@@ -56,7 +56,7 @@ for i in range(model.LAYERS):
     activations[i + 1] = model.forward(layer=i, inp=activations[i], weight=weights[i])
 draw_group(activations)
 """,
-        ["image/svg+xml"],
+        ["text/html"],
     ),
     (
         "loss and backward",
@@ -77,7 +77,7 @@ print(before - model.memory())
 model.status()
 draw_group(grad_weights)
 """,
-        ["393216", "rank 0, t=18", "weights[0]: weight of layer 0", "image/svg+xml"],
+        ["393216", "rank 0, t=18", "weights[0]: weight of layer 0", "text/html"],
     ),
     (
         "an update without all batches is refused, as an AssertionError",
@@ -102,8 +102,8 @@ Model.check([model])
 """,
         ["Correct! 19 timesteps", "fake_grad", "fine for exploring, refused in a puzzle"],
     ),
-    ("the picture of the run", "draw([model])", ["Timesteps: 19", "Maximum Memory:", "at GPU: 0", "image/svg+xml"]),
-    ("the final weights", "draw_group(model.final_weights)", ["image/svg+xml"]),
+    ("the picture of the run", "draw([model])", ["Timesteps: 19", "Maximum Memory:", "at GPU: 0", "text/html"]),
+    ("the final weights", "draw_group(model.final_weights)", ["text/html"]),
     (
         "hand-made gradients add up",
         """
@@ -124,7 +124,7 @@ out = await asyncio.gather(*[reduce_mine(Model(layers=1, batches=1, rank=i, dist
 print([sorted(grad.batches) for grad in out])
 out[0]
 """,
-        ["[[0, 1, 2], [0, 1, 2], [0, 1, 2]]", "image/svg+xml"],
+        ["[[0, 1, 2], [0, 1, 2], [0, 1, 2]]", "text/html"],
     ),
     (
         "shards of another model, combined and gathered",
@@ -195,7 +195,7 @@ Model.check(out)
 """,
         ["Correct! 5.1 timesteps"],
     ),
-    ("its picture", "draw(out)", ["Timesteps: 5.1", "at GPU: 0 time:", "image/svg+xml"]),
+    ("its picture", "draw(out)", ["Timesteps: 5.1", "at GPU: 0 time:", "text/html"]),
     (
         "a rank that returns early hangs nobody",
         """

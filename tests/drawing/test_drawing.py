@@ -321,7 +321,7 @@ VALUES: list[Value] = [
 @pytest.mark.parametrize("value", VALUES, ids=str)
 def test_a_value_is_drawn_with_the_words_it_calls_itself(value: Value) -> None:
     assert f"{value} ({value.memory():,} elements)" in texts(draw_value(value))
-    assert value._repr_svg_() == svg(draw_value(value)) == svg(value.draw())
+    assert value._repr_html_() == svg(draw_value(value)) == svg(value.draw())
 
 
 def test_equal_values_have_equal_pictures_and_others_do_not() -> None:
@@ -372,13 +372,17 @@ def test_the_group_of_final_weights_says_what_it_shows() -> None:
     assert texts(draw_group(Model().final_weights)) == ["final weights: empty"]
 
 
-def test_a_notebook_stores_a_picture_once() -> None:
+@pytest.mark.parametrize(
+    "shown", [draw(trace_of(FSDP)), Weight(0, 1, 0), draw_group({})], ids=["run", "value", "group"]
+)
+def test_a_notebook_stores_a_picture_once(shown: object) -> None:
     from IPython.core.formatters import DisplayFormatter
 
     formatter = DisplayFormatter()
     formatter.active_types = formatter.format_types
-    stored, _ = formatter.format(draw(trace_of(FSDP)))
-    assert set(stored) == {"image/svg+xml", "text/plain"}
+    stored, _ = formatter.format(shown)
+    assert set(stored) == {"text/html", "text/plain"}
+    assert stored["text/html"].count("<svg") == 1
 
 
 def test_an_empty_group_and_a_large_one() -> None:

@@ -152,10 +152,10 @@ def test_what_is_computed_again_is_hatched(costs: Costs) -> None:
     assert [mark.again for mark in scene.marks if mark.op.name == "forward"] == [False, True]
     assert "forward again layer 0 b0" in describe(scene.lanes[0].marks[1])
     assert run_data(scene)["again"] == [1]
-    assert "recomputation" in drawing.draw(trace)._repr_svg_()
+    assert "recomputation" in drawing.draw(trace).in_svg()
     assert (
         "recomputation"
-        not in drawing.draw(run(ddp_overlap(1), 1, 1, 1, setting=Setting(COSTS["buckets"])).trace)._repr_svg_()
+        not in drawing.draw(run(ddp_overlap(1), 1, 1, 1, setting=Setting(COSTS["buckets"])).trace).in_svg()
     )
 
 
@@ -170,7 +170,7 @@ def test_halves_of_backward_have_shapes_and_names() -> None:
 
     picture = drawing.draw(run(halves, 1, 1, 1, setting=Setting(COSTS["parts"])).trace)
     assert "I input gradient, W weight gradient" in picture.in_text()
-    assert "input gradient layer 0 b0" in picture._repr_svg_()
+    assert "input gradient layer 0 b0" in picture.in_svg()
 
 
 def test_copies_to_and_from_a_tier_have_streams_and_the_tier_has_a_peak() -> None:

@@ -181,16 +181,16 @@ def test_the_text_alternative_describes_each_rank() -> None:
 def test_a_notebook_gets_the_picture_and_a_text() -> None:
     drawn = picture("ddp", title="Data parallel")
     bundle = drawn._repr_mimebundle_()
-    assert bundle["image/svg+xml"] == svg(drawn)
+    assert bundle["text/html"] == svg(drawn)
     assert bundle["text/plain"].startswith("Data parallel\ntimesteps 5.1")
     assert "rank 3 F0b3" in bundle["text/plain"]
-    assert set(gallery.pareto()._repr_mimebundle_()) == {"image/svg+xml", "text/plain"}
+    assert set(gallery.pareto()._repr_mimebundle_()) == {"text/html", "text/plain"}
 
 
 def test_a_notebook_with_all_eight_stays_below_a_megabyte() -> None:
     formatter = DisplayFormatter()
     outputs = [json.dumps(formatter.format(picture(classic.slug, goal=classic.goal))[0]) for classic in CLASSICS]
-    assert all("image/svg+xml" in output for output in outputs)
+    assert all("text/html" in output for output in outputs)
     assert sum(map(len, outputs)) < 960_000
 
 

@@ -1,11 +1,18 @@
 """Hypothesis profiles: few examples, the same on every run, for `make test`; many new ones for `make test-all`.
 
 Neither has a deadline, because machines may be busy, nor a database, because clones may be unwritable.
+
+Hypothesis also tries constants that it reads in every module of the project. Examples would change with any line of
+code, and parsing all modules takes seconds in each process of the tests.
 """
 
 from __future__ import annotations
 
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = lambda: providers._local_constants  # which are none
 
 WHOLE = 100
 """Examples of a property that asks for no number, in the full profile."""

@@ -34,11 +34,20 @@ ROOT = Path(__file__).parents[3]
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
 
 
+CHAPTER_OF = {slug: chapter.name for chapter in CHAPTERS for slug in chapter.files}
+# The plain suite runs every reference in this process, and grades one of each chapter in the sandbox.
+one_of_each_chapter = pytest.mark.parametrize(
+    "puzzle",
+    first_of_each_kind([(p,) for p in ENGINE_PUZZLES.values()], lambda case: CHAPTER_OF[case[0].slug]),
+    ids=lambda puzzle: puzzle.slug,
+)
+
+
 def source(slug: str) -> str:
     return REFERENCES[slug].read_text(encoding="utf-8")
 
 
-@every_puzzle
+@one_of_each_chapter
 def test_the_reference_passes_with_three_stars(puzzle: EnginePuzzle) -> None:
     verdict = verdict_on(puzzle.slug, REFERENCES[puzzle.slug])
     assert (verdict.status, verdict.stars, verdict.message, verdict.notes) == ("passed", 3, "", ())
@@ -75,13 +84,25 @@ def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle,
     assert isinstance(cls, ast.ClassDef)
     assert {"load_checkpoint", "forward", "backward"} <= {f.name for f in cls.body if isinstance(f, ast.FunctionDef)}
     assert verdict_on(puzzle.slug, path).status == "not_attempted"
-    path.write_text(starter.replace("raise NotImplementedError", "raise NotImplementedError()"))
+
+
+@one_of_each_chapter
+def test_a_starter_with_a_change_is_attempted(puzzle: EnginePuzzle, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        starter_file([puzzle], "mine.py").replace("raise NotImplementedError", "raise NotImplementedError()")
+    )
     verdict = verdict_on(puzzle.slug, path)
     assert (verdict.status, verdict.reason) == ("failed", "crash")
     assert f"raised on device 0 of {puzzle.devices}" in verdict.message
 
 
-@pytest.mark.parametrize(("slug", "mistake"), first_of_each_kind(WRONG, lambda wrong: wrong[0]))
+def kind_of_mistake(wrong: tuple[str, str]) -> tuple[str, str]:
+    """The chapter, and the beginning of the verdict."""
+    return CHAPTER_OF[wrong[0]], " ".join(WRONG[wrong][2].split()[:2])
+
+
+@pytest.mark.parametrize(("slug", "mistake"), first_of_each_kind(WRONG, kind_of_mistake))
 def test_a_wrong_solution_gets_the_right_message(slug: str, mistake: str, tmp_path: Path) -> None:
     old, new, wanted = WRONG[slug, mistake]
     assert old in source(slug)
