@@ -1,0 +1,38 @@
+"""Textbook schedules for any size, to run, draw and read.
+
+from lib import run
+from lib.schedules import one_f_one_b, pipeline
+
+outcome = run(pipeline(one_f_one_b), layers=4, batches=8, ranks=4)
+
+An order is a `Timetable`, which is data: `print(one_f_one_b(4, 8))` shows it, `Timetable.read` takes one written by
+hand. `pipeline` plays any timetable.
+"""
+
+from .cells import Cell
+from .cut_layers import sequence_parallel, tensor_parallel
+from .data_parallel import ddp, fsdp_prefetch, zero1, zero2, zero3
+from .orders import breadth_first, dualpipev, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v
+from .player import pipeline
+from .timetable import Timetable
+
+__all__ = [
+    "Cell",
+    "Timetable",
+    "breadth_first",
+    "ddp",
+    "dualpipev",
+    "fsdp_prefetch",
+    "gpipe",
+    "interleaved",
+    "one_f_one_b",
+    "pipeline",
+    "sequence_parallel",
+    "tensor_parallel",
+    "zero1",
+    "zero2",
+    "zero3",
+    "zb_h1",
+    "zb_h2",
+    "zb_v",
+]
