@@ -21,10 +21,24 @@ MEMORY = _chapter(
     "memory",
     "Memory",
     "what does a rank keep that others keep too, that it could compute again, or put elsewhere?",
-    "zero1",
+    "zero1", "zero2", "checkpoint", "offload",
 )  # fmt: skip
 
-CHAPTERS = (CLASSICS, MEMORY)
+OVERLAP = _chapter(
+    "overlap",
+    "Overlap",
+    "communication runs beside computation; when should it start, and in which order?",
+    "ddp_overlap", "fsdp_prefetch", "stream_inference",
+)  # fmt: skip
+
+CLUSTERS = _chapter(
+    "clusters",
+    "Whole clusters",
+    "which kind of parallelism goes over which links?",
+    "three_d", "hybrid_shard", "local_sgd",
+)  # fmt: skip
+
+CHAPTERS = (CLASSICS, MEMORY, OVERLAP, CLUSTERS)
 
 ORDER = tuple(slug for chapter in CHAPTERS for slug in chapter.files)
 """Every slug in the order of play; its place is the puzzle's number."""
