@@ -1,0 +1,44 @@
+"""The chapters of the schedule track, in the order of play: each is a folder with a file for each of its puzzles."""
+
+from __future__ import annotations
+
+from puzzles.catalog.chapter import Chapter
+
+
+def _chapter(name: str, title: str, idea: str, *slugs: str) -> Chapter:
+    package = __name__.rpartition(".")[0]
+    return Chapter(f"{package}.{name}", title, idea, {slug: slug for slug in slugs})
+
+
+CLASSICS = _chapter(
+    "classics",
+    "The classics",
+    "how is one step shared out: by batches, by shards of the weights, by layers?",
+    "basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp",
+)  # fmt: skip
+
+MEMORY = _chapter(
+    "memory",
+    "Memory",
+    "what does a rank keep that others keep too, that it could compute again, or put elsewhere?",
+    "zero1", "zero2", "checkpoint", "offload",
+)  # fmt: skip
+
+OVERLAP = _chapter(
+    "overlap",
+    "Overlap",
+    "communication runs beside computation; when should it start, and in which order?",
+    "ddp_overlap", "fsdp_prefetch", "stream_inference",
+)  # fmt: skip
+
+CLUSTERS = _chapter(
+    "clusters",
+    "Whole clusters",
+    "which kind of parallelism goes over which links?",
+    "three_d", "hybrid_shard", "local_sgd",
+)  # fmt: skip
+
+CHAPTERS = (CLASSICS, MEMORY, OVERLAP, CLUSTERS)
+
+ORDER = tuple(slug for chapter in CHAPTERS for slug in chapter.files)
+"""Every slug in the order of play; its place is the puzzle's number."""
