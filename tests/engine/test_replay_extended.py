@@ -16,7 +16,20 @@ import drawing
 from drawing.runs.captions import reason
 from drawing.runs.predicted_vs_measured import measured as moved
 from drawing.runs.scene import scene_of
-from lib import COSTS, TIMED, Costs, Model, PuzzleError, Setting, Trace, TraceError, referee, run, trace_to_json
+from lib import (
+    COSTS,
+    TIMED,
+    Costs,
+    Model,
+    PuzzleError,
+    Setting,
+    Trace,
+    TraceError,
+    referee,
+    run,
+    schedules,
+    trace_to_json,
+)
 from lib.costs import Tier
 from lib.engine.replay.rank import PERFORM
 from lib.engine.replay.replay import NO_TENSORS, replay, replay_from_json, replay_to_json
@@ -26,7 +39,7 @@ from tests.lib.test_labels import MESH, OVERLAPPING, Nested
 from tests.support.examples import examples
 from tests.support.mpi import mpiexec_or_skip
 from tests.support.replays import ALTERED, GAMES, Game, trace_of
-from tests.support.schedules import overlapping, pipelines, shards, tiers
+from tests.support.schedules import overlapping, shards, tiers
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -73,9 +86,9 @@ def test_so_it_does_in_full_size(name: str) -> None:
 
 
 def pipeline_of(draw: Any, ranks: int, count: int) -> Game:
-    order = draw(st.sampled_from([pipelines.one_f_one_b, pipelines.zb_h1, pipelines.zb_h2]))
+    order = draw(st.sampled_from([schedules.one_f_one_b, schedules.zb_h1, schedules.zb_h2]))
     steps = draw(st.integers(1, 3))
-    return Game(pipelines.pipeline(order, steps), (ranks, count, ranks), Setting(COSTS["parts"], steps=steps))
+    return Game(schedules.pipeline(order), (ranks, count, ranks), Setting(COSTS["parts"], steps=steps))
 
 
 def buckets_of(draw: Any, ranks: int, count: int) -> Game:

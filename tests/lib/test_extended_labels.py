@@ -37,12 +37,12 @@ from lib import (
 )
 from lib.costs import CLASSIC, Tier
 from lib.judging.recompute import Retrace
+from lib.schedules import pipeline, zb_h1
 from lib.values.kinds import Parked
 from tests.lib.test_labels import attempt
 from tests.support.examples import examples
 from tests.support.extended_tensors import Truth, execute
 from tests.support.schedules import shards, tiers
-from tests.support.schedules.pipelines import pipeline, zb_h1
 
 ALL = Costs(
     "everything",
@@ -175,7 +175,7 @@ def test_every_value_of_a_random_program_is_what_it_says(
 
 
 SCHEDULES = [
-    (pipeline(zb_h1, 2), Size(2, 3, 2), Setting(COSTS["parts"], steps=2)),
+    (pipeline(zb_h1), Size(2, 3, 2), Setting(COSTS["parts"], steps=2)),
     (shards.tensor_parallel, Size(2, 2, 4), Setting(ALL, layer="block")),
     (shards.sequence_parallel, Size(2, 2, 4), Setting(ALL, layer="block")),
     (shards.experts_in_turn, Size(2, 4, 2), Setting(ALL, layer="experts")),

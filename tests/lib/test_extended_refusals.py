@@ -24,12 +24,12 @@ from lib import (
     trace_to_json,
 )
 from lib.costs import CLASSIC, Tier
+from lib.schedules import pipeline, zb_h1
 from lib.trace import Op
 from lib.values.kinds import Activation, Parked, Weight
 from lib.values.replicas import Copy
 from tests.support import refusal
 from tests.support.schedules import shards, tiers
-from tests.support.schedules.pipelines import pipeline, zb_h1
 
 PRICES = {**CLASSIC.ticks, **dict.fromkeys(("backward_input", "backward_weight", "dispatch", "collect"), 5)}
 ROOM = 4 * CLASSIC.activation
@@ -330,7 +330,7 @@ def changed(trace: Trace, name: str, change: Callable[[Op], Op], which: int = 0,
     return replace(trace, ranks=tuple(tuple(ops) if r == rank else other for r, other in enumerate(trace.ranks)))
 
 
-HALVES = traced(pipeline(zb_h1, 2), (2, 4, 2), Setting(COSTS["parts"], steps=2))
+HALVES = traced(pipeline(zb_h1), (2, 4, 2), Setting(COSTS["parts"], steps=2))
 PARTS = traced(shards.tensor_parallel, (2, 1, 2), BLOCK)
 TOKENS = traced(shards.sequence_parallel, (2, 1, 2), BLOCK)
 ROUTED = traced(shards.experts_in_turn, (2, 4, 2), EXPERTS)

@@ -25,13 +25,13 @@ from lib.judging.family import (
     TENSOR_PARALLEL,
     TENSOR_PIPELINE,
 )
+from lib.schedules import one_f_one_b, pipeline, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from tests.lib.test_numbers import Choices
 from tests.support import CLASSICS
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
-from tests.support.schedules.pipelines import one_f_one_b, pipeline, zb_h1, zb_h2
 
 OF_REFERENCE = {
     "basic": ONE_RANK,
@@ -233,7 +233,7 @@ LOCAL = Setting(COSTS["slow"], steps=2, task="local")
     [
         (pipeline(one_f_one_b), (2, 4, 2), Setting(COSTS["stages"]), PIPELINE),
         (pipeline(zb_h1), (2, 4, 2), Setting(PARTS), PIPELINE),
-        (pipeline(zb_h2, 2), (2, 4, 2), Setting(PARTS, steps=2), PIPELINE),
+        (pipeline(zb_h2), (2, 4, 2), Setting(PARTS, steps=2), PIPELINE),
         (shards.zero1, (2, 2, 2), Setting(), SHARDED),
         (shards.tensor_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
         (shards.sequence_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),

@@ -22,6 +22,7 @@ from lib import (
     Trace,
     referee,
     run,
+    schedules,
     trace_from_json,
     trace_from_text,
     trace_to_json,
@@ -29,7 +30,7 @@ from lib import (
 )
 from lib.trace import FORMS
 from tests.support.examples import examples
-from tests.support.schedules import folded, groups, overlapping, pipelines, shards, tiers
+from tests.support.schedules import folded, groups, overlapping, shards, tiers
 
 MESH = {"replica": 2, "shard": 2}
 
@@ -64,7 +65,7 @@ def game(schedule: Callable[[Model], Any], layers: int, batches: int, ranks: int
 
 BLOCK, EXPERTS = {"layer": "block"}, {"layer": "experts"}
 LOCAL = {"steps": 4, "task": "local"}
-P = pipelines.pipeline
+P = schedules.pipeline
 
 GAMES: dict[str, Play] = {
     "folded": game(folded.trained(folded.Plan(2)), 2, 4, 4, mesh={"dp": 2, "pp": 2}, fold="dp"),
@@ -72,11 +73,11 @@ GAMES: dict[str, Play] = {
     "hybrid_shard_keeping_the_last": game(groups.hybrid_shard_keeping_the_last, 2, 4, 4, "classic", MESH),
     "ddp_overlap": game(overlapping.ddp_overlap(2, 1), 3, 2, 2, "buckets"),
     "fsdp_prefetch": game(overlapping.fsdp_prefetch(input_again=True), 3, 2, 2, "overlap"),
-    "gpipe": game(P(pipelines.gpipe), 2, 3, 2, "stages"),
-    "one_f_one_b": game(P(pipelines.one_f_one_b), 2, 3, 2, "stages"),
-    "zero_bubble": game(P(pipelines.zero_bubble(lambda r, p: p - r, lambda r: r)), 3, 4, 3, "parts"),
-    "zb_h1": game(P(pipelines.zb_h1), 3, 4, 3, "parts"),
-    "zb_h2": game(P(pipelines.zb_h2, steps=2), 3, 4, 3, "parts", steps=2),
+    "gpipe": game(P(schedules.gpipe), 2, 3, 2, "stages"),
+    "one_f_one_b": game(P(schedules.one_f_one_b), 2, 3, 2, "stages"),
+    "zero_bubble": game(P(schedules.zb_v), 6, 6, 3, "parts"),
+    "zb_h1": game(P(schedules.zb_h1), 3, 4, 3, "parts"),
+    "zb_h2": game(P(schedules.zb_h2), 3, 4, 3, "parts", steps=2),
     "zero1": game(shards.zero1, 2, 2, 2),
     "checkpoint": game(shards.checkpoint((1,)), 3, 1, 1, "long"),
     "tensor_parallel": game(shards.tensor_parallel, 2, 1, 4, "quarters", **BLOCK),
@@ -125,7 +126,7 @@ def test_a_trace_comes_back_with_its_report(name: str) -> None:
 def test_every_schedule_that_the_tests_share_is_here() -> None:
     theirs = {
         name
-        for module in (groups, overlapping, pipelines, shards, tiers)
+        for module in (groups, overlapping, shards, tiers)
         for name, function in vars(module).items()
         if isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
     }

@@ -28,6 +28,7 @@ from lib import (
 from lib.collective_rules import COLLECTIVES
 from lib.errors import IncompleteError
 from lib.judging.recompute import Retrace
+from lib.schedules import pipeline, zb_h1, zb_h2
 from lib.trace import Op
 from lib.values.kinds import Parked
 from tests.lib.test_numbers import Choices
@@ -36,7 +37,6 @@ from tests.support.examples import examples
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
-from tests.support.schedules.pipelines import pipeline, zb_h1, zb_h2
 
 WEIGHT, ACTIVATION = 512 * 512, 512 * 256
 
@@ -259,7 +259,7 @@ def rows(schedule: Any, size: tuple[int, int, int], setting: Setting) -> tuple[T
 
 
 EXTENDED = {
-    "halves and two steps": (pipeline(zb_h2, 2), (2, 4, 2), Setting(COSTS["parts"], steps=2)),
+    "halves and two steps": (pipeline(zb_h2), (2, 4, 2), Setting(COSTS["parts"], steps=2)),
     "halves": (pipeline(zb_h1), (3, 4, 3), Setting(COSTS["parts"])),
     "parts of a sum": (shards.tensor_parallel, (3, 1, 4), Setting(COSTS["quarters"], layer="block")),
     "shares of the tokens": (shards.sequence_parallel, (3, 1, 4), Setting(COSTS["long_quarters"], layer="block")),

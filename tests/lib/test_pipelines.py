@@ -7,7 +7,8 @@ from types import MappingProxyType
 import pytest
 
 from lib import COSTS, Costs, Goal, Report, Setting, Size, Trace, inflight, referee, run
-from tests.support.schedules.pipelines import Order, gpipe, one_f_one_b, pipeline, zb_h1, zb_h2
+from lib.schedules import gpipe, one_f_one_b, pipeline, zb_h1, zb_h2
+from lib.schedules.player import Order
 
 
 def costs_of(f: int, i: int, w: int) -> Costs:
@@ -20,7 +21,7 @@ def costs_of(f: int, i: int, w: int) -> Costs:
 def trained(order: Order, p: int, m: int, costs: Costs, steps: int = 1) -> tuple[Trace, Report]:
     """The run and the report of a pipeline of p layers on p ranks."""
     size, setting = Size(p, m, p), Setting(costs, steps=steps)
-    outcome = run(pipeline(order, steps), *size, setting=setting)
+    outcome = run(pipeline(order), *size, setting=setting)
     assert outcome.error is None
     report = referee(outcome.trace, Goal("formula", size, 10**6, 10**9, setting=setting))
     assert report.error is None

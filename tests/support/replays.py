@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from lib import COSTS, Model, Op, Setting, Trace, run
+from lib import COSTS, Model, Op, Setting, Trace, run, schedules
 from lib.trace import address
 from tests.lib.test_altered_traces import TAGGED, ring
 from tests.lib.test_pipelines import FIGURES
 from tests.lib.test_schedules import KNOWN
-from tests.support.schedules import groups, overlapping, pipelines
+from tests.support.schedules import groups, overlapping
 
 
 class Game(NamedTuple):
@@ -64,10 +64,10 @@ async def tangle(model: Model) -> None:
 GAMES: dict[str, Game] = {
     **{name: Game(schedule, size, setting) for name, schedule, size, setting, *_ in KNOWN},
     **{
-        name: Game(pipelines.pipeline(order, steps), (4, 8, 4), Setting(COSTS[costs], steps=steps))
+        name: Game(schedules.pipeline(order), (4, 8, 4), Setting(COSTS[costs], steps=steps))
         for name, order, costs, steps, *_ in FIGURES
     },
-    "gpipe": Game(pipelines.pipeline(pipelines.gpipe, 2), (3, 4, 3), Setting(COSTS["stages"], steps=2)),
+    "gpipe": Game(schedules.pipeline(schedules.gpipe), (3, 4, 3), Setting(COSTS["stages"], steps=2)),
     "ddp_overlap": Game(overlapping.ddp_overlap(1, 2, 1), (4, 4, 4), OVERLAP),
     "fsdp_prefetch": Game(overlapping.fsdp_prefetch(), (4, 4, 4), OVERLAP),
     "fsdp_prefetch_late": Game(overlapping.fsdp_prefetch(gather_first=False, input_again=True), (3, 4, 4), OVERLAP),

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lib import Model
-
-from .pipelines import gpipe, one_f_one_b
+from lib.schedules import gpipe, one_f_one_b
 
 
 class Plan(NamedTuple):
@@ -53,8 +52,8 @@ class _Rank:
             if plan.zero in (1, 2):
                 model.opt_states[layer] = model.opt_states[layer].shard(*self.own)
         order = one_f_one_b if plan.interleaved else gpipe
-        for action, b in order(self.stage, self.pp, self.m):
-            await (self.forward(b) if action == "F" else self.backward(b))
+        for (cell,) in order(self.pp, self.m).rows[self.stage]:
+            await (self.forward(cell.batch) if cell.op == "F" else self.backward(cell.batch))
         for layer, call in self.calls:
             self.add(layer, await call)
         for layer in self.mine:

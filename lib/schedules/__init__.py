@@ -1,0 +1,29 @@
+"""Textbook schedules for any size, to run, draw and read.
+
+from lib import run
+from lib.schedules import one_f_one_b, pipeline
+
+outcome = run(pipeline(one_f_one_b), layers=4, batches=8, ranks=4)
+
+An order is a `Timetable`, which is data: `print(one_f_one_b(4, 8))` shows it, `Timetable.read` takes one written by
+hand. `pipeline` plays any timetable.
+"""
+
+from .cells import Cell
+from .orders import breadth_first, dualpipev, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v
+from .player import pipeline
+from .timetable import Timetable
+
+__all__ = [
+    "Cell",
+    "Timetable",
+    "breadth_first",
+    "dualpipev",
+    "gpipe",
+    "interleaved",
+    "one_f_one_b",
+    "pipeline",
+    "zb_h1",
+    "zb_h2",
+    "zb_v",
+]

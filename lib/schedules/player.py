@@ -1,0 +1,216 @@
+"""One coroutine that plays any timetable: layers in stages, stages on ranks, microbatch after microbatch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import cache
+from typing import Any
+
+from lib import Activation, ActivationGrad, Model, Weight, WeightGrad
+from lib.errors import RuleError
+
+from .cells import Cell, Slot
+from .timetable import Timetable
+
+Order = Callable[..., Timetable]
+"""From ranks, microbatches and what else an order is made of: its timetable."""
+
+
+def pipeline(
+    order: Timetable | Order, *, recompute: bool = False, sharded: bool = False, **sizes: int
+) -> Callable[[Model], Coroutine[Any, Any, None]]:
+    """The schedule that plays an order, such as `pipeline(one_f_one_b)` or `pipeline(interleaved, v=2)`.
+
+    An order is asked for the ranks and microbatches of the game, and gets `sizes` besides. Each stage has equally many
+    layers. In a game of several steps the order is repeated, and nothing waits between two steps.
+
+    `recompute` keeps only a stage's input, and computes the rest again before its backward (Chen et al. 2016).
+    On a mesh with the axes pp and dp each replica is a pipeline with its part of the microbatches; gradients are summed
+    along dp at the end. `sharded` cuts weights and states along dp, and a rank holds the whole weights of one stage at
+    a time (ZeRO-3): each time that it goes to another stage, gradients are scattered and weights gathered.
+    """
+
+    async def schedule(model: Model) -> None:
+        axes = dict(model.dist.setting.mesh)
+        ranks = axes.get("pp", 1) if axes else model.RANKS
+        batches = model.BATCHES // axes.get("dp", 1)
+        table = order if isinstance(order, Timetable) else _made(order, ranks, batches, **sizes)
+        _require_fit(table, model.LAYERS, ranks, batches)
+        await _Rank(model, table, recompute, sharded).train()
+
+    return schedule
+
+
+@cache
+def _made(order: Order, ranks: int, batches: int, **sizes: int) -> Timetable:
+    return order(ranks, batches, **sizes)
+
+
+def _require_fit(table: Timetable, layers: int, ranks: int, batches: int) -> None:
+    if (table.ranks, table.batches) != (ranks, batches):
+        raise RuleError(
+            f"this timetable is for {table.ranks} ranks and {table.batches} microbatches; the game has {ranks} and "
+            f"{batches}"
+        )
+    if layers % table.stages:
+        raise RuleError(
+            f"{layers} layers cannot be cut into {table.stages} equal stages; take a multiple of {table.stages} layers"
+        )
+
+
+class _Rank:
+    """What one rank does for its row of the timetable.
+
+    `activations[layer, batch]` is the input of a layer, `grad_activations[layer, batch]` the gradient of its output.
+    """
+
+    def __init__(self, model: Model, table: Timetable, recompute: bool, sharded: bool) -> None:
+        self.model, self.table, self.recompute = model, table, recompute
+        axes = dict(model.dist.setting.mesh)
+        self.peers = model.axis("pp") if "pp" in axes else tuple(range(model.RANKS))
+        self.place = model.index("pp") if "pp" in axes else model.rank
+        self.replicas = axes.get("dp", 1)
+        self.replica = model.index("dp") if "dp" in axes else 0
+        self.sharded = sharded and self.replicas > 1
+        self.depth = model.LAYERS // table.stages
+        self.whole: int | None = None
+        """The stage whose weights this rank has gathered, if they are sharded."""
+
+    async def train(self) -> None:
+        model = self.model
+        mine = [layer for stage in self.table.stages_of(self.place) for layer in self.layers(stage)]
+        shard = (self.replica, self.replicas) if self.sharded else (0, 1)
+        for layer in mine:
+            model.weights[layer], model.opt_states[layer] = model.load_weights(layer, *shard)
+        for step in range(model.dist.setting.steps):
+            for slot in self.table.rows[self.place]:
+                await self.play(slot, step)
+            await self.switch(None)
+            for layer in mine:
+                await self.update(layer)
+        for layer in mine:
+            model.set_final_weight(layer, model.weights[layer])
+
+    def layers(self, stage: int) -> range:
+        return range(stage * self.depth, (stage + 1) * self.depth)
+
+    async def play(self, slot: Slot, step: int) -> None:
+        """Receives what a slot needs, computes its cells, and sends what they make."""
+        await self.reach(slot[0])
+        for message in self.table.needs.received(slot):
+            self.keep(message.made, await self.model.receive(self.peers[message.source], self.table.tag(message)))
+        made = {cell: await self.compute(cell, step) for cell in slot}
+        for message in self.table.needs.sent(slot):
+            await self.model.pass_to(self.peers[message.to], made.pop(message.made), self.table.tag(message))
+        for cell, value in made.items():  # the next cell is on this rank too
+            self.keep(cell, value)
+
+    def keep(self, cell: Cell, value: Any) -> None:
+        """Stores what a cell has made, for the next stage or for the one before."""
+        if isinstance(value, Activation):
+            self.model.activations[self.layers(cell.stage).stop, cell.batch] = value
+        elif isinstance(value, ActivationGrad):
+            self.model.grad_activations[self.layers(cell.stage).start - 1, cell.batch] = value
+
+    async def compute(self, cell: Cell, step: int) -> Activation | ActivationGrad | None:
+        await self.reach(cell)
+        match cell.op:
+            case "F":
+                return self.forward(cell, step)
+            case "B":
+                return self.backward(cell)
+            case "I":
+                return self.backward_input(cell)
+        self.backward_weight(cell)
+        return None
+
+    # --- What a cell computes ---
+
+    def forward(self, cell: Cell, step: int) -> Activation | None:
+        model, b = self.model, cell.batch
+        layers = self.layers(cell.stage)
+        if layers.start == 0:
+            model.activations[0, b] = model.get_activation([self.replica * self.table.batches + b], step)
+        for layer in layers:
+            out = model.forward(layer, model.activations[layer, b], self.weight(layer))
+            if self.recompute and layer > layers.start:
+                del model.activations[layer, b]
+            if layer + 1 < layers.stop:
+                model.activations[layer + 1, b] = out
+        if layers.stop < model.LAYERS:
+            return out
+        model.grad_activations[layers.stop - 1, b] = model.loss(out)
+        return None
+
+    def backward(self, cell: Cell) -> ActivationGrad | None:
+        model, b = self.model, cell.batch
+        layers = self.layers(cell.stage)
+        self.compute_again(cell)
+        grad = model.grad_activations.pop((layers.stop - 1, b))
+        for layer in reversed(layers):
+            new, grad = model.backward(layer, model.activations.pop((layer, b)), grad, self.weight(layer))
+            self.add(layer, new)
+        return grad if layers.start else None
+
+    def backward_input(self, cell: Cell) -> ActivationGrad | None:
+        """Keeps what the weight half needs: each layer's input, and the gradient of its output."""
+        model, b = self.model, cell.batch
+        layers = self.layers(cell.stage)
+        self.compute_again(cell)
+        for layer in reversed(layers):
+            grad = model.backward_input(
+                layer, model.activations[layer, b], model.grad_activations[layer, b], self.weight(layer)
+            )
+            if layer > layers.start:
+                model.grad_activations[layer - 1, b] = grad
+        return grad if layers.start else None
+
+    def backward_weight(self, cell: Cell) -> None:
+        model, b = self.model, cell.batch
+        for layer in reversed(self.layers(cell.stage)):
+            grad = model.grad_activations.pop((layer, b))
+            self.add(layer, model.backward_weight(layer, model.activations.pop((layer, b)), grad))
+
+    def compute_again(self, cell: Cell) -> None:
+        """The inputs of a stage's layers from the input of the stage."""
+        model, b = self.model, cell.batch
+        for layer in self.layers(cell.stage)[:-1]:
+            if self.recompute:
+                model.activations[layer + 1, b] = model.forward(layer, model.activations[layer, b], self.weight(layer))
+
+    # --- Weights ---
+
+    def weight(self, layer: int) -> Weight:
+        return self.model.weights["whole", layer] if self.sharded else self.model.weights[layer]
+
+    def add(self, layer: int, new: WeightGrad) -> None:
+        key = ("whole", layer) if self.sharded else layer
+        grads = self.model.grad_weights
+        grads[key] = grads[key] + new if key in grads else new
+
+    async def reach(self, cell: Cell) -> None:
+        """Has the weights that a cell needs."""
+        if self.sharded and cell.stage != self.whole and cell.op != "W":
+            await self.switch(cell.stage)
+
+    async def switch(self, stage: int | None) -> None:
+        """Scatters the gradients of one stage, and gathers the weights of the next."""
+        model = self.model
+        weights, grads = model.weights, model.grad_weights
+        for key in [key for key in grads if isinstance(key, tuple)]:
+            layer = key[1]
+            shard = await model.scatterreduce(grads.pop(key), layer, group="dp")
+            grads[layer] = grads[layer] + shard if layer in grads else shard
+        for key in [key for key in weights if isinstance(key, tuple)]:
+            del weights[key]
+        for layer in self.layers(stage) if stage is not None else ():
+            weights["whole", layer] = await model.allgather(weights[layer], layer, group="dp")
+        self.whole = stage
+
+    async def update(self, layer: int) -> None:
+        model = self.model
+        grad = model.grad_weights.pop(layer)
+        if self.replicas > 1 and not self.sharded:
+            grad = await model.allreduce(grad, layer, group="dp")
+        weights, states = model.weights, model.opt_states
+        weights[layer], states[layer] = model.update(layer, grad, weights[layer], states[layer])

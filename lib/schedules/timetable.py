@@ -1,0 +1,106 @@
+"""A timetable: what each rank of a pipeline computes, in order. It is data, made by a formula, a solver or a person."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Self
+
+from lib.errors import DeadlockError, RuleError
+
+from .cells import Cell, Dependencies, Message, Slot
+from .playable import Play, Tagging, require_complete
+
+CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """For each rank its slots, in order. A stage lies on the rank that has its cells. Printed, a rank is a line:
+
+        0F0 0F1 0B0 0B1
+        1F0 1B0 1F1 1B1
+
+    Raises:
+        RuleError: a cell is unknown, missing or occurs twice, or a stage has cells on two ranks.
+        DeadlockError: cells wait for each other; the message names them.
+    """
+
+    rows: tuple[tuple[Slot, ...], ...]
+    needs: Dependencies = field(init=False, repr=False, compare=False)
+    """What each cell needs, and the messages that this takes."""
+    tag: Tagging = field(init=False, repr=False, compare=False)
+    """The tag of each message: 0 for all if that works, else one for each stream, else one for each message."""
+
+    def __post_init__(self) -> None:
+        require_complete(self.rows)
+        every = 2 * self.stages
+
+        def own(message: Message) -> int:
+            return message.stream + every * message.made.batch
+
+        for tag in (lambda _: 0, lambda message: message.stream, own):
+            play = Play(self.rows, tag)
+            if not play.stuck:
+                object.__setattr__(self, "needs", play.needs)
+                object.__setattr__(self, "tag", tag)
+                return
+        raise DeadlockError(play.explain())
+
+    @classmethod
+    def of(cls, rows: Iterable[Iterable[Cell | Slot]]) -> Self:
+        """The timetable of rows of cells and of slots."""
+        return cls(tuple(tuple((item,) if isinstance(item, Cell) else item for item in row) for row in rows))
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The timetable that is printed so. Cells may be separated by blanks or commas, as in a CSV file, where an
+        empty one is a bubble; cells that start together are in parentheses, as in (0F4;7B1).
+
+        Raises:
+            RuleError: naming the line and what is no cell.
+        """
+        lines = [line.strip() for line in text.splitlines()]
+        return cls(tuple(_row(line, number) for number, line in enumerate(lines, 1) if line))
+
+    def __str__(self) -> str:
+        return "\n".join(" ".join(map(_slot_text, row)) for row in self.rows)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells, rank by rank."""
+        return [cell for row in self.rows for slot in row for cell in slot]
+
+    @property
+    def ranks(self) -> int:
+        return len(self.rows)
+
+    @property
+    def stages(self) -> int:
+        return 1 + max(cell.stage for cell in self.cells)
+
+    @property
+    def batches(self) -> int:
+        """Microbatches in a step."""
+        return 1 + max(cell.batch for cell in self.cells)
+
+    def stages_of(self, rank: int) -> list[int]:
+        """The stages that lie on a rank, ascending."""
+        return sorted({cell.stage for slot in self.rows[rank] for cell in slot})
+
+
+def _slot_text(slot: Slot) -> str:
+    return str(slot[0]) if len(slot) == 1 else f"({';'.join(map(str, slot))})"
+
+
+def _row(line: str, number: int) -> tuple[Slot, ...]:
+    return tuple(_slot(word, number) for word in re.split(r"[\s,]+", line) if word)
+
+
+def _slot(word: str, number: int) -> Slot:
+    names = word[1:-1].split(";") if word.startswith("(") and word.endswith(")") else [word]
+    matches = [CELL.fullmatch(name) for name in names]
+    if None in matches:
+        raise RuleError(f"line {number} has {word[:40]!r}, which is no cell; a cell is written as 2F5 or (0F4;7B1)")
+    return tuple(Cell(int(m[1]), m[2], int(m[3])) for m in matches if m)
