@@ -33,7 +33,9 @@ def _training(prices: Prices) -> Iterator[Bound]:
     if not prices.can_train:
         return
     share = -(-layers * weight // ranks)
-    yield Bound(share, "at the end the ranks hold all final weights" if ranks > 1 else "at the end there are all weights")
+    yield Bound(
+        share, "at the end the ranks hold all final weights" if ranks > 1 else "at the end there are all weights"
+    )
     dense = prices.setting.layer == "dense"
     needs_weight = dense and (layers > 1 or not prices.has_halves)
     if dense or prices.setting.layer == "block":

@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import ceil
 
 from lib.setting import Setting, Size
+from lib.values.algebra import named
 
 from .prices import Prices
 from .timesteps import Bound
@@ -25,20 +26,32 @@ def pipeline_time_bound(size: Size, setting: Setting, stages: Sequence[Stage]) -
     prices = Prices(size, setting)
     if not prices.can_train or setting.task == "infer":
         return Bound(0, "")
-    ticks, layers = max((_stage_ticks(prices, stages, stage), tuple(sorted(stage[0]))) for stage in stages)
-    first = "" if layers[0] == 0 else f"wait for layer{'s 0 to' if layers[0] > 1 else ''} {layers[0] - 1}, "
-    home = "" if layers[0] == 0 else ", and the way home"
-    named = f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"
-    return Bound(setting.costs.steps(ticks), f"the ranks of {named} {first}compute all microbatches{home}")
+    ticks, stage = max(((_stage_ticks(prices, stages, stage), stage) for stage in stages), key=lambda found: found[0])
+    return Bound(setting.costs.steps(ticks), _reason(prices, stage))
+
+
+def _reason(prices: Prices, stage: Stage) -> str:
+    """'a rank has 16 steps of computing for layers 6, 7, between layers 0-5 forward and back'."""
+    layers, first = sorted(stage[0]), min(stage[0])
+    work = prices.setting.steps * _work(prices, stage)[0]
+    before = f", between {named('layer', range(first))} forward and back" if first else ""
+    late = "; weight gradients may come later" if first and prices.has_halves else ""
+    return f"a rank has {prices.steps(work)} of computing for {named('layer', layers)}{before}{late}"
+
+
+def _work(prices: Prices, stage: Stage) -> tuple[Fraction, Fraction]:
+    """A rank's share of a stage's computing in a step, and of that what other stages wait for."""
+    layers, ranks = stage
+    share = Fraction(prices.size.batches, ranks)
+    work = share * sum(prices.forward + prices.backward(layer) for layer in layers)
+    return work, share * sum(prices.forward + prices.at_once(layer) for layer in layers)
 
 
 def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
-    (layers, ranks), steps = stage, prices.setting.steps
-    share = Fraction(prices.size.batches, ranks)
-    work = share * sum(prices.forward + prices.backward(layer) for layer in layers)
-    urgent = share * sum(prices.forward + prices.at_once(layer) for layer in layers)
-    before = range(min(layers))
-    hops = _changes(stages, min(layers)) * _message(prices)
+    """The ramp, the work of a rank, and the way home; for several steps, with or without a pause between them."""
+    steps, (work, urgent) = prices.setting.steps, _work(prices, stage)
+    before = range(min(stage[0]))
+    hops = _changes(stages, len(before)) * _message(prices)
     ramp = hops + len(before) * prices.stage(prices.forward)
     home = hops + sum(prices.stage(prices.at_once(layer), summed=layer > 0) for layer in before)
     one = ramp + max(ceil(work), ceil(urgent) + home)

@@ -49,6 +49,10 @@ class Prices:
         """The part of a layer's backward that the layer before it waits for; of layer 0, that its update waits for."""
         return min(self.whole, self.input) if layer else min(self.whole, self.weight)
 
+    def steps(self, ticks: Fraction) -> str:
+        """'16 steps'."""
+        return f"{float(ticks / self.costs.unit):g} steps"
+
     def step(self) -> Fraction:
         """All computing of one microbatch."""
         return sum(map(self.backward, range(self.size.layers)), self.size.layers * self.forward)
@@ -65,7 +69,9 @@ class Prices:
         return min(ceil(product), ceil(product / self.size.ranks) + more)
 
     def _sum(self) -> int:
-        return min((sum(map(self.between, names)) for names in SUMMING if all(map(self.costs.priced, names))), default=0)
+        return min(
+            (sum(map(self.between, names)) for names in SUMMING if all(map(self.costs.priced, names))), default=0
+        )
 
     def between(self, *names: str) -> int:
         """Some communication between two ranks, one after the other, of as little as one value."""

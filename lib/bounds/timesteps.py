@@ -39,12 +39,12 @@ def time_bound(size: Size, setting: Setting) -> Bound:
 
 def _inference(prices: Prices) -> Iterator[_Ticks]:
     """The last layer's forwards may all be last events, of which only the start counts."""
-    layers, batches, ranks = prices.size
+    layers, batches, _ = prices.size
     if prices.can_infer:
         work, sharing = batches * (layers - 1) * prices.forward, _sharing(prices)
         yield _Ticks((layers - 1) * prices.stage(prices.forward), "a microbatch goes through all layers but the last")
         yield _Ticks(
-            ceil(work / sharing), f"{_shared(sharing)} {_steps(prices, work)} of forwards, before those of the last layer"
+            ceil(work / sharing), f"{_shared(sharing)} {prices.steps(work)} of forwards, before those of the last layer"
         )
 
 
@@ -63,35 +63,33 @@ def _training(prices: Prices) -> Iterator[_Ticks]:
         chain = _chain(prices)
         yield _Ticks(steps * chain + (steps - 1) * prices.update, f"{steps} times: a microbatch goes forward and back")
         sharing = _sharing(prices)
-        yield _Ticks(
-            ceil(steps * work / sharing), f"{_shared(sharing)} {_steps(prices, steps * work)} of computing"
-        )
+        yield _Ticks(ceil(steps * work / sharing), f"{_shared(sharing)} {prices.steps(steps * work)} of computing")
     updates = max(0, layers * steps - ranks) * prices.update
     if updates and ranks > 1:
         yield _Ticks(
             ceil((steps * work + updates) / ranks),
-            f"{_shared(ranks)} {_steps(prices, steps * work)} of computing and {layers * steps} updates",
+            f"{_shared(ranks)} {prices.steps(steps * work)} of computing and {layers * steps} updates",
         )
     elif updates:
-        yield _Ticks(ceil(steps * work + updates), f"one rank computes for {_steps(prices, steps * work)} and updates")
+        yield _Ticks(ceil(steps * work + updates), f"one rank computes for {prices.steps(steps * work)} and updates")
 
 
 def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
     """From the start of a step to the start of its last update, with so much work to do before that."""
-    layers, batches, ranks = prices.size
+    _, batches, ranks = prices.size
     chain, sharing = _chain(prices), _sharing(prices)
     found = [
         _Ticks(chain, "a microbatch goes forward through all layers and back"),
-        _Ticks(ceil(work / sharing), f"{_shared(sharing)} {_steps(prices, work)} of computing"),
+        _Ticks(ceil(work / sharing), f"{_shared(sharing)} {prices.steps(work)} of computing"),
     ]
     # Ranks that each have a part of every layer need no exchange for their updates.
     exchange = prices.exchange if ranks > 1 and prices.setting.task == "train" and not prices.is_cut else 0
     if exchange and not prices.has_halves:
-        # An update of layer 0 waits for all ranks' last work. Between that of all ranks but its own and the update there
-        # is an exchange; so the ranks that share the work have less time for it.
+        # An update of layer 0 waits for the last work of all ranks. It is on one of them; from the others there is an
+        # exchange before it, so they have less time for their work.
         least = min((ceil((work + (active - 1) * exchange) / active), active) for active in range(1, ranks + 1))
         if least[1] > 1:
-            reason = f"{_shared(least[1])} {_steps(prices, work)} of computing, and then exchange gradients"
+            reason = f"{_shared(least[1])} {prices.steps(work)} of computing, and then exchange gradients"
             found.append(_Ticks(least[0], reason))
     if exchange:
         last = ceil(prices.at_once(0))
@@ -108,8 +106,8 @@ def _chain(prices: Prices) -> int:
 
 
 def _sharing(prices: Prices) -> int:
-    """The most ranks that can compute at once: a microbatch is in one layer at a time, unless layers or backwards can be
-    taken apart."""
+    """The most ranks that can compute at once. A microbatch is in one layer at a time, unless layers or backwards can
+    be taken apart."""
     _, batches, ranks = prices.size
     apart = prices.is_cut or (prices.has_halves and prices.setting.task != "infer")
     return ranks if apart else min(ranks, batches)
@@ -117,7 +115,3 @@ def _sharing(prices: Prices) -> int:
 
 def _shared(ranks: int) -> str:
     return "one rank has" if ranks == 1 else f"at most {ranks} ranks share"
-
-
-def _steps(prices: Prices, ticks: Fraction) -> str:
-    return f"{float(ticks / prices.costs.unit):g} steps"

@@ -1,4 +1,4 @@
-"""Names the schedule of a run from its trace alone: 1F1B, ZeRO-3, tensor parallelism, or the nearest and what differs."""
+"""Names the schedule of a run, from its trace alone: 1F1B, ZeRO-3, or the nearest and what differs."""
 
 from .recognition import Recognition, recognize
 

@@ -16,20 +16,20 @@ OFTEN = {1: "once", 2: "twice"}
 
 
 def extras_of(ranks: Sequence[RankWork], gathers_in_steps: bool) -> Iterator[str]:
-    """Phrases that follow a name, such as 'with activations recomputed'."""
+    """What a schedule has besides its order, in words: 'activations recomputed'."""
     if any(work.again for work in ranks):
-        yield "with activations recomputed"
+        yield "activations recomputed"
     if gathers_in_steps and (often := {times for work in ranks for times in gathers(work)}) and len(often) == 1:
         (times,) = often
-        yield f"with every weight gathered {OFTEN.get(times, f'{times} times')}"
+        yield f"every weight gathered {OFTEN.get(times, f'{times} times')}"
     if any(_beside(work, "allgather", "fetch") for work in ranks):
-        yield "with prefetch"
+        yield "prefetch"
     if any(_beside(work, *REDUCING, kind=WeightGrad) for work in ranks):
-        yield "with gradients summed during backward"
+        yield "gradients summed during backward"
     if parked := {_parked(work, op) for work in ranks for op in work.named("offload", "fetch")}:
-        yield f"with {' and '.join(sorted(parked))}"
+        yield from sorted(parked)
     if any(len(op.used) > 1 for work in ranks for op in work.named(*COLLECTIVES)):
-        yield "with buckets"
+        yield "buckets"
 
 
 def _beside(work: RankWork, *names: str, kind: type = object) -> bool:
@@ -37,9 +37,9 @@ def _beside(work: RankWork, *names: str, kind: type = object) -> bool:
     awaited = {op.args[0]: i for i, op in enumerate(work.ops) if op.name == "await"}
     for at, until in awaited.items():
         call = work.ops[at]
-        if call.name in names and isinstance(work.state.values[call.used[0]], kind):
-            if any(op.name in COMPUTING for op in work.ops[at:until]):
-                return True
+        is_meant = call.name in names and isinstance(work.state.values[call.used[0]], kind)
+        if is_meant and any(op.name in COMPUTING for op in work.ops[at:until]):
+            return True
     return False
 
 

@@ -1,5 +1,5 @@
-"""What data-parallel ranks hold and exchange of each layer: weights and states whole or in shards, and how gradients are
-summed (Rajbhandari et al. 2020, section 5)."""
+"""What data-parallel ranks hold of each layer, whole or in shards, and how they sum its gradient: the stages of ZeRO
+(Rajbhandari et al. 2020, section 5)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from lib.values.kinds import OptState, Weight, WeightGrad
 from . import papers
 from .work import RankWork
 
-OTHERWISE = "otherwise"
+OTHERWISE = "data parallelism of another kind"
 
 
 class Holding(NamedTuple):
-    """One layer on one rank. `gathered`: it computes with weights that were gathered. `whole`: it computes with a whole
-    weight that was not. `state_cut`: of the optimizer state it updates less than it computes with of the weight. `summed`: the collectives that an updated
-    gradient came through; `scatters`: the most reduce-scatters of the layer in a step."""
+    """One layer on one rank."""
 
     gathered: bool
+    """It computes with weights that were gathered."""
     whole: bool
+    """It begins to compute with a weight that was not gathered."""
     state_cut: bool
+    """It updates less of the optimizer state than it computes with of the weight."""
     summed: frozenset[str]
+    """The collectives that an updated gradient came through."""
     scatters: int
+    """The most reduce-scatters of the layer in a step."""
     at_once: bool
-    """One gradient a step, which is scattered before the next layer's is computed."""
+    """One gradient a step, which is summed before the next layer's is computed."""
 
 
 def holdings_of(work: RankWork) -> Mapping[int, Holding]:

@@ -1,4 +1,4 @@
-"""The textbook orders that a pipeline may have, and whether it has one; if not, the nearest and the first difference."""
+"""Compares a pipeline with the textbook orders: it has one, or is near one, and differs there first."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from lib import schedules
+from lib.errors import RuleError
+from lib.schedules.cells import Slot
 
 from . import papers
 from .rows import Cell, Pipeline, Row
@@ -73,13 +75,13 @@ def textbook(kind: str, p: int, m: int, v: int) -> Mapping[str, Rows]:
     for name, order in ORDERS.get(kind, {}).items() if m > 1 and p * m * v <= MOST_CELLS else ():
         try:
             table = order(p, m, v)
-        except schedules.RuleError:  # some orders need a multiple of p microbatches, or 2p of them
+        except RuleError:  # some orders need a multiple of p microbatches, or 2p of them
             continue
         found[name] = [list(_in_halves(row)) for row in table.rows]
     return found
 
 
-def _in_halves(row: Sequence[schedules.Slot]) -> Iterator[Cell]:
+def _in_halves(row: Sequence[Slot]) -> Iterator[Cell]:
     for slot in row:
         for stage, op, batch in slot:
             yield from (Cell(stage, half, batch) for half in ("IW" if op == "B" else op))
@@ -142,7 +144,9 @@ def _words(row: Row, wanted: Sequence[Cell], at: int) -> str:
     if mine != theirs and at >= min(mine, theirs):
         many = "one forward" if abs(mine - theirs) == 1 else f"{abs(mine - theirs)} forwards"
         return f"rank {row.rank} runs {many} too {'many' if mine > theirs else 'few'} before its first backward{step}"
-    split = any(after != (cell.stage, "W", cell.batch) for cell, after in zip(row.cells, row.cells[1:]) if cell.half == "I")
+    split = any(
+        after != (cell.stage, "W", cell.batch) for cell, after in zip(row.cells, row.cells[1:]) if cell.half == "I"
+    )
     if at >= len(row.cells):
         return f"rank {row.rank} leaves out {_named(wanted[at], wanted, split)}{step}"
     if at >= len(wanted):
@@ -158,6 +162,6 @@ def _ahead(cells: Sequence[Cell]) -> int:
 
 def _named(cell: Cell, cells: Sequence[Cell], split: bool) -> str:
     """'the backward of microbatch 3', with its stage where the rank has several."""
-    backward = {"I": "the input half of backward", "W": "the weight half of backward"} if split else {}
+    noun = {"F": "forward", "I": "input gradient", "W": "weight gradient"}[cell.half]
     stage = f" in stage {cell.stage}" if len({one.stage for one in cells}) > 1 else ""
-    return f"{'the forward' if cell.half == 'F' else backward.get(cell.half, 'the backward')} of microbatch {cell.batch}{stage}"
+    return f"the {noun if split or noun == 'forward' else 'backward'} of microbatch {cell.batch}{stage}"

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from lib.collective_rules import ALL_TO_ALL
 from lib.errors import PuzzleError
 from lib.gc_pause import no_collection
 from lib.judging import family as families
 from lib.judging.recompute import Retrace
+from lib.setting import Setting
 from lib.trace import Trace
 from lib.values.base import Batched
 
 from . import papers
 from .extras import extras_of
-from .holdings import OTHERWISE, data_parallel
+from .holdings import data_parallel
 from .orders import match
 from .rows import Pipeline, placement_of
 from .work import Grid, RankWork, grid_of
@@ -26,24 +28,28 @@ from .work import Grid, RankWork, grid_of
 class Recognition:
     """What a correct schedule is. `names` has one for each axis along which ranks share the work: '1F1B',
     'tensor parallelism'. With a `difference` it is only like that. `extras` follow the names, `papers` are where they
-    were published, and `family` is what the referee compares it with."""
+    were published, and `family` is what the referee compares it with. `stages` are those of a pipeline: the layers of
+    each, and how many ranks share them."""
 
     names: tuple[str, ...]
     difference: str
     extras: tuple[str, ...]
     papers: tuple[str, ...]
     family: str
+    stages: tuple[tuple[frozenset[int], int], ...] = ()
 
     @property
     def name(self) -> str:
-        """'1F1B × data parallelism'."""
-        return " × ".join(self.names)
+        """'1F1B x data parallelism'."""
+        return " x ".join(self.names)
 
     @property
     def text(self) -> str:
         """A noun phrase: '1F1B, with activations recomputed', 'like 1F1B, but rank 2 runs ...'."""
-        named = ", ".join([self.name, *self.extras])
-        return f"like {named}, but {self.difference}" if self.difference else named
+        *some, last = self.extras or ("",)
+        extras = f", with {', '.join(some)}{' and ' if some else ''}{last}" if last else ""
+        but = f", but {self.difference}" if self.difference else ""
+        return f"{'like ' if but else ''}{self.name}{extras}{but}"
 
     @property
     def with_papers(self) -> str:
@@ -62,58 +68,66 @@ def recognize(trace: Trace) -> Recognition | None:
             retrace.run()
         except PuzzleError:
             return None
-        family = families.family_of(retrace.ranks)
         ranks = [work for work in map(RankWork, retrace.ranks) if work.parts]
-        if not ranks:
-            return None
-        names, difference = _named(ranks, family, trace.setting.task)
-        gathering = {papers.ZERO_3, papers.WEIGHT_SHARDED, papers.HYBRID}
-        extras = tuple(extras_of(ranks, not gathering.isdisjoint(names)))
-        known = dict.fromkeys(papers.PAPERS[name] for name in names if name in papers.PAPERS)
-        return Recognition(names, difference, extras, tuple(known), family)
+        return _recognized(ranks, families.family_of(retrace.ranks), trace.setting) if ranks else None
 
 
-def _named(ranks: Sequence[RankWork], family: str, task: str) -> tuple[tuple[str, ...], str]:
-    """The names, one for each axis, and the first difference."""
+def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Recognition:
+    grid = None if family in ALONE else grid_of(ranks)
+    axes = [_Axis(_of_family(ranks, family, setting.task))] if grid is None else list(_axes(grid, setting))
+    stages = tuple(grid.shares()) if grid is not None and len(grid.stages) > 1 else ()
+    names = tuple(axis.name for axis in axes)
+    extras = tuple(extras_of(ranks, not GATHERING.isdisjoint(names)))
+    sources = dict.fromkeys(papers.PAPERS[name] for name in names if name in papers.PAPERS)
+    difference = "; ".join(axis.difference for axis in axes if axis.difference)
+    return Recognition(names, difference, extras, tuple(sources), family, stages)
+
+
+ALONE = (families.ONE_RANK, families.LOCAL_SGD, families.MIXED, families.REPEATED, families.OWNERS_SEND)
+"""Families in which ranks do not share the work along axes."""
+
+GATHERING = frozenset((papers.ZERO_3, papers.WEIGHT_SHARDED, papers.HYBRID))
+"""Where weights are gathered for each use."""
+
+
+class _Axis(NamedTuple):
+    """How ranks share the work along one axis, and what is otherwise."""
+
+    name: str
+    difference: str = ""
+
+
+def _of_family(ranks: Sequence[RankWork], family: str, task: str) -> str:
+    """The name of what has no axes."""
     match family:
         case families.ONE_RANK:
-            return (_one_rank(ranks[0], task),), ""
+            return _one_rank(ranks[0], task)
         case families.LOCAL_SGD:
-            return (papers.LOCAL_SGD,), ""
-        case families.MIXED | families.REPEATED | families.OWNERS_SEND:
-            return (family,), ""
-    grid = grid_of(ranks)
-    if grid is None:
-        return (family,), ""
-    found = list(_axes(grid, task))
-    return tuple(name for name, _ in found), "; ".join(other for _, other in found if other)
+            return papers.LOCAL_SGD
+    return family
 
 
-def _axes(grid: Grid, task: str) -> Iterator[tuple[str, str]]:
-    """For each axis of the grid a name, and what is otherwise."""
+def _axes(grid: Grid, setting: Setting) -> Iterator[_Axis]:
     if len(grid.stages) > 1:
-        yield _pipeline(grid, task)
+        yield _pipeline(grid, setting.task)
     if grid.tensor > 1:
-        yield _tensor(grid), ""
-    if len(grid.replicas) > 1:
-        name, difference = data_parallel(grid.ranks)
-        yield ("data parallelism of another kind" if name == OTHERWISE else name), difference
+        yield _Axis(_tensor(grid))
+    if len(grid.replicas) * setting.replicas > 1:
+        yield _Axis(*data_parallel(grid.ranks))
 
 
-def _pipeline(grid: Grid, task: str) -> tuple[str, str]:
+def _pipeline(grid: Grid, task: str) -> _Axis:
     """The order of a pipeline, the same in all replicas."""
     if task == "infer":
-        return "a pipeline for inference", ""
+        return _Axis("a pipeline for inference")
     placement = placement_of(grid)
     replicas = [Pipeline(grid, replica, placement) for replica in range(len(grid.replicas))]
     if all(one.batches == 1 for one in replicas):
-        return "a pipeline without microbatches", ""
+        return _Axis("a pipeline without microbatches")
     if all(map(_has_one_at_a_time, replicas)):
-        return "a pipeline with one microbatch at a time", ""
+        return _Axis("a pipeline with one microbatch at a time")
     found = match(replicas)
-    if found is None:
-        return SHAPES[placement.kind], ""
-    return found
+    return _Axis(SHAPES[placement.kind]) if found is None else _Axis(*found)
 
 
 SHAPES = {

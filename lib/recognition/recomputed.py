@@ -1,4 +1,4 @@
-"""Finds activations that a rank computes again (Chen et al. 2016): what it did forward before, and not backward since."""
+"""Finds what a rank computes again (Chen et al. 2016): forwards that it did before, with no backward since."""
 
 from __future__ import annotations
 

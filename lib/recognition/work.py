@@ -81,15 +81,19 @@ class Grid(NamedTuple):
         layers, batches = self.stages[stage], self.replicas[replica]
         return [work for work in self.ranks if work.layers == layers and work.batches == batches]
 
-    def replicas_of(self, work: RankWork) -> list[RankWork]:
-        """The ranks that do for other microbatches what this one does."""
-        return [other for other in self.ranks if (other.layers, other.shards) == (work.layers, work.shards)]
+    def shares(self) -> Iterator[tuple[frozenset[int], int]]:
+        """The layers of each stage, and how many ranks share them."""
+        return ((layers, len(self.ranks) // len(self.stages)) for layers in self.stages)
 
 
 def grid_of(ranks: Sequence[RankWork]) -> Grid | None:
     """How ranks are laid out; None if some combination of layers, microbatches and shards is missing or there twice."""
     places = [(work.layers, work.batches, work.shards) for work in ranks]
-    layers, batches, shards = ({place[axis] for place in places} for axis in range(3))
+    layers, batches, shards = (
+        {work.layers for work in ranks},
+        {work.batches for work in ranks},
+        {work.shards for work in ranks},
+    )
     if len(set(places)) < len(places) or len(layers) * len(batches) * len(shards) != len(places):
         return None
     stages = sorted(layers, key=lambda some: (min(some), sorted(some)))

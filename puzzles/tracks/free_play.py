@@ -13,7 +13,7 @@ from .schedule.free_game import FreeGame, figures, judged_saved, require_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lib import Report, Setting, Size
+    from lib import Report, Setting, Size, Trace
 
 __all__ = ["FreeGame", "figures", "free_track", "judged_saved", "own_game", "require_size", "show_report", "track_for"]
 
@@ -36,8 +36,8 @@ def own_game(slug: str) -> tuple[Puzzle, Size, Setting] | None:
     return None if puzzle is None else (puzzle, puzzle.goal.size, puzzle.goal.setting)
 
 
-def show_report(console: Console, game: FreeGame, report: Report) -> None:
-    """Shows what a correct run took."""
+def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) -> None:
+    """Shows what a correct run is and took."""
     from .schedule.free_run import show_report
 
-    show_report(console, game, report)
+    show_report(console, game, trace, report)
