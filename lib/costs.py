@@ -159,14 +159,18 @@ class Costs:
             RuleError: the operation has no price.
         """
         if (held != total or self.flops_per_tick) and operation in COMPUTING:
-            return ceil(self._product(operation) * items * held / total)
+            return ceil(self.product(operation) * items * held / total)
         try:
             return self.ticks[operation] * items
         except KeyError:
             raise self.unpriced(operation) from None
 
-    def _product(self, operation: str) -> Fraction:
-        """Ticks of a matrix product on one batch."""
+    def product(self, operation: str) -> Fraction:
+        """Ticks of a matrix product (one of COMPUTING) on one batch, before they are rounded up.
+
+        Raises:
+            RuleError: the operation has no price.
+        """
         if not self.flops_per_tick:
             return Fraction(self.duration(operation))
         flops = 2 * self.hidden * self.hidden * self.length * (2 if operation == "backward" else 1)

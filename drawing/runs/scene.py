@@ -25,10 +25,15 @@ from lib import (
     referee,
     trace_of,
 )
+from lib.recognition import recognize
+from lib.recognition.recomputed import recomputed
 
 from .connections import links_between, ties_between
 from .marks import Gap, Lane, Link, Mark, MemorySpan, Tie
 from .streams import COMPUTE, streams_of
+
+MOST_OPERATIONS = 20_000
+"""Of a longer run the picture does not say what schedule it is, which would take longer than to draw it."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class Scene:
     """End of the last operation, in steps."""
     streams: tuple[str, ...] = (COMPUTE,)
     """The streams of every rank."""
+    known: str = ""
+    """What schedule this is, with a capital; empty if it is not correct, or too long to compare with others."""
 
     @property
     def layers(self) -> int:
@@ -125,7 +132,14 @@ def scene_of(trace: Trace, goal: Goal | None = None) -> Scene:
         number += len(marks)
         gaps = idle_between(marks, end, awaited_before(trace.ranks[rank], marks))
         lanes.append(Lane(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end))))
-    return Scene(trace, report, tuple(lanes), tuple(links_between(lanes)), tuple(ties_between(lanes)), end, streams)
+    links, ties = tuple(links_between(lanes)), tuple(ties_between(lanes))
+    return Scene(trace, report, tuple(lanes), links, ties, end, streams, _known(trace, report))
+
+
+def _known(trace: Trace, report: Report) -> str:
+    short = report.error is None and sum(map(len, trace.ranks)) <= MOST_OPERATIONS
+    found = recognize(trace) if short else None
+    return f"{found.text[0].upper()}{found.text[1:]}" if found is not None else ""
 
 
 def _marks(
@@ -136,7 +150,7 @@ def _marks(
     known = iter(memory[:-1])
     called = list(clocks(ops, trace.costs)) if any(stream) else []
     awaited = {op.args[0]: steps(op.end) for op in ops if op.name == "await"}
-    again = _recomputed(ops)
+    again = recomputed(ops)
     marks: list[Mark] = []
     for i, op in enumerate(ops):
         if op.name in TIMED:
@@ -147,21 +161,6 @@ def _marks(
                 mark = mark._replace(again=True)
             marks.append(mark._replace(step=step[i]) if i < len(step) else mark)
     return marks
-
-
-def _recomputed(ops: Iterable[Op]) -> set[int]:
-    """The forwards of a layer and microbatches that were computed before, and not gone backward through since."""
-    found = set()
-    done: dict[int | None, frozenset[int]] = {}
-    for i, op in enumerate(ops):
-        if op.name == "forward":
-            before = done.get(op.layer, frozenset())
-            if op.batches and op.batches <= before:
-                found.add(i)
-            done[op.layer] = before | op.batches
-        elif op.name in ("backward", "backward_input", "backward_weight"):
-            done[op.layer] = done.get(op.layer, frozenset()) - op.batches
-    return found
 
 
 def awaited_before(ops: Sequence[Op], marks: Iterable[Mark]) -> dict[int, Mark]:

@@ -63,12 +63,22 @@ def draw_scene(
     scale = Scale(scene.end, len(scene.lanes), streams=len(scene.streams), steps=scene.steps)
     name = clip(title, 80) or name_of(scene)
     sections = [
-        draw_header(name, [summary(scene.report)], [error_text(scene.report) if judged else ""], scale.width),
+        draw_header(
+            name,
+            [*known_lines(scene, scale.width), summary(scene.report)],
+            [error_text(scene.report) if judged else ""],
+            scale.width,
+        ),
         draw_lanes(scene, scale, critical),
         draw_memory(scene, scale),
         draw_legend([scene], scale.width, critical),
     ]
     return Timeline(stack(sections), name, scene, dark)
+
+
+def known_lines(scene: Scene, width: float) -> list[str]:
+    """What schedule this is, wrapped to the picture."""
+    return wrap(scene.known, int(min(width, 976) / (13 * EM)))
 
 
 def draw_header(name: str, notes: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:

@@ -103,7 +103,7 @@ def _show(path: str, game: FreeGame, result: tuple[Trace, Report] | Failure) -> 
     if isinstance(result, Failure):
         console.print(f"{game.slug} is not correct ({game.described}): {result.message}", soft_wrap=True)
     else:
-        show_report(console, game, result[1])
+        show_report(console, game, *result)
 
 
 def _row(path: str, game: FreeGame, result: tuple[Trace, Report] | Failure) -> dict[str, Any]:

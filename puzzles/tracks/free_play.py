@@ -73,11 +73,11 @@ def game_of(slug: str, given: Mapping[str, Any]) -> Puzzle | FreeGame:
     return FreeGame.of(slug, size, setting)
 
 
-def show_report(console: Console, game: FreeGame, report: Report) -> None:
-    """Shows what a correct run took."""
+def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) -> None:
+    """Shows what a correct run is and took."""
     from .schedule.free_run import show_report
 
-    show_report(console, game, report)
+    show_report(console, game, trace, report)
 
 
 def picture(game: FreeGame, trace: Trace) -> str:

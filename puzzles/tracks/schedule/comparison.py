@@ -8,21 +8,28 @@ from functools import cache
 from importlib import import_module
 
 from lib import Report, Trace, referee, run, trace_from_json
+from lib.recognition import recognize
 from lib.trace import TIMED
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 
-from .kinds import kind_of
+from .possible import above_possible
 
 
 def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
-    """Sentences on the kind of the schedule, and on what the reference does differently, where it is installed.
+    """Sentences on what the schedule is, on how far it is from what is possible, and on what the reference does
+    differently, where it is installed.
 
-    A schedule of another family than the puzzle's has been named where it was compared with records (`standing`).
+    The family of a schedule that is not of the puzzle's own has been named where it was compared with records
+    (`standing`).
     """
     trace = trace_from_json(kept)
-    family = referee(trace).family
-    if family == puzzle.goal.family:
-        yield f"This is {kind_of(trace, family)}."
+    found = recognize(trace)
+    if found is not None:
+        if found.family == puzzle.goal.family:
+            yield f"This is {found.with_papers}."
+        elif found.text != found.family:
+            yield f"More exactly, it is {found.with_papers}."
+        yield from above_possible(trace, found, figures["timesteps"], int(figures["peak_memory"]))
     known = _reference(puzzle.slug)
     if known is None:
         return

@@ -10,6 +10,7 @@ from typing import Any
 from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
 from lib.named_costs import pricing
 from lib.notation import MAX_COUNT
+from lib.recognition import recognize
 from lib.setting_notation import setting_to_json
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.setting_text import setting_text
@@ -17,6 +18,7 @@ from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
+from .possible import above_possible
 from .score import parse_trace, trace_in
 
 LARGEST = 1024
@@ -141,12 +143,12 @@ def figures(report: Report) -> dict[str, Any]:
     }
 
 
-def summary(report: Report) -> Sequence[str]:
-    """What a correct run took, in sentences."""
-    peak = report.peak
+def summary(trace: Trace, report: Report) -> Sequence[str]:
+    """What a correct run is and took, in sentences."""
+    peak, found = report.peak, recognize(trace)
     lines = [
-        f"Correct: {report.family}. {report.timesteps:g} timesteps, over at {report.makespan:g}; the ranks are idle "
-        f"for {report.bubble:.1%} of the time.",
+        f"Correct: {found.with_papers if found else report.family}. {report.timesteps:g} timesteps, over at "
+        f"{report.makespan:g}; the ranks are idle for {report.bubble:.1%} of the time.",
         f"Peak memory {peak.memory:,} elements, on rank {peak.rank} at t={peak.time:g}"
         + (f" ({report.lasting_peak:,} if training went on)." if report.lasting_peak > peak.memory else "."),
     ]
@@ -155,7 +157,8 @@ def summary(report: Report) -> Sequence[str]:
         for tier, most in report.peaks.items()
         if most.memory
     ]
-    return [*lines, *(f"Note: {plain(note.text)}" for note in report.notes)]
+    possible = above_possible(trace, found, report.timesteps, peak.memory) if found else ()
+    return [*lines, *possible, *(f"Note: {plain(note.text)}" for note in report.notes)]
 
 
 def require_size(size: object, replicas: int = 1) -> Size:

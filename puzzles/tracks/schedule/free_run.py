@@ -32,7 +32,7 @@ def run_freely(game: FreeGame, options: TensorOptions, bench: Workbench) -> bool
     if isinstance(judged, Failure):
         return bench.refuse(f"is not correct ({game.described}): {bench.message(judged)}")
     trace, report = judged
-    show_report(bench.console, game, report)
+    show_report(bench.console, game, trace, report)
     if options.tensors:
         return replay_trace(game.slug, game.title, trace, options, bench)
     if options.output:
@@ -54,10 +54,10 @@ def draw_run(output: str, title: str, trace: Trace) -> None:
     drawing.save(picture, output)
 
 
-def show_report(console: Console, game: FreeGame, report: Report) -> None:
-    """What a correct run took: sentences, and a row for each rank, or for several neighbours that are alike."""
+def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) -> None:
+    """What a correct run is and took: sentences, and a row for each rank, or for several neighbours that are alike."""
     console.print(Text(game.title, style="bold"), soft_wrap=True)
-    for line in summary(report):
+    for line in summary(trace, report):
         console.print(Text(line))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("rank", "busy", "peak memory", "messages", "bytes sent"):

@@ -1,0 +1,88 @@
+"""The least that the indispensable operations of a game take: one layer of one microbatch, an update, an exchange."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+from lib.costs import COMPUTING
+from lib.setting import Setting, Size
+
+NEVER = Fraction(10**12)
+"""Ticks of an operation that does not exist in a game."""
+
+SUMMING = (("allreduce",), ("scatterreduce", "allgather"))
+"""How parts of an activation become a whole: in one collective, or in two."""
+
+
+class Prices:
+    """Ticks, each the least that is possible. For backward, `layer` 0 needs no gradient of its input, which is the
+    model's."""
+
+    def __init__(self, size: Size, setting: Setting) -> None:
+        self.size, self.setting, self.costs = size, setting, setting.costs
+        self.is_cut = setting.layer != "dense" and size.ranks > 1
+        """Ranks can share a layer of one microbatch."""
+        self.forward = self._product("forward")
+        self.whole, self.input, self.weight = map(self._product, ("backward", "backward_input", "backward_weight"))
+        self.has_halves = min(self.input, self.weight) < NEVER
+        self.update = self.costs.duration("update") if self.costs.priced("update") else 0
+
+    def _product(self, name: str) -> Fraction:
+        assert name in COMPUTING
+        return self.costs.product(name) if self.costs.priced(name) else NEVER
+
+    @property
+    def can_infer(self) -> bool:
+        return self.forward < NEVER
+
+    @property
+    def can_train(self) -> bool:
+        """False if some operation that training needs does not exist."""
+        return max(self.forward, min(self.whole, self.input), min(self.whole, self.weight)) < NEVER
+
+    def backward(self, layer: int) -> Fraction:
+        """Both halves of a layer's backward, for one microbatch."""
+        return min(self.whole, self.input + self.weight) if layer else min(self.whole, self.weight)
+
+    def at_once(self, layer: int) -> Fraction:
+        """The part of a layer's backward that the layer before it waits for; of layer 0, that its update waits for."""
+        return min(self.whole, self.input) if layer else min(self.whole, self.weight)
+
+    def steps(self, ticks: Fraction) -> str:
+        """'16 steps'."""
+        return f"{float(ticks / self.costs.unit):g} steps"
+
+    def step(self) -> Fraction:
+        """All computing of one microbatch."""
+        return sum(map(self.backward, range(self.size.layers)), self.size.layers * self.forward)
+
+    def urgent(self) -> Fraction:
+        """The part of it that the update of layer 0 waits for."""
+        return sum(map(self.at_once, range(self.size.layers)), self.size.layers * self.forward)
+
+    def stage(self, product: Fraction, summed: bool = True) -> int:
+        """One layer of one microbatch, by all ranks together if the layers can be cut; then parts are summed."""
+        if not self.is_cut:
+            return ceil(product)
+        more = self._sum() if summed and self.setting.layer == "block" else 0
+        return min(ceil(product), ceil(product / self.size.ranks) + more)
+
+    def _sum(self) -> int:
+        return min(
+            (sum(map(self.between, names)) for names in SUMMING if all(map(self.costs.priced, names))), default=0
+        )
+
+    def between(self, *names: str) -> int:
+        """Some communication between two ranks, one after the other, of as little as one value."""
+        islands = self.costs.islands
+        pairs = [(0, 1), *([(0, islands)] if 0 < islands < self.size.ranks else [])]
+        return sum(min(self.costs.transfer(name, 1, 0, pair) for pair in pairs) for name in names)
+
+    @property
+    def exchange(self) -> int:
+        """The least until what one rank has made is on another."""
+        ways = [("allreduce",), ("scatterreduce",), ("allgather",), ("pass_to", "receive")]
+        if self.setting.layer == "experts":
+            ways += [("dispatch",), ("collect",)]
+        return min((self.between(*way) for way in ways if all(map(self.costs.priced, way))), default=0)

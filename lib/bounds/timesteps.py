@@ -1,0 +1,117 @@
+"""A lower bound on the time of any legal schedule of a size: nobody, in any order and on any ranks, is faster.
+
+What holds for all: each microbatch goes forward through all layers and back, in every step. Its weight gradients go
+into updates, and an update starts after the backwards that it needs, so timesteps, the start of the last event, counts
+all of that. Whatever else a schedule does takes time or none, and is left out: so the bound need not be reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import ceil
+from typing import NamedTuple
+
+from lib.setting import Setting, Size
+
+from .prices import Prices
+
+
+class Bound(NamedTuple):
+    """The least that is possible, in steps or in elements, and why."""
+
+    least: float
+    reason: str
+
+
+class _Ticks(NamedTuple):
+    ticks: int
+    reason: str
+
+
+def time_bound(size: Size, setting: Setting) -> Bound:
+    """The least timesteps of any legal schedule of a puzzle of this size and setting."""
+    prices = Prices(size, setting)
+    ways = list(_inference(prices) if setting.task == "infer" else _training(prices))
+    best = max(ways, default=_Ticks(0, "nothing takes time"))
+    return Bound(setting.costs.steps(best.ticks), best.reason)
+
+
+def _inference(prices: Prices) -> Iterator[_Ticks]:
+    """The last layer's forwards may all be last events, of which only the start counts."""
+    layers, batches, _ = prices.size
+    if prices.can_infer:
+        work, sharing = batches * (layers - 1) * prices.forward, _sharing(prices)
+        yield _Ticks((layers - 1) * prices.stage(prices.forward), "a microbatch goes through all layers but the last")
+        yield _Ticks(
+            ceil(work / sharing), f"{_shared(sharing)} {prices.steps(work)} of forwards, before those of the last layer"
+        )
+
+
+def _training(prices: Prices) -> Iterator[_Ticks]:
+    if not prices.can_train:
+        return
+    layers, batches, ranks = prices.size
+    steps = prices.setting.steps
+    work = batches * prices.step()
+    one, why = max(_one_step(prices, work))
+    yield _Ticks(one, why)
+    if steps > 1 and prices.setting.task == "train":
+        before = max(_one_step(prices, batches * prices.urgent())).ticks + prices.update
+        yield _Ticks((steps - 1) * before + one, f"{steps} times: {why}, and layer 0 is updated before the next step")
+    if steps > 1:
+        chain = _chain(prices)
+        yield _Ticks(steps * chain + (steps - 1) * prices.update, f"{steps} times: a microbatch goes forward and back")
+        sharing = _sharing(prices)
+        yield _Ticks(ceil(steps * work / sharing), f"{_shared(sharing)} {prices.steps(steps * work)} of computing")
+    updates = max(0, layers * steps - ranks) * prices.update
+    if updates and ranks > 1:
+        yield _Ticks(
+            ceil((steps * work + updates) / ranks),
+            f"{_shared(ranks)} {prices.steps(steps * work)} of computing and {layers * steps} updates",
+        )
+    elif updates:
+        yield _Ticks(ceil(steps * work + updates), f"one rank computes for {prices.steps(steps * work)} and updates")
+
+
+def _one_step(prices: Prices, work: Fraction) -> list[_Ticks]:
+    """From the start of a step to the start of its last update, with so much work to do before that."""
+    _, batches, ranks = prices.size
+    chain, sharing = _chain(prices), _sharing(prices)
+    found = [
+        _Ticks(chain, "a microbatch goes forward through all layers and back"),
+        _Ticks(ceil(work / sharing), f"{_shared(sharing)} {prices.steps(work)} of computing"),
+    ]
+    # Ranks that each have a part of every layer need no exchange for their updates.
+    exchange = prices.exchange if ranks > 1 and prices.setting.task == "train" and not prices.is_cut else 0
+    if exchange and not prices.has_halves:
+        # An update of layer 0 waits for the last work of all ranks. It is on one of them; from the others there is an
+        # exchange before it, so they have less time for their work.
+        least = min((ceil((work + (active - 1) * exchange) / active), active) for active in range(1, ranks + 1))
+        if least[1] > 1:
+            reason = f"{_shared(least[1])} {prices.steps(work)} of computing, and then exchange gradients"
+            found.append(_Ticks(least[0], reason))
+    if exchange:
+        last = ceil(prices.at_once(0))
+        together = min(chain + exchange, chain + (batches - 1) * last)
+        found.append(_Ticks(together, "a microbatch goes forward and back, and its gradient meets those of the others"))
+    return found
+
+
+def _chain(prices: Prices) -> int:
+    """One microbatch, forward through all layers and back to the update of layer 0."""
+    layers = prices.size.layers
+    back = sum(prices.stage(prices.at_once(layer)) for layer in range(1, layers))
+    return layers * prices.stage(prices.forward) + back + prices.stage(prices.at_once(0), summed=False)
+
+
+def _sharing(prices: Prices) -> int:
+    """The most ranks that can compute at once. A microbatch is in one layer at a time, unless layers or backwards can
+    be taken apart."""
+    _, batches, ranks = prices.size
+    apart = prices.is_cut or (prices.has_halves and prices.setting.task != "infer")
+    return ranks if apart else min(ranks, batches)
+
+
+def _shared(ranks: int) -> str:
+    return "one rank has" if ranks == 1 else f"at most {ranks} ranks share"

@@ -1,0 +1,5 @@
+"""Names the schedule of a run, from its trace alone: 1F1B, ZeRO-3, or the nearest and what differs."""
+
+from .recognition import Recognition, recognize
+
+__all__ = ["Recognition", "recognize"]

@@ -1,0 +1,167 @@
+"""Compares a pipeline with the textbook orders: it has one, or is near one, and differs there first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+from lib import schedules
+from lib.errors import RuleError
+from lib.schedules.cells import Slot
+
+from . import papers
+from .rows import Cell, Pipeline, Row
+
+Rows = Sequence[Sequence[Cell]]
+"""For each place of a pipeline the cells of its rank."""
+
+MOST_CELLS = 4000
+"""Of a larger pipeline no textbook's rows are made, and no nearest one is looked for."""
+
+LEAST_ALIKE = 0.75
+"""From this share of equal cells on, a pipeline is said to be like a textbook's."""
+
+ORDERS: Mapping[str, Mapping[str, Callable[[int, int, int], schedules.Timetable]]] = {
+    "contiguous": {
+        papers.GPIPE: lambda p, m, v: schedules.gpipe(p, m),
+        papers.ONE_F_ONE_B: lambda p, m, v: schedules.one_f_one_b(p, m),
+        papers.ZB_H1: lambda p, m, v: schedules.zb_h1(p, m),
+        papers.ZB_H2: lambda p, m, v: schedules.zb_h2(p, m),
+    },
+    "looped": {
+        papers.BREADTH_FIRST: schedules.breadth_first,
+        papers.INTERLEAVED: schedules.interleaved,
+    },
+    "V": {
+        papers.ZB_V: lambda p, m, v: schedules.zb_v(p, m),
+        papers.DUALPIPE_V: lambda p, m, v: schedules.dualpipev(p, m),
+    },
+}
+"""By kind of placement: the orders from p ranks, m microbatches and v stages of a rank. Of two that are the same at a
+size, the first gives the name."""
+
+
+class Match(NamedTuple):
+    """A textbook's order. `difference` is the first thing that is otherwise; empty if there is none."""
+
+    name: str
+    difference: str = ""
+
+
+def match(pipelines: Sequence[Pipeline]) -> Match | None:
+    """The order that all replicas of a pipeline have, or else the nearest; None if it is like none."""
+    first = pipelines[0]
+    (kind, p, v, _), m = first.placement, first.batches
+    if not all(one.regular and one.batches == m for one in pipelines):
+        return None
+    known = textbook(kind, p, m, v)
+    for name, rows in known.items():
+        if all(_has(one, name, rows) for one in pipelines):
+            return Match(name)
+    near = max(known, key=lambda name: _alike(first, known[name]), default=None)
+    if near is None or _alike(first, known[near]) < LEAST_ALIKE:
+        return None
+    differing = next(one for one in pipelines if not _has(one, near, known[near]))
+    return Match(near, _difference(differing, known[near]))
+
+
+@lru_cache(maxsize=64)
+def textbook(kind: str, p: int, m: int, v: int) -> Mapping[str, Rows]:
+    """The rows of each order that exists for a placement and a number of microbatches."""
+    found = {}
+    for name, order in ORDERS.get(kind, {}).items() if m > 1 and p * m * v <= MOST_CELLS else ():
+        try:
+            table = order(p, m, v)
+        except RuleError:  # some orders need a multiple of p microbatches, or 2p of them
+            continue
+        found[name] = [list(_in_halves(row)) for row in table.rows]
+    return found
+
+
+def _in_halves(row: Sequence[Slot]) -> Iterator[Cell]:
+    for slot in row:
+        for stage, op, batch in slot:
+            yield from (Cell(stage, half, batch) for half in ("IW" if op == "B" else op))
+
+
+def _has(pipeline: Pipeline, name: str, rows: Rows) -> bool:
+    """True if each rank has the order. In GPipe and breadth first, what matters is what comes after what: microbatches
+    may be taken in any order, such as backwards in the reverse of the forward's."""
+    in_blocks = name in (papers.GPIPE, papers.BREADTH_FIRST)
+    for row, place in zip(pipeline.rows, pipeline.places):
+        wanted = _without_unused(rows[place], row)
+        same = _blocks(wanted) == _blocks(row.cells) if in_blocks else wanted == row.cells
+        if not same:
+            return False
+    return True
+
+
+def _without_unused(wanted: Sequence[Cell], row: Row) -> Sequence[Cell]:
+    """A textbook's row as it is for a rank that leaves out the gradient of the model's input, which nobody needs."""
+    if any(cell.stage == 0 and cell.half == "I" for cell in row.cells):
+        return wanted
+    return [cell for cell in wanted if cell.stage or cell.half != "I"]
+
+
+def _blocks(cells: Sequence[Cell]) -> list[tuple[int, bool, frozenset[int], bool]]:
+    """For each run of cells of one stage and direction: these, its microbatches, and whether none of its backwards is
+    taken apart."""
+    runs = []
+    for (stage, forward), run in groupby(cells, key=lambda cell: (cell.stage, cell.half == "F")):
+        some = list(run)
+        each = [batch for batch, _ in groupby(cell.batch for cell in some)]
+        runs.append((stage, forward, frozenset(each), len(each) == len(set(each))))
+    return runs
+
+
+def _alike(pipeline: Pipeline, rows: Rows) -> float:
+    """The share of cells that are as in the textbook's rows."""
+    shares = [
+        SequenceMatcher(None, _without_unused(rows[place], row), row.cells, autojunk=False).ratio()
+        for row, place in zip(pipeline.rows, pipeline.places)
+    ]
+    return sum(shares) / len(shares)
+
+
+def _difference(pipeline: Pipeline, rows: Rows) -> str:
+    """The difference that comes first in time."""
+    found = []
+    for row, place in zip(pipeline.rows, pipeline.places):
+        wanted = _without_unused(rows[place], row)
+        at = next((i for i, (a, b) in enumerate(zip(wanted, row.cells)) if a != b), min(len(wanted), len(row.cells)))
+        if at < max(len(wanted), len(row.cells)):
+            start = row.starts[at] if at < len(row.starts) else row.starts[-1]
+            found.append((start, row.rank, _words(row, wanted, at)))
+    return min(found)[2] if found else ""
+
+
+def _words(row: Row, wanted: Sequence[Cell], at: int) -> str:
+    step = f" in step {row.step}" if row.step else ""
+    mine, theirs = _ahead(row.cells), _ahead(wanted)
+    if mine != theirs and at >= min(mine, theirs):
+        many = "one forward" if abs(mine - theirs) == 1 else f"{abs(mine - theirs)} forwards"
+        return f"rank {row.rank} runs {many} too {'many' if mine > theirs else 'few'} before its first backward{step}"
+    split = any(
+        after != (cell.stage, "W", cell.batch) for cell, after in zip(row.cells, row.cells[1:]) if cell.half == "I"
+    )
+    if at >= len(row.cells):
+        return f"rank {row.rank} leaves out {_named(wanted[at], wanted, split)}{step}"
+    if at >= len(wanted):
+        return f"rank {row.rank} also runs {_named(row.cells[at], row.cells, split)}{step}"
+    instead = _named(wanted[at], wanted, split)
+    return f"rank {row.rank} runs {_named(row.cells[at], row.cells, split)} instead of {instead}{step}"
+
+
+def _ahead(cells: Sequence[Cell]) -> int:
+    """The forwards before the first backward."""
+    return next((i for i, cell in enumerate(cells) if cell.half != "F"), len(cells))
+
+
+def _named(cell: Cell, cells: Sequence[Cell], split: bool) -> str:
+    """'the backward of microbatch 3', with its stage where the rank has several."""
+    noun = {"F": "forward", "I": "input gradient", "W": "weight gradient"}[cell.half]
+    stage = f" in stage {cell.stage}" if len({one.stage for one in cells}) > 1 else ""
+    return f"the {noun if split or noun == 'forward' else 'backward'} of microbatch {cell.batch}{stage}"

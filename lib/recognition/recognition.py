@@ -1,0 +1,172 @@
+"""Names the schedule of a trace by its order of operations: a textbook's name, or the nearest and what is otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from lib.collective_rules import ALL_TO_ALL
+from lib.errors import PuzzleError
+from lib.gc_pause import no_collection
+from lib.judging import family as families
+from lib.judging.recompute import Retrace
+from lib.setting import Setting
+from lib.trace import Trace
+from lib.values.base import Batched
+
+from . import papers
+from .extras import extras_of
+from .holdings import data_parallel
+from .orders import match
+from .rows import Pipeline, placement_of
+from .work import Grid, RankWork, grid_of
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What a correct schedule is. `names` has one for each axis along which ranks share the work: '1F1B',
+    'tensor parallelism'. With a `difference` it is only like that. `extras` follow the names, `papers` are where they
+    were published, and `family` is what the referee compares it with. `stages` are those of a pipeline: the layers of
+    each, and how many ranks share them."""
+
+    names: tuple[str, ...]
+    difference: str
+    extras: tuple[str, ...]
+    papers: tuple[str, ...]
+    family: str
+    stages: tuple[tuple[frozenset[int], int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """'1F1B x data parallelism'."""
+        return " x ".join(self.names)
+
+    @property
+    def text(self) -> str:
+        """A noun phrase: '1F1B, with activations recomputed', 'like 1F1B, but rank 2 runs ...'."""
+        *some, last = self.extras or ("",)
+        extras = f", with {', '.join(some)}{' and ' if some else ''}{last}" if last else ""
+        but = f", but {self.difference}" if self.difference else ""
+        return f"{'like ' if but else ''}{self.name}{extras}{but}"
+
+    @property
+    def with_papers(self) -> str:
+        """The same, with where it was published."""
+        return f"{self.text} ({'; '.join(self.papers)})" if self.papers else self.text
+
+
+def recognize(trace: Trace) -> Recognition | None:
+    """What schedule a trace is of; None if it is not correct, or nobody computes anything.
+
+    Only the operations count, in their order on each rank: no names, and no times.
+    """
+    with no_collection():
+        retrace = Retrace(trace)
+        try:
+            retrace.run()
+        except PuzzleError:
+            return None
+        ranks = [work for work in map(RankWork, retrace.ranks) if work.parts]
+        return _recognized(ranks, families.family_of(retrace.ranks), trace.setting) if ranks else None
+
+
+def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Recognition:
+    grid = None if family in ALONE else grid_of(ranks)
+    axes = [_Axis(_of_family(ranks, family, setting.task))] if grid is None else list(_axes(grid, setting))
+    stages = tuple(grid.shares()) if grid is not None and len(grid.stages) > 1 else ()
+    names = tuple(axis.name for axis in axes)
+    extras = tuple(extras_of(ranks, not GATHERING.isdisjoint(names)))
+    sources = dict.fromkeys(papers.PAPERS[name] for name in names if name in papers.PAPERS)
+    difference = "; ".join(axis.difference for axis in axes if axis.difference)
+    return Recognition(names, difference, extras, tuple(sources), family, stages)
+
+
+ALONE = (families.ONE_RANK, families.LOCAL_SGD, families.MIXED, families.REPEATED, families.OWNERS_SEND)
+"""Families in which ranks do not share the work along axes."""
+
+GATHERING = frozenset((papers.ZERO_3, papers.WEIGHT_SHARDED, papers.HYBRID))
+"""Where weights are gathered for each use."""
+
+
+class _Axis(NamedTuple):
+    """How ranks share the work along one axis, and what is otherwise."""
+
+    name: str
+    difference: str = ""
+
+
+def _of_family(ranks: Sequence[RankWork], family: str, task: str) -> str:
+    """The name of what has no axes."""
+    match family:
+        case families.ONE_RANK:
+            return _one_rank(ranks[0], task)
+        case families.LOCAL_SGD:
+            return papers.LOCAL_SGD
+    return family
+
+
+def _axes(grid: Grid, setting: Setting) -> Iterator[_Axis]:
+    if len(grid.stages) > 1:
+        yield _pipeline(grid, setting.task)
+    if grid.tensor > 1:
+        yield _Axis(_tensor(grid))
+    if len(grid.replicas) * setting.replicas > 1:
+        yield _Axis(*data_parallel(grid.ranks))
+
+
+def _pipeline(grid: Grid, task: str) -> _Axis:
+    """The order of a pipeline, the same in all replicas."""
+    if task == "infer":
+        return _Axis("a pipeline for inference")
+    placement = placement_of(grid)
+    replicas = [Pipeline(grid, replica, placement) for replica in range(len(grid.replicas))]
+    if all(one.batches == 1 for one in replicas):
+        return _Axis("a pipeline without microbatches")
+    if all(map(_has_one_at_a_time, replicas)):
+        return _Axis("a pipeline with one microbatch at a time")
+    found = match(replicas)
+    return _Axis(SHAPES[placement.kind]) if found is None else _Axis(*found)
+
+
+SHAPES = {
+    "contiguous": "a pipeline",
+    "looped": "an interleaved pipeline",
+    "V": "a pipeline in a V",
+    "other": "a pipeline of uneven stages",
+}
+"""A pipeline whose order is no textbook's, by how its stages are dealt out."""
+
+
+def _has_one_at_a_time(pipeline: Pipeline) -> bool:
+    """True if each rank ends with a microbatch before it begins the next."""
+    return pipeline.regular and all(
+        [batch for batch, _ in groupby(cell.batch for cell in row.cells)] == list(range(pipeline.batches))
+        for row in pipeline.rows
+    )
+
+
+def _tensor(grid: Grid) -> str:
+    """How the ranks of a stage share its microbatches: by tokens for experts, or by parts of the weights."""
+    names = {op.name for work in grid.ranks for op in work.ops}
+    if not names.isdisjoint(ALL_TO_ALL):
+        return papers.EXPERT
+    shared = any(
+        isinstance(work.state.values[number], Batched)
+        for work in grid.ranks
+        for op in work.named("scatterreduce")
+        for number in op.used
+    )
+    return papers.SEQUENCE if shared else papers.TENSOR
+
+
+def _one_rank(work: RankWork, task: str) -> str:
+    """The order of training on one rank."""
+    if task == "infer":
+        return "inference on one rank"
+    steps = [(part.step, part.half != "F") for part in work.parts]
+    if steps == sorted(steps):
+        return "standard training: every microbatch forward, then every microbatch backward"
+    batches = [batches for batches, _ in groupby((part.step, part.batches) for part in work.parts)]
+    return "gradient accumulation, one microbatch at a time" if len(set(batches)) == len(batches) else families.ONE_RANK

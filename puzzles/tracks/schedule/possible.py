@@ -1,0 +1,36 @@
+"""Says what a correct schedule is, and how far it is from what is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lib import Trace
+from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound
+from lib.recognition import Recognition
+
+NO_BOUND = Bound(0, "")
+
+
+def above_possible(trace: Trace, found: Recognition, timesteps: float, memory: int) -> Iterator[str]:
+    """Sentences that compare a schedule's figures with the bounds of its size; a pipeline's also with that of its
+    stages."""
+    size, setting = trace.size, trace.setting
+    least, floor = time_bound(size, setting), memory_bound(size, setting)
+    own = pipeline_time_bound(size, setting, found.stages) if found.stages else NO_BOUND
+    bounds = [(own, "for a pipeline with these stages")] if own.least > least.least else []
+    bounds += [(least, "for any schedule of this size")] if least.least else []
+    if bounds:
+        yield f"Time: {', '.join(_above(timesteps, bound, 'steps', where) for bound, where in bounds)}."
+    if floor.least:
+        yield f"Memory: {_above(memory, floor, 'elements', 'at this size')}."
+
+
+def _above(figure: float, bound: Bound, unit: str, where: str) -> str:
+    """'2.9 steps above what is possible at best for any schedule of this size (30.4: ...)'."""
+    more = round(figure - bound.least, 3)
+    above = f"{_number(more)} {unit} above what is possible at best {where}" if more else f"the least possible {where}"
+    return f"{above} ({_number(bound.least)}: {bound.reason})"
+
+
+def _number(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10_000 else f"{number:g}"
