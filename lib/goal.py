@@ -75,7 +75,12 @@ class Goal:
     @property
     def memory_limit(self) -> int:
         """The least number of elements that is too many."""
-        return (self.memory // MEMORY_PRECISION + 1) * MEMORY_PRECISION
+        return _limit(self.memory)
+
+    @property
+    def host_limit(self) -> int | None:
+        """The least number of elements on the host that is too many; None if any number may be there."""
+        return None if self.host is None else _limit(self.host)
 
     @property
     def time_text(self) -> str:
@@ -85,7 +90,12 @@ class Goal:
     @property
     def memory_text(self) -> str:
         """The limit as people read it: '< 4.2M'."""
-        return f"< {self.memory_limit / 1_000_000:g}M"
+        return _limit_text(self.memory_limit)
+
+    @property
+    def host_text(self) -> str:
+        """The limit of the host as people read it: '< 5.3M'; empty without one."""
+        return "" if self.host_limit is None else _limit_text(self.host_limit)
 
     def meets_time(self, timesteps: float) -> bool:
         return timesteps < self.time_limit
@@ -95,4 +105,12 @@ class Goal:
 
     def meets_host(self, elements: int) -> bool:
         """Compared as memory is; without a limit everything meets it."""
-        return self.host is None or elements // MEMORY_PRECISION <= self.host // MEMORY_PRECISION
+        return self.host_limit is None or elements < self.host_limit
+
+
+def _limit(elements: int) -> int:
+    return (elements // MEMORY_PRECISION + 1) * MEMORY_PRECISION
+
+
+def _limit_text(elements: int) -> str:
+    return f"< {elements / 1_000_000:g}M"

@@ -76,12 +76,12 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
     is_track = group.slugs == track.slugs
     say(console, group.title, "bold")
     say(console, capitalized(group.idea) + (f" You write {track.form}." if is_track and track.form else ""))
-    overview = track.overview() if is_track else None
-    if overview is not None:
-        _show_overview(console, overview)
-    elif is_track and len(track.groups) > 1:
+    if is_track and len(track.groups) > 1:
         _show_ideas(console, track, entries)
         return
+    overview = track.overview(group.slugs)
+    if overview is not None:
+        _show_overview(console, overview)
     else:
         console.print()
         for slug in group.slugs:

@@ -30,6 +30,9 @@ def show_statement(console: Console, puzzle: Puzzle) -> None:
     say(console, track.heading(puzzle), "bold")
     say(console, track.limits(puzzle))
     print_paragraphs(console, puzzle.statement)
+    if lines := track.setting_lines(puzzle):
+        console.print()
+        _code(console, "\n".join(lines))
 
 
 def show_puzzle(console: Console, puzzle: Puzzle) -> None:

@@ -17,7 +17,7 @@ from .params import GroupOrSlug
 def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) -> None:
     """Write a file to start from.
 
-    It has the starter of one puzzle, or of all in a track or chapter; by default of all schedules.
+    It has the starter of one puzzle, or of all in a track or chapter; by default of the classic schedules.
     """
     from puzzles.grading.starters import starter_file
 

@@ -13,7 +13,7 @@ from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.sandbox.worker.sketch import Sketch
-from puzzles.tracks import ALL, TRACKS, track_of
+from puzzles.tracks import ALL, track_of
 from puzzles.tracks.workbench import Runner
 
 from .judge import Definition, drive, judge
@@ -92,7 +92,7 @@ def _default_puzzles(session: Session) -> Iterator[Puzzle]:
     """The puzzles that every file is graded on, and those that it seems to define; only these are loaded."""
     for slug, track in ALL.items():
         definition = definition_in(session, slug)
-        if track.graded_by_default or (definition is not None and definition.exists):
+        if track.is_default(slug) or (definition is not None and definition.exists):
             yield track.puzzle(slug)
 
 
@@ -101,7 +101,7 @@ def _worth_showing(verdicts: list[Verdict], submission: Submission) -> list[Verd
     begun = [verdict for verdict in verdicts if submission.looks_defined(verdict.puzzle)]
     if begun and not any(verdict.attempted for verdict in verdicts):
         return begun
-    return [verdict for verdict in verdicts if verdict.attempted or TRACKS[verdict.track].graded_by_default]
+    return [verdict for verdict in verdicts if verdict.attempted or track_of(verdict.puzzle).is_default(verdict.puzzle)]
 
 
 def _survey(session: Session) -> tuple[Failure | None, dict[str, Any]]:

@@ -64,4 +64,6 @@ def _comment(puzzle: Puzzle) -> str:
     lines = [track.heading(puzzle), *wrap(f"{track.limits(puzzle)}.", WIDTH), ""]
     for paragraph in puzzle.statement.strip().split("\n\n"):
         lines += [*wrap(paragraph, WIDTH), ""]
+    if table := track.setting_lines(puzzle):
+        lines += [*table, ""]
     return "".join(f"# {line}".rstrip() + "\n" for line in lines[:-1])

@@ -49,7 +49,7 @@ class Column(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """A table of all puzzles of a track, and lines below the table."""
+    """A table of the puzzles of a chapter, and lines below the table."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
@@ -93,7 +93,8 @@ class Track(ABC, Generic[P]):
     noun: str = "function"
     """Kind of definition that solves a puzzle."""
     graded_by_default: bool = False
-    """True if a file is graded on all puzzles of the track, whether it attempts them or not."""
+    """True if a file is graded on all puzzles of the track, whether it attempts them or not; `is_default` may say it of
+    some."""
     star_imports_solve: bool = False
     """True if a name that `from module import *` may have imported is run to find out."""
     has_pictures: bool = False
@@ -113,6 +114,10 @@ class Track(ABC, Generic[P]):
     @property
     def slugs(self) -> tuple[str, ...]:
         return tuple(slug for group in self.groups for slug in group.slugs)
+
+    def is_default(self, slug: str) -> bool:
+        """True if every file is graded on this puzzle, and a fresh file of solutions holds it."""
+        return self.graded_by_default
 
     @abstractmethod
     def puzzle(self, slug: str) -> P:
@@ -233,6 +238,10 @@ class Track(ABC, Generic[P]):
         """Sentences on a kept run that passed: what kind it is, and how it differs from the reference solution's."""
         return ()
 
+    def setting_lines(self, puzzle: P) -> Sequence[str]:
+        """What is new in a puzzle's setting, as the lines of a table that follows its statement."""
+        return ()
+
     def sections(self, puzzle: P) -> Sequence[Section]:
         """The part of a puzzle's page between its statement and its starter."""
         return ()
@@ -244,8 +253,8 @@ class Track(ABC, Generic[P]):
     def sources(self, puzzle: P) -> Sequence[str]:
         return [*map(str, puzzle.sources), puzzle.credit]
 
-    def overview(self) -> Overview | None:
-        """A table of the whole track; None: its puzzles are listed one below the other."""
+    def overview(self, slugs: Sequence[str]) -> Overview | None:
+        """A table of a chapter's puzzles; None: they are listed one below the other."""
         return None
 
     def devices(self, puzzle: P) -> int:

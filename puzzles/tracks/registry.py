@@ -75,7 +75,7 @@ def track_of(slug: str) -> Track[Any]:
 
 def default_slugs() -> tuple[str, ...]:
     """The puzzles that every file is graded on, and that a fresh file of solutions holds."""
-    return tuple(slug for slug, track in ALL.items() if track.graded_by_default)
+    return tuple(slug for slug, track in ALL.items() if track.is_default(slug))
 
 
 def find(name: str) -> Puzzle:

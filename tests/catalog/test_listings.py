@@ -9,9 +9,9 @@ import pytest
 from puzzles.catalog import papers
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.listing import Listing
 from puzzles.catalog.papers import Paper
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.schedule import CHAPTERS as SCHEDULE_CHAPTERS
 from puzzles.catalog.schedule import PUZZLES
 
 CATALOG = Path(papers.__file__).parent
@@ -24,10 +24,14 @@ def test_each_slug_leads_to_the_puzzle_of_that_slug(slug: str, puzzle: Puzzle) -
     assert puzzle.slug == slug
 
 
-@pytest.mark.parametrize("catalog", [PUZZLES, LAYOUT_PUZZLES])
-def test_a_module_has_the_name_of_its_slug(catalog: Listing[Puzzle]) -> None:
-    for puzzle in catalog.values():
-        assert (CATALOG / type(puzzle).__module__.split(".")[2] / f"{puzzle.slug}.py").is_file()
+def test_a_module_has_the_name_of_its_slug() -> None:
+    assert all((CATALOG / "layout" / f"{slug}.py").is_file() for slug in LAYOUT_PUZZLES)
+
+
+def test_a_schedule_puzzle_is_a_file_of_its_name_in_the_folder_of_its_chapter() -> None:
+    for chapter in SCHEDULE_CHAPTERS:
+        files = {path.stem for path in (CATALOG / "schedule" / chapter.name).glob("[a-z]*.py")}
+        assert files == {*chapter.files} == {*chapter.files.values()}
 
 
 def test_every_module_of_a_chapter_is_a_puzzle_or_serves_the_trials() -> None:

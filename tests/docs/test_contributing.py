@@ -30,7 +30,7 @@ ANSWERS = {
     "lib/layout/planning/exact.py": "def plan",
     "drawing/runs/memory.py": "def ",
     "puzzles/sandbox/worker/": "fork",
-    "puzzles/catalog/schedule/gpipe.py": "statement",
+    "puzzles/catalog/schedule/classics/gpipe.py": "statement",
     "puzzles/commands/watch.py": "watchfiles",
     "puzzles/sandbox/worker/notebook_cells.py": "jupytext",
     "puzzles/reports/gradescope.py": "def gradescope",

@@ -1,4 +1,4 @@
-"""The catalog of the schedule track, in the order of play: one module per puzzle, named after it."""
+"""The catalog of the schedule track, by chapters in the order of play: one module per puzzle, named after it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Mapping
 
 from puzzles.catalog.listing import Listing
 
+from .chapters import CHAPTERS, CLASSICS
 from .puzzle import SchedulePuzzle
 
 PUZZLES: Mapping[str, SchedulePuzzle] = Listing(
-    {
-        slug: f"{__name__}.{slug}"
-        for slug in ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
-    }
+    {slug: module for chapter in CHAPTERS for slug, module in chapter.modules.items()}
 )
 
-__all__ = ["PUZZLES", "SchedulePuzzle"]
+__all__ = ["CHAPTERS", "CLASSICS", "PUZZLES", "SchedulePuzzle"]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from lib import Goal, Size
 from puzzles.catalog.puzzle import Puzzle
 
+from .chapters import ORDER
+
 CREDIT = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush/LLM-Training-Puzzles"
 """Credit for the original puzzles."""
 
@@ -17,13 +19,19 @@ class SchedulePuzzle(Puzzle):
 
     slug: str = field(init=False)
     """The goal's slug."""
-    number: int
     goal: Goal
     other_sizes: tuple[Size, ...]
-    """Sizes other than the goal's at which a general schedule also works."""
+    """Sizes other than the goal's at which a general schedule also works, in the same setting."""
     calls: tuple[str, ...]
     """The methods of Model that a solution is likely to need."""
+    parameters: tuple[str, ...] = ()
+    """Those of their parameters that the classic games do not have, and this one does: "group", "step"."""
     credit: str = CREDIT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slug", self.goal.slug)
+
+    @property
+    def number(self) -> int:
+        """Its place in the order of play, from 0."""
+        return ORDER.index(self.slug)

@@ -1,4 +1,7 @@
-"""The best schedules known, by size: of every family, since puzzles of one size can be solved by several."""
+"""The best schedules known of the classics, by size: of every family, since several puzzles may have one size.
+
+Those of a puzzle with a setting of its own are in the puzzle's file.
+"""
 
 from __future__ import annotations
 
@@ -8,43 +11,44 @@ from lib import Record
 from lib.judging.family import DATA_PARALLEL, ONE_RANK, OWNERS_SEND, PIPELINE, REPEATED, SHARDED, SHARDED_PIPELINE
 
 
-def _records(family: str, *rows: tuple[float, int, str]) -> tuple[Record, ...]:
+def records(family: str, *rows: tuple[float, int, str]) -> tuple[Record, ...]:
+    """Records of one family: timesteps, elements, and the name of the file in solutions/records."""
     return tuple(Record(time, memory, f"solutions/records/{name}.py", family) for time, memory, name in rows)
 
 
 RECORDS: Mapping[tuple[int, int, int], tuple[Record, ...]] = {
-    (2, 4, 1): _records(
+    (2, 4, 1): records(
         ONE_RANK,
         (16.5, 1_835_008, "basic_batch_by_batch"),
         (16.5, 1_835_008, "grad_accum_input_twice"),
     ),
     (2, 4, 4): (
-        *_records(DATA_PARALLEL, (5.1, 1_441_792, "ddp_update_before_next_backward")),
-        *_records(SHARDED, (5.4, 1_114_112, "ddp_sharded_above_the_first"), (5.7, 917_504, "ddp_sharded")),
+        *records(DATA_PARALLEL, (5.1, 1_441_792, "ddp_update_before_next_backward")),
+        *records(SHARDED, (5.4, 1_114_112, "ddp_sharded_above_the_first"), (5.7, 917_504, "ddp_sharded")),
     ),
     (6, 4, 4): (
-        *_records(
+        *records(
             SHARDED,
             (18.1, 2_752_512, "wsdp_gather_once"),
             (19.6, 1_769_472, "wsdp_cut_each_gradient"),
             (19.6, 1_769_472, "fsdp_last_layer_stays_whole"),
             (20.6, 1_638_400, "fsdp_one_activation_twice"),
         ),
-        *_records(
+        *records(
             OWNERS_SEND,
             (16.7, 2_490_368, "wsdp_owners_send"),
             (17.5, 2_228_224, "fsdp_owners_send"),
         ),
     ),
     (8, 4, 4): (
-        *_records(
+        *records(
             PIPELINE,
             (29.5, 2_359_296, "gpipe_laps"),
             (32.9, 2_228_224, "gpipe_recompute_while_waiting"),
             (39.4, 2_097_152, "pipeline_laps"),
             (51.3, 1_966_080, "pipeline_timetable"),
         ),
-        *_records(
+        *records(
             SHARDED,
             (27.4, 2_162_688, "gpipe_sharded_one_input_twice"),
             (28.4, 2_031_616, "gpipe_sharded_two_inputs_twice"),
@@ -53,7 +57,7 @@ RECORDS: Mapping[tuple[int, int, int], tuple[Record, ...]] = {
             (35.5, 1_638_400, "pipeline_sharded_five_inputs_again"),
             (53.7, 1_507_328, "pipeline_sharded_nothing_kept"),
         ),
-        *_records(
+        *records(
             OWNERS_SEND,
             (21.3, 3_801_088, "gpipe_owners_send_once"),
             (23.8, 2_490_368, "gpipe_owners_send_and_wait_less"),
@@ -61,17 +65,17 @@ RECORDS: Mapping[tuple[int, int, int], tuple[Record, ...]] = {
         ),
     ),
     (4, 4, 16): (
-        *_records(
+        *records(
             SHARDED_PIPELINE,
             (13.1, 770_048, "pipeline_fsdp_gather_first"),
             (13.7, 655_360, "pipeline_fsdp_gather_twice"),
         ),
-        *_records(
+        *records(
             REPEATED,
             (11.9, 770_048, "pipeline_fsdp_forward_everywhere_once"),
             (12.5, 655_360, "pipeline_fsdp_forward_everywhere"),
         ),
-        *_records(OWNERS_SEND, (10.8, 819_200, "pipeline_fsdp_owners_send")),
+        *records(OWNERS_SEND, (10.8, 819_200, "pipeline_fsdp_owners_send")),
     ),
 }
 """By layers, batches and ranks: timesteps, elements and the file in solutions/records, which solves the puzzle whose

@@ -43,6 +43,10 @@ REFERENCE_FIGURES: Mapping[str, Mapping[tuple[int, int, int], tuple[float, int]]
         (8, 4, 16): (29.1, 1_277_952),
         (12, 4, 16): (42.7, 1_589_248),
     },
+    "zero1": {
+        (3, 2, 2): (9.0, 1_835_008),
+        (2, 8, 8): (5.9, 1_114_112),
+    },
 }
 """By puzzle and size: timesteps, and peak memory in elements."""
 

@@ -67,6 +67,7 @@ def placement_of(puzzle: SchedulePuzzle) -> Placement:
         "fsdp": Placement(shard, each, "weights are gathered, gradients scattered", everybody=True),
         "pipeline": Placement(own, first(f"{all_of_them}, at once"), up_and_down, chain=lambda r: r < ranks - 1),
         "gpipe": Placement(own, first(f"{all_of_them}, in turn"), up_and_down, chain=lambda r: r < ranks - 1),
+        "zero1": Placement(whole, each, "gradients are scattered, weights gathered", everybody=True),
         "pipeline_fsdp": Placement(
             shard,
             lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",

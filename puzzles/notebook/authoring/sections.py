@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks.schedule.calls import reminder
 from puzzles.version import VERSION
@@ -74,13 +75,13 @@ def solution(slug: str) -> str:
 
 def _task(puzzle: SchedulePuzzle) -> str:
     goal = puzzle.goal
-    calls = "\n".join(f"- `{call}`: {meaning}" for call, meaning in reminder(puzzle.calls))
+    calls = "\n".join(f"- `{call}`: {meaning}" for call, meaning in reminder(puzzle))
     return f"""\
 ## Puzzle {puzzle.number}: {puzzle.title}
 
 {puzzle.statement.strip()}
 
-{overview_markdown(puzzle)}
+{_new_here(puzzle)}{overview_markdown(puzzle)}
 
 | model and ranks | target time | target memory |
 |---|---|---|
@@ -91,6 +92,12 @@ def _task(puzzle: SchedulePuzzle) -> str:
 {calls}
 
 </details>"""
+
+
+def _new_here(puzzle: SchedulePuzzle) -> str:
+    """What differs from the classic games, as a table; nothing where nothing does."""
+    rows = "".join(f"| {' | '.join(row)} |\n" for row in differences(puzzle.goal.setting, puzzle.calls))
+    return f"| new here | | in the classics |\n|---|---|---|\n{rows}\n" if rows else ""
 
 
 def _hints(puzzle: SchedulePuzzle) -> str:

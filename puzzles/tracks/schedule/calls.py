@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+import re
+from collections.abc import Iterator
 
 from lib import Model
+from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.setting_text import price_text
 
-LEFT_OUT = ("self", "group", "tag", "step", "tier", ("update", "shard"))
-"""Parameters that the classic games do not have, or that mean nothing."""
+EXTENDED = ("group", "tag", "step", "tier", "to")
+"""Parameters that the classic games do not have."""
+
+MEANINGLESS = ("self", ("update", "shard"))
+"""Parameters that no player writes."""
+
+STEPS = re.compile(r"\b[0-9.]+ steps?\b")
+"""A price of the classic games in a docstring."""
 
 
-def reminder(names: Iterable[str]) -> list[tuple[str, str]]:
-    """For each method its call, as a player writes it, and the first paragraph of its docstring."""
-    return [(_call(name), _first_paragraph(getattr(Model, name))) for name in names]
+def reminder(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
+    """For each method that a puzzle is likely to need its call, as a player writes it, and what its docstring says
+    about this game: the first paragraph, and what concerns the parameters and the layer of the puzzle."""
+    return [(_call(name, puzzle), " ".join(_meaning(name, puzzle))) for name in puzzle.calls]
 
 
-def _call(name: str) -> str:
+def _call(name: str, puzzle: SchedulePuzzle) -> str:
     signature = inspect.signature(getattr(Model, name))
-    shown = [p for p in signature.parameters.values() if p.name not in LEFT_OUT and (name, p.name) not in LEFT_OUT]
+    left_out = {*MEANINGLESS, *EXTENDED} - {*puzzle.parameters}
+    shown = [p for p in signature.parameters.values() if not left_out & {p.name, (name, p.name)}]
     parameters = [p.replace(annotation=p.empty) for p in shown]
     waits = "await " if str(signature.return_annotation).startswith(("Awaitable", "Coroutine")) else ""
     arguments = inspect.Signature(parameters)
     return f"{waits}model.{name}{arguments}"
 
 
-def _first_paragraph(method: object) -> str:
-    return " ".join((inspect.getdoc(method) or "").partition("\n\n")[0].split())
+def _meaning(name: str, puzzle: SchedulePuzzle) -> Iterator[str]:
+    first, *others = [" ".join(text.split()) for text in (inspect.getdoc(getattr(Model, name)) or "").split("\n\n")]
+    price = price_text(puzzle.goal.costs, name)
+    yield STEPS.sub(price, first, count=1) if price else first
+    words = {*puzzle.parameters, puzzle.goal.setting.layer}
+    yield from (text for text in others if words & {*re.findall(r"\w+", text)})

@@ -49,7 +49,8 @@ def _reference(slug: str) -> tuple[Counter[str], Report] | None:
         solution = getattr(import_module(f"solutions.{slug}"), slug)
     except ImportError:
         return None
-    trace = run(solution, *PUZZLES[slug].goal.size).trace
+    goal = PUZZLES[slug].goal
+    trace = run(solution, *goal.size, setting=goal.setting).trace
     return _counts(trace), referee(trace)
 
 

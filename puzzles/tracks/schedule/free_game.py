@@ -11,6 +11,7 @@ from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
 from lib.named_costs import pricing
 from lib.setting_notation import setting_to_json
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule.setting_text import setting_text
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
@@ -109,20 +110,6 @@ def advised(failure: Failure) -> Failure:
     able = pricing(found[1])
     advice = f"costs that price it: {', '.join(able)}" if able else f"no named costs price {found[1]}"
     return failure._replace(sentence=f"{failure.sentence}; {advice}")
-
-
-def setting_text(setting: Setting) -> str:
-    """A setting in words: 'costs parts, mesh dp=2,pp=4, 3 steps'."""
-    words = [f"costs {setting.costs.name}"]
-    if setting.mesh:
-        words.append("mesh " + ",".join(f"{axis}={length}" for axis, length in setting.mesh))
-    if setting.steps > 1:
-        words.append(f"{setting.steps} steps")
-    if setting.layer != "dense":
-        words.append(f"layer {setting.layer}")
-    if setting.task != "train":
-        words.append(f"task {setting.task}")
-    return ", ".join(words)
 
 
 def figures(report: Report) -> dict[str, Any]:

@@ -78,6 +78,8 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
     if report.lasting_peak > report.peak.memory:
         figures["lasting_peak"] = report.lasting_peak
+    if puzzle.goal.host is not None:
+        figures["host_memory"] = report.peaks["host"].memory
     shown = size == puzzle.goal.size
     notes = tuple(plain(note.text) for note in report.notes if note not in report.reloads)
     missed = tuple(_missed(report, puzzle)) if shown else ()
@@ -111,7 +113,7 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
             f"and the target is {goal.memory_text}"
         )
     if not report.meets_host:
-        yield f"it parks {report.peaks['host'].memory:,} elements on the host and the target is {goal.host:,}"
+        yield f"it parks {report.peaks['host'].memory:,} elements on the host and the target is {goal.host_text}"
     if report.reloads:
         yield f"the puzzle is about not having whole weights: {'; '.join(plain(note.text) for note in report.reloads)}"
 

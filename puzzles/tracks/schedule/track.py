@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lib import PuzzleError, Report, Trace, referee, run_async, trace_to_json
-from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
+from lib import CLASSIC_SETTING, PuzzleError, Report, Trace, referee, run_async, trace_to_json
+from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES, SchedulePuzzle
+from puzzles.catalog.schedule.setting_text import differences, setting_text
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
@@ -35,7 +36,6 @@ class Schedules(Track[SchedulePuzzle]):
     form = "one coroutine that every rank runs"
     stage = "puzzles.sandbox.worker.stages.schedule"
     columns = (("timesteps", "timesteps"), ("peak memory", "peak_memory"))
-    graded_by_default = True
     star_imports_solve = True
     has_pictures = True
     runs_without_tensors = True
@@ -44,7 +44,10 @@ class Schedules(Track[SchedulePuzzle]):
 
     @property
     def groups(self) -> Sequence[PuzzleGroup]:
-        return [PuzzleGroup(self.name, self.title, self.idea, tuple(PUZZLES))]
+        return [PuzzleGroup(one.name, one.title, one.idea, tuple(one.files)) for one in CHAPTERS]
+
+    def is_default(self, slug: str) -> bool:
+        return slug in CLASSICS.files
 
     def puzzle(self, slug: str) -> SchedulePuzzle:
         return PUZZLES[slug]
@@ -52,7 +55,8 @@ class Schedules(Track[SchedulePuzzle]):
     # --- Grading ---
 
     def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, int]:
-        return {"time": puzzle.goal.time, "memory": puzzle.goal.memory}
+        goal = puzzle.goal
+        return {"time": goal.time, "memory": goal.memory} | ({} if goal.host is None else {"host": goal.host})
 
     def requests(self, puzzle: SchedulePuzzle) -> Iterator[RunRequest]:
         for size in (puzzle.goal.size, *puzzle.other_sizes):
@@ -61,10 +65,14 @@ class Schedules(Track[SchedulePuzzle]):
     def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         goal, steps, memory = puzzle.goal, figures.get("timesteps"), figures.get("peak_memory")
         lasting = f" ({figures['lasting_peak']:,} if training went on)" if "lasting_peak" in figures else ""
-        return [
+        measures = [
             Measure.below_limit("timesteps", steps, goal.time_limit, goal.time_text),
             Measure.below_limit(f"elements{lasting}", memory, goal.memory_limit, goal.memory_text),
         ]
+        if goal.host_limit is not None:
+            words = "elements on the host"
+            measures.append(Measure.below_limit(words, figures.get("host_memory"), goal.host_limit, goal.host_text))
+        return measures
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
         """All ranks on the running loop; also a run that failed has its trace, as far as it went."""
@@ -78,8 +86,8 @@ class Schedules(Track[SchedulePuzzle]):
         return LocalRun(row, error, f"rank {model.rank}, t={model.time:g}")
 
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
-        lasting = {name: figures[name] for name in ("lasting_peak",) if name in figures}
-        return {**{name: figures.get(name) for name in FIGURES}, **lasting}
+        others = {name: figures[name] for name in ("lasting_peak", "host_memory") if name in figures}
+        return {**{name: figures.get(name) for name in FIGURES}, **others}
 
     # --- Kept runs ---
 
@@ -112,7 +120,9 @@ class Schedules(Track[SchedulePuzzle]):
 
     def limits(self, puzzle: SchedulePuzzle) -> str:
         goal = puzzle.goal
-        return f"{size_text(goal.size)}; targets: {goal.time_text} timesteps, {goal.memory_text} elements"
+        new = "" if goal.setting == CLASSIC_SETTING else f"; {setting_text(goal.setting)}"
+        host = f", {goal.host_text} on the host" if goal.host_text else ""
+        return f"{size_text(goal.size)}{new}; targets: {goal.time_text} timesteps, {goal.memory_text} elements{host}"
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
@@ -132,14 +142,18 @@ class Schedules(Track[SchedulePuzzle]):
         return list(comparison(puzzle, figures, kept)) if kept else ()
 
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
-        return [Section("Calls", reminder(puzzle.calls))]
+        return [Section("Calls", reminder(puzzle))]
 
-    def overview(self) -> Overview:
+    def setting_lines(self, puzzle: SchedulePuzzle) -> Sequence[str]:
+        rows = differences(puzzle.goal.setting, puzzle.calls)
+        return aligned([("new here", "", "in the classics"), *rows]) if rows else ()
+
+    def overview(self, slugs: Sequence[str]) -> Overview:
         numbers = [Column(heading, "right", no_wrap=True) for heading in ("L", "B", "R", "time", "memory")]
         columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
         rows = [
             (str(p.number), p.slug, p.title, *map(str, p.goal.size), p.goal.time_text, p.goal.memory_text)
-            for p in PUZZLES.values()
+            for p in map(self.puzzle, slugs)
         ]
         notes = [
             "L, B, R: layers, batches, ranks. Targets: timesteps, and peak memory in elements.",
@@ -184,3 +198,10 @@ class Schedules(Track[SchedulePuzzle]):
         if not isinstance(puzzle, SchedulePuzzle):
             return run_freely(puzzle, options, bench)
         return bench.grade() if options.tensors is False else replay_run(puzzle, options, bench)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows of a table as lines of text, without backquotes."""
+    cells = [[cell.replace("`", "") for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lib import Goal, Model, Size, referee, run
+from lib import CLASSIC_SETTING, Goal, Model, Size, referee, run
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
-from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
+from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.grading.starters import starter_file, untouched
 from puzzles.sandbox.worker.sketch import Sketch, sketch
@@ -28,6 +28,8 @@ TABLE = {
     "pipeline_fsdp": (Size(4, 4, 16), 15, 1_000_000),
 }
 
+AWAITED = {"allreduce", "allgather", "scatterreduce", "pass_to", "receive", "dispatch", "collect", "offload", "fetch"}
+
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in PUZZLES.items()])
 
 
@@ -36,8 +38,14 @@ def reference(puzzle: SchedulePuzzle):
 
 
 def test_the_catalog_is_the_table_of_the_classic_puzzles():
-    assert {slug: (p.goal.size, p.goal.time, p.goal.memory) for slug, p in PUZZLES.items()} == TABLE
-    assert [p.number for p in PUZZLES.values()] == list(range(8))
+    classics = [PUZZLES[slug] for slug in CLASSICS.files]
+    assert {p.slug: (p.goal.size, p.goal.time, p.goal.memory) for p in classics} == TABLE
+    assert all(p.goal.setting == CLASSIC_SETTING for p in classics)
+
+
+def test_the_classics_come_first_and_the_numbers_follow_the_order_of_play():
+    assert list(PUZZLES)[: len(TABLE)] == list(TABLE)
+    assert [p.number for p in PUZZLES.values()] == list(range(len(PUZZLES)))
 
 
 @every_puzzle
@@ -69,20 +77,21 @@ def test_hints_grow_more_explicit(puzzle: SchedulePuzzle):
 @every_puzzle
 def test_the_starter_is_a_valid_function_of_the_right_name_with_a_gap(puzzle: SchedulePuzzle):
     (function,) = ast.parse(puzzle.starter).body
-    is_async = puzzle.number > 1
+    is_async = not {"basic", "grad_accum", "checkpoint"} & {puzzle.slug}
     assert isinstance(function, ast.AsyncFunctionDef if is_async else ast.FunctionDef)
     assert function.name == puzzle.slug
     assert ast.get_docstring(function)
     before, _, rest = puzzle.starter.partition(GAP)
     assert "model.storage()" in before
-    assert "set_final_weight" in rest.partition(END_OF_GAP)[2]
+    result = "set_output" if puzzle.goal.setting.task == "infer" else "set_final_weight"
+    assert result in rest.partition(END_OF_GAP)[2]
 
 
 @every_puzzle
 def test_the_starter_runs_up_to_its_gap_and_is_then_refused_not_crashed(puzzle: SchedulePuzzle):
     names: dict = {}
     exec(starter_file([puzzle], "mine.py"), names)
-    error = run(names[puzzle.slug], *puzzle.goal.size).error
+    error = run(names[puzzle.slug], *puzzle.goal.size, setting=puzzle.goal.setting).error
     assert "rank 0, t=0" in str(error)
 
 
@@ -136,18 +145,19 @@ def test_the_reference_is_right_at_the_other_sizes_too(puzzle: SchedulePuzzle):
     assert 1 <= len(puzzle.other_sizes) <= 2
     for size in puzzle.other_sizes:
         assert size != puzzle.goal.size
-        outcome = run(reference(puzzle), *size)
-        assert (outcome.error, referee(outcome.trace, Goal(puzzle.slug, size, 10**6, 10**9)).error) == (None, None)
+        goal = Goal(puzzle.slug, size, 10**6, 10**9, setting=puzzle.goal.setting)
+        outcome = run(reference(puzzle), *size, setting=goal.setting)
+        assert (outcome.error, referee(outcome.trace, goal).error) == (None, None)
 
 
 @every_puzzle
 def test_the_reminder_is_about_calls_that_exist_and_that_the_reference_makes(puzzle: SchedulePuzzle):
     source = Path(import_module(f"solutions.{puzzle.slug}").__file__).read_text()
     starter = puzzle.starter
-    for name, (call, meaning) in zip(puzzle.calls, reminder(puzzle.calls), strict=True):
+    for name, (call, meaning) in zip(puzzle.calls, reminder(puzzle), strict=True):
         assert f"model.{name}(" in source
         assert meaning
-        is_async = name in ("allreduce", "allgather", "scatterreduce", "pass_to", "receive")
+        is_async = name in AWAITED
         assert call.startswith(f"await model.{name}(" if is_async else f"model.{name}(")
     used = {name for name in dir(Model) if f"model.{name}(" in source}
     assert used - set(puzzle.calls) <= {name for name in dir(Model) if f"model.{name}(" in starter}

@@ -1,14 +1,12 @@
-"""Puzzle 6, gpipe: pipeline stages fed one microbatch at a time."""
+"""gpipe: pipeline stages fed one microbatch at a time."""
 
 from lib import Goal, Size
 from lib.judging.family import PIPELINE
 from puzzles.catalog.papers import GPIPE, MEGATRON_CLUSTERS
-
-from .puzzle import SchedulePuzzle
-from .records import RECORDS
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import RECORDS
 
 PUZZLE = SchedulePuzzle(
-    number=6,
     title="GPipe schedule",
     goal=Goal(
         "gpipe",

@@ -1,14 +1,12 @@
-"""Puzzle 5, pipeline: each rank owns consecutive layers and passes all batches on together."""
+"""pipeline: each rank owns consecutive layers and passes all batches on together."""
 
 from lib import Goal, Size
 from lib.judging.family import PIPELINE
 from puzzles.catalog.papers import GPIPE, PIPEDREAM
-
-from .puzzle import SchedulePuzzle
-from .records import RECORDS
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import RECORDS
 
 PUZZLE = SchedulePuzzle(
-    number=5,
     title="Pipeline parallelism",
     goal=Goal(
         "pipeline",

@@ -1,14 +1,12 @@
-"""Puzzle 2, ddp: four ranks each take one batch and all-reduce the gradient of every layer."""
+"""ddp: four ranks each take one batch and all-reduce the gradient of every layer."""
 
 from lib import Goal, Size
 from lib.judging.family import DATA_PARALLEL
 from puzzles.catalog.papers import PYTORCH_DDP, RING_ALL_REDUCE
-
-from .puzzle import SchedulePuzzle
-from .records import RECORDS
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import RECORDS
 
 PUZZLE = SchedulePuzzle(
-    number=2,
     title="Distributed data parallel",
     goal=Goal(
         "ddp",

@@ -1,14 +1,12 @@
-"""Puzzle 3, wsdp: each rank keeps a shard of every weight and gathers the full weight when a layer needs it."""
+"""wsdp: each rank keeps a shard of every weight and gathers the full weight when a layer needs it."""
 
 from lib import Goal, Size
 from lib.judging.family import SHARDED
 from puzzles.catalog.papers import WEIGHT_UPDATE_SHARDING, ZERO
-
-from .puzzle import SchedulePuzzle
-from .records import RECORDS
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import RECORDS
 
 PUZZLE = SchedulePuzzle(
-    number=3,
     title="Weight-sharded data parallel",
     goal=Goal(
         "wsdp",

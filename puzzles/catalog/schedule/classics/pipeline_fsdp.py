@@ -1,14 +1,12 @@
-"""Puzzle 7, pipeline_fsdp: four parallel pipelines, with every weight in sixteen shards."""
+"""pipeline_fsdp: four parallel pipelines, with every weight in sixteen shards."""
 
 from lib import Goal, Size
 from lib.judging.family import SHARDED_PIPELINE
 from puzzles.catalog.papers import BREADTH_FIRST_PIPELINE, MEGATRON_CLUSTERS, ZERO
-
-from .puzzle import SchedulePuzzle
-from .records import RECORDS
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import RECORDS
 
 PUZZLE = SchedulePuzzle(
-    number=7,
     title="Pipeline + FSDP",
     goal=Goal(
         "pipeline_fsdp",

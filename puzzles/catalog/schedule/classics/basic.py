@@ -1,14 +1,12 @@
-"""Puzzle 0, basic: one training step on one device, with activations freed as early as possible."""
+"""basic: one training step on one device, with activations freed as early as possible."""
 
 from lib import Goal, Size
 from lib.judging.family import ONE_RANK
 from puzzles.catalog.papers import ADAM, BACKPROPAGATION, CHECKPOINTING
-
-from .puzzle import SchedulePuzzle
-from .records import RECORDS
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import RECORDS
 
 PUZZLE = SchedulePuzzle(
-    number=0,
     title="Standard training",
     goal=Goal(
         "basic",

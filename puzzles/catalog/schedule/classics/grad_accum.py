@@ -1,14 +1,12 @@
-"""Puzzle 1, grad_accum: the training step of puzzle 0, one microbatch at a time."""
+"""grad_accum: the training step of puzzle 0, one microbatch at a time."""
 
 from lib import Goal, Size
 from lib.judging.family import ONE_RANK
 from puzzles.catalog.papers import GPIPE, SCALING_TRANSLATION
-
-from .puzzle import SchedulePuzzle
-from .records import RECORDS
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import RECORDS
 
 PUZZLE = SchedulePuzzle(
-    number=1,
     title="Gradient accumulation",
     goal=Goal(
         "grad_accum",

@@ -1,14 +1,12 @@
-"""Puzzle 4, fsdp: weights, optimizer states and gradients are all sharded (ZeRO-3)."""
+"""fsdp: weights, optimizer states and gradients are all sharded (ZeRO-3)."""
 
 from lib import Goal, Size
 from lib.judging.family import SHARDED
 from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
-
-from .puzzle import SchedulePuzzle
-from .records import RECORDS
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import RECORDS
 
 PUZZLE = SchedulePuzzle(
-    number=4,
     title="Fully sharded data parallel",
     goal=Goal(
         "fsdp",

@@ -1,0 +1,30 @@
+"""The chapters of the schedule track, in the order of play: each is a folder with a file for each of its puzzles."""
+
+from __future__ import annotations
+
+from puzzles.catalog.chapter import Chapter
+
+
+def _chapter(name: str, title: str, idea: str, *slugs: str) -> Chapter:
+    package = __name__.rpartition(".")[0]
+    return Chapter(f"{package}.{name}", title, idea, {slug: slug for slug in slugs})
+
+
+CLASSICS = _chapter(
+    "classics",
+    "The classics",
+    "how is one step shared out: by batches, by shards of the weights, by layers?",
+    "basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp",
+)  # fmt: skip
+
+MEMORY = _chapter(
+    "memory",
+    "Memory",
+    "what does a rank keep that others keep too, that it could compute again, or put elsewhere?",
+    "zero1",
+)  # fmt: skip
+
+CHAPTERS = (CLASSICS, MEMORY)
+
+ORDER = tuple(slug for chapter in CHAPTERS for slug in chapter.files)
+"""Every slug in the order of play; its place is the puzzle's number."""

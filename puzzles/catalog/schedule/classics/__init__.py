@@ -1,0 +1,1 @@
+"""The eight classic puzzles, after Sasha Rush's: from one rank to pipelines of sharded weights."""

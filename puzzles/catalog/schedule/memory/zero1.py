@@ -1,0 +1,72 @@
+"""zero1: data parallelism that shards the optimizer states (ZeRO-1)."""
+
+from lib import Goal, Size
+from lib.judging.family import SHARDED
+from puzzles.catalog.papers import WEIGHT_UPDATE_SHARDING, ZERO
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
+
+PUZZLE = SchedulePuzzle(
+    title="Shard the optimizer states",
+    goal=Goal(
+        "zero1",
+        Size(layers=4, batches=4, ranks=4),
+        time=12,
+        memory=2_300_000,
+        records=records(SHARDED, (12.1, 1_966_080, "zero1_input_again")),
+        family=SHARDED,
+    ),
+    other_sizes=(Size(3, 2, 2), Size(2, 8, 8)),
+    statement="""\
+In `ddp`, every rank keeps all weights, all optimizer states and all gradients. The weights are read in every
+forward and backward. The states are read once, by the update, and every rank makes the same update.
+
+Let each rank keep the whole weights, but only shard `model.rank` of `model.RANKS` of each state, and update only
+that shard of each weight. For that it needs the same shard of the summed gradient, and afterwards everybody needs
+the whole new weight. Both halves of an all-reduce do exactly this: `scatterreduce` before the update, `allgather`
+after it. So the states shrink to a quarter, and no more is sent than in `ddp`.
+""",
+    starter='''\
+async def zero1(model: Model) -> Model:
+    """ZeRO stage 1: data parallelism with the optimizer states in shards."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    activations[0] = model.get_activation([model.rank])
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+        opt_states[layer] = opt_states[layer].shard(model.rank, model.RANKS)
+
+    # ----- your code -----
+    # As in ddp, with the update between the two halves of the all-reduce.
+
+    # ----- end of your code -----
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("forward", "loss", "backward", "scatterreduce", "update", "allgather"),
+    hints=(
+        "Forward and backward are those of `ddp`. Only what happens to a gradient after its backward is new.",
+        "Right after each backward, `scatterreduce` the gradient. You keep a quarter of the sum, and the whole "
+        "gradient is gone before the next one is made.",
+        "`update` wants a gradient, a weight and a state of the same shard. You have the first and the third. For "
+        "the second cut the weight: `weights[layer].shard(model.rank, model.RANKS)`.",
+        "After the backward loop, for each layer: `weights[layer] = weights[layer].shard(model.rank, model.RANKS)`, "
+        "then the update of `weights[layer]` and `opt_states[layer]`, then `weights[layer] = await "
+        "model.allgather(weights[layer], layer)`. As in `ddp`, delete activations and their gradients as soon as "
+        "backward has used them.",
+    ),
+    concept="""\
+An all-reduce is a reduce-scatter followed by an all-gather. The update fits between the two, and works on each
+number separately. So a rank that makes a share of the update needs only that share of the state. Together the ranks
+keep one copy of the states. Per layer there are now two collectives and a shorter clock would show their latency;
+the bytes are those of the all-reduce.
+""",
+    in_practice="""\
+This is stage 1 of ZeRO (Rajbhandari et al. 2020). With Adam in mixed precision, the state is 12 of the 16 bytes of a
+parameter, so it is the first thing to shard. Compilers can do it to any data parallel program (Xu et al. 2020).
+""",
+    sources=(ZERO, WEIGHT_UPDATE_SHARDING),
+    praise="One dog per bone, and nobody digs up the same hole.",
+)
