@@ -27,7 +27,7 @@ async def zb_v(model: Model) -> Model:
     async def forward(layer):
         batch = begun[layer]
         begun[layer] += 1
-        tag = layer == up
+        tag = int(layer == up)
         if layer == 0:
             activations[layer, batch] = model.get_activation([batch])
         await take(activations, layer, batch, layer - 1, tag)
@@ -40,7 +40,7 @@ async def zb_v(model: Model) -> Model:
     async def backward_input(layer):
         batch = returned[layer]
         returned[layer] += 1
-        tag = layer == up
+        tag = int(layer == up)
         await take(grad_activations, layer, batch, layer + 1, tag)
         grad_in = model.backward_input(layer, activations[layer, batch], grad_activations[layer, batch], weights[layer])
         if layer:
