@@ -19,7 +19,8 @@ import pytest
 from click.testing import CliRunner
 
 import lib
-from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.chapter import Chapter
+from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
 from puzzles.notebook.authoring import sections
 from puzzles.notebook.authoring.build import MARKER, SOURCES, books
@@ -33,6 +34,12 @@ PROJECT = PYPROJECT["project"]
 MEGABYTE = 1_000_000
 SECONDS = 90
 """In which all of them run, those of players and the solved ones."""
+CLASSIC_BOOK = "01_puzzles.ipynb"
+CHAPTER_OF = {
+    CLASSIC_BOOK if chapter is CLASSICS else f"{number:02}_{chapter.name}.ipynb": chapter
+    for number, chapter in enumerate(CHAPTERS, 2)
+}
+"""By notebook: the chapter whose puzzles it has. The second is the second part of the tour."""
 both = pytest.mark.parametrize("solved", [False, True], ids=["player", "solved"])
 
 
@@ -46,7 +53,7 @@ def cells_of(text: str) -> dict[str, Any]:
 @both
 def test_they_are_the_same_bytes_each_time_and_valid_and_without_outputs(solved: bool) -> None:
     made = books(solved)
-    assert [book.file for book in made] == ["00_tour.ipynb", "01_puzzles.ipynb"]
+    assert [book.file for book in made] == sorted(["00_tour.ipynb", *CHAPTER_OF])
     assert made == books(solved)
     for book in made:
         notebook = nbformat.reads(book.text, as_version=4)
@@ -58,9 +65,11 @@ def test_they_are_the_same_bytes_each_time_and_valid_and_without_outputs(solved:
 
 @both
 def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool) -> None:
-    cells = cells_of(books(solved)[1].text)
-    plays = [name for name in cells if name.endswith("-play")]
-    assert plays == [f"{slug}-play" for slug in PUZZLES]
+    cells = {name: cell for book in books(solved) for name, cell in cells_of(book.text).items()}
+    for file, chapter in CHAPTER_OF.items():
+        book = next(book for book in books(solved) if book.file == file)
+        plays = [name for name in cells_of(book.text) if name.endswith("-play")]
+        assert plays == [f"{slug}-play" for slug in chapter.files]
     for slug, puzzle in PUZZLES.items():
         task, code = "".join(cells[f"{slug}-task"]["source"]), "".join(cells[f"{slug}-code"]["source"])
         assert puzzle.statement.strip() in task
@@ -76,9 +85,11 @@ def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool
 
 
 def test_the_player_version_gives_no_solution_away() -> None:
-    player, solved = (cells_of(books(solved)[1].text) for solved in (False, True))
-    assert list(player) == list(solved)
-    assert {name for name in player if player[name] != solved[name]} == {f"{slug}-code" for slug in PUZZLES}
+    for empty, full in zip(books(), books(solved=True), strict=True):
+        player, solved = cells_of(empty.text), cells_of(full.text)
+        slugs = CHAPTER_OF[empty.file].files if empty.file in CHAPTER_OF else ()
+        assert list(player) == list(solved)
+        assert {name for name in player if player[name] != solved[name]} == {f"{slug}-code" for slug in slugs}
 
 
 def test_the_sources_are_in_percent_format_and_shadow_no_package() -> None:
@@ -156,7 +167,8 @@ def test_a_collective_is_drawn_as_the_runtime_computes_it(name: str, filled_dots
 def test_a_sketch_shows_every_rank_and_what_the_reference_loads(slug: str) -> None:
     """As many filled boxes as there are pairs of a rank and a layer whose weight, or a shard of it, it loads."""
     puzzle = PUZZLES[slug]
-    outcome = lib.run(getattr(import_module(f"solutions.{slug}"), slug), *puzzle.goal.size)
+    goal = puzzle.goal
+    outcome = lib.run(getattr(import_module(f"solutions.{slug}"), slug), *goal.size, setting=goal.setting)
     loads = [{op.layer for op in ops if op.name == "load_weights"} for ops in outcome.trace.ranks]
     placement, drawn = placement_of(puzzle), overview_svg(puzzle)
     size = puzzle.goal.size
@@ -183,7 +195,7 @@ def test_the_command_writes_fresh_copies_and_never_over_work(tmp_path: Path) -> 
     (folder / "00_tour.ipynb").unlink()
     refused = run(str(folder))
     assert refused.exit_code == 2
-    assert "01_puzzles.ipynb exists already" in refused.output
+    assert all(word in refused.output for word in ("01_puzzles.ipynb", "exist already", "--force"))
     assert not (folder / "00_tour.ipynb").exists()
     assert (folder / "01_puzzles.ipynb").read_text() == "my work"
     assert run(str(folder), "--force", "--solved").exit_code == 0
@@ -202,7 +214,7 @@ def test_the_grader_reads_a_notebook(tmp_path: Path) -> None:
     path.write_text(books(solved=True)[1].text, encoding="utf-8")
     graded = CliRunner().invoke(main, ["grade", str(path), "--json"])
     results = json.loads(graded.output)["files"][0]["results"]
-    assert [(result["puzzle"], result["status"]) for result in results] == [(slug, "passed") for slug in PUZZLES]
+    assert [(result["puzzle"], result["status"]) for result in results] == [(slug, "passed") for slug in CLASSICS.files]
 
 
 # --- How they run ---
@@ -210,16 +222,19 @@ def test_the_grader_reads_a_notebook(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module", params=[pytest.param(False, marks=pytest.mark.slow), True], ids=["player", "solved"])
 def executed(request: pytest.FixtureRequest) -> tuple[bool, list[Any]]:
-    """Both notebooks after a run from top to bottom, each in a fresh kernel; an exception in a cell would end it."""
-
-    done, start = [], perf_counter()
-    for book in books(request.param):
-        notebook = nbformat.reads(book.text, as_version=4)
-        options = {"resources": {"metadata": {"path": str(ROOT)}}, "extra_arguments": ["--Application.log_level=50"]}
-        nbclient.NotebookClient(notebook, timeout=45, kernel_name="python3", **options).execute()
-        done.append(notebook)
+    """The tour and the classics after a run from top to bottom; an exception in a cell would end it."""
+    start = perf_counter()
+    done = [run_through(book.text) for book in books(request.param) if book.file in ("00_tour.ipynb", CLASSIC_BOOK)]
     assert perf_counter() - start < SECONDS / 2
     return request.param, done
+
+
+def run_through(text: str) -> Any:
+    """A notebook after a run in a fresh kernel."""
+    notebook = nbformat.reads(text, as_version=4)
+    options = {"resources": {"metadata": {"path": str(ROOT)}}, "extra_arguments": ["--Application.log_level=50"]}
+    nbclient.NotebookClient(notebook, timeout=45, kernel_name="python3", **options).execute()
+    return notebook
 
 
 def outputs(notebook: Any, cell: str) -> list[Any]:
@@ -228,9 +243,23 @@ def outputs(notebook: Any, cell: str) -> list[Any]:
 
 def test_every_puzzle_is_passed_or_not_attempted(executed: tuple[bool, list[Any]]) -> None:
     solved, (_, book) = executed
+    require_played(book, CLASSICS, solved)
+
+
+@pytest.mark.slow
+@both
+@pytest.mark.parametrize("file", [file for file, chapter in CHAPTER_OF.items() if chapter is not CLASSICS])
+def test_a_later_chapter_runs_too(file: str, solved: bool) -> None:
+    notebook = run_through(next(book.text for book in books(solved) if book.file == file))
+    require_played(notebook, CHAPTER_OF[file], solved)
+    assert not [out for cell in notebook.cells for out in cell.get("outputs", ()) if out.get("name") == "stderr"]
+    assert len(nbformat.writes(notebook).encode()) < MEGABYTE
+
+
+def require_played(book: Any, chapter: Chapter, solved: bool) -> None:
     expected = "Solved!" if solved else "Not attempted"
-    for slug, puzzle in PUZZLES.items():
-        (shown,) = outputs(book, f"{slug}-play")
+    for slug in chapter.files:
+        puzzle, (shown,) = PUZZLES[slug], outputs(book, f"{slug}-play")
         assert f"Puzzle {puzzle.number}, {slug}: {expected}" in shown.data["text/plain"]
         assert f'data-status="{"passed" if solved else "not_attempted"}"' in shown.data["text/html"]
         assert shown.data["text/html"].count("<svg") == solved

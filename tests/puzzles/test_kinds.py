@@ -103,12 +103,13 @@ def test_a_pass_says_once_what_the_schedule_is_and_never_two_things(slug: str) -
     """The solution of each puzzle, and the records at its size of each family."""
     puzzle, solutions = PUZZLES[slug], {"": f"solutions.{slug}"}
     for record in puzzle.goal.records:
-        module = f"solutions.records.{Path(record.by).stem}"
+        module = ".".join(Path(record.by).with_suffix("").parts)
         if hasattr(import_module(module), slug):
             solutions.setdefault(record.family, module)
     for module in solutions.values():
-        trace = run(getattr(import_module(module), slug), *puzzle.goal.size).trace
-        report = referee(trace, puzzle.goal)
+        goal = puzzle.goal
+        trace = run(getattr(import_module(module), slug), *goal.size, setting=goal.setting).trace
+        report = referee(trace, goal)
         figures = {"timesteps": report.timesteps, "peak_memory": report.peak.memory}
         track = track_of(slug)
         kept = trace_to_json(trace)

@@ -146,7 +146,7 @@ def test_the_figures_of_the_references_at_other_sizes_are_theirs(slug: str) -> N
     puzzle = PUZZLES[slug]
     assert {*REFERENCE_FIGURES[slug]} == {*puzzle.other_sizes}
     for size in puzzle.other_sizes:
-        report = referee(run(reference(slug), *size).trace)
+        report = referee(run(reference(slug), *size, setting=puzzle.goal.setting).trace)
         assert REFERENCE_FIGURES[slug][size] == (report.timesteps, report.peak.memory)
 
 

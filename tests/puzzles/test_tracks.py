@@ -52,8 +52,8 @@ def test_a_puzzle_is_found_by_its_slug_with_and_without_its_track(slug: str) -> 
 
 
 def test_case_decides_where_two_puzzles_differ_in_nothing_else() -> None:
-    assert [find(name).slug for name in ("fsdp", "FSDP", "Fsdp", "engine:fsdp", "zero1", "4", "grad-accum")] == [
-        *("fsdp", "FSDP", "fsdp", "FSDP", "ZeRO1", "fsdp", "grad_accum")
+    assert [find(name).slug for name in ("fsdp", "FSDP", "Fsdp", "engine:fsdp", "onebucket", "4", "grad-accum")] == [
+        *("fsdp", "FSDP", "fsdp", "FSDP", "OneBucket", "fsdp", "grad_accum")
     ]
 
 

@@ -191,7 +191,7 @@ def test_find_takes_a_slug_or_a_number():
         ("nope", "there are basic, grad_accum, "),
         ("zebra", "there are basic, grad_accum, "),
         ("", "there are basic, grad_accum, "),
-        ("8", "there are basic, grad_accum, "),
+        ("99", "there are basic, grad_accum, "),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_nearest_right_one(wrong: str, advice: str):
