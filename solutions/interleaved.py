@@ -1,0 +1,46 @@
+"""Interleaved 1F1B: two chunks of the model on each rank, in Megatron-LM's order."""
+
+from lib import Model
+
+
+async def interleaved(model: Model) -> Model:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    me, ranks = model.rank, model.RANKS
+    my_layers = range(me, model.LAYERS, ranks)
+    for layer in my_layers:
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+
+    async def forward(layer, batch):
+        activations[layer, batch] = await model.receive((me - 1) % ranks) if layer else model.get_activation([batch])
+        out = model.forward(layer, activations[layer, batch], weights[layer])
+        if layer == model.LAYERS - 1:
+            grad_activations[layer, batch] = model.loss(out)
+        else:
+            await model.pass_to((me + 1) % ranks, out)
+
+    async def backward(layer, batch):
+        if layer < model.LAYERS - 1:
+            grad_activations[layer, batch] = await model.receive((me + 1) % ranks)
+        inp, grad_out = activations.pop((layer, batch)), grad_activations.pop((layer, batch))
+        grad, grad_in = model.backward(layer, inp, grad_out, weights[layer])
+        grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
+        if layer:
+            await model.pass_to((me - 1) % ranks, grad_in)
+
+    # As many batches as there are ranks go through one chunk, then through the next one.
+    groups = [range(start, start + ranks) for start in range(0, model.BATCHES, ranks)]
+    forwards = [(layer, batch) for group in groups for layer in my_layers for batch in group]
+    backwards = [(layer, batch) for group in groups for layer in reversed(my_layers) for batch in group]
+
+    ahead = min(2 * (ranks - 1 - me) + model.LAYERS - ranks, len(forwards))
+    for layer, batch in forwards[:ahead]:
+        await forward(layer, batch)
+    for i, (layer, batch) in enumerate(backwards):
+        if i + ahead < len(forwards):
+            await forward(*forwards[i + ahead])
+        await backward(layer, batch)
+
+    for layer in my_layers:
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        model.set_final_weight(layer, weights[layer])
+    return model
