@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from lib.values import algebra
 from lib.values.arguments import refuse_kinds
-from lib.values.base import Value, make, require_kind
+from lib.values.base import Value, require_kind
 from lib.values.kinds import Activation, ActivationGrad, Weight, WeightGrad
 from lib.values.label_text import batches_text, expert_text, parts_text, shards_text, tokens_text
 from lib.values.replicas import Copy
@@ -34,11 +34,11 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
     _input_of(layer, inp)
     if game.layer == "dense" and inp.of == inp.total == 1 and weight.copy is inp.copy is None:
         same_model(game, inp, weight)  # most of all forwards, and all of the classic ones
-        return make(Activation, layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step)
+        return Activation.made(layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step)
     parts, tokens = _shares(game, inp, weight)
     same_model(game, inp, weight)
     label = layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
-    return make(Activation, *label, _replica(inp, weight))
+    return Activation.made(*label, _replica(inp, weight))
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:
@@ -49,7 +49,7 @@ def loss(game: Game, inp: Value) -> ActivationGrad:
     _require_sum(inp)
     same_model(game, inp)
     label = inp.layers - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *WHOLE, inp.shards, inp.total
-    return make(ActivationGrad, *label, inp.copy)
+    return ActivationGrad.made(*label, inp.copy)
 
 
 def backward(game: Game, layer: int, inp: Value, grad: Value, weight: Value) -> tuple[WeightGrad, ActivationGrad]:
@@ -92,8 +92,8 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, weight: Val
         same_model(game, inp, grad)
         _require_sum(inp)
         _require_tokens(inp)
-        return make(
-            WeightGrad, layer, inp.layers, inp.batches, inp.total_batches, *WHOLE, inp.step, _replica(inp, grad, grad)
+        return WeightGrad.made(
+            layer, inp.layers, inp.batches, inp.total_batches, *WHOLE, inp.step, _replica(inp, grad, grad)
         )
     weight = require_kind(weight, Weight, f"the weight, which backward_weight needs where a layer is {game.layer!r},")
     _usable(game, layer, weight, inp)
@@ -222,10 +222,10 @@ def _of_all(game: Game, grad: WeightGrad) -> bool:
 
 def _weight_grad(inp: Activation, weight: Weight, copy: Copy | None) -> WeightGrad:
     shards, total = WHOLE if weight.total == 1 else algebra.coarsest(weight.shards, weight.total)
-    return make(WeightGrad, weight.layer, inp.layers, inp.batches, inp.total_batches, shards, total, inp.step, copy)
+    return WeightGrad.made(weight.layer, inp.layers, inp.batches, inp.total_batches, shards, total, inp.step, copy)
 
 
 def _input_grad(inp: Activation, parts: Share, tokens: Share, copy: Copy | None) -> ActivationGrad:
-    return make(
-        ActivationGrad, inp.layer - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens, copy
+    return ActivationGrad.made(
+        inp.layer - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens, copy
     )

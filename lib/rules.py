@@ -23,7 +23,7 @@ from typing import Any, NoReturn, Protocol
 
 from lib.values.algebra import missing_text, named
 from lib.values.arguments import refuse_kinds
-from lib.values.base import Batched, Value, join_shards, make, require_kind, shard
+from lib.values.base import Batched, Value, join_shards, require_kind, shard
 from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad, sum_grads
 from lib.values.label_text import batches_text, shards_text
 from lib.values.own_shards import covers
@@ -60,7 +60,7 @@ def load_weights(
     own = own_of(part, total)
     shards = frozenset((algebra.number(part if own is None else int(part), total, "shard"),))
     label = layer, game.layers, 0, shards, total, None, own
-    made = make(Weight, *label), make(OptState, *label)
+    made = Weight.made(*label), OptState.made(*label)
     return made if tier is None else tier_rules.parked_weights(game, made, tier)
 
 
@@ -69,7 +69,7 @@ def get_activation(game: Game, batches: object, step: object = 0) -> Activation:
     chosen = chosen_batches(game, batches)
     if not chosen:
         raise RuleError("no batches were given; give at least one, such as [0]")
-    return make(Activation, 0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step"))
+    return Activation.made(0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step"))
 
 
 def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> WeightGrad:
@@ -77,7 +77,7 @@ def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> Weig
     layer = algebra.number(layer, game.layers, "layer")
     chosen = chosen_batches(game, batches)
     step = algebra.number(step, game.steps, "step")
-    return make(WeightGrad, layer, game.layers, chosen, game.batches, *WHOLE, step)
+    return WeightGrad.made(layer, game.layers, chosen, game.batches, *WHOLE, step)
 
 
 def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state: Value) -> tuple[Weight, OptState]:
@@ -106,7 +106,7 @@ def update(game: Game, layer: int, weight_grad: Value, weight: Value, opt_state:
         )
     same_model(game, grad, weight, opt_state)
     label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy, weight.own
-    return make(Weight, *label), make(OptState, *label)
+    return Weight.made(*label), OptState.made(*label)
 
 
 def set_output(game: Game, output: Value) -> tuple[()]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lib.values.base import Value, copy_of, make, require_kind
+from lib.values.base import Value, copy_of, require_kind
 from lib.values.kinds import OptState, Parked, Weight
 
 from .costs import Costs, Tier
@@ -21,7 +21,7 @@ def offload(game: Game, value: Value, to: object) -> Parked:
     tier(game.setting.costs, to)
     if isinstance(value, Parked):
         raise RuleError(f"this is the {value} already; fetch it before you park it elsewhere")
-    return make(Parked, copy_of(value), to)
+    return Parked.made(copy_of(value), to)
 
 
 def fetch(game: Game, parked: Value) -> Value:
@@ -32,7 +32,7 @@ def fetch(game: Game, parked: Value) -> Value:
 def parked_weights(game: Game, made: tuple[Weight, OptState], to: object) -> tuple[Parked, Parked]:
     """A weight and its optimizer state, on a tier instead of the device."""
     tier(game.setting.costs, to)
-    return make(Parked, made[0], to), make(Parked, made[1], to)
+    return Parked.made(made[0], to), Parked.made(made[1], to)
 
 
 def tier(costs: Costs, name: object) -> Tier:

@@ -5,9 +5,8 @@ A value is a label, not a tensor. It belongs to the record of the rank that made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import MISSING, fields
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from lib.costs import CLASSIC, Costs
 from lib.errors import RuleError
@@ -46,11 +45,18 @@ class Value:
     _label: ClassVar[Callable[[Any], tuple[Any, ...]]]
     joined: ClassVar[tuple[str, ...]]
     """The fields in which values must agree that are joined."""
-    _place: ClassVar[Mapping[str, int]]  # by field: where it is in the label
-    _make: ClassVar[Callable[..., Any]]
-    """The constructor without its checks."""
+    _joined: ClassVar[Callable[[Any], tuple[Any, ...]]]
     _extended: ClassVar[tuple[object, ...]]
     """The defaults of the last fields, which the classic puzzles leave as they are."""
+
+    if TYPE_CHECKING:  # both are written by `making.constructors`
+
+        @classmethod
+        def made(cls, *label: object) -> Self:
+            """A value from fields known to be right: what the rules use, without the constructor's checks."""
+
+        def _copied(self, **changed: object) -> Self:
+            """An equal value but for some fields, which must be right; it belongs to no record yet."""
 
     def label(self) -> tuple[Any, ...]:
         """The fields as a plain tuple, in the constructor's order, without extended ones at the end as by default."""
@@ -202,30 +208,14 @@ _set_recorder: Callable[[Value, object], None] = Value.__dict__["_recorder"].__s
 _set_number: Callable[[Value, object], None] = Value.__dict__["_number"].__set__
 
 
-def make(cls: type[V], *label: object) -> V:
-    """A value from fields known to be right: what the rules use, without the constructor's checks."""
-    made: V = cls._make(*label)
-    return made
-
-
-def maker(cls: type[V]) -> Callable[..., V]:
-    """The constructor of a kind without its checks, written out field by field: values are most of a run's work."""
-    chosen = fields(cls)  # type: ignore[arg-type]  # every kind is a dataclass
-    known: dict[str, Any] = {"new": object.__new__, "cls": cls, "set_recorder": _set_recorder}
-    known |= {f"set_{f.name}": cls.__dict__[f.name].__set__ for f in chosen}
-    known |= {f"default_{f.name}": f.default for f in chosen}
-    parameters = [f.name + ("" if f.default is MISSING else f"=default_{f.name}") for f in chosen]
-    lines = ["made = new(cls)", *(f"set_{f.name}(made, {f.name})" for f in chosen), "set_recorder(made, None)"]
-    body = "\n    ".join([f"def make({', '.join(parameters)}):", *lines, "return made"])
-    exec(body, known)  # as dataclasses writes its own constructors
-    made: Callable[..., V] = known["make"]
-    return made
-
-
 def copy_of(value: V) -> V:
     """An equal value that belongs to no record yet."""
-    cls = type(value)
-    return make(cls, *cls._label(value))
+    return value._copied()
+
+
+def with_fields(value: V, **changed: object) -> V:
+    """The same value with other fields, which must be right."""
+    return value._copied(**changed)
 
 
 def stamp(value: V, recorder: Recorder, number: int) -> V:
@@ -237,15 +227,17 @@ def stamp(value: V, recorder: Recorder, number: int) -> V:
 
 def join_shards(values: Sequence[S], who: Who = operand) -> S:
     """One value with the shards of all: alike in everything else, and no shard twice."""
-    first = values[0]
+    first, kind = values[0], type(values[0])
     if not isinstance(first, Sharded):
         raise RuleError(f"only weights, optimizer states and weight gradients have shards; got {first}")
+    same, label = kind._joined, kind._joined(first)
     for i, value in enumerate(values):
-        require_kind(value, type(first), "each value in this gather")
-        require_alike(first, value, first.joined, who, i, "gather")
+        if type(value) is not kind or same(value) != label:
+            require_kind(value, kind, "each value in this gather")
+            require_alike(first, value, kind.joined, who, i, "gather")
     shards = [value.shards for value in values]
     union = algebra.disjoint_union(shards, "shard", who, "gather each shard once")
-    return with_shards(first, union, first.total)
+    return with_fields(first, shards=union)
 
 
 def shard(value: C, i: int, n: int) -> C:
@@ -255,33 +247,17 @@ def shard(value: C, i: int, n: int) -> C:
     i = algebra.number(int(i) if own and isinstance(value, Sharded) else i, n, "shard", "shard")
     if not covers(value, (i,), n, own):
         raise RuleError(f"this is the {value}, which does not hold all of shard {i} of {n}; gather it first")
-    cut = with_shards(value, frozenset({i}), n)
-    return with_fields(cut, own=own) if isinstance(cut, Sharded) else cut
+    marks = {"own": own} if isinstance(value, Sharded) else {}
+    return with_fields(value, shards=frozenset({i}), total=n, **marks)
 
 
 def in_coarsest_shards(value: S) -> S:
     """The same value with the smallest shard count that can say so."""
     shards, total = algebra.coarsest(value.shards, value.total)
     if value.own is None:
-        return with_shards(value, shards, total)
+        return with_fields(value, shards=shards, total=total)
     stride, rest = divmod(value.own.stride * total, value.total)
     return value if rest else with_fields(value, shards=shards, total=total, own=value.own._replace(stride=stride))
-
-
-def with_shards(value: V, shards: frozenset[int], total: int) -> V:
-    """The same value with other shards."""
-    label = [*type(value)._label(value)]
-    place = value._place["shards"]
-    label[place : place + 2] = shards, total
-    return make(type(value), *label)
-
-
-def with_fields(value: V, **changed: object) -> V:
-    """The same value with other fields, which must be right."""
-    label = [*type(value)._label(value)]
-    for name, content in changed.items():
-        label[value._place[name]] = content
-    return make(type(value), *label)
 
 
 def require_kind(value: object, kind: type[V], use: str) -> V:

@@ -17,8 +17,9 @@ from lib.folding import Own
 
 from . import algebra
 from .algebra import Who, operand
-from .base import Batched, Sharded, Value, copy_of, maker, require_alike, require_kind, with_fields
+from .base import Batched, Sharded, Value, copy_of, require_alike, require_kind, with_fields
 from .label_text import batches_text, more_text, shards_text, share_text, step_text
+from .making import constructors
 from .replicas import Copy, checked_copy
 
 
@@ -237,21 +238,26 @@ ALIKE_IN_A_JOIN = ("layer", "layers", "total", "step", "batches", "total_batches
 for _cls in CLASSIC_FIELDS:
     _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass
     _cls._label = attrgetter(*[f.name for f in _fields])
-    _cls._make = maker(_cls)
-    _cls._place = {f.name: i for i, f in enumerate(_fields)}
+    _made, _cls._copied = constructors(_cls)  # type: ignore[method-assign]  # declared for type checkers
+    _cls.made = staticmethod(_made)  # type: ignore[method-assign, assignment]
     _cls.joined = tuple(name for name in ALIKE_IN_A_JOIN if name in {f.name for f in _fields})
+    if _cls.joined:
+        _cls._joined = attrgetter(*_cls.joined)
     _cls._extended = tuple(f.default for f in _fields[CLASSIC_FIELDS[_cls] :])
 
 
 ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy", "own")
+_summed = attrgetter(*ALIKE_IN_A_SUM)
 
 
 def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
     """The sum of weight gradients: of one layer and the same shards, and no batch twice."""
     first = require_kind(grads[0], WeightGrad, "each value in this sum")
+    label = _summed(first)
     for i, grad in enumerate(grads):
-        require_kind(grad, WeightGrad, "each value in this sum")
-        require_alike(first, grad, ALIKE_IN_A_SUM, who, i, "sum")
+        if type(grad) is not WeightGrad or _summed(grad) != label:
+            require_kind(grad, WeightGrad, "each value in this sum")
+            require_alike(first, grad, ALIKE_IN_A_SUM, who, i, "sum")
     sets = [grad.batches for grad in grads]  # type: ignore[attr-defined]  # all are WeightGrads by now
     union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
     return with_fields(first, batches=union)
