@@ -64,7 +64,7 @@ class FreeResult:
 
     def lines(self) -> Sequence[str]:
         """What a correct run took, in sentences."""
-        found = summary(self.report) if self.report is not None else ()
+        found = summary(self.trace, self.report) if self.trace and self.report else ()
         return [*found, *filter(None, [self.game.stand_for, self.game.note])]
 
     def __repr__(self) -> str:
