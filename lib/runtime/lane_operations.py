@@ -161,9 +161,11 @@ class LaneOperations:
     def finish(self) -> None:
         """Refuses to end while a call was made that nobody awaited."""
         recorder = self._recorder
+        unawaited = [recorder.promised[1].line] if recorder.promised else []
+        unawaited += [handle.call.line for handle in recorder.handles.values()]
         try:
             self._ready()
             for handle in recorder.handles.values():
                 raise RuleError(f"{handle} was never awaited; await its handle before the end")
         except PuzzleError as why:
-            raise why.at(recorder.place("the end"), player_line()) from None
+            raise why.at(recorder.place("the end"), min(unawaited, default=0)) from None
