@@ -31,6 +31,25 @@ def chosen_batches(game: Game, given: object) -> frozenset[int]:
     return chosen
 
 
+def require_own_batches(game: Game, given: object) -> object:
+    """The batches that a rank names, if in a folded run each is another one on each replica.
+
+    Raises:
+        RuleError: naming one that is the same batch for all replicas.
+    """
+    fold = game.fold
+    if fold is None or isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        return given
+    listed, own = list(given), game.batches // fold.replicas
+    for batch in listed:
+        if type(batch) is int and 0 <= batch < own:
+            raise RuleError(
+                f"batch {batch} would be the same batch for all {fold.replicas} replicas; of {game.batches} batches, "
+                f"replica d has {own} from {own} d on: name them by model.index({fold.axis!r})"
+            )
+    return listed
+
+
 def part_in_record(game: Game, part: Any, stride: Sequence[Any]) -> Any:
     """The number of a shard in a record, which in a folded run may be each replica's own."""
     if not stride:

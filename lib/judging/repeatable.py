@@ -66,7 +66,7 @@ def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: in
             loaded.add(op.made[0])
         elif op.name in ("shard", "combine", "offload", "fetch") and loaded.issuperset(op.used):
             loaded.update(op.made)  # cut to size or moved before any use: what counts is the part
-        else:
+        elif op.name != "await":  # which holds what its call used
             for number in op.used:
                 if number in loaded:
                     needed[number] = None

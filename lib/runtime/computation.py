@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, overload
 
 from lib import layer_rules, rules
+from lib.folded_rules import require_own_batches
+from lib.setting import Game
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
 from .rank import RankOperations
@@ -29,12 +31,12 @@ class Computation(RankOperations):
 
         Each `step` has batches of its own.
         """
-        made: tuple[Activation] = self._source("get_activation", rules.get_activation, None, batches, step)
+        made: tuple[Activation] = self._source("get_activation", _activation, None, batches, step)
         return made[0]
 
     def fake_grad(self, layer: int, batches: Any, step: int = 0) -> WeightGrad:
         """A made-up gradient: a zero for no batches; for some batches a lie that puzzles refuse. Takes no time."""
-        made: tuple[WeightGrad] = self._source("fake_grad", rules.fake_grad, layer, batches, step)
+        made: tuple[WeightGrad] = self._source("fake_grad", _gradient, layer, batches, step)
         return made[0]
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
@@ -82,3 +84,12 @@ class Computation(RankOperations):
         made: tuple[Weight, OptState]
         made = self._compute("update", rules.update, layer, weight_grad, weight, opt_state)
         return made
+
+
+def _activation(game: Game, batches: object, step: object) -> Activation:
+    """The rule for batches that a player names."""
+    return rules.get_activation(game, require_own_batches(game, batches), step)
+
+
+def _gradient(game: Game, layer: int, batches: object, step: object) -> WeightGrad:
+    return rules.fake_grad(game, layer, require_own_batches(game, batches), step)

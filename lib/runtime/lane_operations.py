@@ -16,7 +16,7 @@ from lib.values.base import Value, object_text
 from .handles import Handle
 from .live_lanes import LiveLanes
 from .live_run import LiveRun
-from .recorder import RankRecorder, player_line
+from .recorder import RankRecorder
 from .waits import Awaiting, Wait
 
 A = TypeVar("A")
@@ -161,9 +161,11 @@ class LaneOperations:
     def finish(self) -> None:
         """Refuses to end while a call was made that nobody awaited."""
         recorder = self._recorder
+        unawaited = [recorder.promised[1].line] if recorder.promised else []
+        unawaited += [recorder.ops[at].line for at in recorder.handles]
         try:
             self._ready()
             for handle in recorder.handles.values():
                 raise RuleError(f"{handle} was never awaited; await its handle before the end")
         except PuzzleError as why:
-            raise why.at(recorder.place("the end"), player_line()) from None
+            raise why.at(recorder.place("the end"), min(unawaited, default=0)) from None

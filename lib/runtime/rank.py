@@ -9,6 +9,7 @@ from typing import Any
 from lib import rules, tier_rules
 from lib.collective_rules import asked, contribute
 from lib.errors import PuzzleError, RuleError
+from lib.folded_rules import require_own_batches
 from lib.meetings import message_ticks
 from lib.replica_number import stride_of
 from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
@@ -85,7 +86,7 @@ class RankOperations(LaneOperations):
             self.run.costs.require_priced(name)
             if isinstance(label, Value):
                 raise RuleError(f"the value comes first: {name}(value, layer)")
-            wanted = asked(self._game, name, batches) if batches else NO_BATCHES
+            wanted = asked(self._game, name, require_own_batches(self._game, batches)) if batches else NO_BATCHES
             members = None if group is None else self.run.mesh.group(self._rank, group)
             if self.run.lanes is not None:
                 return self._collective_on_lane(name, given, label, members, line, wanted)

@@ -51,11 +51,11 @@ def folded_refusal(schedule: Schedule, dp: int = 4, tp: int = 2, batches: int = 
 
 
 async def message_to_another_replica(model: Model) -> None:
-    await model.pass_to(model.rank + len(model.axis("tp")), model.get_activation([0]))
+    await model.pass_to(model.rank + len(model.axis("tp")), model.get_activation([2 * model.index("dp")]))
 
 
 async def message_to_one_rank(model: Model) -> None:
-    await model.pass_to(1, model.get_activation([0]))
+    await model.pass_to(1, model.get_activation([2 * model.index("dp")]))
 
 
 async def message_from_one_rank(model: Model) -> None:
@@ -79,25 +79,25 @@ async def gathers_what_is_alike(model: Model) -> None:
 
 
 async def adds_other_shards(model: Model) -> None:
-    grad = model.fake_grad(0, [0]).shard(model.index("dp"), 4)
+    grad = model.fake_grad(0, [2 * model.index("dp")]).shard(model.index("dp"), 4)
     await model.allreduce(grad, 0, group="dp")
 
 
 async def reduces_twice(model: Model) -> None:
-    grad = await model.allreduce(model.fake_grad(0, [0]), 0, group="dp")
+    grad = await model.allreduce(model.fake_grad(0, [2 * model.index("dp")]), 0, group="dp")
     await model.allreduce(grad, 0, group="dp")
 
 
 async def gathers_unreduced(model: Model) -> None:
-    await model.allgather(model.fake_grad(0, [0]).shard(model.index("dp"), 4), 0, group="dp")
+    await model.allgather(model.fake_grad(0, [2 * model.index("dp")]).shard(model.index("dp"), 4), 0, group="dp")
 
 
 async def activations_along_dp(model: Model) -> None:
-    await model.allreduce(model.get_activation([0]), 0, group="dp")
+    await model.allreduce(model.get_activation([2 * model.index("dp")]), 0, group="dp")
 
 
 async def forward_with_a_shard(model: Model) -> None:
-    model.forward(0, model.get_activation([0]), model.load_weights(0, model.index("dp"), 4)[0])
+    model.forward(0, model.get_activation([2 * model.index("dp")]), model.load_weights(0, model.index("dp"), 4)[0])
 
 
 async def a_gap(model: Model) -> None:
@@ -121,6 +121,9 @@ REFUSED: dict[str, tuple[Schedule, list[str]]] = {
         lambda model: model.get_activation([model.rank * 2]),
         ["batch would differ", "4 d on replica d of 4", "own batches"],
     ),
+    "one batch": (lambda model: model.get_activation([1]), ["batch 1", "same batch for all 4", "model.index('dp')"]),
+    "a range": (lambda model: model.get_activation(range(2)), ["batch 0", "replica d has 2 from 2 d on"]),
+    "one batch of a gradient": (lambda model: model.fake_grad(0, {0}), ["fake_grad", "batch 0", "same batch"]),
     "no batch": (lambda model: model.get_activation([8]), ["batch 8 does not exist"]),
     "alike": (gathers_what_is_alike, ["allgather(layer=0)", "every replica brings the same"]),
     "other shards": (adds_other_shards, ["allreduce(layer=0)", "another shard", "its own on each of 4 replicas"]),
@@ -137,7 +140,10 @@ REFUSED: dict[str, tuple[Schedule, list[str]]] = {
     "power": (lambda model: 2 ** model.index("dp"), ["pow", "differ"]),
     "layer": (lambda model: model.fake_grad(model.index("dp"), []), ["fake_grad", "layer would differ"]),
     "count": (lambda model: model.load_weights(0, 0, 1 + model.index("dp")), ["load_weights", "total would differ"]),
-    "tokens": (lambda model: model.get_activation([0]).shard(model.index("dp"), 4), ["shard()", "differ"]),
+    "tokens": (
+        lambda model: model.get_activation([2 * model.index("dp")]).shard(model.index("dp"), 4),
+        ["shard()", "differ"],
+    ),
 }
 
 

@@ -142,6 +142,14 @@ def test_a_schedule_that_fails_says_where_and_exits_with_1() -> None:
     assert "no function nope; write 'def nope(model):'" in shown("run", "mine.py", "nope", "--size", "1,1,1", code=1)
 
 
+@pytest.mark.parametrize("costs", ["classic", "overlap"])
+def test_a_call_that_is_not_awaited_is_shown_at_its_line(costs: str) -> None:
+    """Also where it is the last one, and no line of the file runs any more."""
+    Path("late.py").write_text("def late(model):\n    model.allreduce(model.fake_grad(0, []), 0)\n    return None\n")
+    text = shown("run", "late.py", "late", "--size", "1,2,2", "--costs", costs, code=1)
+    assert "line 2: rank 0, t=0, the end: allreduce(layer=0) on line 2" in text
+
+
 def test_it_runs_in_the_sandbox_that_grades() -> None:
     secret = Path("secret.txt")
     secret.write_text("x")

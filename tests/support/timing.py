@@ -8,7 +8,7 @@ from typing import Any
 
 from lib import Op, Trace
 
-COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
+COLLECTIVES = ("allreduce", "allgather", "scatterreduce", "dispatch", "collect")
 
 Place = tuple[int, int]
 
