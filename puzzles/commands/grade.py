@@ -112,7 +112,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     begin_to_look(options["tier"])
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
-    from puzzles.grading.discover import submissions
+    from puzzles.grading.discover import hard_links, submissions
     from puzzles.grading.job import Job
     from puzzles.reports.export import write_reports
     from puzzles.reports.gradescope import parse_points
@@ -137,6 +137,9 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     problems += failed
     if not options["as_json"]:
         problems.append(_shown(lambda: click.echo("".join(f"{sentence}\n" for sentence in wrote), nl=False)))
+    for names in hard_links(files):
+        same = " and ".join(map(plain, names))
+        click.echo(f"Warning: {same} are one file under several names (hard links); it was graded for each.", err=True)
     if alone:
         _remember(graded)
     for problem in filter(None, problems):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -139,6 +140,7 @@ def pool(processes: int) -> Executor:
 def _begin_process() -> None:
     """Lets a process of a pool end with its parent, however that ends, and its sandboxes with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # what was loaded before the fork is no garbage
     Finalize(None, close_kept_client, exitpriority=0)
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -6,7 +6,9 @@ Entries that cannot be graded, such as links, are listed with the reason: nobody
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from .source_file import LINK, SourceFile
@@ -27,6 +29,17 @@ def submissions(paths: Sequence[str]) -> list[SourceFile]:
         for file in _at(path, shared):
             found.setdefault(os.path.abspath(file.path), file)
     return list(found.values())
+
+
+def hard_links(files: Iterable[SourceFile]) -> list[list[str]]:
+    """The paths of each file that was found under several names."""
+    names: dict[tuple[int, int], list[str]] = {}
+    for file in files:
+        with suppress(OSError, ValueError):
+            seen = os.lstat(file.path)
+            if seen.st_nlink > 1 and stat.S_ISREG(seen.st_mode):
+                names.setdefault((seen.st_dev, seen.st_ino), []).append(file.path)
+    return [paths for paths in names.values() if len(paths) > 1]
 
 
 def _at(path: str, shared: str | None) -> Iterable[SourceFile]:

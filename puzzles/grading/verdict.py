@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from textwrap import indent
 from typing import Any
 
@@ -20,7 +20,7 @@ LOST = "lost"
 STATUSES = ("passed", "over_target", "failed", "not_attempted")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict on one puzzle: `status` is passed, over_target, failed or not_attempted.
 
@@ -83,7 +83,7 @@ class Verdict:
         return {**row, "why": list(self.why)} if why else row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Graded:
     """One file with its verdicts, in the order of the catalogs: the puzzles that were asked for; or every schedule,
     and the classes and layouts that the file attempts."""
@@ -118,10 +118,11 @@ class Graded:
 
 def _verdict_of(row: dict[str, Any]) -> Verdict:
     """A verdict, if every field is of its own type and the puzzle exists."""
-    fields: dict[str, Any] = {name: tuple(field) if type(field) is list else field for name, field in row.items()}
-    verdict = Verdict(**fields)
+    given: dict[str, Any] = {name: tuple(value) if type(value) is list else value for name, value in row.items()}
+    verdict = Verdict(**given)
     blank = Verdict("", "", "", {}, reason=verdict.reason and "")
-    alike = all(type(mine) is type(getattr(blank, name)) for name, mine in vars(verdict).items())
+    names = (field.name for field in fields(verdict))
+    alike = all(type(getattr(verdict, name)) is type(getattr(blank, name)) for name in names)
     numbers = (*verdict.targets.values(), *verdict.figures.values())
     if (
         not alike

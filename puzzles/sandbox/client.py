@@ -77,6 +77,8 @@ class SandboxClient:
         self._mark = f"{os.getpid()}-{number:x}"
         self._server: subprocess.Popen[bytes] | None = None
         self._folder = ""
+        self._rules: dict[str, Any] = {}
+        """What a run may read, as long as the server lives."""
         self._given: dict[str, Any] = {}
         self._seconds = 0.0
         self._is_open = False
@@ -126,10 +128,9 @@ class SandboxClient:
     def _open(self) -> dict[str, Any]:
         if self._server is None:
             self._start()
-        where = SANDBOXED if self.tier.is_sandbox else read_rules()
         conditions = {name: self._given[name] for name in CONDITIONS}
         source = {name: value for name, value in self._given.items() if name not in CONDITIONS}
-        conditions |= {"uid": self.uid, "sandboxed": self.tier.is_sandbox, **where}
+        conditions |= {"uid": self.uid, "sandboxed": self.tier.is_sandbox, **self._rules}
         answer = self._exchange([conditions, source], self._seconds)
         self._is_open = self._server is not None
         return answer
@@ -149,6 +150,7 @@ class SandboxClient:
 
     def _start(self) -> None:
         cache_bytecode()
+        self._rules = SANDBOXED if self.tier.is_sandbox else read_rules()
         if not self.tier.is_sandbox:
             self._folder = tempfile.mkdtemp(prefix=f"puzzles-{os.getpid()}-", dir=_quick_folder())
             if os.getuid() == 0:

@@ -153,7 +153,7 @@ def grading() -> None:
     several = class_of(24)
     show(f"a class of 24 ({several.runs} runs), core seconds a run", several.of_a_run, "s", 0.05)
     small, large = (class_of(files, ["basic"]).memory for files in (50, 1000))
-    show(f"memory of the grader for a class of 1,000 ({large / 1024:.0f} MiB), for 50", large / small, "x", 1.1)
+    show(f"memory of the grader for a class of 1,000: {large >> 10} MiB; a file's", (large - small) / 950, "KiB", 4)
 
 
 def show(what: str, value: float, unit: str, limit: float, in_switches: float | None = None) -> None:

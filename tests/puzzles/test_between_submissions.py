@@ -173,7 +173,7 @@ def number(call: str) -> int:
 
 
 @needs_seccomp
-def test_a_run_locks_and_watches_no_file_that_others_use(grade: Grade) -> None:
+def test_a_run_locks_watches_and_writes_out_no_file_that_others_use(grade: Grade) -> None:
     opened = "os.open({}, os.O_RDONLY)"
     file, folder = opened.format("os.__file__"), opened.format("os.path.dirname(os.__file__)")
     calls = [
@@ -183,6 +183,7 @@ def test_a_run_locks_and_watches_no_file_that_others_use(grade: Grade) -> None:
         *(f"__import__('fcntl').fcntl({file}, {request}, bytes(32))" for request in (5, 36, 37)),
         f"__import__('fcntl').fcntl({file}, 1024, 0)",
         f"__import__('fcntl').fcntl({folder}, 1026, 0x1F)",
+        *(f"libc.syscall({number(name)}, 1)" for name in ("sync", "syncfs")),  # waits for everybody's disk
     ]
     (found,) = grade(solved_after(refuses(*calls)))
     assert found.passed(), found

@@ -93,6 +93,19 @@ def test_json_has_a_row_for_each_entry(a_class: Path) -> None:
     assert status == {"solution.py": "passed", ODD: "passed", **expected}
 
 
+@pytest.mark.usefixtures("any_tier")
+def test_a_file_with_two_names_is_graded_for_each_and_reported(a_class: Path) -> None:
+    os.link("class/ann/solution.py", "class/eve.py")
+    os.link("teacher.py", "class/alone.py")
+    result = CliRunner().invoke(main, ["grade", "class", "--puzzle", "basic", "--csv", "t.csv"])
+    assert result.exit_code == 0, result.output
+    (warning,) = (line for line in result.stderr.splitlines() if "hard links" in line)
+    assert "class/ann/solution.py" in warning
+    assert "class/eve.py" in warning
+    assert "alone" not in warning
+    assert Path("t.csv").read_text().count(",passed,") == 3
+
+
 def test_a_link_that_is_named_alone_is_followed_and_a_pipe_is_not_opened(a_class: Path) -> None:
     assert found("class/copy.py")["copy.py"].read() == SOLVED.encode()
     assert "never opened" in reason(found("class/pipe.py")["pipe.py"])

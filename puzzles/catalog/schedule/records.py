@@ -30,6 +30,10 @@ RECORDS: Mapping[tuple[int, int, int], tuple[Record, ...]] = {
         *records(
             SHARDED,
             (18.1, 2_752_512, "wsdp_gather_once"),
+            (18.4, 2_555_904, "wsdp_five_layers_stay_whole"),
+            (18.7, 2_359_296, "fsdp_four_layers_stay_whole"),
+            (19.0, 2_162_688, "fsdp_three_layers_stay_whole"),
+            (19.3, 1_966_080, "fsdp_two_layers_stay_whole"),
             (19.6, 1_769_472, "wsdp_cut_each_gradient"),
             (19.6, 1_769_472, "fsdp_last_layer_stays_whole"),
             (20.6, 1_638_400, "fsdp_one_activation_twice"),

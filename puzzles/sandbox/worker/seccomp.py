@@ -45,7 +45,7 @@ DENIED = {
     "The kernel itself": (
         "bpf:321:280 perf_event_open:298:241 userfaultfd:323:282 personality:135:92 inotify_init:253: "
         "inotify_init1:294:26 fanotify_init:300:262 name_to_handle_at:303:264 open_by_handle_at:304:265 "
-        "lookup_dcookie:212:18 flock:73:32 quotactl:179:60 quotactl_fd:443:443"
+        "lookup_dcookie:212:18 flock:73:32 quotactl:179:60 quotactl_fd:443:443 sync:162:81 syncfs:306:267"
     ),
 }
 """Answered with EPERM: each name with its numbers on x86-64 and aarch64."""

@@ -8,6 +8,7 @@ Whatever the server has in memory, every later worker can read, so no submission
 from __future__ import annotations
 
 import asyncio  # noqa: F401  # so that no worker has to load it
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -33,6 +34,7 @@ def main() -> None:
     while not lost and (conditions := protocol.receive(control)) is not None:
         os_limits.prepare(sees_others=not conditions["sandboxed"])
         _warm_up(conditions)
+        gc.freeze()  # so that no worker looks for garbage here, which would copy the memory that it shares
         server = os.getpid()
         supervisor = os.fork()
         if supervisor == 0:
