@@ -49,7 +49,7 @@ class Column(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """A table of all puzzles of a track, and lines below the table."""
+    """A table of the puzzles of a chapter, and lines below the table."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
@@ -244,8 +244,8 @@ class Track(ABC, Generic[P]):
     def sources(self, puzzle: P) -> Sequence[str]:
         return [*map(str, puzzle.sources), puzzle.credit]
 
-    def overview(self) -> Overview | None:
-        """A table of the whole track; None: its puzzles are listed one below the other."""
+    def overview(self, slugs: Sequence[str]) -> Overview | None:
+        """A table of a chapter's puzzles; None: they are listed one below the other."""
         return None
 
     def devices(self, puzzle: P) -> int:

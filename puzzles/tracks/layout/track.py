@@ -86,12 +86,12 @@ class Layouts(Track["LayoutPuzzle"]):
     def sections(self, puzzle: LayoutPuzzle) -> Sequence[Section]:
         return [Section("Graph", [(line, "") for line in graph_lines(puzzle)]), Section("Calls", CALLS)]
 
-    def overview(self) -> Overview:
+    def overview(self, slugs: Sequence[str]) -> Overview:
         numbers = [Column(heading, "right", no_wrap=True) for heading in ("ops", "moved", "held")]
         columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
         rows = [
             (str(p.number), p.slug, p.title, str(p.annotations), f"{p.target:,}", f"{p.memory_cap:,}")
-            for p in LAYOUT_PUZZLES.values()
+            for p in map(self.puzzle, slugs)
         ]
         notes = ["Limits: operators to configure; bytes moved in total; bytes held by each device."]
         return Overview(columns, rows, notes)

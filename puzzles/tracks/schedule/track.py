@@ -134,12 +134,12 @@ class Schedules(Track[SchedulePuzzle]):
     def sections(self, puzzle: SchedulePuzzle) -> Sequence[Section]:
         return [Section("Calls", reminder(puzzle.calls))]
 
-    def overview(self) -> Overview:
+    def overview(self, slugs: Sequence[str]) -> Overview:
         numbers = [Column(heading, "right", no_wrap=True) for heading in ("L", "B", "R", "time", "memory")]
         columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
         rows = [
             (str(p.number), p.slug, p.title, *map(str, p.goal.size), p.goal.time_text, p.goal.memory_text)
-            for p in PUZZLES.values()
+            for p in map(self.puzzle, slugs)
         ]
         notes = [
             "L, B, R: layers, batches, ranks. Targets: timesteps, and peak memory in elements.",
