@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lib.errors import DeadlockError
+from lib.errors import DeadlockError, PuzzleError
 from lib.gc_pause import no_collection
 from lib.setting import CLASSIC_SETTING, Setting
 from lib.trace import Trace
@@ -68,9 +68,16 @@ def run(
     """Runs `schedule` on every rank to its end. `order` is that of starting the ranks; it changes nothing.
 
     A rank's exception is not raised but returned; the other ranks go on until they end or can only wait.
+
+    Raises:
+        PuzzleError: an event loop is running already, as in a notebook.
     """
     import asyncio  # here, because it takes longer to import than all of lib
 
+    if asyncio._get_running_loop() is not None:
+        raise PuzzleError(
+            "run cannot be called where an event loop is running, as in a notebook; use 'await run_async(...)'"
+        )
     models, live = _enter(layers, batches, ranks, setting, fold)
     selector = IdleSelector()
     loop = asyncio.SelectorEventLoop(selector)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.reports.paragraphs import GLUE, say, wrapped
+from puzzles.reports.paragraphs import GLUE, say
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
-from puzzles.tracks.outcomes import capitalized
 
 from .params import GroupOrSlug, terminal
 
@@ -40,63 +39,56 @@ def list_(group: PuzzleGroup | Puzzle | None) -> None:
 
 
 def show_tracks(console: Console, entries: Progress) -> None:
-    """All tracks: the question of each, and its puzzles by chapter."""
+    """All tracks: the question of each, and a row for each chapter, so that all of them fit a screen."""
+    from rich.table import Table
+
     from puzzles.reports.feedback import what_next
 
     for track in TRACKS.values():
-        whole = sum(entries[slug].stars for slug in track.slugs)
-        say(console, f": {track.idea}{GLUE} {whole} of {3 * len(track.slugs)} stars", lead=track.title)
-        _show_chapters(console, track, entries)
-        console.print()
+        say(console, f": {track.idea}{GLUE} {_stars(track.slugs, entries)} stars", lead=track.title)
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
+        for group in track.groups if len(track.groups) > 1 else ():
+            table.add_row(f"  {group.name}", group.title, _stars(group.slugs, entries))
+        if table.rows:
+            console.print(table)
+    console.print()
     say(console, what_next())
-    say(console, f"Titles and targets: 'puzzles list {'|'.join(TRACKS)}', or a chapter's name.")
+    say(console, f"More: 'puzzles list {'|'.join(TRACKS)}', or 'puzzles list data' for a chapter.")
 
 
-def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:
-    """The slugs, one chapter per line; with the chapter's name if there are several."""
-    names = [f"  {group.name}" if len(track.groups) > 1 else "" for group in track.groups]
-    margin = max(map(len, names)) + 2
-    for name, group in zip(names, track.groups):
-        _show_slugs(console, group.slugs, entries, name.ljust(margin), " " * margin)
-
-
-def _show_slugs(console: Console, slugs: tuple[str, ...], entries: Progress, first: str, hanging: str) -> None:
-    from rich.text import Text
-
-    from puzzles.reports.terminal import stars_text
-
-    words = [f"{slug} {stars_text(console, e.stars)}" if (e := entries[slug]).attempts else slug for slug in slugs]
-    glued = f"{GLUE} ".join(word.replace(" ", GLUE) for word in words)
-    console.print(Text(wrapped(glued, console.width, first, hanging)), soft_wrap=True)
+def _stars(slugs: Sequence[str], entries: Progress) -> str:
+    return f"{sum(entries[slug].stars for slug in slugs)} of {3 * len(slugs)}"
 
 
 def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
-    """A track or a chapter: a row for each puzzle, with its targets; of a track with chapters, what each is about."""
+    """A chapter: a row for each puzzle, with its targets. A track with several: their puzzles, without targets."""
     track = track_of(group.slugs[0])
     is_track = group.slugs == track.slugs
-    say(console, group.title, "bold")
-    say(console, capitalized(group.idea) + (f" You write {track.form}." if is_track and track.form else ""))
+    say(console, f": {group.idea}", lead=group.title)
+    if is_track and track.form:
+        say(console, f"You write {track.form}.")
     if is_track and len(track.groups) > 1:
-        _show_ideas(console, track, entries)
+        _show_chapters(console, track, entries)
         return
     overview = track.overview(group.slugs)
     if overview is not None:
         _show_overview(console, overview)
-    else:
-        console.print()
-        for slug in group.slugs:
-            _show_limits(console, track, slug, entries[slug])
-        console.print()
+    for slug in group.slugs if overview is None else ():
+        _show_limits(console, track, slug, entries[slug])
     first = group.slugs[0]
-    say(console, f"'puzzles show {first}' shows the first; 'puzzles start {group.name}' writes a file with all.")
+    say(console, f"'puzzles show {first}' shows the first, 'puzzles start {group.name}' starts all.")
 
 
-def _show_ideas(console: Console, track: Track[Any], entries: Progress) -> None:
+def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:
+    """The puzzles of each chapter, with the stars of those that were attempted."""
+    from puzzles.reports.standings import stars_text
+
     for group in track.groups:
-        console.print()
-        say(console, f": {group.idea}", lead=group.name)
-        _show_slugs(console, group.slugs, entries, "  ", "  ")
-    console.print()
+        say(console, f"{GLUE} {group.title}", lead=group.name)
+        slugs = [
+            f"{slug} {stars_text(console, e.stars)}" if (e := entries[slug]).attempts else slug for slug in group.slugs
+        ]
+        say(console, f"{GLUE} ".join(slug.replace(" ", GLUE) for slug in slugs), indent="  ")
     say(console, f"Titles and targets: 'puzzles list {track.groups[0].name}', or another chapter's name.")
 
 
@@ -104,20 +96,22 @@ def _show_overview(console: Console, overview: Overview) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for column in overview.columns:
         table.add_column(column.heading, justify=column.justify, no_wrap=column.no_wrap, style=column.style)
     for row in overview.rows:
         table.add_row(*row)
+    console.print()
     console.print(table)
+    console.print()
     for line in overview.notes:
         say(console, line)
 
 
 def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzleProgress) -> None:
-    from puzzles.reports.terminal import stars_text
+    from puzzles.reports.standings import stars_text
 
     puzzle = track.puzzle(slug)
     stars = f"{GLUE} {stars_text(console, entry.stars)}" if entry.attempts else ""
     say(console, f"{GLUE} {puzzle.title}{stars}", lead=slug)
-    say(console, track.listed_limits(puzzle), "dim", "    ")
+    say(console, track.listed_limits(puzzle), "dim", "  ")

@@ -16,7 +16,7 @@ def status() -> None:
     from puzzles.grading.progress import load, next_slug
     from puzzles.reports.feedback import what_next
     from puzzles.reports.paragraphs import say
-    from puzzles.reports.terminal import stars_text
+    from puzzles.reports.standings import stars_text
     from puzzles.tracks import TRACKS, track_of
 
     console, entries = terminal(), load()

@@ -295,7 +295,7 @@ class Game:
             return [f"This run cannot be drawn: {type(why).__name__}: {why}"]
 
     def _print_row(self, slug: str, console: Console) -> None:
-        from puzzles.reports.terminal import stars_text
+        from puzzles.reports.standings import stars_text
 
         verdict = self.verdicts.get(slug)
         stars = stars_text(console, verdict.stars) if self._is_attempted(slug) and verdict is not None else ""

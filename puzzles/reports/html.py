@@ -12,7 +12,7 @@ from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import stars_text
 
 from .feedback import story
-from .terminal import slugs_of
+from .standings import slugs_of
 
 
 def report_page(graded: Sequence[Graded], tier: Tier) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from os.path import commonpath, dirname, relpath, sep
+from os.path import sep
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -18,24 +17,16 @@ from puzzles.failure import plain
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier
-from puzzles.tracks import ALL, TRACKS, Track, groups, outcomes, track_of
+from puzzles.tracks import ALL, TRACKS, Track, outcomes, track_of
 from puzzles.tracks.outcomes import counted
 
 from .fitted import Part
+from .named_rows import NamedRows, name_width
 from .paragraphs import GLUE, MAX_WIDTH, say
-
-COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
-UNLIMITED_WIDTH = 10_000
-"""Columns of a terminal on which every table fits."""
+from .standings import COLOURS, name_in, shared_folder, standings, stars_text
 
 MAX_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
-
-MAX_COLUMNS = 10
-"""Most puzzles in the table of a class; for more, chapters are shown."""
-
-BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
-"""Places where a heading may be broken: 'grad accum', 'Data Parallel'."""
 
 
 def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = False) -> None:
@@ -46,13 +37,13 @@ def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = Fa
         for track, verdicts in _by_track(files[0].verdicts):
             console.print(_table(console, track, verdicts))
     elif is_class:
-        console.print(standings(console, files))
+        console.print(standings(console, files), crop=False)
     else:
-        shared = _shared_folder(files)
+        shared = shared_folder(files)
         console.print(Text(f"{plain(shared)}/" if shared else "", style="bold"))
         for track in TRACKS.values():
             if any(v.track == track.name for graded in files for v in graded.attempted):
-                console.print(_folder_table(console, track, files))
+                console.print(_folder_table(console, track, files), crop=False)
     for graded in files if len(files) <= MAX_EXPLAINED else ():
         for verdict in _distinct(graded.verdicts):
             _explain(console, verdict, f"{plain(graded.path)}, " if several else "")
@@ -77,63 +68,6 @@ def report_on(console: Console, title: str, verdict: Verdict) -> None:
     console.print(_table(console, track_of(verdict.puzzle), [verdict]))
     for one in _distinct([verdict]):
         _explain(console, one, "")
-
-
-def standings(console: Console, files: Sequence[Graded]) -> Table:
-    """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure; for many
-    puzzles, or on a narrow terminal, a column for each chapter, with how many were solved."""
-    for most, gap in ((MAX_COLUMNS, 1), (MAX_COLUMNS, 0), (0, 1)):
-        table = _standings(console, files, columns_of(files, most), console.width // 3, gap)
-        if console.measure(table, options=console.options.update(max_width=UNLIMITED_WIDTH)).minimum <= console.width:
-            return table
-    return _standings(console, files, columns_of(files, 0), 0, 0)
-
-
-def _standings(
-    console: Console, files: Sequence[Graded], columns: Mapping[str, tuple[str, ...]], name_width: int, gap: int
-) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
-    shared = _shared_folder(files)
-    names = [plain(relpath(graded.path, shared) if shared else graded.path) for graded in files]
-    widest = min(max(map(len, names)), name_width)
-    table.add_column(Text(f"in {plain(shared)}/" if shared else "submission"), overflow="fold", min_width=widest)
-    for heading in columns:
-        table.add_column(BETWEEN_WORDS.sub(" ", heading))
-    table.add_column("stars", justify="right", no_wrap=True)
-    for name, graded in zip(names, files):
-        cells = [_cell(console, slugs, [v for v in graded.verdicts if v.puzzle in slugs]) for slugs in columns.values()]
-        table.add_row(Text(name), *cells, str(sum(v.stars for v in graded.verdicts)))
-    return table
-
-
-def columns_of(files: Sequence[Graded], most: int = MAX_COLUMNS) -> dict[str, tuple[str, ...]]:
-    """Headings of the columns of a class, with the puzzles in each; chapters for more than `most`."""
-    slugs = slugs_of(files)
-    if len(slugs) <= most:
-        return {slug: (slug,) for slug in slugs}
-    return {group.name: group.slugs for group in groups() if not set(slugs).isdisjoint(group.slugs)}
-
-
-def slugs_of(files: Sequence[Graded]) -> list[str]:
-    """The puzzles that somebody attempts; if nobody does, all that were asked for."""
-    attempted = {v.puzzle for graded in files for v in graded.attempted}
-    shown = attempted or {v.puzzle for graded in files for v in graded.verdicts}
-    return [slug for slug in ALL if slug in shown]
-
-
-def _cell(console: Console, slugs: Sequence[str], verdicts: Sequence[Verdict]) -> Text:
-    attempted = [v for v in verdicts if v.attempted]
-    if len(slugs) == len(verdicts) == 1:
-        v = verdicts[0]
-        return Text(stars_text(console, v.stars) if v.stars else v.reason or "", style=COLOURS[v.status])
-    passed = sum(v.status == "passed" for v in attempted)
-    colour = COLOURS["passed" if passed == len(attempted) else "over_target"]
-    return Text(f"{passed} of {len(attempted)}" if attempted else "", style=colour)
-
-
-def stars_text(console: Console, stars: int) -> str:
-    """Two of three stars as '★★☆', or as '**-' where those cannot be written."""
-    return outcomes.stars_text(stars, "*", "-") if console.options.ascii_only else outcomes.stars_text(stars)
 
 
 def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Verdict]]]:
@@ -166,32 +100,34 @@ def _empty_table(track: Track[Any]) -> Table:
         table.add_column(heading, no_wrap=True)
     for heading, _ in track.columns:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict")
+    table.add_column("verdict", no_wrap=True)
     return table
 
 
-def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) -> Table:
+def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded]) -> NamedRows:
     """Attempts at a track in several files; a file is named once, by its path in the folder that they share."""
-    table = _empty_table(track)
-    shared = _shared_folder(files)
-    table.add_column("file", overflow="fold")
+    shared = shared_folder(files)
+    names: list[str] = []
+    rows: list[list[str | Text]] = []
     for graded in _in_order(files):
-        name = plain(relpath(graded.path, shared) if shared else graded.path)
+        name = name_in(graded, shared)
         for v in graded.attempted:
             if v.track != track.name:
                 continue
             figures = [_figure(v, figure) for _, figure in track.columns]
-            table.add_row(v.puzzle, stars_text(console, v.stars), *figures, _status(v), Text(name, style="dim"))
+            rows.append([v.puzzle, stars_text(console, v.stars), *figures, _status(v)])
+            names.append(name)
             name = ""
-    return table
 
+    def make(shown: Sequence[str] | None) -> Table:
+        table = _empty_table(track)
+        if shown is not None:
+            table.add_column("file", no_wrap=True, min_width=name_width(shown))
+        for number, row in enumerate(rows):
+            table.add_row(*row, *([Text(shown[number], style="dim")] if shown is not None else []))
+        return table
 
-def _shared_folder(files: Sequence[Graded]) -> str:
-    """The folder that contains all files; empty if their paths have none in common."""
-    try:
-        return commonpath([dirname(graded.path) for graded in files])
-    except ValueError:  # relative and absolute paths, other drives, no files
-        return ""
+    return NamedRows(make, names)
 
 
 def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lib import DeadlockError, Model, run, run_async, trace_to_json
+from lib import DeadlockError, Model, PuzzleError, run, run_async, trace_to_json
 from tests.support import CLASSICS, Classic
 
 
@@ -86,3 +86,12 @@ async def test_cancelled_it_ends_its_ranks() -> None:
     await asyncio.wait([task])
     assert task.cancelled()
     assert asyncio.all_tasks() == before
+
+
+async def test_run_on_a_running_loop_names_run_async() -> None:
+    async def nothing(model: Model) -> None:
+        pass
+
+    with pytest.raises(PuzzleError, match=r"notebook.*await run_async"):
+        run(nothing, 1, 1, 1)
+    assert (await run_async(nothing, 1, 1, 1)).error is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -12,11 +13,16 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
+from puzzles.grading.progress import PuzzleProgress, save
+from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.paragraphs import WHOLE, wrapped
-from puzzles.tracks import ALL, track_of
+from puzzles.reports.terminal import report
+from puzzles.sandbox.tiers import Tier
+from puzzles.tracks import ALL, TRACKS, groups, track_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
 
@@ -50,8 +56,9 @@ def screen(arguments: list[str], columns: int, rows: int, environment: Mapping[s
         return terminal.until_end()
 
 
+LISTED = dict.fromkeys([*TRACKS, *(group.name for group in groups())])
 PAGES = [
-    ["list"], ["list", "schedule"], ["list", "layout"], ["hint", "fsdp"], ["status"], ["grade", "mine.py"], ["--help"],
+    ["list"], *(["list", name] for name in LISTED), ["hint", "fsdp"], ["status"], ["grade", "mine.py"], ["--help"],
 ]  # fmt: skip
 """Commands whose output has to fit a screen."""
 
@@ -68,6 +75,20 @@ def test_a_page_fits_the_screen(arguments: list[str], columns: int, rows: int, m
     lines = result.output.splitlines()
     assert (result.exit_code, len(lines) < rows) == (0, True), result.output
     assert [line for line in lines if len(line) > columns] == []
+
+
+def test_a_list_of_a_player_with_every_star_fits_too() -> None:
+    save({slug: PuzzleProgress(attempts=1, stars=3) for slug in ALL})
+    for name in ("", *LISTED):
+        lines = CliRunner().invoke(main, ["list", *filter(None, [name])]).output.splitlines()
+        assert len(lines) < 24, name
+
+
+def test_a_list_has_no_hanging_indents() -> None:
+    """Only what belongs to the line above is indented: the puzzles of a chapter, the targets of a puzzle."""
+    for name in ("engine", *(group.name for group in TRACKS["engine"].groups)):
+        lines = CliRunner().invoke(main, ["list", name]).output.splitlines()
+        assert {len(line) - len(line.lstrip()) for line in lines} <= {0, 2}, name
 
 
 def test_a_verdict_on_a_terminal(environment: Mapping[str, str]) -> None:
@@ -89,6 +110,28 @@ def test_code_is_shown_whole_on_any_terminal(columns: int, environment: Mapping[
         for i in range(0, len(line) or 1, columns)
     ]
     assert "\n".join(in_rows).rstrip() in "\n".join(shown)
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+@pytest.mark.parametrize("several", [[], ["basic"]], ids=["one puzzle a file", "several"])
+def test_a_folder_is_graded_without_breaking_a_file_name(
+    columns: int, several: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    names = ["b.py", f"group/{'a very long name ' * 6}.py", f"{'homework_' * 5}.ipynb"]
+    files = [
+        Graded(f"class/{name}", tuple(Verdict(slug, "schedule", "failed", {}, "rule") for slug in ["fsdp", *several]))
+        for name in names
+    ]
+    screen = Console(width=columns, file=io.StringIO())
+    report(screen, files, Tier("bubblewrap"))
+    lines = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert "…" not in "".join(lines)
+    for name in names:
+        (at,) = [number for number, line in enumerate(lines) if name in line]
+        wide = [line for line in (lines[at], *lines[at + 1 : at + 2]) if "rule" in line]
+        assert wide, "its row is the same line or the next one"
+    assert [line for line in lines if len(line) > columns and line.strip() not in names] == []
 
 
 # --- In a pipe ---

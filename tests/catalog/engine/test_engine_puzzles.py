@@ -135,7 +135,7 @@ def command(*words: str) -> Result:
 
 def test_the_commands_know_the_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "SequenceParallel" in command("list").output
+    assert "SequenceParallel" in command("list", "engine").output
     assert "FSDP: Gather, compute, discard" in command("show", "FSDP").output
     assert "Fully sharded data parallel" in command("show", "fsdp").output
     assert "A shard of a weight is 1,024 B" in command("show", "FSDP", "--about").output

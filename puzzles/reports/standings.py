@@ -1,0 +1,114 @@
+"""The table of a class: a row for each submission, with its stars by puzzle, chapter or track."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from os.path import commonpath, dirname, relpath
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from puzzles.failure import plain
+from puzzles.grading.verdict import Graded, Verdict
+from puzzles.tracks import ALL, TRACKS, groups, outcomes
+
+from .named_rows import NamedRows, name_width
+
+COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
+MAX_COLUMNS = 10
+"""Most puzzles in the table of a class; for more, chapters are shown."""
+
+BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
+"""Places where a heading may be broken: 'grad accum', 'Data Parallel'."""
+
+
+def standings(console: Console, files: Sequence[Graded]) -> NamedRows:
+    """A class: a row for each submission, a column for each puzzle, with stars or the reason of a failure; for many
+    puzzles, or on a narrow terminal, a column for each chapter or each track, with how many were solved."""
+    shared = shared_folder(files)
+    heading = f"in {plain(shared)}/" if shared else "submission"
+    names = [name_in(graded, shared) for graded in files]
+    for columns, gap in (
+        (columns_of(files), 1),
+        (columns_of(files), 0),
+        (columns_of(files, 0), 1),
+        (_tracks_of(files), 1),
+    ):
+        found = NamedRows(partial(_standings, console, files, columns, gap, heading), names, heading)
+        if found.fits(console):
+            break
+    return found
+
+
+def _standings(
+    console: Console,
+    files: Sequence[Graded],
+    columns: Mapping[str, tuple[str, ...]],
+    gap: int,
+    heading: str,
+    names: Sequence[str] | None,
+) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
+    if names is not None:
+        table.add_column(Text(heading), no_wrap=True, min_width=name_width([heading, *names]))
+    for title in columns:
+        table.add_column(BETWEEN_WORDS.sub(" ", title))
+    table.add_column("stars", justify="right", no_wrap=True)
+    for number, graded in enumerate(files):
+        cells = [_cell(console, slugs, [v for v in graded.verdicts if v.puzzle in slugs]) for slugs in columns.values()]
+        first = [Text(names[number])] if names is not None else []
+        table.add_row(*first, *cells, str(sum(v.stars for v in graded.verdicts)))
+    return table
+
+
+def columns_of(files: Sequence[Graded], most: int = MAX_COLUMNS) -> dict[str, tuple[str, ...]]:
+    """Headings of the columns of a class, with the puzzles in each; chapters for more than `most`."""
+    slugs = slugs_of(files)
+    if len(slugs) <= most:
+        return {slug: (slug,) for slug in slugs}
+    return {group.name: group.slugs for group in groups() if not set(slugs).isdisjoint(group.slugs)}
+
+
+def _tracks_of(files: Sequence[Graded]) -> dict[str, tuple[str, ...]]:
+    slugs = slugs_of(files)
+    return {name: track.slugs for name, track in TRACKS.items() if not set(slugs).isdisjoint(track.slugs)}
+
+
+def slugs_of(files: Sequence[Graded]) -> list[str]:
+    """The puzzles that somebody attempts; if nobody does, all that were asked for."""
+    attempted = {v.puzzle for graded in files for v in graded.attempted}
+    shown = attempted or {v.puzzle for graded in files for v in graded.verdicts}
+    return [slug for slug in ALL if slug in shown]
+
+
+def _cell(console: Console, slugs: Sequence[str], verdicts: Sequence[Verdict]) -> Text:
+    attempted = [v for v in verdicts if v.attempted]
+    if len(slugs) == len(verdicts) == 1:
+        v = verdicts[0]
+        words = stars_text(console, v.stars) if v.stars else v.reason or ""
+        return Text(words, style=COLOURS[v.status], no_wrap=True)
+    passed = sum(v.status == "passed" for v in attempted)
+    colour = COLOURS["passed" if passed == len(attempted) else "over_target"]
+    return Text(f"{passed} of {len(attempted)}" if attempted else "", style=colour, no_wrap=True)
+
+
+def name_in(graded: Graded, shared: str) -> str:
+    """A file's path in the folder that all share."""
+    return plain(relpath(graded.path, shared) if shared else graded.path)
+
+
+def shared_folder(files: Sequence[Graded]) -> str:
+    """The folder that contains all files; empty if their paths have none in common."""
+    try:
+        return commonpath([dirname(graded.path) for graded in files])
+    except ValueError:  # relative and absolute paths, other drives, no files
+        return ""
+
+
+def stars_text(console: Console, stars: int) -> str:
+    """Two of three stars as '★★☆', or as '**-' where those cannot be written."""
+    return outcomes.stars_text(stars, "*", "-") if console.options.ascii_only else outcomes.stars_text(stars)
