@@ -18,8 +18,10 @@ def require_complete(rows: Rows) -> None:
     """Refuses rows that are not one training step.
 
     Raises:
-        RuleError: there are none, a stage is on two ranks, or a cell is unknown, missing or there twice.
+        RuleError: a rank has none, a stage is on two ranks, or a cell is unknown, missing or there twice.
     """
+    if not all(rows):
+        raise RuleError(f"rank {list(map(bool, rows)).index(False)} has no cells; a timetable has work for every rank")
     placed = [(cell, rank) for rank, row in enumerate(rows) for slot in row for cell in slot]
     if not placed:
         raise RuleError("this timetable has no cells; each rank has a row of them, such as 0F0 0B0")

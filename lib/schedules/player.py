@@ -6,11 +6,11 @@ from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any
 
-from lib import Activation, ActivationGrad, Model, Weight, WeightGrad
+from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, Weight, WeightGrad
 from lib.errors import RuleError
 
 from .cells import Cell, Slot
-from .timetable import Timetable
+from .timetable import Timetable, untagged
 
 Order = Callable[..., Timetable]
 """From ranks, microbatches and what else an order is made of: its timetable."""
@@ -36,6 +36,10 @@ def pipeline(
         batches = model.BATCHES // axes.get("dp", 1)
         table = order if isinstance(order, Timetable) else _made(order, ranks, batches, **sizes)
         _require_fit(table, model.LAYERS, ranks, batches)
+        if table.tag is not untagged and model.dist.setting == CLASSIC_SETTING:
+            raise RuleError(
+                "this order needs tags on its messages, which the classic game lacks; take costs such as stages"
+            )
         await _Rank(model, table, recompute, sharded).train()
 
     return schedule

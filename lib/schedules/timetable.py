@@ -12,6 +12,15 @@ from lib.errors import DeadlockError, RuleError
 from .cells import Cell, Dependencies, Message, Slot
 from .playable import Play, Tagging, require_complete
 
+
+def untagged(_: Message) -> int:
+    return 0
+
+
+def by_stream(message: Message) -> int:
+    return message.stream
+
+
 CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
 
 
@@ -40,7 +49,7 @@ class Timetable:
         def own(message: Message) -> int:
             return message.stream + every * message.made.batch
 
-        for tag in (lambda _: 0, lambda message: message.stream, own):
+        for tag in (untagged, by_stream, own):
             play = Play(self.rows, tag)
             if not play.stuck:
                 object.__setattr__(self, "needs", play.needs)
