@@ -14,6 +14,16 @@ Tagging = Callable[[Message], int]
 """Gives each message a tag. Between two ranks there is one mailbox for each tag, and it holds one unread message."""
 
 
+def untagged(_: Message) -> int:
+    """One mailbox between two ranks."""
+    return 0
+
+
+def by_stream(message: Message) -> int:
+    """One mailbox for the activations of a stage, and one for its gradients."""
+    return message.stream
+
+
 def require_complete(rows: Rows) -> None:
     """Refuses rows that are not one training step.
 
@@ -89,7 +99,10 @@ class Play:
         box = message.source, message.to, self.tag(message)
         if sends:
             return self._boxes.setdefault(box, message) is message
-        return self._boxes.get(box) == message and bool(self._boxes.pop(box))
+        if self._boxes.get(box) != message:
+            return False
+        del self._boxes[box]
+        return True
 
     def explain(self) -> str:
         """Follows who waits for whom, from the first stuck rank until a rank comes up again."""

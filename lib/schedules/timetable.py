@@ -5,21 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Self
 
 from lib.errors import DeadlockError, RuleError
 
 from .cells import Cell, Dependencies, Message, Slot
-from .playable import Play, Tagging, require_complete
-
-
-def untagged(_: Message) -> int:
-    return 0
-
-
-def by_stream(message: Message) -> int:
-    return message.stream
-
+from .playable import Play, Tagging, by_stream, require_complete, untagged
 
 CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
 
@@ -85,11 +77,11 @@ class Timetable:
     def ranks(self) -> int:
         return len(self.rows)
 
-    @property
+    @cached_property
     def stages(self) -> int:
         return 1 + max(cell.stage for cell in self.cells)
 
-    @property
+    @cached_property
     def batches(self) -> int:
         """Microbatches in a step."""
         return 1 + max(cell.batch for cell in self.cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
+from math import prod
 from typing import Any
 
 import pytest
@@ -160,8 +161,13 @@ def test_the_classic_game_plays_orders_that_need_no_tags() -> None:
     outcome = run(pipeline(one_f_one_b), 4, 4, 4)
     assert (outcome.error, referee(outcome.trace).error) == (None, None)
     error = run(pipeline(Timetable.read(GREEDY)), 2, 4, 2).error
-    assert "needs tags" in str(error)
+    assert "messages with tags" in str(error)
     assert "stages" in str(error)
+
+
+def test_of_cells_that_start_together_one_may_need_the_other() -> None:
+    outcome = run(pipeline(Timetable.read("(0F0;1F0) (1B0;0B0)")), 2, 1, 1, setting=FREE)
+    assert (outcome.error, referee(outcome.trace).error) == (None, None)
 
 
 def test_a_csv_file_and_cells_that_start_together_are_read() -> None:
@@ -210,6 +216,8 @@ MISFITS: list[tuple[Any, tuple[int, int, int], Setting, list[str]]] = [
     (pipeline(breadth_first, v=0), (2, 2, 2), FREE, ["at least 1", "0"]),
     (pipeline(dualpipev), (8, 7, 4), FREE, ["8 stages", "7"]),
     (pipeline(zb_h1), (2, 4, 2), Setting("stages"), ["backward_input", "no price"]),
+    (pipeline(gpipe), (2, 3, 4), Setting(mesh={"pp": 2, "dp": 2}), ["3 microbatches", "2 replicas"]),
+    (pipeline(interleaved, v=0), (2, 2, 2), FREE, ["at least 1", "0"]),
     (ddp, (2, 3, 2), Setting(), ["3 microbatches", "2 ranks"]),
 ]
 
@@ -245,6 +253,20 @@ def test_replicas_of_a_pipeline_take_their_part_of_the_microbatches() -> None:
         assert {op.batches for op in outcome.trace.ranks[1] if op.name == "get_activation"} == {
             frozenset([b]) for b in range(4, 8)
         }
+
+
+@pytest.mark.parametrize("schedule", [pipeline(gpipe), pipeline(gpipe, sharded=True), ddp, zero3])
+def test_of_equal_replicas_one_may_stand_for_all(schedule: Any) -> None:
+    setting = Setting(mesh={"dp": 4} if schedule in (ddp, zero3) else {"dp": 4, "pp": 2})
+    size = (4, 8, prod(length for _, length in setting.mesh))
+    whole, folded = (referee(run(schedule, *size, setting=setting, fold=fold).trace) for fold in ("", "dp"))
+    assert (whole.error, folded.error) == (None, None)
+    assert (whole.timesteps, whole.peak.memory) == (folded.timesteps, folded.peak.memory)
+
+
+def test_a_mesh_of_replicas_alone_has_pipelines_of_one_rank() -> None:
+    outcome = run(pipeline(one_f_one_b), 2, 4, 2, setting=Setting(mesh={"dp": 2}))
+    assert (outcome.error, referee(outcome.trace).error) == (None, None)
 
 
 KNOWN = [
