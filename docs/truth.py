@@ -82,11 +82,11 @@ Source: Rajbhandari et al. 2020 (ZeRO), Table 1. GB are 10^9 bytes; the paper ro
     "activations": (
         "Activations of large models",
         """\
-Bytes on the first rank, whose pipeline is full. Our part is the number of layers whose activations it keeps (1F1B: L,
-interleaved: more), and with sequence parallelism the share of each, 1/t; the bytes of a layer are the paper's: s tokens,
-b sequences, a heads, hidden size h, t ranks of tensor parallelism. Without interleaving the last factor is 1.
+Bytes on the first rank when the pipeline is full. Our part is the number of layers whose activations it keeps (1F1B: L,
+interleaved: more), and with sequence parallelism the share of each, 1/t. The bytes of a layer are the paper's: s
+tokens, b sequences, a heads, hidden size h, t ranks of tensor parallelism. Without interleaving the last factor is 1.
 
-Source: Korthikanti et al. 2022, whose models these are; the slow tests add those of 530B and 1T. GiB are 2^30 bytes.""",
+Source: Korthikanti et al. 2022, with its models; the slow tests add those of 530B and 1T. GiB are 2^30 bytes.""",
     ),
     "sent": (
         "Bytes sent",
