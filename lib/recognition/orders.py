@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from lib import schedules
@@ -21,7 +21,7 @@ Rows = Sequence[Sequence[Cell]]
 MOST_CELLS = 4000
 """Of a larger pipeline no textbook's rows are made, and no nearest one is looked for."""
 
-LEAST_ALIKE = 0.75
+LEAST_ALIKE = 0.8
 """From this share of equal cells on, a pipeline is said to be like a textbook's."""
 
 ORDERS: Mapping[str, Mapping[str, Callable[[int, int, int], schedules.Timetable]]] = {
@@ -118,12 +118,19 @@ def _blocks(cells: Sequence[Cell]) -> list[tuple[int, bool, frozenset[int], bool
 
 
 def _alike(pipeline: Pipeline, rows: Rows) -> float:
-    """The share of cells that are as in the textbook's rows."""
-    shares = [
-        SequenceMatcher(None, _without_unused(rows[place], row), row.cells, autojunk=False).ratio()
-        for row, place in zip(pipeline.rows, pipeline.places)
-    ]
+    """The share of cells that are as in the textbook's rows; a backward in one piece counts once."""
+    shares = []
+    for row, place in zip(pipeline.rows, pipeline.places):
+        wanted, mine = _without_unused(rows[place], row), row.cells
+        if not _is_split(wanted) and not _is_split(mine):
+            wanted, mine = ([cell for cell in cells if cell.half != "W"] for cells in (wanted, mine))
+        shares.append(SequenceMatcher(None, wanted, mine, autojunk=False).ratio())
     return sum(shares) / len(shares)
+
+
+def _is_split(cells: Sequence[Cell]) -> bool:
+    """True if some other cell is between the halves of a backward."""
+    return any(cell.half == "I" and after != (cell.stage, "W", cell.batch) for cell, after in pairwise(cells))
 
 
 def _difference(pipeline: Pipeline, rows: Rows) -> str:
@@ -144,9 +151,7 @@ def _words(row: Row, wanted: Sequence[Cell], at: int) -> str:
     if mine != theirs and at >= min(mine, theirs):
         many = "one forward" if abs(mine - theirs) == 1 else f"{abs(mine - theirs)} forwards"
         return f"rank {row.rank} runs {many} too {'many' if mine > theirs else 'few'} before its first backward{step}"
-    split = any(
-        after != (cell.stage, "W", cell.batch) for cell, after in zip(row.cells, row.cells[1:]) if cell.half == "I"
-    )
+    split = _is_split(row.cells)
     if at >= len(row.cells):
         return f"rank {row.rank} leaves out {_named(wanted[at], wanted, split)}{step}"
     if at >= len(wanted):
