@@ -92,7 +92,7 @@ def short_reason(gap: Gap, scene: Scene) -> str:
 
 
 def name_of(scene: Scene) -> str:
-    """A title for a run without one: '1F1B: 4 ranks, 6 layers, 4 microbatches'; without the schedule if that is long."""
+    """A title for a run without one: '1F1B: 4 ranks, 6 layers, 4 microbatches', or without a name that is long."""
 
     def count(number: int, noun: str, plural: str) -> str:
         return f"{number} {noun if number == 1 else plural}"

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from lib import Model, Setting, Trace, run
-from lib.recognition import Recognition, recognize
+from lib.recognition import Recognition, recognize, recomputed
 from lib.recognition.papers import PAPERS
-from lib.recognition.recomputed import recomputed
 from lib.schedules import Cell, Timetable, breadth_first, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.schedules import shards, tiers
