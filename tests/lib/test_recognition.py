@@ -12,7 +12,7 @@ import pytest
 from lib import Model, Setting, Trace, run
 from lib.recognition import Recognition, recognize, recomputed
 from lib.recognition.papers import PAPERS
-from lib.schedules import Cell, Timetable, breadth_first, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2
+from lib.schedules import Cell, Timetable, breadth_first, gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
@@ -263,12 +263,21 @@ def changed(table: Timetable, rank: int, at: int, to: int) -> Timetable:
     return Timetable.of(rows)
 
 
+def permuted(p: int, m: int) -> Timetable:
+    """GPipe, which may take backwards in any order; on the last rank one of them comes before the last forward."""
+    backwards = [*reversed(range(m // 2)), *range(m // 2, m)]
+    rows = [[*(Cell(r, "F", b) for b in range(m)), *(Cell(r, "B", b) for b in backwards)] for r in range(p)]
+    return changed(Timetable.of(rows), p - 1, m, m - 1)
+
+
 @pytest.mark.parametrize(
     ("table", "facts"),
     [
         (changed(one_f_one_b(4, 8), 2, 2, 1), ("like 1F1B, but rank 2", "one forward too few before")),
         (changed(one_f_one_b(4, 8), 2, 3, 2), ("like 1F1B, but rank 2", "one forward too many before")),
         (changed(one_f_one_b(4, 8), 3, 8, 7), ("like 1F1B, but rank 3", "forward of microbatch 4", "of microbatch 3")),
+        (changed(gpipe(2, 8), 1, 8, 7), ("like GPipe, but rank 1", "one forward too few before")),
+        (permuted(3, 8), ("like GPipe, but rank 2", "one forward too few before")),
         (changed(zb_h1(4, 8), 3, 12, 11), ("like ZB-H1, but rank 3", "weight gradient of microbatch")),
         (changed(interleaved(2, 4), 1, 7, 6), ("like interleaved 1F1B, but rank 1", "in stage")),
     ],
