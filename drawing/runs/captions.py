@@ -14,6 +14,9 @@ from .scene import Scene
 
 MAX_RANKS = 8
 
+MAX_KNOWN = 40
+"""Characters of what a schedule is that a title has room for."""
+
 
 def describe(mark: Mark) -> str:
     """A mark in words: what, where, when, and how much memory the rank used then."""
@@ -91,13 +94,14 @@ def short_reason(gap: Gap, scene: Scene) -> str:
 
 
 def name_of(scene: Scene) -> str:
-    """A title for a run without one: '4 ranks, 6 layers, 4 microbatches'."""
+    """A title for a run without one: '1F1B: 4 ranks, 6 layers, 4 microbatches', or without a name that is long."""
 
     def count(number: int, noun: str, plural: str) -> str:
         return f"{number} {noun if number == 1 else plural}"
 
     replicas = scene.trace.setting.replicas
-    return ", ".join(
+    known = f"{scene.known}: " if 0 < len(scene.known) <= MAX_KNOWN else ""
+    return known + ", ".join(
         [
             count(len(scene.lanes), "rank", "ranks") + (f" of each of {replicas:,} replicas" if replicas > 1 else ""),
             count(scene.layers, "layer", "layers"),

@@ -25,8 +25,7 @@ from lib import (
     referee,
     trace_of,
 )
-from lib.recognition import recognize
-from lib.recognition.recomputed import recomputed
+from lib.recognition import recognize, recomputed
 
 from .connections import links_between, ties_between
 from .marks import Gap, Lane, Link, Mark, MemorySpan, Tie

@@ -52,7 +52,9 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     step = max(1, int(columns / scene.end)) if 0 < scene.end <= columns else columns / max(scene.end, 1.0)
     shown = scene.lanes[:MAX_RANKS]
     most = scene.most
-    head_lines = [title or name_of(scene), scene.known, summary(scene.report), error_text(scene.report)]
+    name = title or name_of(scene)
+    known = "" if scene.known in name else scene.known
+    head_lines = [name, known, summary(scene.report), error_text(scene.report)]
     rows = [
         *(line for words in head_lines for line in wrap(words, width)),
         "steps".ljust(head) + axis(scene.end, step, columns),

@@ -65,7 +65,7 @@ def draw_scene(
     sections = [
         draw_header(
             name,
-            [*known_lines(scene, scale.width), summary(scene.report)],
+            [*known_lines(scene, name, scale.width), summary(scene.report)],
             [error_text(scene.report) if judged else ""],
             scale.width,
         ),
@@ -76,9 +76,9 @@ def draw_scene(
     return Timeline(stack(sections), name, scene, dark)
 
 
-def known_lines(scene: Scene, width: float) -> list[str]:
-    """What schedule this is, wrapped to the picture."""
-    return wrap(scene.known, int(min(width, 976) / (13 * EM)))
+def known_lines(scene: Scene, name: str, width: float) -> list[str]:
+    """What schedule this is, wrapped to the picture, if the title does not say it."""
+    return [] if scene.known in name else wrap(scene.known, int(min(width, 976) / (13 * EM)))
 
 
 def draw_header(name: str, notes: Sequence[str], wrong: Sequence[str], width: float) -> Diagram:

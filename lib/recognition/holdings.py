@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -125,11 +126,12 @@ class _Reader:
         mine = [part for part in parts if part.layer == layer]
         if len({part.step for part in mine}) < len(mine):
             return False
+        ats = [part.at for part in parts]
         sums = {number: i for i, op in enumerate(self.work.ops) if op.name in COLLECTIVES for number in op.used}
         for part in mine:
-            after = min((other.at for other in parts if other.at > part.at), default=len(self.work.ops))
+            following = bisect_right(ats, part.at)
             grad = next(n for n in self.work.ops[part.at].made if type(self.values[n]) is WeightGrad)
-            if sums.get(grad, after) >= after and after < len(self.work.ops):
+            if following < len(ats) and sums.get(grad, ats[following]) >= ats[following]:
                 return False
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise, zip_longest
 from typing import NamedTuple
 
 from lib import schedules
@@ -18,10 +18,13 @@ from .rows import Cell, Pipeline, Row
 Rows = Sequence[Sequence[Cell]]
 """For each place of a pipeline the cells of its rank."""
 
+IN_BLOCKS = (papers.GPIPE, papers.BREADTH_FIRST)
+"""Orders in which microbatches may be taken in any order within a block, such as all forwards of a stage."""
+
 MOST_CELLS = 4000
 """Of a larger pipeline no textbook's rows are made, and no nearest one is looked for."""
 
-LEAST_ALIKE = 0.75
+LEAST_ALIKE = 0.8
 """From this share of equal cells on, a pipeline is said to be like a textbook's."""
 
 ORDERS: Mapping[str, Mapping[str, Callable[[int, int, int], schedules.Timetable]]] = {
@@ -65,7 +68,7 @@ def match(pipelines: Sequence[Pipeline]) -> Match | None:
     if near is None or _alike(first, known[near]) < LEAST_ALIKE:
         return None
     differing = next(one for one in pipelines if not _has(one, near, known[near]))
-    return Match(near, _difference(differing, known[near]))
+    return Match(near, _difference(differing, near, known[near]))
 
 
 @lru_cache(maxsize=64)
@@ -88,12 +91,10 @@ def _in_halves(row: Sequence[Slot]) -> Iterator[Cell]:
 
 
 def _has(pipeline: Pipeline, name: str, rows: Rows) -> bool:
-    """True if each rank has the order. In GPipe and breadth first, what matters is what comes after what: microbatches
-    may be taken in any order, such as backwards in the reverse of the forward's."""
-    in_blocks = name in (papers.GPIPE, papers.BREADTH_FIRST)
+    """True if each rank has the order."""
     for row, place in zip(pipeline.rows, pipeline.places):
         wanted = _without_unused(rows[place], row)
-        same = _blocks(wanted) == _blocks(row.cells) if in_blocks else wanted == row.cells
+        same = _blocks(wanted) == _blocks(row.cells) if name in IN_BLOCKS else wanted == row.cells
         if not same:
             return False
     return True
@@ -118,24 +119,41 @@ def _blocks(cells: Sequence[Cell]) -> list[tuple[int, bool, frozenset[int], bool
 
 
 def _alike(pipeline: Pipeline, rows: Rows) -> float:
-    """The share of cells that are as in the textbook's rows."""
-    shares = [
-        SequenceMatcher(None, _without_unused(rows[place], row), row.cells, autojunk=False).ratio()
-        for row, place in zip(pipeline.rows, pipeline.places)
-    ]
+    """The share of cells that are as in the textbook's rows; a backward in one piece counts once."""
+    shares = []
+    for row, place in zip(pipeline.rows, pipeline.places):
+        wanted, mine = _without_unused(rows[place], row), row.cells
+        if not _is_split(wanted) and not _is_split(mine):
+            wanted, mine = ([cell for cell in cells if cell.half != "W"] for cells in (wanted, mine))
+        shares.append(SequenceMatcher(None, wanted, mine, autojunk=False).ratio())
     return sum(shares) / len(shares)
 
 
-def _difference(pipeline: Pipeline, rows: Rows) -> str:
-    """The difference that comes first in time."""
+def _is_split(cells: Sequence[Cell]) -> bool:
+    """True if some other cell is between the halves of a backward."""
+    return any(cell.half == "I" and after != (cell.stage, "W", cell.batch) for cell, after in pairwise(cells))
+
+
+def _difference(pipeline: Pipeline, name: str, rows: Rows) -> str:
+    """The difference that comes first in time. Where microbatches may change places, others count before that."""
     found = []
     for row, place in zip(pipeline.rows, pipeline.places):
         wanted = _without_unused(rows[place], row)
-        at = next((i for i, (a, b) in enumerate(zip(wanted, row.cells)) if a != b), min(len(wanted), len(row.cells)))
-        if at < max(len(wanted), len(row.cells)):
+        at = _first_other(wanted, row.cells, blocks=name in IN_BLOCKS)
+        if at is not None:
             start = row.starts[at] if at < len(row.starts) else row.starts[-1]
             found.append((start, row.rank, _words(row, wanted, at)))
     return min(found)[2] if found else ""
+
+
+def _first_other(wanted: Sequence[Cell], mine: Sequence[Cell], blocks: bool) -> int | None:
+    """Where two rows differ first; None if they are the same."""
+    pairs = list(zip_longest(wanted, mine))
+    if blocks:
+        kinds = [tuple(cell and cell[:2] for cell in pair) for pair in pairs]
+        if (at := next((i for i, (a, b) in enumerate(kinds) if a != b), None)) is not None:
+            return at
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), None)
 
 
 def _words(row: Row, wanted: Sequence[Cell], at: int) -> str:
@@ -144,9 +162,7 @@ def _words(row: Row, wanted: Sequence[Cell], at: int) -> str:
     if mine != theirs and at >= min(mine, theirs):
         many = "one forward" if abs(mine - theirs) == 1 else f"{abs(mine - theirs)} forwards"
         return f"rank {row.rank} runs {many} too {'many' if mine > theirs else 'few'} before its first backward{step}"
-    split = any(
-        after != (cell.stage, "W", cell.batch) for cell, after in zip(row.cells, row.cells[1:]) if cell.half == "I"
-    )
+    split = _is_split(row.cells)
     if at >= len(row.cells):
         return f"rank {row.rank} leaves out {_named(wanted[at], wanted, split)}{step}"
     if at >= len(wanted):

@@ -75,7 +75,7 @@ def recognize(trace: Trace) -> Recognition | None:
 def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Recognition:
     grid = None if family in ALONE else grid_of(ranks)
     axes = [_Axis(_of_family(ranks, family, setting.task))] if grid is None else list(_axes(grid, setting))
-    stages = tuple(grid.shares()) if grid is not None and len(grid.stages) > 1 else ()
+    stages = tuple(grid.shares(setting.replicas)) if grid is not None and len(grid.stages) > 1 else ()
     names = tuple(axis.name for axis in axes)
     extras = tuple(extras_of(ranks, not GATHERING.isdisjoint(names)))
     sources = dict.fromkeys(papers.PAPERS[name] for name in names if name in papers.PAPERS)

@@ -10,7 +10,7 @@ from lib.judging.rank_state import RankState
 from lib.trace import Op
 from lib.values.kinds import Weight
 
-from .recomputed import recomputed
+from .repeated import recomputed
 
 Batches = frozenset[int]
 
@@ -81,9 +81,9 @@ class Grid(NamedTuple):
         layers, batches = self.stages[stage], self.replicas[replica]
         return [work for work in self.ranks if work.layers == layers and work.batches == batches]
 
-    def shares(self) -> Iterator[tuple[frozenset[int], int]]:
-        """The layers of each stage, and how many ranks share them."""
-        return ((layers, len(self.ranks) // len(self.stages)) for layers in self.stages)
+    def shares(self, folded: int) -> Iterator[tuple[frozenset[int], int]]:
+        """The layers of each stage, and how many ranks share them, where each rank plays for so many."""
+        return ((layers, folded * len(self.ranks) // len(self.stages)) for layers in self.stages)
 
 
 def grid_of(ranks: Sequence[RankWork]) -> Grid | None:

@@ -54,7 +54,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     for line in block.replace("4,8,4", "4,4,4").splitlines():
         result = CliRunner().invoke(main, line.split()[1:])
         assert result.exit_code == 0, result.output
-    assert "Correct: a pipeline. " in result.output
+    assert "Correct: GPipe " in result.output
     assert "over at 18" in result.output
 
 

@@ -14,14 +14,14 @@ from drawing.export.html import run_data, web_page
 from drawing.runs.captions import name_of
 from drawing.runs.scene import Scene, scene_of
 from lib import COSTS, Model, Setting, Trace, event_steps, run
+from lib.schedules import pipeline, zb_h2
 from lib.values.kinds import WeightGrad
 from tests.support.schedules import shards
-from tests.support.schedules.pipelines import pipeline, zb_h2
 
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    return run(pipeline(zb_h2, 2), 2, 4, 2, setting=Setting("parts", steps=2)).trace
+    return run(pipeline(zb_h2), 2, 4, 2, setting=Setting("parts", steps=2)).trace
 
 
 @pytest.fixture(scope="module")

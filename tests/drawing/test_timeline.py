@@ -11,7 +11,7 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from docs import gallery
-from drawing import Timeline, draw, svg
+from drawing import Timeline, draw, svg, text
 from drawing.palette import (
     ALARM,
     CRITICAL,
@@ -28,7 +28,7 @@ from drawing.palette import (
 )
 from drawing.runs.captions import describe_gap
 from drawing.runs.scene import scene_of
-from lib import Goal, Model, Size, referee, run
+from lib import Goal, Model, Size, Trace, referee, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import CLASSICS
 
@@ -182,7 +182,9 @@ def test_a_notebook_gets_the_picture_and_a_text() -> None:
     drawn = picture("ddp", title="Data parallel")
     bundle = drawn._repr_mimebundle_()
     assert bundle["text/html"] == svg(drawn)
-    assert bundle["text/plain"].startswith("Data parallel\ntimesteps 5.1")
+    assert bundle["text/plain"].startswith("Data parallel
+Data parallelism
+timesteps 5.1")
     assert "rank 3 F0b3" in bundle["text/plain"]
     assert set(gallery.pareto()._repr_mimebundle_()) == {"text/html", "text/plain"}
 
@@ -223,3 +225,23 @@ def test_the_same_trace_gives_the_same_bytes() -> None:
     trace = gallery.solved("pipeline_fsdp").trace
     assert svg(draw(trace, critical=True)) == svg(draw(trace, critical=True))
     assert referee(trace).error is None
+
+
+def test_a_picture_says_what_schedule_it_is() -> None:
+    """Below a title, unless the title says it; in the title of a run without one; and not of a run that failed."""
+    gpipe = next(classic for classic in CLASSICS if classic.slug == "gpipe")
+    trace = run(gpipe.solution, *gpipe.size).trace
+    titled, named, untitled = (svg(draw(trace, title)) for title in ("Mine", "The GPipe schedule", ""))
+    assert ">GPipe<" in titled
+    assert ">GPipe<" not in named
+    assert "<title>GPipe: 4 ranks, 8 layers, 4 microbatches</title>" in untitled
+    assert text(trace, "Mine").startswith("Mine\nGPipe\ntimesteps")
+    cut = Trace(trace.size, tuple(ops[:20] for ops in trace.ranks))
+    assert "GPipe" not in svg(draw(cut, "Mine"))
+
+
+def test_of_a_schedule_that_is_like_another_the_difference_is_wrapped() -> None:
+    from solutions.records.gpipe_laps import gpipe
+
+    picture = svg(draw(run(gpipe, 8, 4, 4).trace, "Laps"))
+    assert "Like interleaved 1F1B, but rank 3 runs the forward" in picture

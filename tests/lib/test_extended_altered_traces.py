@@ -17,10 +17,10 @@ import pytest
 
 from lib import COSTS, Op, Setting, Trace, referee, run, trace_to_json
 from lib.judging.recompute import Retrace
+from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from tests.lib.test_changed_traces import renumbered
 from tests.lib.test_extended_labels import ALL, GAMES, Chaos, labels_are_true
 from tests.support.schedules import shards, tiers
-from tests.support.schedules.pipelines import pipeline, zb_h1
 from tests.support.timing import retimed
 
 SIZED = replace(
@@ -31,9 +31,9 @@ SIZED = replace(
 )
 
 RUNS: dict[str, tuple[Any, tuple[int, int, int], Setting]] = {
-    "halves, messages": (pipeline(zb_h1, 2), (2, 3, 2), Setting(COSTS["parts"], steps=2)),
-    "parts": (shards.tensor_parallel, (2, 2, 2), Setting(ALL, layer="block")),
-    "token shares": (shards.sequence_parallel, (2, 2, 2), Setting(ALL, layer="block")),
+    "halves, messages": (pipeline(zb_h1), (2, 3, 2), Setting(COSTS["parts"], steps=2)),
+    "parts": (tensor_parallel, (2, 2, 2), Setting(ALL, layer="block")),
+    "token shares": (sequence_parallel, (2, 2, 2), Setting(ALL, layer="block")),
     "experts": (shards.experts_in_turn, (2, 4, 2), Setting(ALL, layer="experts")),
     "experts by size": (shards.experts_in_turn, (1, 4, 2), Setting(SIZED, layer="experts")),
     "averages": (shards.local_sgd(2), (2, 2, 2), Setting(ALL, steps=4, task="local")),

@@ -137,7 +137,7 @@ def test_a_schedule_that_fails_says_where_and_exits_with_1() -> None:
     text = shown("run", "mine.py", "halves", "--size", "1,2,1", code=1)
     for fact in ("line 23", "backward_weight has no price in the costs 'classic'", "costs that price it: parts"):
         assert fact in text
-    assert "Correct: training on one rank" in shown("run", "mine.py", "halves", "--size", "1,2,1", "--costs", "parts")
+    assert "Correct: standard training" in shown("run", "mine.py", "halves", "--size", "1,2,1", "--costs", "parts")
     assert "fake" in shown("run", "mine.py", "fakes", "--size", "1,1,1", code=1)
     assert "no function nope; write 'def nope(model):'" in shown("run", "mine.py", "nope", "--size", "1,1,1", code=1)
 
@@ -235,12 +235,12 @@ def test_verify_reads_a_trace_with_a_whole_cost_record() -> None:
     assert json.loads(Path("kept/mine.json").read_text())["costs"]["name"] == "mine"
     text = shown("verify", "kept/mine.json")
     assert "costs mine" in text
-    assert "Correct: data parallelism. 12.5 timesteps" in text
+    assert "Correct: data parallelism (Li et al. 2020). 12.5 timesteps" in text
 
 
 def test_verify_refuses_what_is_altered_or_no_trace() -> None:
     trace = trace_to_json(run(gpipe, 4, 2, 2).trace)
-    assert "Correct: a pipeline" in shown("verify", saved(trace))
+    assert "Correct: GPipe (Huang et al. 2019)." in shown("verify", saved(trace))
     data = json.loads(trace)
     data["operations"][0].pop(3)
     assert "not correct" in shown("verify", saved(json.dumps(data)), code=1)

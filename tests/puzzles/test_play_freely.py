@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lib import COSTS, Model, PuzzleError, Report, Trace, referee, run
+from lib.schedules import tensor_parallel
 from lib.setting import Setting
 from puzzles import play
 from puzzles.notebook.free_result import FreeResult
@@ -15,7 +16,7 @@ from puzzles.notebook.result import Result
 from puzzles.tracks import UnknownPuzzleError
 from solutions.ddp import ddp
 from tests.support.schedules.groups import hybrid_shard
-from tests.support.schedules.shards import local_sgd, tensor_parallel
+from tests.support.schedules.shards import local_sgd
 
 MESH = {"replica": 2, "shard": 4}
 

@@ -22,7 +22,7 @@ def above_possible(trace: Trace, found: Recognition, timesteps: float, memory: i
     if bounds:
         yield f"Time: {', '.join(_above(timesteps, bound, 'steps', where) for bound, where in bounds)}."
     if floor.least:
-        yield f"Memory: {_above(memory, floor, 'elements', 'at this size')}."
+        yield f"Memory: {_above(memory, floor, 'elements', 'for any schedule of this size')}."
 
 
 def _above(figure: float, bound: Bound, unit: str, where: str) -> str:
@@ -33,4 +33,4 @@ def _above(figure: float, bound: Bound, unit: str, where: str) -> str:
 
 
 def _number(number: float) -> str:
-    return f"{number:,.0f}" if number >= 10_000 else f"{number:g}"
+    return f"{number:,.3f}".rstrip("0").rstrip(".")

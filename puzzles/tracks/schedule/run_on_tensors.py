@@ -13,6 +13,7 @@ from rich.text import Text
 from lib import PuzzleError, Trace, trace_to_json
 from lib.engine.replay.replay import Replay, replay, replay_from_json
 from lib.engine.replay.timeline import TimedEvent
+from lib.recognition import recognize
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunRequest
@@ -35,6 +36,8 @@ def replay_run(puzzle: SchedulePuzzle, options: TensorOptions, bench: Workbench)
     trace = _correct_trace(request_at(puzzle, size), bench)
     if isinstance(trace, Failure):
         return bench.refuse(f"was not run: {bench.message(trace)}")
+    if found := recognize(trace):
+        bench.console.print(Text(f"This is {found.with_papers}."))
     return replay_trace(puzzle.slug, puzzle.title, trace, options, bench)
 
 

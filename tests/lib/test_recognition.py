@@ -1,0 +1,360 @@
+"""Schedules are named from their traces: references, records, generated textbooks, and what is like one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib import Model, Setting, Trace, run
+from lib.recognition import Recognition, recognize, recomputed
+from lib.recognition.papers import PAPERS
+from lib.schedules import Cell, Timetable, breadth_first, gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2
+from puzzles.catalog.schedule import PUZZLES
+from tests.support.schedules import shards, tiers
+from tests.support.schedules.groups import hybrid_shard
+from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.schedules.random_pipelines import TEXTBOOKS, played, textbook
+
+WITHOUT = "a pipeline without microbatches"
+RECOMPUTED = ", with activations recomputed"
+ZERO_3, SHARDED = "ZeRO-3 (FSDP)", "weight-sharded data parallelism"
+OWNERS_SEND = "data parallelism with weights sent by their owners"
+REPEATED = "a pipeline whose stages repeat the forward of others"
+IN_TURN = "gradient accumulation, one microbatch at a time"
+STANDARD = "standard training: every microbatch forward, then every microbatch backward"
+
+KNOWN = {
+    "basic": STANDARD,
+    "grad_accum": IN_TURN,
+    "ddp": "data parallelism",
+    "wsdp": f"{SHARDED}, with every weight gathered twice",
+    "fsdp": f"{ZERO_3}, with every weight gathered twice",
+    "pipeline": WITHOUT,
+    "gpipe": "GPipe",
+    "pipeline_fsdp": f"{WITHOUT} x {ZERO_3}, with every weight gathered twice",
+    "records.basic_batch_by_batch": IN_TURN,
+    "records.ddp_sharded": f"{ZERO_3}, with every weight gathered once",
+    "records.ddp_sharded_above_the_first": f"like {ZERO_3}, with every weight gathered once, but layer 0 is kept whole",
+    "records.ddp_update_before_next_backward": "data parallelism",
+    "records.fsdp_last_layer_stays_whole": ZERO_3,
+    "records.fsdp_one_activation_twice": ZERO_3 + RECOMPUTED,
+    "records.fsdp_owners_send": OWNERS_SEND,
+    "records.gpipe_laps": "like interleaved 1F1B, but rank 3 runs the forward of microbatch 2 in stage 7 instead of "
+    "the backward of microbatch 1 in stage 7",
+    "records.gpipe_owners_send": OWNERS_SEND,
+    "records.gpipe_owners_send_and_wait_less": OWNERS_SEND,
+    "records.gpipe_owners_send_once": OWNERS_SEND,
+    "records.gpipe_recompute_while_waiting": "1F1B" + RECOMPUTED,
+    "records.gpipe_sharded_four_inputs_twice": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded_one_input_twice": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded_three_inputs_twice": ZERO_3 + RECOMPUTED,
+    "records.gpipe_sharded_two_inputs_twice": ZERO_3 + RECOMPUTED,
+    "records.grad_accum_input_twice": IN_TURN,
+    "records.pipeline_fsdp_forward_everywhere": REPEATED,
+    "records.pipeline_fsdp_forward_everywhere_once": REPEATED,
+    "records.pipeline_fsdp_gather_first": f"{WITHOUT} x {ZERO_3}, with every weight gathered once",
+    "records.pipeline_fsdp_gather_twice": f"{WITHOUT} x {ZERO_3}",
+    "records.pipeline_fsdp_owners_send": OWNERS_SEND,
+    "records.pipeline_laps": "an interleaved pipeline",
+    "records.pipeline_sharded_five_inputs_again": ZERO_3 + RECOMPUTED,
+    "records.pipeline_sharded_nothing_kept": ZERO_3 + RECOMPUTED,
+    "records.pipeline_timetable": "a pipeline",
+    "records.wsdp_cut_each_gradient": SHARDED,
+    "records.wsdp_gather_once": f"{SHARDED}, with every weight gathered once",
+    "records.wsdp_owners_send": OWNERS_SEND,
+}
+
+
+def recognized(trace: Trace) -> Recognition:
+    found = recognize(trace)
+    assert found is not None
+    return found
+
+
+def known(schedule: Callable[[Model], Any], size: tuple[int, int, int], setting: Setting | None = None) -> Recognition:
+    outcome = run(schedule, *size, setting=setting or Setting())
+    assert outcome.error is None, outcome.error
+    return recognized(outcome.trace)
+
+
+@pytest.mark.parametrize("module", KNOWN)
+def test_references_and_records_have_their_names(module: str) -> None:
+    solution = import_module(f"solutions.{module}")
+    name = module.rpartition(".")[2]
+    puzzle = max((puzzle for slug, puzzle in PUZZLES.items() if name.startswith(slug)), key=lambda p: len(p.slug))
+    assert known(getattr(solution, puzzle.slug), puzzle.goal.size, puzzle.goal.setting).text == KNOWN[module]
+
+
+def test_every_record_of_the_classics_is_in_the_table() -> None:
+    records = {
+        f"records.{Path(record.by).stem}" for slug in KNOWN if slug in PUZZLES for record in PUZZLES[slug].goal.records
+    }
+    assert records <= KNOWN.keys()
+
+
+NAMES = dict(
+    zip(
+        TEXTBOOKS,
+        ("GPipe", "1F1B", "ZB-H1", "ZB-H2", "interleaved 1F1B", "the breadth-first pipeline", "ZB-V", "DualPipeV"),
+        strict=True,
+    )
+)
+
+
+@pytest.mark.parametrize("order", TEXTBOOKS)
+@pytest.mark.parametrize("p", [2, 3, 4])
+def test_generated_textbooks_have_their_names(order: str, p: int) -> None:
+    """For two microbatches ZB-H2 has no room to go further ahead than ZB-H1."""
+    for m in (2, 3, 4, 6, 8):
+        table = textbook(order, p, m)
+        if table is not None:
+            found = recognized(played(table, depth=1 + m % 2))
+            assert (found.name, found.difference) == ("ZB-H1" if (order, m) == ("zb_h2", 2) else NAMES[order], "")
+
+
+@pytest.mark.parametrize("order", TEXTBOOKS)
+def test_with_one_microbatch_there_is_no_order(order: str) -> None:
+    table = textbook(order, 3, 1)
+    if table is not None:
+        assert recognized(played(table)).text == WITHOUT
+
+
+@pytest.mark.parametrize("v", [2, 3])
+def test_interleaved_pipelines_of_more_chunks(v: int) -> None:
+    assert recognized(played(interleaved(2, 4, v))).text == "interleaved 1F1B"
+    assert recognized(played(breadth_first(2, 5, v))).text == "the breadth-first pipeline"
+
+
+DP = Setting(mesh={"dp": 2, "pp": 4})
+BLOCK = Setting("quarters", layer="block")
+EXPERTS = Setting("experts", layer="experts")
+ISLANDS = Setting("islands", mesh={"replica": 2, "shard": 2})
+STREAMS = Setting("streams", task="infer")
+BESIDE = "gradients summed during backward"
+OFFLOADED = f"{STANDARD}, with prefetch and activations offloaded to the host"
+STREAMED = "weights fetched from the host"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "size", "setting", "text"),
+    [
+        (pipeline(one_f_one_b), (4, 16, 8), DP, "1F1B x data parallelism"),
+        (pipeline(one_f_one_b), (4, 16, 8), Setting(mesh={"dp": 2, "pp": 4}, fold="dp"), "1F1B x data parallelism"),
+        (pipeline(one_f_one_b, sharded=True), (4, 16, 8), DP, f"1F1B x {ZERO_3}, with every weight gathered once"),
+        (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(), "1F1B" + RECOMPUTED),
+        (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(steps=3), "1F1B" + RECOMPUTED),
+        (pipeline(zb_h2), (4, 8, 4), Setting("parts", steps=3), "ZB-H2"),
+        (shards.zero1, (4, 4, 4), Setting(), "ZeRO-1 and ZeRO-2, which are alike with one microbatch on each rank"),
+        (shards.checkpoint((0, 3)), (6, 1, 1), Setting(), STANDARD + RECOMPUTED),
+        (shards.tensor_parallel, (4, 1, 4), BLOCK, "tensor parallelism"),
+        (shards.sequence_parallel, (4, 1, 4), BLOCK, "tensor and sequence parallelism"),
+        (shards.expert_parallel, (2, 8, 4), EXPERTS, "expert parallelism"),
+        (shards.experts_in_turn, (2, 4, 2), EXPERTS, "expert parallelism"),
+        (shards.local_sgd(2), (2, 4, 4), Setting("slow", steps=4, task="local"), "local SGD"),
+        (shards.data_parallel_steps, (2, 4, 4), Setting(steps=2), "data parallelism"),
+        (ddp_overlap(2, 1), (3, 2, 2), Setting("buckets"), f"data parallelism, with {BESIDE} and buckets"),
+        (fsdp_prefetch(), (3, 2, 2), Setting("overlap"), f"{ZERO_3}, with prefetch and {BESIDE}"),
+        (hybrid_shard, (2, 4, 4), ISLANDS, "hybrid sharding (HSDP), with every weight gathered twice"),
+        (tiers.offload(range(1, 6)), (8, 1, 1), Setting("copies"), OFFLOADED),
+        (tiers.stream_inference, (3, 2, 1), STREAMS, f"inference on one rank, with prefetch and {STREAMED}"),
+        (tiers.stream_inference_in_turn, (3, 2, 1), STREAMS, f"inference on one rank, with {STREAMED}"),
+    ],
+)  # fmt: skip
+def test_axes_and_extras_are_named(schedule: Any, size: Any, setting: Setting, text: str) -> None:
+    assert known(schedule, size, setting).text == text
+
+
+def zero(stage: int) -> Callable[[Model], Any]:
+    """Two microbatches a rank, one after the other. Stage 1 scatters the sum of a layer's gradients, stage 2 each of
+    them, and stage 3 keeps the weights in shards as well."""
+
+    async def schedule(model: Model) -> None:
+        weights, states, inputs, _, grads = model.storage()
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.load_weights(
+                layer, *((model.rank, model.RANKS) if stage == 3 else ())
+            )
+            if stage and stage < 3:
+                states[layer] = states[layer].shard(model.rank, model.RANKS)
+
+        async def whole(layer: int) -> Any:
+            return await model.allgather(weights[layer], layer) if stage == 3 else weights[layer]
+
+        for batch in range(model.rank, model.BATCHES, model.RANKS):
+            inputs[0] = model.get_activation([batch])
+            for layer in range(model.LAYERS):
+                inputs[layer + 1] = model.forward(layer, inputs[layer], await whole(layer))
+            grad = model.loss(inputs[model.LAYERS])
+            for layer in reversed(range(model.LAYERS)):
+                new, grad = model.backward(layer, inputs[layer], grad, await whole(layer))
+                new = await model.scatterreduce(new, layer) if stage >= 2 else new
+                grads[layer] = grads[layer] + new if layer in grads else new
+        for layer in range(model.LAYERS):
+            if stage < 2:
+                sums = model.scatterreduce if stage else model.allreduce
+                grads[layer] = await sums(grads[layer], layer)
+            weight = weights[layer].shard(model.rank, model.RANKS) if stage in (1, 2) else weights[layer]
+            weights[layer], states[layer] = model.update(layer, grads[layer], weight, states[layer])
+            model.set_final_weight(layer, weights[layer])
+
+    return schedule
+
+
+@pytest.mark.parametrize(("stage", "name"), [(0, "data parallelism"), (1, "ZeRO-1"), (2, "ZeRO-2"), (3, ZERO_3)])
+def test_the_stages_of_zero(stage: int, name: str) -> None:
+    found = known(zero(stage), (3, 4, 2))
+    assert (found.name, found.difference) == (name, "")
+
+
+async def three_d(model: Model) -> None:
+    """Pipeline stages of one block each, which tensor-parallel ranks share, in data-parallel replicas; 1F1B."""
+    stage, place, replica = model.index("pp"), model.index("tp"), model.index("dp")
+    stages, parts = len(model.axis("pp")), len(model.axis("tp"))
+    own = model.BATCHES // len(model.axis("dp"))
+    mine = range(replica * own, (replica + 1) * own)
+    weight, state = model.load_weights(stage, place, parts)
+    inputs: dict[int, Any] = {}
+    total = None
+
+    async def forward(batch: int) -> None:
+        inputs[batch] = await model.receive(model.rank - parts) if stage else model.get_activation([batch])
+        out = await model.allreduce(model.forward(stage, inputs[batch], weight), stage + 1, group="tp")
+        if stage < stages - 1:
+            await model.pass_to(model.rank + parts, out)
+        else:
+            inputs[batch] = inputs[batch], model.loss(out)
+
+    async def backward(batch: int) -> None:
+        nonlocal total
+        last = stage == stages - 1
+        inp, grad = inputs[batch] if last else (inputs[batch], await model.receive(model.rank + parts))
+        new, grad = model.backward(stage, inp, grad, weight)
+        total = new if total is None else total + new
+        if stage:
+            await model.pass_to(model.rank - parts, await model.allreduce(grad, stage - 1, group="tp"))
+
+    ahead = min(stages - stage - 1, own)
+    for batch in mine[:ahead]:
+        await forward(batch)
+    for k, batch in enumerate(mine):
+        if k + ahead < own:
+            await forward(mine[k + ahead])
+        await backward(batch)
+    assert total is not None
+    total = await model.allreduce(total, stage, group="dp")
+    model.set_final_weight(stage, model.update(stage, total, weight, state)[0])
+
+
+def test_three_axes_are_three_names() -> None:
+    setting = Setting("twentieths", mesh={"dp": 2, "pp": 2, "tp": 2}, layer="block")
+    found = known(three_d, (2, 8, 8), setting)
+    assert found.text == "1F1B x tensor parallelism x data parallelism"
+    assert found.papers == tuple(PAPERS[name] for name in found.names)
+
+
+def changed(table: Timetable, rank: int, at: int, to: int) -> Timetable:
+    """A rank's slot moved to another place."""
+    rows = [list(row) for row in table.rows]
+    rows[rank].insert(to, rows[rank].pop(at))
+    return Timetable.of(rows)
+
+
+def permuted(p: int, m: int) -> Timetable:
+    """GPipe, which may take backwards in any order; on the last rank one of them comes before the last forward."""
+    backwards = [*reversed(range(m // 2)), *range(m // 2, m)]
+    rows = [[*(Cell(r, "F", b) for b in range(m)), *(Cell(r, "B", b) for b in backwards)] for r in range(p)]
+    return changed(Timetable.of(rows), p - 1, m, m - 1)
+
+
+@pytest.mark.parametrize(
+    ("table", "facts"),
+    [
+        (changed(one_f_one_b(4, 8), 2, 2, 1), ("like 1F1B, but rank 2", "one forward too few before")),
+        (changed(one_f_one_b(4, 8), 2, 3, 2), ("like 1F1B, but rank 2", "one forward too many before")),
+        (changed(one_f_one_b(4, 8), 3, 8, 7), ("like 1F1B, but rank 3", "forward of microbatch 4", "of microbatch 3")),
+        (changed(gpipe(2, 8), 1, 8, 7), ("like GPipe, but rank 1", "one forward too few before")),
+        (permuted(3, 8), ("like GPipe, but rank 2", "one forward too few before")),
+        (changed(zb_h1(4, 8), 3, 12, 11), ("like ZB-H1, but rank 3", "weight gradient of microbatch")),
+        (changed(interleaved(2, 4), 1, 7, 6), ("like interleaved 1F1B, but rank 1", "in stage")),
+    ],
+)  # fmt: skip
+def test_the_nearest_schedule_and_the_first_difference(table: Timetable, facts: tuple[str, ...]) -> None:
+    text = recognized(played(table)).text
+    assert [fact for fact in facts if fact not in text] == []
+
+
+def test_what_is_like_nothing_is_a_pipeline() -> None:
+    """Ranks that take two microbatches forward, back, and then two more."""
+    rows = [[Cell(r, op, b) for pair in ((0, 1), (2, 3), (4, 5)) for op in "FB" for b in pair] for r in range(2)]
+    assert recognized(played(Timetable.of(rows))).text == "a pipeline"
+
+
+def test_a_pipeline_with_one_microbatch_at_a_time() -> None:
+    rows = [[Cell(r, op, b) for b in range(4) for op in "FB"] for r in range(3)]
+    assert recognized(played(Timetable.of(rows))).text == "a pipeline with one microbatch at a time"
+
+
+def test_stages_that_are_dealt_out_anyhow_make_no_textbook() -> None:
+    """The middle one of three stages has a rank of its own."""
+    first, second = "0F0 0F1 2F0 2B0 2F1 2B1 0B0 0B1", "1F0 1F1 1B0 1B1"
+    assert recognized(played(Timetable.read(f"{first}\n{second}"))).text == "a pipeline of uneven stages"
+
+
+def test_microbatches_may_have_any_numbers_and_stages_any_ranks() -> None:
+    """The same order with the ranks and the microbatches numbered the other way round."""
+    table = one_f_one_b(3, 6)
+    turned = [[Cell(c.stage, c.op, 5 - c.batch) for (c,) in row] for row in reversed(table.rows)]
+    assert recognized(played(Timetable.of(turned))).text == "1F1B"
+
+
+def test_what_failed_or_does_nothing_has_no_name() -> None:
+    assert recognize(run(lambda model: None, 1, 1, 1).trace) is None
+    assert recognize(run(lambda model: model.get_activation([0]), 1, 1, 1).trace) is None
+
+
+def test_a_rank_that_only_listens_does_not_hide_the_rest() -> None:
+    async def schedule(model: Model) -> None:
+        """Data parallelism on the first two of three ranks; the third sums along."""
+        weight, state = model.load_weights(0)
+        grad = model.fake_grad(0, [])
+        if model.rank < 2:
+            inp = model.get_activation([model.rank])
+            grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+        weight, _ = model.update(0, await model.allreduce(grad, 0), weight, state)
+        model.set_final_weight(0, weight)
+
+    assert known(schedule, (1, 2, 3)).text == "data parallelism"
+
+
+def test_forwards_of_another_step_are_not_recomputed() -> None:
+    """Rank 0 goes forward through layer 0 in each of two steps, and nobody there goes back."""
+
+    async def split(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        for step in range(2):
+            if model.rank == 0:
+                inp = model.get_activation([0], step)
+                await model.pass_to(1, (model.forward(0, inp, weight), inp))
+                weight = await model.receive(1)
+            else:
+                out, inp = await model.receive(0)
+                grad, _ = model.backward(0, inp, model.loss(out), weight)
+                weight, state = model.update(0, grad, weight, state)
+                await model.pass_to(0, weight)
+        if model.rank:
+            model.set_final_weight(0, weight)
+
+    trace = run(split, 1, 1, 2, setting=Setting(steps=2)).trace
+    assert len(recomputed(trace.ranks[0])) == 1  # without the steps it cannot be known
+    assert "recomputed" not in recognized(trace).text
+
+
+@pytest.mark.parametrize("slug", ["grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe"])
+def test_a_reference_has_its_name_at_every_size(slug: str) -> None:
+    solution = getattr(import_module(f"solutions.{slug}"), slug)
+    for size in PUZZLES[slug].other_sizes:
+        assert known(solution, size).text == KNOWN[slug]
