@@ -24,7 +24,21 @@ MEMORY = _chapter(
     "zero1",
 )  # fmt: skip
 
-CHAPTERS = (CLASSICS, MEMORY)
+PIPELINES = _chapter(
+    "pipelines",
+    "Pipelines",
+    "why does a rank of a pipeline wait, what does it keep meanwhile, and what else could it do?",
+    "one_f_one_b", "interleaved", "breadth_first", "zb_h1", "zb_h2", "zb_v",
+)  # fmt: skip
+
+SPLITTING = _chapter(
+    "splitting",
+    "Splitting a layer",
+    "how do ranks work on the same layer at the same time: by its weights, its tokens, its experts?",
+    "tensor_parallel", "sequence_parallel", "expert_parallel",
+)  # fmt: skip
+
+CHAPTERS = (CLASSICS, MEMORY, PIPELINES, SPLITTING)
 
 ORDER = tuple(slug for chapter in CHAPTERS for slug in chapter.files)
 """Every slug in the order of play; its place is the puzzle's number."""
