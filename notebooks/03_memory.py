@@ -24,3 +24,12 @@ from puzzles import play
 
 # %% [markdown]
 # {puzzle: zero1}
+
+# %% [markdown]
+# {puzzle: zero2}
+
+# %% [markdown]
+# {puzzle: checkpoint}
+
+# %% [markdown]
+# {puzzle: offload}

@@ -39,6 +39,13 @@ BACKPROPAGATION = Paper(
     "Learning representations by back-propagating errors",
     "Nature 323, 533-536",
 )
+REVOLVE = Paper(
+    "Andreas Griewank, Andrea Walther",
+    2000,
+    "Algorithm 799: Revolve: An Implementation of Checkpointing for the Reverse or Adjoint Mode of Computational "
+    "Differentiation",
+    "ACM Transactions on Mathematical Software 26(1), 19-45",
+)
 RING_ALL_REDUCE = Paper(
     "Pitch Patarasuk, Xin Yuan",
     2009,
@@ -68,6 +75,12 @@ CHECKPOINTING = Paper(
     2016,
     "Training Deep Nets with Sublinear Memory Cost",
     "arXiv 1604.06174",
+)
+VDNN = Paper(
+    "Minsoo Rhu, Natalia Gimelshein, Jason Clemons, Arslan Zulfiqar, Stephen W. Keckler",
+    2016,
+    "vDNN: Virtualized Deep Neural Networks for Scalable, Memory-Efficient Neural Network Design",
+    "MICRO-49, arXiv 1602.08124",
 )
 FEDERATED_STRATEGIES = Paper(
     "Jakub Konečný, H. Brendan McMahan, Felix X. Yu, Peter Richtárik, Ananda Theertha Suresh, Dave Bacon",
@@ -141,6 +154,12 @@ MEGATRON = Paper(
     "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
     "arXiv 1909.08053",
 )
+LOCAL_SGD = Paper(
+    "Sebastian U. Stich",
+    2019,
+    "Local SGD Converges Fast and Communicates Little",
+    "ICLR 2019, arXiv 1805.09767",
+)
 PYTORCH_DDP = Paper(
     "Shen Li, Yanli Zhao, Rohan Varma et al.",
     2020,
@@ -195,6 +214,12 @@ ZERO_INFINITY = Paper(
     "ZeRO-Infinity: Breaking the GPU Memory Wall for Extreme Scale Deep Learning",
     "SC 2021, arXiv 2104.07857",
 )
+ZERO_OFFLOAD = Paper(
+    "Jie Ren, Samyam Rajbhandari, Reza Yazdani Aminabadi et al.",
+    2021,
+    "ZeRO-Offload: Democratizing Billion-Scale Model Training",
+    "USENIX ATC 2021, arXiv 2101.06840",
+)
 BREADTH_FIRST_PIPELINE = Paper(
     "Joel Lamy-Poirier",
     2022,
@@ -225,6 +250,12 @@ ZERO_INFERENCE = Paper(
     "ZeRO-Inference: Democratizing massive model inference",
     "DeepSpeed blog, deepspeed.ai/2022/09/09/zero-inference.html",
 )
+DEEPSPEED_INFERENCE = Paper(
+    "Reza Yazdani Aminabadi, Samyam Rajbhandari, Minjia Zhang et al.",
+    2022,
+    "DeepSpeed Inference: Enabling Efficient Inference of Transformer Models at Unprecedented Scale",
+    "SC22, arXiv 2207.00032",
+)
 PYTORCH_FSDP = Paper(
     "Yanli Zhao, Andrew Gu, Rohan Varma et al.",
     2023,
@@ -254,6 +285,12 @@ FLEXGEN = Paper(
     2023,
     "FlexGen: High-Throughput Generative Inference of Large Language Models with a Single GPU",
     "ICML 2023, arXiv 2303.06865",
+)
+DILOCO = Paper(
+    "Arthur Douillard, Qixuan Feng, Andrei A. Rusu et al.",
+    2023,
+    "DiLoCo: Distributed Low-Communication Training of Language Models",
+    "arXiv 2311.08105",
 )
 SHARDING_PROPAGATION = Paper(
     "MindSpore authors",

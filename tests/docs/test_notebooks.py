@@ -36,8 +36,10 @@ SECONDS = 90
 """In which all of them run, those of players and the solved ones."""
 CLASSIC_BOOK = "01_puzzles.ipynb"
 CHAPTER_OF = {
-    CLASSIC_BOOK if chapter is CLASSICS else f"{number:02}_{chapter.name}.ipynb": chapter
-    for number, chapter in enumerate(CHAPTERS, 2)
+    CLASSIC_BOOK
+    if chapter is CLASSICS
+    else next(path.stem for path in SOURCES.glob(f"*_{chapter.name}.py")) + ".ipynb": chapter
+    for chapter in CHAPTERS
 }
 """By notebook: the chapter whose puzzles it has. The second is the second part of the tour."""
 both = pytest.mark.parametrize("solved", [False, True], ids=["player", "solved"])

@@ -21,7 +21,7 @@ MEMORY = _chapter(
     "memory",
     "Memory",
     "what does a rank keep that others keep too, that it could compute again, or put elsewhere?",
-    "zero1",
+    "zero1", "zero2", "checkpoint", "offload",
 )  # fmt: skip
 
 PIPELINES = _chapter(
@@ -31,6 +31,13 @@ PIPELINES = _chapter(
     "one_f_one_b", "interleaved", "breadth_first", "zb_h1", "zb_h2", "zb_v",
 )  # fmt: skip
 
+OVERLAP = _chapter(
+    "overlap",
+    "Overlap",
+    "communication runs beside computation; when should it start, and in which order?",
+    "ddp_overlap", "fsdp_prefetch", "stream_inference",
+)  # fmt: skip
+
 SPLITTING = _chapter(
     "splitting",
     "Splitting a layer",
@@ -38,7 +45,14 @@ SPLITTING = _chapter(
     "tensor_parallel", "sequence_parallel", "expert_parallel",
 )  # fmt: skip
 
-CHAPTERS = (CLASSICS, MEMORY, PIPELINES, SPLITTING)
+CLUSTERS = _chapter(
+    "clusters",
+    "Whole clusters",
+    "which kind of parallelism goes over which links?",
+    "three_d", "hybrid_shard", "local_sgd",
+)  # fmt: skip
+
+CHAPTERS = (CLASSICS, MEMORY, PIPELINES, OVERLAP, SPLITTING, CLUSTERS)
 
 ORDER = tuple(slug for chapter in CHAPTERS for slug in chapter.files)
 """Every slug in the order of play; its place is the puzzle's number."""

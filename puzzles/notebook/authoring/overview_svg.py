@@ -68,6 +68,24 @@ def placement_of(puzzle: SchedulePuzzle) -> Placement:
         "pipeline": Placement(own, first(f"{all_of_them}, at once"), up_and_down, chain=lambda r: r < ranks - 1),
         "gpipe": Placement(own, first(f"{all_of_them}, in turn"), up_and_down, chain=lambda r: r < ranks - 1),
         "zero1": Placement(whole, each, "gradients are scattered, weights gathered", everybody=True),
+        "zero2": Placement(
+            whole, lambda r: f"batches {4 * r}-{4 * r + 3}", "gradients are scattered, weights gathered", everybody=True
+        ),
+        "checkpoint": Placement(whole, first("batch 0")),
+        "offload": Placement(whole, first("batch 0"), "activations to the host and back"),
+        "ddp_overlap": Placement(whole, each, "gradients are summed while backward goes on", everybody=True),
+        "fsdp_prefetch": Placement(shard, each, "weights are gathered ahead, gradients scattered", everybody=True),
+        "stream_inference": Placement(whole, first(f"{all_of_them}, at once"), "weights from the host, one by one"),
+        "three_d": Placement(
+            lambda rank, layer: (rank % 2, 2) if layer // 2 == rank // 2 % 2 else None,
+            lambda rank: f"batches {rank // 4 * 2}-{rank // 4 * 2 + 1}" if rank % 4 < 2 else "",
+            "sums over tp, messages over pp, sums over dp",
+            everybody=True,
+        ),
+        "hybrid_shard": Placement(
+            lambda rank, layer: (rank % 4, 4), each, "weights within a machine, sums of shards between", everybody=True
+        ),
+        "local_sgd": Placement(whole, each, "weights are averaged", everybody=True),
         "pipeline_fsdp": Placement(
             shard,
             lambda rank: f"batch {rank // 4}" if rank % 4 == 0 else "",

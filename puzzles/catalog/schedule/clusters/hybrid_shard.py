@@ -1,0 +1,80 @@
+"""hybrid_shard: weights in shards inside a machine, gradients summed between machines."""
+
+from lib import Goal, Setting, Size
+from lib.judging.family import SHARDED
+from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
+
+PUZZLE = SchedulePuzzle(
+    title="Hybrid sharding",
+    goal=Goal(
+        "hybrid_shard",
+        Size(layers=4, batches=8, ranks=8),
+        time=17,
+        memory=1_400_000,
+        records=records(
+            SHARDED,
+            (17.6, 1_310_720, "hybrid_shard_last_layer_stays_whole"),
+            (22.7, 1_048_576, "hybrid_shard_over_all_ranks"),
+        ),
+        setting=Setting("islands", mesh={"replica": 2, "shard": 4}),
+        family=SHARDED,
+        loads_once=True,
+    ),
+    other_sizes=(Size(3, 8, 8), Size(6, 8, 8)),
+    statement="""\
+Eight ranks in two machines of four. Inside a machine a collective takes 0.3 steps, as you know it. If its ranks
+are in both machines, it takes 1.2.
+
+`fsdp` over all eight ranks would gather every weight twice from both machines. Shard inside each machine instead:
+each has the whole model, in four shards. Ranks 0 to 3 are one machine, 4 to 7 the other. The mesh has two axes:
+`group="shard"` are the four ranks of a machine, and `group="replica"` are the two ranks that keep the same shard,
+one in each machine.
+
+The gradients of one machine cover only its four batches, so the shards still have to be summed between machines.
+That is one slow call for each layer, instead of three.
+""",
+    starter='''\
+async def hybrid_shard(model: Model) -> Model:
+    """Fully sharded inside a machine, replicated between machines."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    activations[0] = model.get_activation([model.rank])
+    place, places = model.index("shard"), len(model.axis("shard"))
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, place, places)
+
+    # ----- your code -----
+    # As in fsdp, with a group for every collective, and one more sum before the update.
+
+    # ----- end of your code -----
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("allgather", "forward", "loss", "backward", "scatterreduce", "allreduce", "update"),
+    parameters=("group",),
+    hints=(
+        'Start from `fsdp`, and give every collective `group="shard"`. What is then missing before the update?',
+        "After the scatter, a rank has its shard of the gradient of four batches. The same shard of the other four "
+        'batches is on one rank of the other machine: the group "replica".',
+        "Make that sum with `allreduce`, and make it of the shards, after the scatter: a quarter of the bytes goes "
+        "between the machines.",
+        'In the update loop: `grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, group="replica")`, '
+        "then the update. In the loops above it, delete whole weights, activations and gradients as in `fsdp`.",
+    ),
+    concept="""\
+How far to shard is a choice of its own. Sharding over more ranks saves memory, but every gather crosses the slowest
+link between them. Sharding inside a machine keeps the frequent calls on fast links, and leaves one sum of small
+shards for the slow ones. A reduce-scatter inside and an all-reduce between is an all-reduce over all, in two levels.
+""",
+    in_practice="""\
+PyTorch FSDP calls this hybrid sharding, HYBRID_SHARD (Zhao et al. 2023): the sharding factor lies between one, which
+is DDP, and the number of ranks, which is full sharding as in ZeRO (Rajbhandari et al. 2020). Usually it is the number
+of devices in a machine.
+""",
+    sources=(PYTORCH_FSDP, ZERO),
+    praise="Share inside the kennel, and bark across the fence only once.",
+)

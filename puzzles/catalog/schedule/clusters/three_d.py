@@ -1,0 +1,85 @@
+"""three_d: data, pipeline and tensor parallelism at once, each collective on its axis."""
+
+from lib import Goal, Record, Setting, Size
+from lib.judging.family import TENSOR_PIPELINE
+from puzzles.catalog.papers import MEGATRON, MEGATRON_CLUSTERS
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+
+PUZZLE = SchedulePuzzle(
+    title="3D parallelism",
+    goal=Goal(
+        "three_d",
+        Size(layers=4, batches=4, ranks=8),
+        time=11,
+        memory=1_100_000,
+        records=(Record(11.6, 1_179_648, "solutions/three_d.py", TENSOR_PIPELINE),),
+        setting=Setting("twentieths", mesh={"dp": 2, "pp": 2, "tp": 2}, layer="block"),
+        family=TENSOR_PIPELINE,
+        loads_once=True,
+    ),
+    other_sizes=(Size(8, 4, 8), Size(4, 8, 8)),
+    statement="""\
+Eight ranks on a mesh of 2 x 2 x 2. `model.index("pp")` is a rank's place on an axis, and `model.axis("pp")` are the
+ranks that differ from it only there.
+
+The axis dp has two replicas. Each takes half of the batches, and in the end the gradients are summed over dp.
+
+The axis pp has two stages. Each has half of the layers; activations and gradients go to the neighbor with `pass_to`.
+
+The axis tp has two halves of every layer. A layer is a block of two matrices, and each rank keeps one of two shards
+of it. With a shard, `forward` takes half a step and makes a part of a sum; so does `backward`, for the gradient of the
+layer's input. Before the next layer the parts have to be added up: `allreduce` them over tp.
+
+A collective takes the axis as its group: `await model.allreduce(v, layer, group="tp")`. The layer's number is a label:
+the output of layer 3 is the activation of layer 4. Send batches one by one, and go back as soon as you can: one
+forward, one backward.
+""",
+    starter='''\
+async def three_d(model: Model) -> Model:
+    """Two replicas of a pipeline of two stages, and every layer on two ranks."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    pipeline, stage, half = model.axis("pp"), model.index("pp"), model.index("tp")
+    per_stage, per_replica = model.LAYERS // len(pipeline), model.BATCHES // len(model.axis("dp"))
+    my_layers = range(stage * per_stage, (stage + 1) * per_stage)
+    my_batches = range(model.index("dp") * per_replica, (model.index("dp") + 1) * per_replica)
+    for layer in my_layers:
+        weights[layer], opt_states[layer] = model.load_weights(layer, half, len(model.axis("tp")))
+
+    # ----- your code -----
+    # Batches through the pipeline, with a sum over tp after every layer; then a sum of the gradients over dp; update.
+
+    # ----- end of your code -----
+
+    for layer in my_layers:
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("get_activation", "forward", "loss", "backward", "allreduce", "pass_to", "receive", "update"),
+    parameters=("group",),
+    hints=(
+        "Take `gpipe`, with `pipeline[stage + 1]` and `pipeline[stage - 1]` in place of `model.rank + 1` and "
+        "`model.rank - 1`. Both ranks of a tp pair send and receive the same.",
+        'After each forward: `activations[layer + 1, batch] = await model.allreduce(part, layer + 1, group="tp")`. '
+        "After each backward the same for the gradient, with `layer - 1`. The gradient of the weight is complete: it "
+        "is a shard of two, and needs no sum over tp.",
+        "Nobody needs the gradient of the model's input, so leave out its sum. Add up the weight gradients of your "
+        "batches with `+`, and sum them over dp once, at the end.",
+        "The order: stage 0 forwards its first batch, then alternates one forward and one backward; stage 1 does one "
+        "forward and one backward from the start. With two functions `forward(batch)` and `backward(batch)`, the number "
+        "of forwards ahead is `ahead = len(pipeline) - stage - 1`. Delete every part right after its sum, or put it "
+        'under a key such as `activations["part"]`.',
+    ),
+    concept="""\
+Each axis has its own traffic. Tensor parallelism sums activations in every layer, all the time, so it needs the
+fastest links. Data parallelism sums gradients once a step. Pipelines send the least: an activation and its gradient
+at the border of two stages. That is why tp goes inside a machine, and pp and dp go between machines.
+""",
+    in_practice="""\
+Megatron-LM combines the three for models of up to a trillion parameters, with tensor parallelism inside a server and
+pipelines across servers (Narayanan et al. 2021). Splitting a block so that it takes one sum forward and one sum
+backward is from Shoeybi et al. (2019).
+""",
+    sources=(MEGATRON_CLUSTERS, MEGATRON),
+    praise="Three leashes, eight dogs, and no knot.",
+)

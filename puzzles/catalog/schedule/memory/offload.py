@@ -1,0 +1,75 @@
+"""offload: activations go to the host's memory during forward, and come back during backward."""
+
+from lib import Goal, Record, Setting, Size
+from lib.judging.family import ONE_RANK
+from puzzles.catalog.papers import VDNN, ZERO_OFFLOAD
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+
+PUZZLE = SchedulePuzzle(
+    title="Offload activations",
+    goal=Goal(
+        "offload",
+        Size(layers=8, batches=1, ranks=1),
+        time=19,
+        memory=7_300_000,
+        records=(Record(19.5, 7_340_032, "solutions/offload.py", ONE_RANK),),
+        setting=Setting("copies"),
+        host=5_200_000,
+        family=ONE_RANK,
+    ),
+    other_sizes=(Size(6, 1, 1), Size(10, 1, 1)),
+    statement="""\
+The same long sequence, but this device has a host with memory of its own. `offload` copies an activation there,
+`fetch` copies it back. Each copy takes a step, and nothing waits for it: a copy runs beside computation, one at a
+time in each direction.
+
+So a call does not give you its result. It starts the copy and returns a handle; `await handle` waits until the copy
+has ended, and gives you what it made. The activation stays on the device until then. What is parked there, keep in
+`model.parked`, and delete it when it has come back.
+
+Without offloading, all this takes 19.5 steps and 12,582,912 elements. Take no more time, and 42% less memory. Room on
+the host is limited too: five activations.
+""",
+    starter='''\
+async def offload(model: Model) -> Model:
+    """Training on one rank whose activations wait on the host for their backward."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+
+    # ----- your code -----
+    # Forward, while inputs leave for the host; loss; backward, while the next input comes back; update.
+
+    # ----- end of your code -----
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("get_activation", "forward", "loss", "backward", "update", "offload", "fetch"),
+    hints=(
+        "The input of layer 0 needs no room on the host: `get_activation` gives it back at any time.",
+        "A copy takes as long as a forward. Start the copy of a layer's input just before the layer's forward, and "
+        "await it just after; then the copy has taken no time, and you can delete the input.",
+        "On the way back, start to fetch the input of the layer before, then call `backward`, then await the fetch. "
+        "Which inputs are not worth a trip? Those that backward needs first.",
+        "Park the inputs of layers 1 to 5. Forward: `leaving = model.offload(activations[layer])`, forward, "
+        "`model.parked[layer] = await leaving`, delete the input. Backward: `coming = model.fetch(model.parked[layer "
+        "- 1])`, backward and update, `activations[layer - 1] = await coming`, `del model.parked[layer - 1]`. Delete "
+        "activations and gradients as in `basic`.",
+    ),
+    concept="""\
+An activation is used twice, in forward and in backward, and in the meantime it only takes room. A slower memory can
+hold it, if the copies fit beside the computation. The deeper the layer, the shorter the meantime: the last
+inputs stay. Recomputing costs time and no bandwidth; offloading costs bandwidth and no time, as long as a copy is
+not slower than a layer.
+""",
+    in_practice="""\
+vDNN (Rhu et al. 2016) offloads the inputs of layers during forward, and prefetches them during backward.
+ZeRO-Offload (Ren et al. 2021) puts the gradients and the optimizer states on the host, and makes the update there.
+Both keep copies and computation in separate streams, as the two lanes do here.
+""",
+    sources=(VDNN, ZERO_OFFLOAD),
+    praise="Buried in the garden, dug up in time for dinner.",
+)

@@ -1,0 +1,71 @@
+"""zero2: several microbatches a rank, and the gradients in shards as well (ZeRO-2)."""
+
+from lib import Goal, Size
+from lib.judging.family import SHARDED
+from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
+
+PUZZLE = SchedulePuzzle(
+    title="Shard the gradients",
+    goal=Goal(
+        "zero2",
+        Size(layers=4, batches=16, ranks=4),
+        time=39,
+        memory=2_300_000,
+        records=records(SHARDED, (39.7, 2_228_224, "zero2_input_again"), (36.1, 2_883_584, "zero2_sum_first")),
+        family=SHARDED,
+    ),
+    other_sizes=(Size(3, 4, 2), Size(2, 16, 8)),
+    statement="""\
+Now every rank has four microbatches, and takes them one after the other: rank `r` has batches `4 r` to `4 r + 3`.
+Between the first and the last of them, the gradients of all layers have to be kept somewhere.
+
+In `zero1` you could add up whole gradients and scatter each sum once. That is four times fewer calls, but every
+rank then keeps a whole gradient of every layer. Here memory is short: `scatterreduce` the gradient of every
+microbatch right after its backward, and add up the shards. Time and memory trade places, and the target is on
+the side of memory.
+""",
+    starter='''\
+async def zero2(model: Model) -> Model:
+    """ZeRO stage 2: optimizer states and gradients in shards, four microbatches on each rank."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    per_rank = model.BATCHES // model.RANKS
+    batches = range(model.rank * per_rank, (model.rank + 1) * per_rank)
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+        opt_states[layer] = opt_states[layer].shard(model.rank, model.RANKS)
+
+    # ----- your code -----
+    # Every batch forward and backward; scatter each gradient at once; at the end, update and gather as in zero1.
+
+    # ----- end of your code -----
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("get_activation", "forward", "loss", "backward", "scatterreduce", "update", "allgather"),
+    hints=(
+        "Put the forward and backward of `zero1` into a loop over `batches`, and leave the update after the loop.",
+        "What does a rank keep from one microbatch to the next? Only its shards of the gradients, one for each "
+        "layer. The whole gradient of one layer exists for a moment.",
+        "Shards add up like gradients: `grad_weights[layer] = grad_weights[layer] + shard`, if there is one already.",
+        'In the backward loop: store the new gradient as `grad_weights["whole"]`, then `shard = await '
+        'model.scatterreduce(grad_weights["whole"], layer)`, then `del grad_weights["whole"]` and add the shard. The '
+        "update of each layer is that of `zero1`.",
+    ),
+    concept="""\
+Stage 2 keeps a share of the gradients, as stage 1 keeps a share of the states. If a step has one microbatch, that
+costs nothing: the gradient is scattered once anyway. If it has several, each of them is scattered, so the calls and
+the bytes grow with the number of microbatches. Stage 1 sends once a step, and keeps whole sums until then.
+""",
+    in_practice="""\
+In ZeRO (Rajbhandari et al. 2020), stage 2 scatters gradients in buckets during backward and frees them at once.
+PyTorch FSDP lets you choose when you accumulate: reduce every microbatch's gradients, or keep whole gradients on
+each rank and reduce once, which takes more memory (Zhao et al. 2023).
+""",
+    sources=(ZERO, PYTORCH_FSDP),
+    praise="Small bites, and the bowl never runs over.",
+)

@@ -1,0 +1,78 @@
+"""fsdp_prefetch: the next layer's weight is gathered while this layer computes."""
+
+from lib import Goal, Setting, Size
+from lib.judging.family import SHARDED
+from puzzles.catalog.papers import PYTORCH_FSDP, ZERO
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
+
+PUZZLE = SchedulePuzzle(
+    title="FSDP with prefetching",
+    goal=Goal(
+        "fsdp_prefetch",
+        Size(layers=6, batches=4, ranks=4),
+        time=15,
+        memory=2_400_000,
+        records=records(
+            SHARDED,
+            (15.0, 2_293_760, "fsdp_prefetch_input_again"),
+            (23.0, 1_835_008, "fsdp_prefetch_nothing_ahead"),
+        ),
+        setting=Setting("overlap"),
+        family=SHARDED,
+        loads_once=True,
+    ),
+    other_sizes=(Size(3, 2, 2), Size(4, 8, 8)),
+    statement="""\
+In `fsdp`, every layer waits for its weight. Here collectives run beside computation, as in `ddp_overlap`: a call
+returns a handle, to be awaited later, and each rank's calls run one after the other in its one lane.
+
+So gather the weight of the next layer while this one computes, and let the scatter of a gradient run while backward
+goes on. At most two whole weights fit: the one in use, and the one that is coming.
+
+In backward the lane has two things to do for each layer, a gather and a scatter, each of 0.5 steps. Together they
+just fit beside one backward. But one of them is needed at once, and the other only at the end. A wrong order in
+the lane costs a third more time.
+""",
+    starter='''\
+async def fsdp_prefetch(model: Model) -> Model:
+    """Fully sharded data parallelism whose communication runs beside computation."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    activations[0] = model.get_activation([model.rank])
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+
+    # ----- your code -----
+    # Call the next gather, compute, await it; in backward, scatter as well.
+
+    # ----- end of your code -----
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("allgather", "forward", "loss", "backward", "scatterreduce", "update"),
+    hints=(
+        "Begin with forward: await the weight of this layer, call the gather of the next, then compute.",
+        "After forward, the weight of the last layer is still there. Backward can begin with it, without a gather.",
+        "Before each backward, call the gather of the layer below; after it, call the scatter. So each gather stands "
+        "in the lane ahead of the scatter of the layer above, and is there when backward needs it.",
+        "Backward, for each layer from the last: `gather = model.allgather(weights[layer - 1], layer - 1)` unless it is "
+        'layer 0; backward with `weights["whole"]`; delete the weight, the input and the gradient that was used; '
+        "await the scatter of the layer above, if there is one; `scatter = model.scatterreduce(...)` and delete the "
+        'whole gradient; `weights["whole"] = await gather`. Then update, from the last layer to the first.',
+    ),
+    concept="""\
+Sharding pays for its memory with communication, and prefetching hides it: the weights of the next layer travel
+while this layer computes. It takes room for one more whole weight. In forward a gather is on its way. In backward
+gathers and scatters share the lane, and the gather goes first, because computation waits for it.
+""",
+    in_practice="""\
+PyTorch FSDP issues the all-gather of the next layer before the current layer's reduce-scatter, which it calls backward
+prefetching, and limits how many gathered weights exist at a time (Zhao et al. 2023). Both collectives go through one
+stream there too, so the order in which they are issued decides.
+""",
+    sources=(PYTORCH_FSDP, ZERO),
+    praise="The next bone is in the air before this one is gone.",
+)

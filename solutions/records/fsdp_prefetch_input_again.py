@@ -1,0 +1,47 @@
+"""FSDP with prefetching that drops the model's input after its first forward, and takes it again for the last backward."""
+
+from lib import Model
+
+
+async def fsdp_prefetch(model: Model) -> Model:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    top = model.LAYERS - 1
+
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    activations[0] = model.get_activation([model.rank])
+
+    gather = model.allgather(weights[0], 0)
+    for layer in range(model.LAYERS):
+        weights["whole"] = await gather
+        if layer < top:
+            gather = model.allgather(weights[layer + 1], layer + 1)
+        activations[layer + 1] = model.forward(layer, activations[layer], weights["whole"])
+        activations.pop(0, None)
+    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+    del activations[model.LAYERS]
+
+    # The last layer's weight is still here. In the lane, each gather goes before the scatter of the layer above it.
+    for layer in reversed(range(model.LAYERS)):
+        if layer:
+            gather = model.allgather(weights[layer - 1], layer - 1)
+        else:
+            activations[0] = model.get_activation([model.rank])
+        grad_weights["whole"], grad_activations[layer] = model.backward(
+            layer, activations[layer], grad_activations[layer + 1], weights["whole"]
+        )
+        del activations[layer], grad_activations[layer + 1], weights["whole"]
+        if layer < top:
+            grad_weights[layer + 1] = await scatter
+        scatter = model.scatterreduce(grad_weights["whole"], layer)
+        del grad_weights["whole"]
+        if layer:
+            weights["whole"] = await gather
+    del grad_activations[0]
+
+    for layer in reversed(range(model.LAYERS)):
+        if layer == 0:
+            grad_weights[0] = await scatter
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        model.set_final_weight(layer, weights[layer])
+    return model
