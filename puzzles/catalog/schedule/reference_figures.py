@@ -82,7 +82,7 @@ REFERENCE_FIGURES: Mapping[str, Mapping[tuple[int, int, int], tuple[float, int]]
     "expert_parallel": {
         (2, 4, 2): (10.0, 1_703_936),
         (2, 12, 4): (14.0, 1_900_544),
-||||||| f7c9206
+    },
     "zero2": {
         (3, 4, 2): (15.9, 2_228_224),
         (2, 16, 8): (10.5, 1_179_648),
