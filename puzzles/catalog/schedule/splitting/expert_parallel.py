@@ -67,10 +67,10 @@ async def expert_parallel(model: Model) -> Model:
         "is the same with `layer - 1`; after layer 0 nothing has to travel.",
     ),
     concept="""\
-Tokens travel four times for each layer of a training step, and nothing can be computed with them meanwhile. With
-two batches in turn, one's computation hides the other's travel. With blocking calls between computations this
-would take 12 steps; chained, each trip begins when the last one has ended, and it takes 10. What is left is the
-wait at the loss.
+Tokens travel twice for each layer, forward and backward, and nothing can be computed with them meanwhile. With two
+batches in turn, one's computation hides the other's travel. If each call had to wait for the value that it brings,
+11.5 steps would be the least; chained, each trip begins when the last one has ended, and 10 is the least. What is
+left is the wait at the loss, which needs the last outputs at home. Does it?
 """,
     in_practice="""\
 GShard introduced layers of experts on many devices, with an all-to-all to the experts and another one back
