@@ -25,8 +25,8 @@ FOLDER = Path(__file__).parent / "pictures"
 
 def solved(slug: str, module: str = "") -> Outcome:
     """A run of a reference solution, or of another module's schedule, at the puzzle's size."""
-    schedule = getattr(import_module(f"solutions.{module or slug}"), slug)
-    return run(schedule, *PUZZLES[slug].goal.size)
+    schedule, goal = getattr(import_module(f"solutions.{module or slug}"), slug), PUZZLES[slug].goal
+    return run(schedule, *goal.size, setting=goal.setting)
 
 
 # --- Runs that are hard to draw ---

@@ -17,7 +17,7 @@ HEAD = f"""\
 
 Each puzzle cites its sources: see `puzzles show NAME --about`. This page lists them all, with the puzzles citing them.
 
-- {SCHEDULE_CREDIT}: the eight schedules.
+- {SCHEDULE_CREDIT}: the eight classic schedules.
 - {ENGINE_CREDIT}
 """
 

@@ -148,8 +148,8 @@ class Model(TierOperations):
         """The sum of every rank's gradient, for everyone; 0.3 steps after the last rank has joined.
 
         Of a `group` only its ranks take part: an axis of the mesh, several axes as a tuple, or ranks such as [0, 2].
-        `layer` is a label: what counts is the layer of the value. Where communication overlaps computation, a call is
-        under way when it is made and `await` joins it; then lists of values and of layers make one call of a bucket.
+        `layer` is a label: what counts is the layer of the value. Where communication overlaps computation, calling
+        starts it and returns a handle to await. There a list of values with a list of layers is one call, a bucket.
         """
         return self._collective("allreduce", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 

@@ -53,11 +53,26 @@ def show_tracks(console: Console, entries: Progress) -> None:
 
 
 def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:
-    """The slugs, one chapter per line; with the chapter's name if there are several."""
-    names = [f"  {group.name}" if len(track.groups) > 1 else "" for group in track.groups]
+    """The slugs, one chapter per line; with the chapter's name if there are several. Where everybody starts with some
+    chapters, the others are only named until they are begun."""
+    from rich.text import Text
+
+    later = [group for group in track.groups if _comes_later(track, group, entries)]
+    shown = [group for group in track.groups if group not in later]
+    names = [f"  {group.name}" if len(track.groups) > 1 else "" for group in shown]
     margin = max(map(len, names)) + 2
-    for name, group in zip(names, track.groups):
+    for name, group in zip(names, shown):
         _show_slugs(console, group.slugs, entries, name.ljust(margin), " " * margin)
+    if later:
+        count = sum(len(group.slugs) for group in later)
+        words = f"{count} puzzles in {', '.join(group.name for group in later)}: 'puzzles list {track.name}'"
+        console.print(Text(wrapped(words, console.width, "  then".ljust(margin), " " * margin)), soft_wrap=True)
+
+
+def _comes_later(track: Track[Any], group: PuzzleGroup, entries: Progress) -> bool:
+    """True for a chapter that is not begun, if another one is what everybody starts with."""
+    starts = any(map(track.is_default, track.slugs)) and not any(map(track.is_default, group.slugs))
+    return starts and not any(entries[slug].attempts for slug in group.slugs)
 
 
 def _show_slugs(console: Console, slugs: tuple[str, ...], entries: Progress, first: str, hanging: str) -> None:

@@ -1,4 +1,4 @@
-"""FSDP with prefetching that drops the model's input after its first forward, and takes it again for the last backward."""
+"""FSDP with prefetching that drops the model's input after the first forward, and takes it again at the end."""
 
 from lib import Model
 
@@ -22,6 +22,7 @@ async def fsdp_prefetch(model: Model) -> Model:
     del activations[model.LAYERS]
 
     # The last layer's weight is still here. In the lane, each gather goes before the scatter of the layer above it.
+    scatter = None
     for layer in reversed(range(model.LAYERS)):
         if layer:
             gather = model.allgather(weights[layer - 1], layer - 1)
@@ -31,7 +32,7 @@ async def fsdp_prefetch(model: Model) -> Model:
             layer, activations[layer], grad_activations[layer + 1], weights["whole"]
         )
         del activations[layer], grad_activations[layer + 1], weights["whole"]
-        if layer < top:
+        if scatter is not None:
             grad_weights[layer + 1] = await scatter
         scatter = model.scatterreduce(grad_weights["whole"], layer)
         del grad_weights["whole"]

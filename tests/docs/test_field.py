@@ -31,6 +31,13 @@ def measured(slug: str, figure: str, trial: int = 0) -> str:
     return f"{FIGURES[figure].of(perform(made, reference(slug))):,}"
 
 
+def sent(slug: str) -> str:
+    """Bytes that the busiest rank of a reference schedule sends in its puzzle."""
+    goal = PUZZLES[slug].goal
+    trace = run(getattr(import_module(f"solutions.{slug}"), slug), *goal.size, setting=goal.setting).trace
+    return f"{max(rank.bytes_sent for rank in referee(trace).ranks):,} B"
+
+
 @cache
 def schedule(slug: str, layers: int = 0, batches: int = 0) -> Report:
     classic = CLASSIC_OF[slug]
@@ -93,6 +100,14 @@ FACTS = [
     ("infrequent and compressed | 1,028 B", {measured(s, "sent") for s in ("LowRank", "RandomMask")} == {"1,028"}),
     (f"gathered after each fetch, forward | {measured('Stream', 'sent')} B", True),
     (f"what the planner decides, here forward | {measured('AnnotatedMLP', 'sent')} B", True),
+    (
+        f"sums of gradients once | {sent('three_d')}",
+        PUZZLES["three_d"].goal.size == (4, 4, 8),
+    ),
+    (f"once for all steps | {sent('local_sgd')}", PUZZLES["local_sgd"].goal.size == (2, 4, 4)),
+    ("everything but most activations | nothing | 0 B", sent("checkpoint") == sent("offload") == "0 B"),
+    ("one of 4 layers on 8, one of 2 layers on 4", True),
+    ("(3D)", True),
     (
         f"A between stages | {max(rank.bytes_sent for rank in schedule('pipeline_fsdp').ranks):,} B",
         CLASSIC_OF["pipeline_fsdp"].size[:] == (4, 4, 16),

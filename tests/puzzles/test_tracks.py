@@ -84,11 +84,23 @@ def test_the_list_shows_every_track_and_chapter_with_its_idea_and_the_stars() ->
     words = " ".join(page.split())
     assert all(len(line) <= 80 for line in page.splitlines())
     assert all(track.title in page for track in TRACKS.values())
-    assert all(slug in page for slug in ALL)
+    later = {slug for slug in TRACKS["schedule"].slugs if not TRACKS["schedule"].is_default(slug)}
+    assert all((slug in page.split()) == (slug not in later) for slug in ALL)
+    assert all(group.name in words for group in groups() if group.slugs != TRACKS["layout"].slugs)
     assert len(page.splitlines()) < 24, "it fits a screen"
     assert "FSDP ★★★" in page
     assert f"On real tensors: {TRACKS['engine'].idea} 3 of {3 * len(TRACKS['engine'].slugs)} stars" in words
     assert "Next: FSDPLean" in words, "after the puzzle that was played last"
+
+
+def test_a_later_chapter_of_the_schedules_is_listed_once_it_is_begun() -> None:
+    assert "zero1" not in puzzles("list").stdout.split()
+    entries = progress.load()
+    entries["zero2"] = progress.PuzzleProgress(attempts=1)
+    progress.save(entries)
+    page = puzzles("list").stdout.split()
+    assert {"zero1", "zero2"} <= {*page}
+    assert "ddp_overlap" not in page
 
 
 @pytest.mark.parametrize("name", TRACKS)

@@ -55,7 +55,7 @@ def _prices(costs: Costs, calls: Iterable[str]) -> Iterator[Difference]:
 
 
 def price_text(costs: Costs, name: str) -> str:
-    """What a call costs: '0.5 steps', '0.5 steps and 0.5 a value'; empty if it has no price."""
+    """What a call costs: '0.5 steps', '0.5 steps and 0.5 for each value'; empty if it has no price."""
     ticks = [price for tier in costs.tiers.values() if name in tier._fields and (price := getattr(tier, name))]
     if not ticks and name not in costs.ticks:
         return ""
@@ -63,7 +63,7 @@ def price_text(costs: Costs, name: str) -> str:
     if extra := costs.calls.get(name, 0):
         return f"{_steps(costs, extra)} and {costs.text(costs.ticks[name])} for each value"
     if costs.islands and costs.ticks_between.get(name) != costs.ticks.get(name):
-        return f"{base}, between machines {costs.text(costs.ticks_between[name])}"
+        return f"{base} ({costs.text(costs.ticks_between[name])} between machines)"
     return base
 
 

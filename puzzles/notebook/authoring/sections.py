@@ -97,7 +97,8 @@ def _task(puzzle: SchedulePuzzle) -> str:
 def _new_here(puzzle: SchedulePuzzle) -> str:
     """What differs from the classic games, as a table; nothing where nothing does."""
     rows = "".join(f"| {' | '.join(row)} |\n" for row in differences(puzzle.goal.setting, puzzle.calls))
-    return f"| new here | | in the classics |\n|---|---|---|\n{rows}\n" if rows else ""
+    costs = puzzle.goal.costs.name
+    return f"| costs `{costs}` | here | in the classics |\n|---|---|---|\n{rows}\n" if rows else ""
 
 
 def _hints(puzzle: SchedulePuzzle) -> str:

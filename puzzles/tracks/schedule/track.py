@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lib import CLASSIC_SETTING, PuzzleError, Report, Trace, referee, run_async, trace_to_json
+from lib import PuzzleError, Report, Trace, referee, run_async, trace_to_json
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.setting_text import differences, setting_text
+from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
@@ -120,9 +120,8 @@ class Schedules(Track[SchedulePuzzle]):
 
     def limits(self, puzzle: SchedulePuzzle) -> str:
         goal = puzzle.goal
-        new = "" if goal.setting == CLASSIC_SETTING else f"; {setting_text(goal.setting)}"
         host = f", {goal.host_text} on the host" if goal.host_text else ""
-        return f"{size_text(goal.size)}{new}; targets: {goal.time_text} timesteps, {goal.memory_text} elements{host}"
+        return f"{size_text(goal.size)}; targets: {goal.time_text} timesteps, {goal.memory_text} elements{host}"
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
@@ -146,7 +145,7 @@ class Schedules(Track[SchedulePuzzle]):
 
     def setting_lines(self, puzzle: SchedulePuzzle) -> Sequence[str]:
         rows = differences(puzzle.goal.setting, puzzle.calls)
-        return aligned([("new here", "", "in the classics"), *rows]) if rows else ()
+        return aligned([(f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"), *rows]) if rows else ()
 
     def overview(self, slugs: Sequence[str]) -> Overview:
         numbers = [Column(heading, "right", no_wrap=True) for heading in ("L", "B", "R", "time", "memory")]

@@ -188,10 +188,10 @@ def test_find_takes_a_slug_or_a_number():
         ("pipelines", "did you mean 'pipeline'?"),
         ("accum", "did you mean 'grad_accum'?"),
         ("sdp", "did you mean 'wsdp' or 'fsdp'?"),
-        ("nope", "there are basic, grad_accum, "),
-        ("zebra", "there are basic, grad_accum, "),
-        ("", "there are basic, grad_accum, "),
-        ("99", "there are basic, grad_accum, "),
+        ("nope", "'puzzles list' names them all"),
+        ("zebra", "'puzzles list' names them all"),
+        ("", "'puzzles list' names them all"),
+        ("99", "'puzzles list' names them all"),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_nearest_right_one(wrong: str, advice: str):

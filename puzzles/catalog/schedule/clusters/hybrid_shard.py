@@ -62,8 +62,9 @@ async def hybrid_shard(model: Model) -> Model:
         'batches is on one rank of the other machine: the group "replica".',
         "Make that sum with `allreduce`, and make it of the shards, after the scatter: a quarter of the bytes goes "
         "between the machines.",
-        'In the update loop: `grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, group="replica")`, '
-        "then the update. In the loops above it, delete whole weights, activations and gradients as in `fsdp`.",
+        "In the update loop: `grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, "
+        'group="replica")`, then the update. In the loops above it, delete whole weights, activations and gradients as '
+        "in `fsdp`.",
     ),
     concept="""\
 How far to shard is a choice of its own. Sharding over more ranks saves memory, but every gather crosses the slowest

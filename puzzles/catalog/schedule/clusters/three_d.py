@@ -47,7 +47,7 @@ async def three_d(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer, half, len(model.axis("tp")))
 
     # ----- your code -----
-    # Batches through the pipeline, with a sum over tp after every layer; then a sum of the gradients over dp; update.
+    # Batches through the pipeline, with sums over tp in every layer; sums of the gradients over dp; updates.
 
     # ----- end of your code -----
 
@@ -66,8 +66,8 @@ async def three_d(model: Model) -> Model:
         "Nobody needs the gradient of the model's input, so leave out its sum. Add up the weight gradients of your "
         "batches with `+`, and sum them over dp once, at the end.",
         "The order: stage 0 forwards its first batch, then alternates one forward and one backward; stage 1 does one "
-        "forward and one backward from the start. With two functions `forward(batch)` and `backward(batch)`, the number "
-        "of forwards ahead is `ahead = len(pipeline) - stage - 1`. Delete every part right after its sum, or put it "
+        "forward and one backward from the start. Write two functions, `forward(batch)` and `backward(batch)`; the "
+        "number of forwards ahead is `len(pipeline) - stage - 1`. Delete every part right after its sum, or put it "
         'under a key such as `activations["part"]`.',
     ),
     concept="""\

@@ -38,7 +38,7 @@ async def zero2(model: Model) -> Model:
         opt_states[layer] = opt_states[layer].shard(model.rank, model.RANKS)
 
     # ----- your code -----
-    # Every batch forward and backward; scatter each gradient at once; at the end, update and gather as in zero1.
+    # Each batch forward and backward, scattering each gradient at once; then update and gather as in zero1.
 
     # ----- end of your code -----
 

@@ -58,8 +58,8 @@ async def fsdp_prefetch(model: Model) -> Model:
         "After forward, the weight of the last layer is still there. Backward can begin with it, without a gather.",
         "Before each backward, call the gather of the layer below; after it, call the scatter. So each gather stands "
         "in the lane ahead of the scatter of the layer above, and is there when backward needs it.",
-        "Backward, for each layer from the last: `gather = model.allgather(weights[layer - 1], layer - 1)` unless it is "
-        'layer 0; backward with `weights["whole"]`; delete the weight, the input and the gradient that was used; '
+        "Backward, for each layer from the last: `gather = model.allgather(weights[layer - 1], layer - 1)` unless it "
+        'is layer 0; backward with `weights["whole"]`; delete the weight, the input and the gradient that was used; '
         "await the scatter of the layer above, if there is one; `scatter = model.scatterreduce(...)` and delete the "
         'whole gradient; `weights["whole"] = await gather`. Then update, from the last layer to the first.',
     ),
