@@ -1,4 +1,6 @@
-"""ZB-V: the layers go down the ranks and up again, so that the first rank has the first and the last one."""
+"""ZB-V: the layers go down the ranks and up again, so that rank 0 has both the first layer and the last."""
+
+from collections import Counter
 
 from lib import Model
 
@@ -9,79 +11,85 @@ async def zb_v(model: Model) -> Model:
     down, up = my_layers = me, model.LAYERS - 1 - me
     for layer in my_layers:
         weights[layer], opt_states[layer] = model.load_weights(layer)
+    done = Counter()  # by action and layer: how many batches
+
+    def tag(layer, batch):
+        return layer * model.BATCHES + batch
 
     def owner(layer):
         return min(layer, model.LAYERS - 1 - layer)
 
-    async def hand_on(storage, layer, batch, value, tag):
+    async def hand_on(storage, layer, batch, value):
+        """To the rank of a layer, which at the turn of the V is this one."""
         if owner(layer) == me:
             storage[layer, batch] = value
         else:
-            await model.pass_to(owner(layer), value, tag)
+            await model.pass_to(owner(layer), value, tag(layer, batch))
 
-    async def take(storage, layer, batch, source, tag):
-        if (layer, batch) not in storage:
-            storage[layer, batch] = await model.receive(owner(source), tag)
+    async def take(storage, layer, batch, source):
+        if owner(source) != me:
+            storage[layer, batch] = await model.receive(owner(source), tag(layer, batch))
 
-    # Two streams go from a rank to the next one: activations of `down`, and gradients of `up`. Tags keep them apart.
+    def next_batch(action, layer):
+        done[action, layer] += 1
+        return done[action, layer] - 1
+
     async def forward(layer):
-        batch = begun[layer]
-        begun[layer] += 1
-        tag = int(layer == up)
+        batch = next_batch("F", layer)
         if layer == 0:
             activations[layer, batch] = model.get_activation([batch])
-        await take(activations, layer, batch, layer - 1, tag)
+        else:
+            await take(activations, layer, batch, layer - 1)
         out = model.forward(layer, activations[layer, batch], weights[layer])
         if layer == model.LAYERS - 1:
             grad_activations[layer, batch] = model.loss(out)
         else:
-            await hand_on(activations, layer + 1, batch, out, tag)
+            await hand_on(activations, layer + 1, batch, out)
 
     async def backward_input(layer):
-        batch = returned[layer]
-        returned[layer] += 1
-        tag = int(layer == up)
-        await take(grad_activations, layer, batch, layer + 1, tag)
+        batch = next_batch("I", layer)
+        if layer < model.LAYERS - 1:
+            await take(grad_activations, layer, batch, layer + 1)
         grad_in = model.backward_input(layer, activations[layer, batch], grad_activations[layer, batch], weights[layer])
-        if layer:
-            await hand_on(grad_activations, layer - 1, batch, grad_in, tag)
+        if layer > 0:
+            await hand_on(grad_activations, layer - 1, batch, grad_in)
 
     def backward_weight(layer):
-        batch = done[layer]
-        done[layer] += 1
+        batch = next_batch("W", layer)
         inp, grad_out = activations.pop((layer, batch)), grad_activations.pop((layer, batch))
         grad = model.backward_weight(layer, inp, grad_out)
         grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
 
-    begun, returned, done = ({down: 0, up: 0} for _ in range(3))
-    m = model.BATCHES
-    for _ in range(2 * (ranks - me) - 1):
+    # Fill the V: just as many batches that the first of them comes back when the last one has left.
+    for _ in range(min(2 * (ranks - me) - 1, model.BATCHES)):
         await forward(down)
     for _ in range(me):
         await forward(up)
-        await forward(down)
+        if done["F", down] < model.BATCHES:
+            await forward(down)
     for _ in range(ranks - me):
         await forward(up)
         await backward_input(up)
         backward_weight(up)
-    while begun[up] < m:
-        if begun[down] < m:
+    # From here on, each of the two layers has one of everything in turn.
+    while done["F", up] < model.BATCHES:
+        if done["F", down] < model.BATCHES:
             await forward(down)
         await backward_input(down)
         backward_weight(down)
         await forward(up)
         await backward_input(up)
         backward_weight(up)
+    # The ranks at the turn of the V are waited for: they send first, and compute weight gradients at the end.
     for _ in range(me):
         await backward_input(down)
         await backward_input(up)
     for _ in range(ranks - me):
         await backward_input(down)
         backward_weight(down)
-    while done[up] < m:
-        backward_weight(up)
-    while done[down] < m:
-        backward_weight(down)
+    for layer in (up, down):
+        while done["W", layer] < model.BATCHES:
+            backward_weight(layer)
 
     for layer in my_layers:
         weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])

@@ -38,7 +38,7 @@ async def expert_parallel(model: Model) -> Model:
                 grad_activations[batch] = model.loss(out)
 
     for layer in reversed(range(model.LAYERS)):
-        for i, batch in enumerate(my_batches):
+        for batch in my_batches:
             if batch in there:
                 await arrive(grad_activations, batch, batch)
             grad, out = model.backward(

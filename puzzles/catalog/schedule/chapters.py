@@ -24,11 +24,25 @@ MEMORY = _chapter(
     "zero1", "zero2", "checkpoint", "offload",
 )  # fmt: skip
 
+PIPELINES = _chapter(
+    "pipelines",
+    "Pipelines",
+    "why does a rank of a pipeline wait, what does it keep meanwhile, and what else could it do?",
+    "one_f_one_b", "interleaved", "breadth_first", "zb_h1", "zb_h2", "zb_v",
+)  # fmt: skip
+
 OVERLAP = _chapter(
     "overlap",
     "Overlap",
     "communication runs beside computation; when should it start, and in which order?",
     "ddp_overlap", "fsdp_prefetch", "stream_inference",
+)  # fmt: skip
+
+SPLITTING = _chapter(
+    "splitting",
+    "Splitting a layer",
+    "how do ranks work on the same layer at the same time: by its weights, its tokens, its experts?",
+    "tensor_parallel", "sequence_parallel", "expert_parallel",
 )  # fmt: skip
 
 CLUSTERS = _chapter(
@@ -38,7 +52,7 @@ CLUSTERS = _chapter(
     "three_d", "hybrid_shard", "local_sgd",
 )  # fmt: skip
 
-CHAPTERS = (CLASSICS, MEMORY, OVERLAP, CLUSTERS)
+CHAPTERS = (CLASSICS, MEMORY, PIPELINES, OVERLAP, SPLITTING, CLUSTERS)
 
 ORDER = tuple(slug for chapter in CHAPTERS for slug in chapter.files)
 """Every slug in the order of play; its place is the puzzle's number."""

@@ -58,24 +58,55 @@ def placement_of(puzzle: SchedulePuzzle) -> Placement:
         return lambda rank: text if rank == 0 else ""
 
     all_of_them = f"batches 0-{batches - 1}"
+    in_turn = first(f"{all_of_them}, in turn")
     up_and_down = "activations down, gradients up"
+
+    def down(rank: int) -> bool:
+        return rank < ranks - 1
+
     return {
         "basic": Placement(whole, first(f"{all_of_them}, at once")),
         "grad_accum": Placement(whole, first(f"{all_of_them}, in turn")),
         "ddp": Placement(whole, each, "gradients are summed over all ranks", everybody=True),
         "wsdp": Placement(shard, each, "weights are gathered, gradients summed", everybody=True),
         "fsdp": Placement(shard, each, "weights are gathered, gradients scattered", everybody=True),
-        "pipeline": Placement(own, first(f"{all_of_them}, at once"), up_and_down, chain=lambda r: r < ranks - 1),
-        "gpipe": Placement(own, first(f"{all_of_them}, in turn"), up_and_down, chain=lambda r: r < ranks - 1),
+        "pipeline": Placement(own, first(f"{all_of_them}, at once"), up_and_down, chain=down),
+        "gpipe": Placement(own, in_turn, up_and_down, chain=down),
         "zero1": Placement(whole, each, "gradients are scattered, weights gathered", everybody=True),
         "zero2": Placement(
             whole, lambda r: f"batches {4 * r}-{4 * r + 3}", "gradients are scattered, weights gathered", everybody=True
         ),
         "checkpoint": Placement(whole, first("batch 0")),
         "offload": Placement(whole, first("batch 0"), "activations to the host and back"),
+        **{slug: Placement(own, in_turn, up_and_down, chain=down) for slug in ("one_f_one_b", "zb_h1", "zb_h2")},
+        "interleaved": Placement(
+            lambda rank, layer: (0, 1) if layer % ranks == rank else None,
+            in_turn,
+            "twice down the ranks, and twice back up",
+            chain=down,
+        ),
+        "breadth_first": Placement(
+            lambda rank, layer: (rank % 2, 2) if layer % 2 == rank // 2 else None,
+            lambda rank: f"batches {rank}, {rank + 2} ... {rank + 6}" if rank < 2 else "",
+            "messages over pp, shards over dp",
+            everybody=True,
+        ),
+        "zb_v": Placement(
+            lambda rank, layer: (0, 1) if layer in (rank, layers - 1 - rank) else None,
+            in_turn,
+            "down and up the V, and back",
+            chain=down,
+        ),
         "ddp_overlap": Placement(whole, each, "gradients are summed while backward goes on", everybody=True),
         "fsdp_prefetch": Placement(shard, each, "weights are gathered ahead, gradients scattered", everybody=True),
         "stream_inference": Placement(whole, first(f"{all_of_them}, at once"), "weights from the host, one by one"),
+        "tensor_parallel": Placement(shard, lambda rank: "batch 0", "activations are summed", everybody=True),
+        "sequence_parallel": Placement(
+            shard, lambda rank: "batch 0", "tokens are scattered and gathered", everybody=True
+        ),
+        "expert_parallel": Placement(
+            shard, lambda rank: f"batches {rank}, {rank + 4}", "tokens go to experts and back", everybody=True
+        ),
         "three_d": Placement(
             lambda rank, layer: (rank % 2, 2) if layer // 2 == rank // 2 % 2 else None,
             lambda rank: f"batches {rank // 4 * 2}-{rank // 4 * 2 + 1}" if rank % 4 < 2 else "",

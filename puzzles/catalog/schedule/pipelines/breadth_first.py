@@ -1,0 +1,93 @@
+"""breadth_first: pipelines with sharded weights, in which every switch of chunk costs a gather."""
+
+from lib import Goal, Setting, Size
+from lib.judging.family import SHARDED_PIPELINE
+from puzzles.catalog.papers import BREADTH_FIRST_PIPELINE
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
+
+PUZZLE = SchedulePuzzle(
+    title="Breadth-first pipeline",
+    goal=Goal(
+        "breadth_first",
+        Size(layers=4, batches=8, ranks=4),
+        time=32,
+        memory=1_900_000,
+        records=records(SHARDED_PIPELINE, (31, 1_703_936, "breadth_first_only_backward")),
+        setting=Setting("gathers", mesh={"pp": 2, "dp": 2}),
+        family=SHARDED_PIPELINE,
+        loads_once=True,
+    ),
+    # Always 4 ranks: the mesh is part of the puzzle.
+    other_sizes=(Size(8, 8, 4), Size(4, 12, 4)),
+    statement="""\
+`pipeline_fsdp` was slow because weights were gathered again and again. Here are two pipelines of two stages, on a
+mesh with the axes `pp` and `dp`. Stage s has the layers s and s + 2. The two ranks of a stage (`group="dp"`) hold
+half of each of its weights, and each of them takes every second batch: four of the eight.
+
+A gather takes a whole step, and so does a reduce-scatter. A rank has room for one whole weight at a time. In the
+order of `interleaved` it switches between its layers all the time, and gathers 11 times. In which order are 3
+gathers enough?
+""",
+    starter='''\
+async def breadth_first(model: Model) -> Model:
+    """A pipeline with sharded weights: all batches through one chunk before the next."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    stage, replica = model.index("pp"), model.index("dp")
+    pipeline, replicas = model.axis("pp"), len(model.axis("dp"))
+    before, after = pipeline[stage - 1], pipeline[(stage + 1) % len(pipeline)]
+    my_layers = range(stage, model.LAYERS, len(pipeline))
+    my_batches = range(replica, model.BATCHES, replicas)
+    for layer in my_layers:
+        weights[layer], opt_states[layer] = model.load_weights(layer, replica, replicas)
+
+    def tag(layer, batch):
+        """Tells messages apart: pass_to(after, out, tag(layer + 1, batch)), receive(before, tag(layer, batch))."""
+        return layer * model.BATCHES + batch
+
+    # ----- your code -----
+    # Gather a weight, use it for as many batches as possible, delete it; scatter each gradient once.
+
+    # ----- end of your code -----
+
+    for layer in my_layers:
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=(
+        "get_activation",
+        "allgather",
+        "forward",
+        "loss",
+        "backward",
+        "scatterreduce",
+        "pass_to",
+        "receive",
+        "update",
+    ),
+    parameters=("group", "tag"),
+    hints=(
+        "A gathered weight should serve all four batches of the rank before it is deleted.",
+        "Take all batches through the first layer of `my_layers`, then all through the second one. Go back the "
+        "same way: all batches through the second layer, then all through the first one.",
+        "Between the forward and the backward of the second layer the weight can stay. Gather before you receive, "
+        "so that the gather runs while the batch is still on its way.",
+        "`weights['whole'] = await model.allgather(weights[layer], layer, group='dp')` before each loop over "
+        "`my_batches`, and `del weights['whole']` after it. In the backward loop add up the gradients of all "
+        "batches, delete the weight, and only then `await model.scatterreduce(grad_weights[layer], layer, "
+        "group='dp')`.",
+    ),
+    concept="""\
+Depth-first sends a batch on as early as possible; breadth-first takes all batches through what a rank has at hand.
+With whole weights on each rank, the first needs less memory and both are equally fast. With sharded weights each
+switch costs a gather: with v chunks breadth-first needs 2v - 1 gathers, for any number of batches. The price is
+GPipe's: activations of all batches are kept. The best schedule known mixes the two.
+""",
+    in_practice="""\
+Lamy-Poirier (2022) introduced breadth-first pipelines for exactly this combination with fully sharded data
+parallelism, where the gathers can also overlap computation. PyTorch has the order as `ScheduleLoopedBFS`.
+""",
+    sources=(BREADTH_FIRST_PIPELINE,),
+    praise="Fetch the big bowl once, and let everybody drink before you carry it back.",
+)

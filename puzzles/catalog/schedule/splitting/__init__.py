@@ -1,0 +1,1 @@
+"""The chapter on splitting a layer: over its weights, over its tokens, over its experts."""

@@ -1,0 +1,82 @@
+"""expert_parallel: tokens travel to experts and back while those of another microbatch are computed."""
+
+from lib import Goal, Setting, Size
+from lib.judging.family import EXPERT_PARALLEL
+from puzzles.catalog.papers import DEEPSEEK_V3, GSHARD
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
+
+PUZZLE = SchedulePuzzle(
+    title="Expert parallelism",
+    goal=Goal(
+        "expert_parallel",
+        Size(layers=2, batches=8, ranks=4),
+        time=10,
+        memory=1_300_000,
+        records=records(
+            EXPERT_PARALLEL,
+            (9.0, 1_245_184, "expert_parallel_loss_at_the_experts"),
+            (13.5, 1_048_576, "expert_parallel_one_after_the_other"),
+        ),
+        setting=Setting("experts", layer="experts"),
+        family=EXPERT_PARALLEL,
+    ),
+    other_sizes=(Size(2, 4, 2), Size(2, 12, 4)),
+    statement="""\
+In a mixture of experts, a layer is many experts, and each token goes to one of them. Each rank has one expert of
+every layer (shard `model.rank`), and two of the eight batches. `dispatch` sends the tokens of a rank's batches to
+the experts that they are for: it takes whole batches and returns a quarter of everybody's. `collect` brings them
+back. There is one of each around every layer, forward and backward.
+
+If nothing else happens meanwhile, a step takes 15.5, and ranks wait a third of it. But here a call is under way as
+soon as you make it: it returns a handle, and `await` on the handle waits for the result. So compute one batch
+while the other one travels. A handle may also be given to another call, in place of its value: the second call
+then starts when the first has ended, even if the rank is in the middle of a computation.
+""",
+    starter='''\
+async def expert_parallel(model: Model) -> Model:
+    """Expert parallelism: while the tokens of one batch travel, those of the other are computed."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    my_batches = range(model.rank, model.BATCHES, model.RANKS)
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+
+    # ----- your code -----
+    # dispatch(value, layer) takes tokens to the experts, collect(value, layer, [batch]) brings them back.
+
+    # ----- end of your code -----
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("get_activation", "dispatch", "forward", "collect", "loss", "backward", "update"),
+    hints=(
+        "First write it without overlap: `await` every call at once, with all of `my_batches` together. Then take "
+        "the two batches one at a time.",
+        "Make a call as soon as you have what it needs, keep its handle in a dictionary by batch, and await it "
+        "only right before the value is used. Dispatch both batches at the start; then go through the layers, and "
+        "in each layer through the batches.",
+        "After a forward, its tokens have to come back and go out again to the next layer's experts. If you await "
+        "the `collect` before you make the `dispatch`, the dispatch starts a whole computation late. Chain them "
+        "instead: `model.dispatch(handle, layer)`.",
+        "After each forward but the last: `back[batch] = model.collect(out, layer + 1, [batch])` and `there[batch] "
+        "= model.dispatch(back[batch], layer + 1)`. Before each computation `await back.pop(batch)`, if there is "
+        "one, and then `await there.pop(batch)`. Only at the loss does the value itself have to be there. Backward "
+        "is the same with `layer - 1`; after layer 0 nothing has to travel.",
+    ),
+    concept="""\
+Tokens travel twice for each layer, forward and backward, and nothing can be computed with them meanwhile. With two
+batches in turn, one's computation hides the other's travel. If each call had to wait for the value that it brings,
+11.5 steps would be the least; chained, each trip begins when the last one has ended, and 10 is the least. What is
+left is the wait at the loss, which needs the last outputs at home. Does it?
+""",
+    in_practice="""\
+GShard introduced layers of experts on many devices, with an all-to-all to the experts and another one back
+(Lepikhin et al. 2020). DeepSeek-V3 hides them as here: its DualPipe schedule pairs a forward with a backward of
+another microbatch, and computes one while the tokens of the other travel (DeepSeek-AI 2024).
+""",
+    sources=(GSHARD, DEEPSEEK_V3),
+    praise="While one stick is in the air, the other one is in the mouth.",
+)

@@ -1,0 +1,80 @@
+"""sequence_parallel: tensor parallelism whose activations are cut by tokens between the layers."""
+
+from lib import Goal, Setting, Size
+from lib.judging.family import TENSOR_PARALLEL
+from puzzles.catalog.papers import SEQUENCE_PARALLELISM
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
+
+PUZZLE = SchedulePuzzle(
+    title="Sequence parallelism",
+    goal=Goal(
+        "sequence_parallel",
+        Size(layers=8, batches=1, ranks=4),
+        time=13,
+        memory=4_700_000,
+        records=records(
+            TENSOR_PARALLEL,
+            (12.0, 9_437_184, "sequence_parallel_whole_activations"),
+            (12.9, 4_718_592, "sequence_parallel_last_stays_whole"),
+        ),
+        setting=Setting("long_quarters", layer="block"),
+        family=TENSOR_PARALLEL,
+    ),
+    other_sizes=(Size(8, 1, 2), Size(6, 2, 4)),
+    statement="""\
+Tensor parallelism cuts weights and work, but not activations: after each all-reduce, all ranks keep the same whole
+activation for backward. Here sequences are long, and an activation is four times as large as a whole weight. The
+schedule of `tensor_parallel` keeps eight of them.
+
+An all-reduce is a reduce-scatter and an all-gather. Stop between the two: after `scatterreduce`, a rank has the
+sum for a quarter of the *tokens*, and that is all it has to keep. `allgather` makes the activation whole when a
+layer needs it, again in backward, and each takes half the time of an all-reduce. Halve the memory, for little more
+time.
+""",
+    starter='''\
+async def sequence_parallel(model: Model) -> Model:
+    """Sequence parallelism: between the layers, every rank keeps its share of the tokens."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+
+    # ----- your code -----
+    # As in tensor_parallel, but keep shares of the tokens, and gather them when a layer needs them.
+
+    # ----- end of your code -----
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("get_activation", "allgather", "forward", "scatterreduce", "loss", "backward", "update"),
+    hints=(
+        "Start from your `tensor_parallel`. Replace each all-reduce by a `scatterreduce`, and gather right before "
+        "the next forward or backward that needs the whole value.",
+        "The output of the last layer need not be gathered: the loss of a token needs that token only, so `loss` "
+        "works on a share of the tokens, and yields the gradient for that share.",
+        "`backward` needs two whole values: the layer's input and the gradient of its output. Gather both right "
+        "before it, and keep neither after it.",
+        "Write `async def whole_input(layer)`: for layer 0 it returns "
+        "`model.get_activation(range(model.BATCHES))`, for the others `await model.allgather(activations[layer], "
+        "layer)`. Forward: `part = model.forward(layer, await whole_input(layer), weights[layer])`, then "
+        "`activations[layer + 1] = await model.scatterreduce(part, layer + 1)`. Backward: gather input and "
+        "gradient, delete their shares, `backward`, and, unless `layer` is 0, `scatterreduce` the part for `layer "
+        "- 1`.",
+    ),
+    concept="""\
+What a tensor-parallel rank keeps falls to a share of the tokens, and bytes stay nearly the same, since an
+all-reduce moves as much as a reduce-scatter and an all-gather together. Only the inputs that are gathered again in
+backward are extra: 1.05 steps here. The activations, which decide the memory of long sequences, are cut by the
+number of ranks.
+""",
+    in_practice="""\
+Korthikanti et al. (2022) introduced this for the layer norms and dropouts between the blocks, which tensor
+parallelism computes on every rank again, and keep only a share of each block's input, as here. In Megatron Core it
+is the option `sequence_parallel`. Ring attention goes on to cut the sequence inside of attention as well.
+""",
+    sources=(SEQUENCE_PARALLELISM,),
+    praise="Each dog remembers a quarter of the walk. Together they find every tree again.",
+)

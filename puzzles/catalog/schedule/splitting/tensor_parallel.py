@@ -1,0 +1,75 @@
+"""tensor_parallel: a single microbatch on four ranks, each of which computes a quarter of every layer."""
+
+from lib import Goal, Setting, Size
+from lib.judging.family import TENSOR_PARALLEL
+from puzzles.catalog.papers import MEGATRON
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
+
+PUZZLE = SchedulePuzzle(
+    title="Tensor parallelism",
+    goal=Goal(
+        "tensor_parallel",
+        Size(layers=4, batches=1, ranks=4),
+        time=5,
+        memory=1_100_000,
+        records=records(TENSOR_PARALLEL, (5.6, 1_048_576, "tensor_parallel_no_sum_at_the_input")),
+        setting=Setting("quarters", layer="block"),
+        family=TENSOR_PARALLEL,
+    ),
+    other_sizes=(Size(4, 1, 2), Size(3, 2, 4)),
+    statement="""\
+There is one batch and there are four ranks. Data parallelism and pipelines need more batches to share out; to make
+a single batch faster, the ranks must work on the same layer at the same time.
+
+Here a layer is a *block* of two matrices. It can be cut into shards, such that each shard computes something with
+the whole input, and the results only have to be added up. A forward with shard `model.rank` of `model.RANKS` takes
+a quarter of the time and yields a *part* of the activation. The next layer needs the whole sum: `allreduce` works
+on parts of activations, too. In backward it is the same. The gradient of a shard is complete, and stays on its
+rank; the activation gradient is a part of a sum.
+""",
+    starter='''\
+async def tensor_parallel(model: Model) -> Model:
+    """Tensor parallelism: every rank computes its shard of every layer, and the parts are added up."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    activations[0] = model.get_activation(range(model.BATCHES))
+
+    # ----- your code -----
+    # Forward and backward as on one rank, with a sum wherever a part must become whole.
+
+    # ----- end of your code -----
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+    return model
+''',
+    calls=("forward", "allreduce", "loss", "backward", "update"),
+    hints=(
+        "Write the training step of a single rank first: forward through all layers, loss, backward, update. Then "
+        "see at which values the rules refuse a part.",
+        "After each forward: `await model.allreduce(part, layer + 1)`, since the output of a layer is the "
+        "activation of the next one. The same for the activation gradient after a backward, whose label is `layer "
+        "- 1`.",
+        "Weight gradients need no collective at all. Every rank has seen the whole batch, and its shard's gradient "
+        "is complete; so it can update its shard right after the backward.",
+        "`grad_weights[layer], part = model.backward(layer, activations.pop(layer), grad_activations.pop(layer), "
+        "weights[layer])`, then the sum of `part`, then the update with `grad_weights.pop(layer)`. One of the "
+        "eight sums is needed by nobody.",
+    ),
+    concept="""\
+Tensor parallelism cuts the work of a layer, not the batches. It makes a single batch faster, and it cuts weights,
+gradients and states without gathering any of them. The price: an all-reduce of activations after every layer in
+both directions, which computation has to wait for. A step of one rank would take 9.5 here; four ranks need 5.6,
+not a quarter.
+""",
+    in_practice="""\
+Megatron-LM cuts the first matrix of a block by columns and the second one by rows, so that a block needs one
+all-reduce forward and one backward, and an attention layer, cut by heads, needs the same (Shoeybi et al. 2019).
+Since the sums are so frequent, it is used between the GPUs of one machine.
+""",
+    sources=(MEGATRON,),
+    praise="Four tongues, one bowl, and it is empty in no time.",
+)
