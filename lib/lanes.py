@@ -31,10 +31,9 @@ from lib.values.base import Value
 
 from . import tier_rules
 from .collective_rules import COLLECTIVES, Group, contribute
-from .costs import Costs
+from .costs import COPYING, Costs
 from .errors import PuzzleError
 from .meetings import Meetings, in_group, message_ticks, ticks
-from .rules import COPYING
 from .setting import Game
 from .trace import Op
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from lib import rules, tier_rules
 from lib.collective_rules import asked, contribute
-from lib.costs import elements_sent
+from lib.costs import COPYING, elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.folded_mesh import mesh_of
@@ -111,7 +111,7 @@ class Retrace(Walk[RankState]):
             rules.partner(self.game, cursor.rank, op.args[0])
             rules.message(used)
             require_tag(self.game, op)
-        elif op.name in rules.COPYING:
+        elif op.name in COPYING:
             if not any(number in cursor.under_way for number in op.used):
                 tier_rules.require_room(self.costs, cursor.parked(), rules.LOCAL_RULES[op.name](self.game, op, used))
         else:
