@@ -23,12 +23,12 @@ from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Parked
 
 from .call_records import require_group, require_tag
-from .rank_state import MALFORMED, RankState, arrival, confirm, placed, refuse_given, refuse_under_way
+from .rank_state import MALFORMED, Arrival, RankState, arrival, confirm, placed, refuse_given, refuse_under_way
 from .recompute_lanes import RetracedLanes
 
-Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]
-"""One rank's share of a collective: what it brought and gets, the start, the ticks, the call that set the start, and
-the event that this call came after."""
+Met = tuple[tuple[Value, ...], int, int, int, Place, Place | None]
+"""One rank's share of a collective: what it gets, the elements it sends, the start, the ticks, the call that set the
+start, and the event that this call came after."""
 
 
 class Retrace(Walk[RankState]):
@@ -222,18 +222,26 @@ class Retrace(Walk[RankState]):
         length = ticks(arrivals, self.game)
         last = next(rank for rank in cursors if rank.clock == start)
         setter, before = (last.rank, last.at), last.came_from()
-        return [(call.values, result, start, length, setter, before) for call, result in zip(arrivals, results)]
+        sent = self._elements_sent(arrivals)
+        return [(made, elements, start, length, setter, before) for made, elements in zip(results, sent)]
+
+    def _elements_sent(self, arrivals: Sequence[Arrival]) -> list[int]:
+        """How many elements each member of a collective sends."""
+        name, members = arrivals[0].name, len(reach(self.game, arrivals[0].group))
+        sizes = [call.values[0].memory(self.costs) for call in arrivals]
+        sent = {elements: elements_sent(name, elements, members) for elements in {*sizes}}
+        return [sent[elements] for elements in sizes]
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
-        brought, made, start, length, setter, before = result
+        made, sent, start, length, setter, before = result
         if cursor.clock < start:
             cursor.held_up[cursor.at] = setter
             cursor.cause = before
-        members = len(reach(self.game, group_of(op)))
-        for value in brought:
-            cursor.elements += elements_sent(op.name, value.memory(self.costs), members)
+        cursor.elements += sent
         try:
-            confirm(cursor, op, made, start, length, asked(self.game, op.name, op.batches))
+            confirm(
+                cursor, op, made, start, length, asked(self.game, op.name, op.batches) if op.batches else NO_BATCHES
+            )
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
 
