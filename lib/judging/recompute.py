@@ -239,9 +239,7 @@ class Retrace(Walk[RankState]):
             cursor.cause = before
         cursor.elements += sent
         try:
-            confirm(
-                cursor, op, made, start, length, asked(self.game, op.name, op.batches) if op.batches else NO_BATCHES
-            )
+            confirm(cursor, op, made, start, length, asked(self.game, op.name, op.batches))
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
 
