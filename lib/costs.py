@@ -41,6 +41,9 @@ CLASSIC_TICKS: Mapping[str, int] = MappingProxyType(
 COMPUTING = frozenset(("forward", "backward", "backward_input", "backward_weight"))
 """Matrix products: they may be priced by size, and on a share of a weight they take that share of the time."""
 
+COPYING = frozenset(("offload", "fetch"))
+"""Operations that move values between memories; each tier has prices of its own."""
+
 WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
     {
         "backward_input": "; backward is in one piece here",

@@ -22,7 +22,7 @@ Shared by the live run and the referee, each with lanes of its own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,10 +31,9 @@ from lib.values.base import Value
 
 from . import tier_rules
 from .collective_rules import COLLECTIVES, Group, contribute
-from .costs import Costs
+from .costs import COPYING, Costs
 from .errors import PuzzleError
 from .meetings import Meetings, in_group, message_ticks, ticks
-from .rules import COPYING
 from .setting import Game
 from .trace import Op
 
@@ -123,16 +122,21 @@ class Call:
         return True
 
 
+def beside(costs: Costs) -> Collection[str]:
+    """The operations that run beside computation: those with a lane, where costs have `overlap`."""
+    return LANES if costs.overlap else ()
+
+
 def computing(op: Op, costs: Costs) -> bool:
     """True if an event keeps its rank busy: not if it runs on a lane."""
-    return not costs.overlap or op.name not in LANES
+    return op.name not in beside(costs)
 
 
 def clocks(ops: Iterable[Op], costs: Costs) -> Iterator[int]:
     """One rank's clock at each of its operations, in ticks: when an operation starts, or when a call is made."""
-    clock = 0
+    clock, lanes = 0, beside(costs)
     for op in ops:
-        if computing(op, costs):
+        if op.name not in lanes:
             yield op.start
             clock = op.end
         else:

@@ -22,6 +22,9 @@ Share = tuple[frozenset[int], int]
 
 WHOLE: Share = (frozenset((0,)), 1)
 
+OF_A_STEP = frozenset((Activation, ActivationGrad, WeightGrad))
+"""The kinds of values that name batches, and of how many in a step."""
+
 THREE = "(layer, inp, grad, weight)"
 """The arguments of a whole backward, and of its half that makes the input gradient."""
 
@@ -207,14 +210,16 @@ def same_model(game: Game, *values: Value) -> None:
     for value in values:
         if value.layers != game.layers:
             raise RuleError(f"the {value} belongs to a model with {value.layers} layers; this one has {game.layers}")
-        batches = getattr(value, "total_batches", game.batches)
-        if batches != game.batches and not (type(value) is WeightGrad and _of_all(game, value)):
-            raise RuleError(f"the {value} belongs to a step with {batches} batches; this one has {game.batches}")
+        if type(value) in OF_A_STEP and value.total_batches != game.batches and not _of_all(game, value):  # type: ignore[attr-defined]
+            raise RuleError(
+                f"the {value} belongs to a step with {value.total_batches} batches; this one has {game.batches}"  # type: ignore[attr-defined]
+            )
 
 
-def _of_all(game: Game, grad: WeightGrad) -> bool:
-    """True if a gradient is the sum over all replicas of a folded run: its batches are counted in each replica."""
-    return game.fold is not None and grad.total_batches * game.fold.replicas == game.batches
+def _of_all(game: Game, value: Value) -> bool:
+    """True if a value is a gradient summed over all replicas of a folded run: its batches are counted in each one."""
+    fold = game.fold
+    return fold is not None and type(value) is WeightGrad and value.total_batches * fold.replicas == game.batches
 
 
 # --- What is yielded ---

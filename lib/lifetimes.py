@@ -6,7 +6,7 @@ that is stored in a dictionary lives until it is deleted or replaced, used or no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -70,7 +70,7 @@ class Lifetimes(NamedTuple):
     hidden: list[int]
     left: set[int]
 
-    def sampled(self, spans: Iterable[Span], sizes: Sequence[int]) -> list[int]:
+    def sampled(self, spans: Iterable[Span], sizes: Sequence[int] | Mapping[int, int]) -> list[int]:
         """The sum of the `sizes`, by number, of the values there at the start of each event and, last, at the end.
 
         Between events nothing is sampled: what an operation makes is counted from the next event on.

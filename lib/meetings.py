@@ -157,7 +157,8 @@ def agree(calls: Sequence[Arrival]) -> None:
 
 
 def _layers(call: Arrival) -> tuple[int, ...]:
-    return tuple([value.layer for value in call.values])
+    values = call.values
+    return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values])
 
 
 def _described(call: Arrival) -> str:

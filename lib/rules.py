@@ -30,7 +30,7 @@ from lib.values.own_shards import covers
 from lib.values.replicas import Copy, averages_of, shared
 
 from . import tier_rules
-from .costs import COMPUTING
+from .costs import COMPUTING, COPYING
 from .errors import IncompleteError, RuleError
 from .folded_rules import chosen_batches, part_in_record
 from .folding import Own, own_of
@@ -40,9 +40,6 @@ from .values import algebra
 
 BATCHED = frozenset(("get_activation", "fake_grad", "forward", "loss", "backward", "backward_input", "backward_weight"))
 """Operations on batches: those of the first value that they make."""
-
-COPYING = frozenset(("offload", "fetch"))
-"""Operations that move values between memories."""
 
 
 # --- What a rank does on its own -------------------------------------------------------------------
@@ -201,6 +198,9 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Value], made: S
     Raises:
         RuleError: the operation has no price.
     """
+    price = game.prices.get(operation)
+    if price is not None:
+        return price * items
     costs = game.setting.costs
     if operation in COPYING:
         return tier_rules.ticks(costs, operation, made, used)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .costs import CLASSIC, Costs
+from .costs import CLASSIC, COMPUTING, COPYING, Costs
 from .errors import RuleError
 from .folding import Fold, fold_of, require_first
 from .named_costs import costs_named
@@ -109,6 +109,14 @@ class Game:
     layer: str = "dense"
     task: str = "train"
     fold: Fold | None = None
+    prices: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    """Ticks for each item, of the operations for which nothing else counts."""
+
+    def __post_init__(self) -> None:
+        costs = self.setting.costs
+        sized = COPYING if self.layer == "dense" and not costs.flops_per_tick else COPYING | COMPUTING
+        fixed = {name: ticks for name, ticks in costs.ticks.items() if name not in sized}
+        object.__setattr__(self, "prices", fixed)
 
     @classmethod
     def of(cls, size: Size, setting: Setting = CLASSIC_SETTING) -> Game:

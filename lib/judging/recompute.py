@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from lib import rules, tier_rules
 from lib.collective_rules import asked, contribute
-from lib.costs import elements_sent
+from lib.costs import COPYING, elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.folded_mesh import mesh_of
@@ -23,12 +23,12 @@ from lib.values.base import Value, copy_of
 from lib.values.kinds import HOLDS, Parked
 
 from .call_records import require_group, require_tag
-from .rank_state import MALFORMED, RankState, arrival, confirm, placed, refuse_given, refuse_under_way
+from .rank_state import MALFORMED, Arrival, RankState, arrival, confirm, placed, refuse_given, refuse_under_way
 from .recompute_lanes import RetracedLanes
 
-Met = tuple[tuple[Value, ...], tuple[Value, ...], int, int, Place, Place | None]
-"""One rank's share of a collective: what it brought and gets, the start, the ticks, the call that set the start, and
-the event that this call came after."""
+Met = tuple[tuple[Value, ...], int, int, int, Place, Place | None]
+"""One rank's share of a collective: what it gets, the elements it sends, the start, the ticks, the call that set the
+start, and the event that this call came after."""
 
 
 class Retrace(Walk[RankState]):
@@ -111,7 +111,7 @@ class Retrace(Walk[RankState]):
             rules.partner(self.game, cursor.rank, op.args[0])
             rules.message(used)
             require_tag(self.game, op)
-        elif op.name in rules.COPYING:
+        elif op.name in COPYING:
             if not any(number in cursor.under_way for number in op.used):
                 tier_rules.require_room(self.costs, cursor.parked(), rules.LOCAL_RULES[op.name](self.game, op, used))
         else:
@@ -222,16 +222,22 @@ class Retrace(Walk[RankState]):
         length = ticks(arrivals, self.game)
         last = next(rank for rank in cursors if rank.clock == start)
         setter, before = (last.rank, last.at), last.came_from()
-        return [(call.values, result, start, length, setter, before) for call, result in zip(arrivals, results)]
+        sent = self._elements_sent(arrivals)
+        return [(made, elements, start, length, setter, before) for made, elements in zip(results, sent)]
+
+    def _elements_sent(self, arrivals: Sequence[Arrival]) -> list[int]:
+        """How many elements each member of a collective sends."""
+        name, members = arrivals[0].name, len(reach(self.game, arrivals[0].group))
+        sizes = [call.values[0].memory(self.costs) for call in arrivals]
+        sent = {elements: elements_sent(name, elements, members) for elements in {*sizes}}
+        return [sent[elements] for elements in sizes]
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
-        brought, made, start, length, setter, before = result
+        made, sent, start, length, setter, before = result
         if cursor.clock < start:
             cursor.held_up[cursor.at] = setter
             cursor.cause = before
-        members = len(reach(self.game, group_of(op)))
-        for value in brought:
-            cursor.elements += elements_sent(op.name, value.memory(self.costs), members)
+        cursor.elements += sent
         try:
             confirm(cursor, op, made, start, length, asked(self.game, op.name, op.batches))
         except (PuzzleError, *MALFORMED) as why:

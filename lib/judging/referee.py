@@ -10,7 +10,7 @@ from lib.costs import Costs
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
-from lib.lanes import Place, clocks, computing
+from lib.lanes import Place, beside, clocks, computing
 from lib.trace import TIMED, Trace
 from lib.values.kinds import Parked
 
@@ -140,13 +140,14 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     events = [[state.ops[i] for i in state.events] for state in ranks]
     contents = peak_contents(ranks, profiles, trace.setting)
     lasting = [lasting_of(state, size, prof) for state, size, prof in zip(ranks, sizes, profiles)]
-    makespan = max((op.end for ops in events for op in ops), default=0)
-    working = [sum(op.end - op.start for op in ops if computing(op, costs)) for ops in events]
+    makespan = max([op.end for ops in events for op in ops], default=0)
+    idle = beside(costs)
+    working = [sum([op.end - op.start for op in ops if op.name not in idle]) for ops in events]
     peaks = {tier: _tier_peak(ranks, profiles, costs, tier) for tier in costs.tiers}
     return Report(
         error=error or _too_full(peaks, costs),
         goal=goal,
-        timesteps=costs.steps(max((op.start for ops in events for op in ops), default=0)),
+        timesteps=costs.steps(max([op.start for ops in events for op in ops], default=0)),
         makespan=costs.steps(makespan),
         peak=Peak(contents.memory, contents.rank, costs.steps(contents.tick)),
         bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,

@@ -45,20 +45,22 @@ class LaneOperations:
                 "a rank does one thing at a time, so await that call first"
             )
 
-    async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> R:
+    async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[W, A], R]) -> R:
         """Meets other ranks, with this rank marked as being in that call; the outcome is recorded."""
-        recorder = self._recorder
+        recorder, run = self._recorder, self.run
         recorder.promised, recorder.under_way = None, wait
-        self.run.act(self._rank)
+        run.act(wait.rank)
         try:
             answer = meet(wait)
             if answer is None:
-                answer = await self.run.stay(wait)
+                answer = await run.suspend(wait)
         except PuzzleError as why:
             raise why.at(recorder.place(wait.call()), wait.line) from None
         finally:
             recorder.under_way = None
-        return written(answer)
+            if wait.future is not None:
+                run.leave(wait)
+        return written(wait, answer)
 
     # --- On a lane, where communication overlaps computation ---
 
@@ -152,7 +154,7 @@ class LaneOperations:
             self.run.act(self._rank)
         else:
             wait = Awaiting(self._rank, recorder.clock, line, call, self._lanes)
-            await self._together(wait, self.run.ended, lambda _: None)
+            await self._together(wait, self.run.ended, lambda *_: None)
         recorder.write_await(call, line)
         handle.awaited_on = line
         del recorder.handles[call.at]

@@ -18,17 +18,16 @@ from lib.mailboxes import Mailboxes
 from lib.meetings import Meetings, agree, settle, ticks
 from lib.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace import Trace
-from lib.values.base import Value
 
 from .any_source import Offers
 from .deadlock_detection import StandstillDetector
 from .live_lanes import LiveLanes
 from .recorder import RankRecorder
 from .tasks import RankTasks
-from .waits import Awaiting, Joining, Message, Posting, Receiving, Wait
+from .waits import Awaiting, Joined, Joining, Message, Posting, Receiving, Wait
 
 if TYPE_CHECKING:
-    from asyncio import Task
+    from asyncio import Future, Task
 
 
 class LiveRun:
@@ -74,11 +73,10 @@ class LiveRun:
         """Grows whenever a rank begins or ends something that involves others."""
         return self._detector.moves
 
-    # --- Each of these answers at once, or returns None: then the rank has to `stay`. ---
+    # --- Each of these answers at once, or returns None: then the rank has to `suspend`. ---
 
-    def join(self, wait: Joining) -> tuple[tuple[Value, ...], int, int] | None:
-        """Meets the ranks of its group. Answers this rank's result, the tick at which the collective starts, and how
-        many ticks it takes."""
+    def join(self, wait: Joining) -> Joined | None:
+        """Meets the ranks of its group."""
         waits = self._meetings.of(wait.group).come(wait.rank, wait)
         if waits is None:
             return None
@@ -169,16 +167,17 @@ class LiveRun:
 
     # --- Waiting, and the end of it ---
 
-    async def stay(self, wait: Wait) -> Any:
-        """Waits until another rank, or the end of the waiting, answers."""
-        wait.future = self._loop().create_future()
+    def suspend(self, wait: Wait) -> Future[Any]:
+        """What a rank awaits until another rank, or the end of the waiting, answers; then it must `leave`."""
+        future = wait.future = self._loop().create_future()
         self._waits[wait.rank] = wait
         self._detector.wait()
-        try:
-            return await wait.future
-        finally:
-            if self._waits[wait.rank] is wait:  # cancelled from outside
-                self._withdraw(wait)
+        return future
+
+    def leave(self, wait: Wait) -> None:
+        """Ends a wait that was cancelled from outside; one that was answered has ended."""
+        if self._waits[wait.rank] is wait:
+            self._withdraw(wait)
 
     def is_waiting(self, rank: int) -> bool:
         """True while a rank waits for others of this run."""

@@ -83,9 +83,7 @@ class Model(TierOperations):
     def log(self) -> list[Event]:
         """The timed operations so far, with the memory that was stored when each started."""
         events = Trace(self.run.size, (tuple(self._recorder.ops),)).events(0)
-        return [
-            as_event(op, self._rank, m, self._costs) for op, m in zip(events, self._recorder.memory_at, strict=True)
-        ]
+        return [as_event(op, self._rank, m, self._costs) for op, m in zip(events, self._recorder.memory_at())]
 
     @property
     def final_weights(self) -> Mapping[int, Weight]:
@@ -98,7 +96,8 @@ class Model(TierOperations):
 
     def memory(self) -> int:
         """Elements stored now; a value under two keys counts once."""
-        return self._recorder.memory
+        stored = {id(value): value for storage in self.storage() for value in storage.values()}
+        return sum(value.memory(self._costs) for value in stored.values())
 
     def status(self) -> None:
         """Prints what is stored where."""
@@ -211,8 +210,9 @@ class Model(TierOperations):
             self.run.lanes.send(call, payload)
             return self._handle(call)
         sent = recorder.clock + message_ticks("pass_to", copies, self._costs, (self._rank, to))
-        wait = Posting(self._rank, recorder.clock, line, to, Message(payload, tuple(copies), sent, tag))
-        return self._promise(wait, self.run.post, lambda _: self._posted(wait, tuple(numbers)))
+        message = Message(payload, tuple(copies), sent, tag)
+        wait = Posting(self._rank, recorder.clock, line, to, message, tuple(numbers))
+        return self._promise(wait, self.run.post, self._posted)
 
     def receive(self, source: int | None = None, tag: int = 0) -> Coroutine[Any, Any, Any]:
         """A message from rank `source`, or the one sent first of all; 0.2 steps for each value in it,
@@ -233,7 +233,7 @@ class Model(TierOperations):
             shown = message_text("receive", "..." if isinstance(source, Value) else source, tag)
             raise why.at(recorder.place(shown), line) from None
         wait = Receiving(self._rank, recorder.clock, line, source, tag)
-        return self._promise(wait, self.run.receive, lambda answer: self._received(wait, *answer))
+        return self._promise(wait, self.run.receive, self._received)
 
     # --- The end ---
 

@@ -20,7 +20,7 @@ from lib.values.kinds import Parked
 from .lane_operations import A, LaneOperations, R, W
 from .recorder import player_line
 from .storage import Storage
-from .waits import Joining, Message, Posting, Receiving
+from .waits import Joined, Joining, Message, Posting, Receiving
 
 Call = Coroutine[Any, Any, Any]
 
@@ -56,66 +56,70 @@ class RankOperations(LaneOperations):
     def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
         """Performs an operation on this rank's values."""
         recorder, line = self._recorder, player_line()
+        game = recorder.game
         try:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
             if layer is None:
-                made = rule(self._game, *used)
+                made = rule(game, *used)
             else:
                 if type(layer) is not int:
                     layer = algebra.whole_number(layer, "layer")
-                made = rule(self._game, layer, *used)
+                made = rule(game, layer, *used)
             if type(made) is not tuple:
                 made = (made,)
             batches: frozenset[int] = made[0].batches if name in rules.BATCHED else NO_BATCHES
-            ticks = rules.ticks(self._game, name, len(batches) or 1, used, made) if name in TIMED else 0
+            ticks = rules.ticks(game, name, len(batches) or 1, used, made) if name in TIMED else None
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
-        if name not in TIMED:
+        if ticks is None:
             return recorder.write(name, made, line, numbers, layer)
         return recorder.write_event(name, made, line, numbers, layer, batches, (), recorder.clock, ticks)
 
     def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = ()) -> Any:
         """A collective of a group, which may ask for batches. The layer is that of the value; a label that differs is
         written down beside it."""
-        recorder, line = self._recorder, player_line()
+        recorder, run, line = self._recorder, self.run, player_line()
         try:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
-            self.run.costs.require_priced(name)
+            run.costs.require_priced(name)
             if isinstance(label, Value):
                 raise RuleError(f"the value comes first: {name}(value, layer)")
-            wanted = asked(self._game, name, require_own_batches(self._game, batches)) if batches else NO_BATCHES
-            members = None if group is None else self.run.mesh.group(self._rank, group)
-            if self.run.lanes is not None:
+            wanted = asked(run.game, name, require_own_batches(run.game, batches)) if batches else NO_BATCHES
+            members = None if group is None else run.mesh.group(recorder.rank, group)
+            if run.lanes is not None:
                 return self._collective_on_lane(name, given, label, members, line, wanted)
             if type(label) is not int:
                 if isinstance(given, list):
                     raise RuleError("a list of values needs costs with overlap; call once for each value")
                 label = algebra.whole_number(label, "layer")
-            contribute(self._game, name, given)
-            number = recorder.claim(given)
+            contribute(run.game, name, given)
+            used = (recorder.claim(given),)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None
-        args = shortest(members, None if label == given.layer else label)
-        wait = Joining(self._rank, recorder.clock, line, name, given.layer, (given,), members, args, wanted)
-        return self._promise(wait, self.run.join, lambda answer: self._joined(wait, number, *answer))
+        layer = given.layer
+        args = () if members is None and label == layer else shortest(members, None if label == layer else label)
+        wait = Joining(recorder.rank, recorder.clock, line, name, layer, (given,), used, members, args, wanted)
+        return self._promise(wait, run.join, self._joined)
 
-    def _joined(self, wait: Joining, number: int, results: tuple[Value, ...], start: int, ticks: int) -> Value:
-        own = copy_of(results[0])
+    def _joined(self, wait: Joining, answer: Joined) -> Value:
+        (result,), start, ticks = answer
+        own = result if result._recorder is None else copy_of(result)  # some ranks get the same
         self._recorder.write_event(
-            wait.name, (own,), wait.line, (number,), wait.layer, wait.batches, wait.args, start, ticks
+            wait.name, (own,), wait.line, wait.used, wait.layer, wait.batches, wait.args, start, ticks
         )
         return own
 
-    def _posted(self, wait: Posting, numbers: tuple[int, ...]) -> None:
+    def _posted(self, wait: Posting, _: bool) -> None:
         ticks = wait.message.sent - wait.clock
         self._recorder.write_event(
-            "pass_to", (), wait.line, numbers, None, NO_BATCHES, address(wait.to, wait.tag), wait.clock, ticks
+            "pass_to", (), wait.line, wait.used, None, NO_BATCHES, address(wait.to, wait.tag), wait.clock, ticks
         )
 
-    def _received(self, wait: Receiving, source: int, message: Message) -> Any:
+    def _received(self, wait: Receiving, answer: tuple[int, Message]) -> Any:
+        source, message = answer
         ticks = message_ticks("receive", message.values, self.run.costs, (source, self._rank))
         start = max(wait.clock, message.sent)
         self._recorder.write_event(
@@ -123,7 +127,7 @@ class RankOperations(LaneOperations):
         )
         return message.payload
 
-    def _promise(self, wait: W, meet: Callable[[W], A | None], written: Callable[[A], R]) -> Coroutine[Any, Any, R]:
+    def _promise(self, wait: W, meet: Callable[[W], A | None], written: Callable[[W, A], R]) -> Coroutine[Any, Any, R]:
         """The coroutine that a call returns; whether it is awaited shows at the rank's next call."""
         coroutine = self._together(wait, meet, written)
         self._recorder.promised = (coroutine, wait)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import lru_cache
 from types import FrameType
 from typing import Any, Protocol
 
 from lib.errors import PuzzleError, RuleError
 from lib.lanes import Call
-from lib.lifetimes import Stored
+from lib.lifetimes import lifetimes
 from lib.rules import require_cuttable
 from lib.setting import Game
 from lib.trace import NO_BATCHES, Op, call_text, place_text
@@ -19,13 +20,29 @@ from lib.values.kinds import Parked
 _op = tuple.__new__  # what Op(...) does, in half of its time
 
 
+_lines: dict[tuple[bytes, int, int], int] = {}
+"""By line table, first line and instruction: the line. Python reads the whole table each time that it is asked."""
+
+
+@lru_cache
+def _is_ours(package: str | None) -> bool:
+    return (package or "").partition(".")[0] == "lib"
+
+
 def player_line() -> int:
     """The line being executed outside this library, 0 if that is the event loop's: a schedule of the library's own. To
     be called by what the player calls."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and (frame.f_globals.get("__package__") or "").partition(".")[0] == "lib":
+    while frame is not None and _is_ours(frame.f_globals.get("__package__")):
         frame = frame.f_back
-    return frame.f_lineno if frame is not None and frame.f_globals.get("__package__") != "asyncio" else 0
+    if frame is None or frame.f_globals.get("__package__") == "asyncio":
+        return 0
+    code = frame.f_code
+    at = code.co_linetable, code.co_firstlineno, frame.f_lasti
+    line = _lines.get(at)
+    if line is None:
+        line = _lines[at] = frame.f_lineno
+    return line
 
 
 class UnderWay(Protocol):
@@ -48,18 +65,14 @@ class RankRecorder:
         self.clock = 0
         self.values = 0
         """The number of values that this rank has made: the next one's number."""
-        self.memory = 0
-        """Elements in storage now; a value under two keys counts once."""
-        self.memory_at: list[int] = []
-        """`memory` at the start of each event."""
+        self.sizes: dict[int, int] = {}
+        """Elements of each value that was ever stored, by number."""
         self.promised: tuple[Coroutine[Any, Any, Any], UnderWay] | None = None
         """A call whose coroutine has not been awaited yet."""
         self.under_way: UnderWay | None = None
         """The call that this rank is in, waiting for others."""
         self.handles: dict[int, object] = {}
         """Calls that were not awaited yet, by the index of their rows."""
-        self._stored = Stored()
-        self._sizes: dict[int, int] = {}
         self._given: dict[int, tuple[Value, int]] = {}
 
     def place(self, call: str) -> str:
@@ -108,8 +121,11 @@ class RankRecorder:
             self._given[id(value)] = (value, own._number)
         return self._given[id(value)][1]
 
-    def claim_all(self, values: Iterable[Value]) -> tuple[int, ...]:
-        return tuple([self.claim(value) for value in values])
+    def claim_all(self, values: Sequence[Value]) -> tuple[int, ...]:
+        try:
+            return tuple([value._number if value._recorder is self else self._adopt(value) for value in values])
+        except AttributeError:
+            return tuple([self.claim(value) for value in values])  # which refuses what is no value
 
     def write(
         self,
@@ -139,7 +155,6 @@ class RankRecorder:
         ticks: int,
     ) -> Sequence[V]:
         """Writes down an operation that takes `ticks` from `start`, and moves the clock to its end."""
-        self.memory_at.append(self.memory)
         self.clock = end = start + ticks
         self.ops.append(_op(Op, (name, start, end, layer, batches, used, self._own(made), args, line)))
         return made
@@ -155,7 +170,6 @@ class RankRecorder:
         batches: frozenset[int],
     ) -> Op:
         """Writes down a call that starts later, or now; it will make so many values, whose numbers are taken."""
-        self.memory_at.append(self.memory)
         numbers = tuple(range(self.values, self.values + made))
         self.values += made
         op = _op(Op, (name, self.clock, self.clock, layer, batches, used, numbers, args, line))
@@ -175,12 +189,16 @@ class RankRecorder:
         self.ops.append(_op(Op, ("await", before, after, None, NO_BATCHES, call.op.used, (), (call.at,), line)))
 
     def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
-        first = number = self.values
-        for value in made:
+        first = self.values
+        if len(made) == 1:
+            stamp(made[0], self, first)
+            self.values = first + 1
+            return (first,)
+        numbers = tuple(range(first, first + len(made)))
+        for value, number in zip(made, numbers):
             stamp(value, self, number)
-            number += 1
-        self.values = number
-        return (first,) if number == first + 1 else tuple(range(first, number))
+        self.values = first + len(made)
+        return numbers
 
     def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V:
         """An operation on values that needs no model (`+`, `combine`, `shard`)."""
@@ -198,21 +216,17 @@ class RankRecorder:
     def store(self, where: str, key: object, value: Value) -> None:
         """Records that a value is stored, in place of what was there."""
         number = value._number if value._recorder is self else self.claim(value)
-        place = (where, key)
-        if number not in self._sizes:
-            self._sizes[number] = size = value.memory(self.costs)
-            self.memory += size
-        gone = self._stored.store(place, number)
-        if gone is not None:
-            self.memory -= self._sizes.pop(gone)
+        if number not in self.sizes:
+            self.sizes[number] = value.memory(self.costs)
         clock = self.clock
-        self.ops.append(_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), place, 0)))
+        self.ops.append(_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), (where, key), 0)))
 
     def delete(self, where: str, key: object) -> None:
         """Records that a key was deleted."""
-        place = (where, key)
-        gone = self._stored.delete(place)
-        if gone is not None:
-            self.memory -= self._sizes.pop(gone)
         clock = self.clock
-        self.ops.append(_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), place, 0)))
+        self.ops.append(_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), (where, key), 0)))
+
+    def memory_at(self) -> list[int]:
+        """Elements in storage at the start of each event and, last, now; a value under two keys counts once."""
+        lives = lifetimes(self.ops)
+        return lives.sampled(lives.stored, self.sizes)

@@ -49,7 +49,7 @@ class TierOperations(Computation):
             raise why.at(recorder.place(call_text(name)), line) from None
         wait = Copying(self._rank, recorder.clock, line, name)
 
-        def written(_: bool) -> Value:
+        def written(*_: object) -> Value:
             own = copy_of(made[0])
             recorder.write_event(name, (own,), line, (number,), None, NO_BATCHES, args, wait.clock, ticks)
             return own

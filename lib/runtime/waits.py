@@ -43,6 +43,10 @@ class Wait:
         raise NotImplementedError
 
 
+Joined = tuple[tuple[Value, ...], int, int]
+"""What a rank gets of a collective: its results, the tick at which the collective starts, and how many it takes."""
+
+
 @dataclass(slots=True, eq=False)
 class Joining(Wait):
     """In a collective."""
@@ -50,6 +54,7 @@ class Joining(Wait):
     name: str
     layer: int
     values: tuple[Value, ...]
+    used: tuple[int, ...]
     group: Group | None
     args: tuple[Any, ...]
     batches: frozenset[int]
@@ -92,6 +97,7 @@ class Posting(Wait):
 
     to: int
     message: Message
+    used: tuple[int, ...]
 
     @property
     def tag(self) -> int:

@@ -83,7 +83,7 @@ def numbers(given: object, limit: int, thing: str, owner: str = "") -> frozenset
 
 def number(given: object, limit: int, thing: str, owner: str = "") -> int:
     """`given` as a plain int from 0 to limit - 1; anything else is a RuleError that says which exist."""
-    whole = whole_number(given, thing, owner)
+    whole = given if type(given) is int else whole_number(given, thing, owner)
     if not 0 <= whole < limit:
         exist = f"only {thing} 0 exists" if limit == 1 else f"there are {plural(thing)} 0 to {limit - 1}"
         raise RuleError(f"{_of(owner)}{thing} {whole} does not exist; {exist}")

@@ -239,7 +239,7 @@ for _cls in CLASSIC_FIELDS:
     _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass
     _cls._label = attrgetter(*[f.name for f in _fields])
     _made, _cls._copied = constructors(_cls)  # type: ignore[method-assign]  # declared for type checkers
-    _cls.made = staticmethod(_made)  # type: ignore[method-assign, assignment]
+    _cls.made = staticmethod(_made)  # type: ignore[method-assign]
     _cls.joined = tuple(name for name in ALIKE_IN_A_JOIN if name in {f.name for f in _fields})
     if _cls.joined:
         _cls._joined = attrgetter(*_cls.joined)

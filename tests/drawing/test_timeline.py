@@ -182,9 +182,7 @@ def test_a_notebook_gets_the_picture_and_a_text() -> None:
     drawn = picture("ddp", title="Data parallel")
     bundle = drawn._repr_mimebundle_()
     assert bundle["text/html"] == svg(drawn)
-    assert bundle["text/plain"].startswith("Data parallel
-Data parallelism
-timesteps 5.1")
+    assert bundle["text/plain"].startswith("Data parallel\nData parallelism\ntimesteps 5.1")
     assert "rank 3 F0b3" in bundle["text/plain"]
     assert set(gallery.pareto()._repr_mimebundle_()) == {"text/html", "text/plain"}
 
