@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -164,10 +165,27 @@ def random_costs(choice: random.Random, halves: bool = False, overlap: bool = Fa
     return Costs("any", ticks=ticks, overlap=overlap, gradient=choice.choice((None, 1024)), **more)
 
 
+def inference(seed: int) -> Schedule:
+    """Each rank takes some microbatches through all layers, in groups of random sizes."""
+
+    def schedule(model: Model) -> None:
+        choice = random.Random(seed)
+        owner = [choice.randrange(model.RANKS) for _ in range(model.BATCHES)]
+        group = choice.randint(1, 3)
+        mine = [batch for batch in range(model.BATCHES) if owner[batch] == model.rank]
+        for first in range(0, len(mine), group):
+            out = model.get_activation(mine[first : first + group])
+            for layer in range(model.LAYERS):
+                out = model.forward(layer, out, model.load_weights(layer)[0])
+            model.set_output(out)
+
+    return schedule
+
+
 def random_run(seed: int) -> Trace:
     """A random legal schedule of some kind, under random prices."""
     choice = random.Random(seed)
-    kind = choice.randrange(7)
+    kind = choice.randrange(9)
     overlap = choice.random() < 0.4
     steps = choice.randint(1, 3)
     if kind < 2:
@@ -179,6 +197,15 @@ def random_run(seed: int) -> Trace:
         size = Size(table.stages * choice.randint(1, 2), table.batches, table.ranks)
         costs = random_costs(choice, halves=True, overlap=overlap)
         return run(pipeline(table), *size, setting=Setting(costs, steps=steps)).trace
+    if kind == 7:
+        size = Size(choice.randint(1, 4), choice.randint(1, 5), choice.randint(1, 3))
+        costs = random_costs(choice, overlap=overlap)
+        return run(inference(seed), *size, setting=Setting(costs, task="infer")).trace
+    if kind == 8:
+        costs = replace(random_costs(choice, overlap=overlap), islands=2, ticks_between=random_costs(choice).ticks)
+        setting = Setting(costs, mesh={"replica": 2, "shard": 2})
+        split = choice.choice((hybrid_shard, hybrid_shard_keeping_the_last))
+        return run(split, choice.randint(1, 3), 4, 4, setting=setting).trace
     ranks = choice.choice((1, 2, 4))
     if kind == 4:
         size, setting = Size(choice.randint(1, 3), ranks, ranks), Setting(random_costs(choice), steps=steps)
