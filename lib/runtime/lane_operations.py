@@ -16,7 +16,7 @@ from lib.values.base import Value, object_text
 from .handles import Handle
 from .live_lanes import LiveLanes
 from .live_run import LiveRun
-from .recorder import RankRecorder, player_line
+from .recorder import RankRecorder
 from .waits import Awaiting, Wait
 
 A = TypeVar("A")
@@ -163,7 +163,8 @@ class LaneOperations:
         recorder = self._recorder
         try:
             self._ready()
-            for handle in recorder.handles.values():
-                raise RuleError(f"{handle} was never awaited; await its handle before the end")
+            for row, handle in recorder.handles.items():
+                line = recorder.ops[row].line
+                raise RuleError(f"{handle} was never awaited; await its handle before the end", line=line)
         except PuzzleError as why:
-            raise why.at(recorder.place("the end"), player_line()) from None
+            raise why.at(recorder.place("the end"), why.line) from None

@@ -20,11 +20,12 @@ _op = tuple.__new__  # what Op(...) does, in half of its time
 
 
 def player_line() -> int:
-    """The line being executed outside this library; to be called by what the player calls."""
+    """The line being executed outside this library, 0 if that is the event loop's: a schedule of the library's own. To
+    be called by what the player calls."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (frame.f_globals.get("__package__") or "").partition(".")[0] == "lib":
         frame = frame.f_back
-    return frame.f_lineno if frame is not None else 0
+    return frame.f_lineno if frame is not None and frame.f_globals.get("__package__") != "asyncio" else 0
 
 
 class UnderWay(Protocol):
@@ -74,7 +75,8 @@ class RankRecorder:
         name = wait.call().partition("(")[0]
         return RuleError(
             f"{wait.call()} on line {wait.line} was called without await, so it never ran; "
-            f"write 'await model.{name}(...)'"
+            f"write 'await model.{name}(...)'",
+            line=wait.line,
         )
 
     def claim(self, value: Value) -> int:

@@ -10,6 +10,8 @@ hand. `pipeline` plays any timetable.
 """
 
 from .cells import Cell
+from .cut_layers import sequence_parallel, tensor_parallel
+from .data_parallel import ddp, fsdp_prefetch, zero1, zero2, zero3
 from .orders import breadth_first, dualpipev, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v
 from .player import pipeline
 from .timetable import Timetable
@@ -18,11 +20,18 @@ __all__ = [
     "Cell",
     "Timetable",
     "breadth_first",
+    "ddp",
     "dualpipev",
+    "fsdp_prefetch",
     "gpipe",
     "interleaved",
     "one_f_one_b",
     "pipeline",
+    "sequence_parallel",
+    "tensor_parallel",
+    "zero1",
+    "zero2",
+    "zero3",
     "zb_h1",
     "zb_h2",
     "zb_v",

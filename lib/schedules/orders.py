@@ -35,7 +35,7 @@ def one_f_one_b(p: int, m: int) -> Timetable:
 
 def interleaved(p: int, m: int, v: int = 2) -> Timetable:
     """1F1B on v chunks of a rank, p microbatches of a chunk at a time (Narayanan et al. 2021, section 2.2.2)."""
-    _require(m % p == 0, f"interleaved 1F1B needs a multiple of {p} microbatches, one for each rank; got {m}")
+    _require(m % max(p, 1) == 0, f"interleaved 1F1B needs a multiple of {p} microbatches, one for each rank; got {m}")
 
     def script(r: int) -> str:
         chunks = [k // p % v for k in range(m * v)]
@@ -88,10 +88,10 @@ def zb_v(p: int, m: int) -> Timetable:
 
 
 def dualpipev(p: int, m: int) -> Timetable:
-    """A forward of one chunk beside a backward of the other, on the V of ZB-V (DeepSeek-AI, `dualpipe/dualpipev.py`).
+    """A forward of one chunk beside a backward of the other, in the V of ZB-V (DeepSeek-AI, DualPipe).
 
-    Here nobody computes two things at once: such a slot computes the forward, then the backward, and sends both after
-    that. It then takes F + B.
+    Here nobody computes two things at once: such a slot computes the forward, then the backward, then sends both. It
+    takes F + B. The order is that of PyTorch's ScheduleDualPipeV.
     """
     _require(m >= 2 * p, f"DualPipeV needs a microbatch for each of its {2 * p} stages; got {m}")
 

@@ -14,12 +14,24 @@ Tagging = Callable[[Message], int]
 """Gives each message a tag. Between two ranks there is one mailbox for each tag, and it holds one unread message."""
 
 
+def untagged(_: Message) -> int:
+    """One mailbox between two ranks."""
+    return 0
+
+
+def by_stream(message: Message) -> int:
+    """One mailbox for the activations of a stage, and one for its gradients."""
+    return message.stream
+
+
 def require_complete(rows: Rows) -> None:
     """Refuses rows that are not one training step.
 
     Raises:
-        RuleError: there are none, a stage is on two ranks, or a cell is unknown, missing or there twice.
+        RuleError: a rank has none, a stage is on two ranks, or a cell is unknown, missing or there twice.
     """
+    if not all(rows):
+        raise RuleError(f"rank {list(map(bool, rows)).index(False)} has no cells; a timetable has work for every rank")
     placed = [(cell, rank) for rank, row in enumerate(rows) for slot in row for cell in slot]
     if not placed:
         raise RuleError("this timetable has no cells; each rank has a row of them, such as 0F0 0B0")
@@ -87,7 +99,10 @@ class Play:
         box = message.source, message.to, self.tag(message)
         if sends:
             return self._boxes.setdefault(box, message) is message
-        return self._boxes.get(box) == message and bool(self._boxes.pop(box))
+        if self._boxes.get(box) != message:
+            return False
+        del self._boxes[box]
+        return True
 
     def explain(self) -> str:
         """Follows who waits for whom, from the first stuck rank until a rank comes up again."""

@@ -6,10 +6,11 @@ from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any
 
-from lib import Activation, ActivationGrad, Model, Weight, WeightGrad
+from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, Weight, WeightGrad
 from lib.errors import RuleError
 
 from .cells import Cell, Slot
+from .playable import untagged
 from .timetable import Timetable
 
 Order = Callable[..., Timetable]
@@ -31,11 +32,18 @@ def pipeline(
     """
 
     async def schedule(model: Model) -> None:
-        axes = dict(model.dist.setting.mesh)
-        ranks = axes.get("pp", 1) if axes else model.RANKS
-        batches = model.BATCHES // axes.get("dp", 1)
+        setting = model.dist.setting
+        axes = dict(setting.mesh) or {"pp": model.RANKS}
+        ranks, replicas = axes.get("pp", 1), axes.get("dp", 1)
+        batches, left = divmod(model.BATCHES, replicas)
+        if left:
+            raise RuleError(f"{model.BATCHES} microbatches cannot be dealt to {replicas} replicas; take a multiple")
         table = order if isinstance(order, Timetable) else _made(order, ranks, batches, **sizes)
         _require_fit(table, model.LAYERS, ranks, batches)
+        if table.tag is not untagged and setting == CLASSIC_SETTING:
+            raise RuleError(
+                "this order needs messages with tags, which the classic costs lack; take others, such as stages"
+            )
         await _Rank(model, table, recompute, sharded).train()
 
     return schedule
@@ -67,8 +75,8 @@ class _Rank:
     def __init__(self, model: Model, table: Timetable, recompute: bool, sharded: bool) -> None:
         self.model, self.table, self.recompute = model, table, recompute
         axes = dict(model.dist.setting.mesh)
-        self.peers = model.axis("pp") if "pp" in axes else tuple(range(model.RANKS))
-        self.place = model.index("pp") if "pp" in axes else model.rank
+        alone = ((model.rank,), 0) if axes else (tuple(range(model.RANKS)), model.rank)
+        self.peers, self.place = (model.axis("pp"), model.index("pp")) if "pp" in axes else alone
         self.replicas = axes.get("dp", 1)
         self.replica = model.index("dp") if "dp" in axes else 0
         self.sharded = sharded and self.replicas > 1
@@ -99,11 +107,14 @@ class _Rank:
         await self.reach(slot[0])
         for message in self.table.needs.received(slot):
             self.keep(message.made, await self.model.receive(self.peers[message.source], self.table.tag(message)))
-        made = {cell: await self.compute(cell, step) for cell in slot}
-        for message in self.table.needs.sent(slot):
-            await self.model.pass_to(self.peers[message.to], made.pop(message.made), self.table.tag(message))
-        for cell, value in made.items():  # the next cell is on this rank too
-            self.keep(cell, value)
+        outgoing = {message.made: message for message in self.table.needs.sent(slot)}
+        made = dict[Cell, Any]()
+        for cell in slot:
+            made[cell] = await self.compute(cell, step)
+            if cell not in outgoing:  # the next stage is on this rank too
+                self.keep(cell, made.pop(cell))
+        for cell, message in outgoing.items():
+            await self.model.pass_to(self.peers[message.to], made.pop(cell), self.table.tag(message))
 
     def keep(self, cell: Cell, value: Any) -> None:
         """Stores what a cell has made, for the next stage or for the one before."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Self
 
 from lib.errors import DeadlockError, RuleError
 
 from .cells import Cell, Dependencies, Message, Slot
-from .playable import Play, Tagging, require_complete
+from .playable import Play, Tagging, by_stream, require_complete, untagged
 
 CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
 
@@ -40,7 +41,7 @@ class Timetable:
         def own(message: Message) -> int:
             return message.stream + every * message.made.batch
 
-        for tag in (lambda _: 0, lambda message: message.stream, own):
+        for tag in (untagged, by_stream, own):
             play = Play(self.rows, tag)
             if not play.stuck:
                 object.__setattr__(self, "needs", play.needs)
@@ -76,11 +77,11 @@ class Timetable:
     def ranks(self) -> int:
         return len(self.rows)
 
-    @property
+    @cached_property
     def stages(self) -> int:
         return 1 + max(cell.stage for cell in self.cells)
 
-    @property
+    @cached_property
     def batches(self) -> int:
         """Microbatches in a step."""
         return 1 + max(cell.batch for cell in self.cells)

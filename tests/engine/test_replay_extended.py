@@ -102,7 +102,7 @@ def replicas_of(draw: Any, ranks: int, count: int) -> Game:
 
 
 def blocks_of(draw: Any, ranks: int, count: int) -> Game:
-    schedule = draw(st.sampled_from([shards.tensor_parallel, shards.sequence_parallel]))
+    schedule = draw(st.sampled_from([schedules.tensor_parallel, schedules.sequence_parallel]))
     layers = draw(st.integers(1, 3))
     ranks = draw(st.sampled_from([2, 4]))
     return Game(schedule, (layers, count, ranks), Setting(COSTS["quarters"], layer="block"))
@@ -254,7 +254,7 @@ def test_shards_that_tensors_do_not_have_are_refused_with_their_numbers() -> Non
     game = Game(shards.experts_in_turn, (1, 16, 16), Setting(COSTS["experts"], layer="experts"))
     with pytest.raises(TraceError, match="8 rows or tokens cannot be cut into 16 equal shards"):
         replay(game.trace(), small=True)
-    game = Game(shards.tensor_parallel, (1, 1, 3), Setting(COSTS["quarters"], layer="block"))
+    game = Game(schedules.tensor_parallel, (1, 1, 3), Setting(COSTS["quarters"], layer="block"))
     with pytest.raises(TraceError, match="16 rows or tokens cannot be cut into 3 equal shards"):
         replay(game.trace(), small=True)
 

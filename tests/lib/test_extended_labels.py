@@ -37,7 +37,7 @@ from lib import (
 )
 from lib.costs import CLASSIC, Tier
 from lib.judging.recompute import Retrace
-from lib.schedules import pipeline, zb_h1
+from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from lib.values.kinds import Parked
 from tests.lib.test_labels import attempt
 from tests.support.examples import examples
@@ -176,8 +176,8 @@ def test_every_value_of_a_random_program_is_what_it_says(
 
 SCHEDULES = [
     (pipeline(zb_h1), Size(2, 3, 2), Setting(COSTS["parts"], steps=2)),
-    (shards.tensor_parallel, Size(2, 2, 4), Setting(ALL, layer="block")),
-    (shards.sequence_parallel, Size(2, 2, 4), Setting(ALL, layer="block")),
+    (tensor_parallel, Size(2, 2, 4), Setting(ALL, layer="block")),
+    (sequence_parallel, Size(2, 2, 4), Setting(ALL, layer="block")),
     (shards.experts_in_turn, Size(2, 4, 2), Setting(ALL, layer="experts")),
     (shards.local_sgd(2), Size(2, 2, 2), Setting(ALL, steps=4, task="local")),
     (shards.data_parallel_steps, Size(2, 2, 2), Setting(ALL, steps=3)),

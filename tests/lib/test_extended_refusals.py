@@ -24,7 +24,7 @@ from lib import (
     trace_to_json,
 )
 from lib.costs import CLASSIC, Tier
-from lib.schedules import pipeline, zb_h1
+from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from lib.trace import Op
 from lib.values.kinds import Activation, Parked, Weight
 from lib.values.replicas import Copy
@@ -331,8 +331,8 @@ def changed(trace: Trace, name: str, change: Callable[[Op], Op], which: int = 0,
 
 
 HALVES = traced(pipeline(zb_h1), (2, 4, 2), Setting(COSTS["parts"], steps=2))
-PARTS = traced(shards.tensor_parallel, (2, 1, 2), BLOCK)
-TOKENS = traced(shards.sequence_parallel, (2, 1, 2), BLOCK)
+PARTS = traced(tensor_parallel, (2, 1, 2), BLOCK)
+TOKENS = traced(sequence_parallel, (2, 1, 2), BLOCK)
 ROUTED = traced(shards.experts_in_turn, (2, 4, 2), EXPERTS)
 ALONE = traced(shards.local_sgd(2), (1, 2, 2), Setting(ALL, steps=2, task="local"))
 STREAM = traced(

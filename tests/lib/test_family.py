@@ -25,7 +25,7 @@ from lib.judging.family import (
     TENSOR_PARALLEL,
     TENSOR_PIPELINE,
 )
-from lib.schedules import one_f_one_b, pipeline, zb_h1, zb_h2
+from lib.schedules import one_f_one_b, pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from tests.lib.test_numbers import Choices
 from tests.support import CLASSICS
@@ -235,8 +235,8 @@ LOCAL = Setting(COSTS["slow"], steps=2, task="local")
         (pipeline(zb_h1), (2, 4, 2), Setting(PARTS), PIPELINE),
         (pipeline(zb_h2), (2, 4, 2), Setting(PARTS, steps=2), PIPELINE),
         (shards.zero1, (2, 2, 2), Setting(), SHARDED),
-        (shards.tensor_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
-        (shards.sequence_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
+        (tensor_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
+        (sequence_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
         (shards.expert_parallel, (2, 4, 2), EXPERTS, EXPERT_PARALLEL),
         (shards.experts_in_turn, (2, 4, 2), EXPERTS, EXPERT_PARALLEL),
         (shards.local_sgd(2), (2, 2, 2), LOCAL, LOCAL_SGD),

@@ -28,7 +28,7 @@ from lib import (
 from lib.collective_rules import COLLECTIVES
 from lib.errors import IncompleteError
 from lib.judging.recompute import Retrace
-from lib.schedules import pipeline, zb_h1, zb_h2
+from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from lib.trace import Op
 from lib.values.kinds import Parked
 from tests.lib.test_numbers import Choices
@@ -261,8 +261,8 @@ def rows(schedule: Any, size: tuple[int, int, int], setting: Setting) -> tuple[T
 EXTENDED = {
     "halves and two steps": (pipeline(zb_h2), (2, 4, 2), Setting(COSTS["parts"], steps=2)),
     "halves": (pipeline(zb_h1), (3, 4, 3), Setting(COSTS["parts"])),
-    "parts of a sum": (shards.tensor_parallel, (3, 1, 4), Setting(COSTS["quarters"], layer="block")),
-    "shares of the tokens": (shards.sequence_parallel, (3, 1, 4), Setting(COSTS["long_quarters"], layer="block")),
+    "parts of a sum": (tensor_parallel, (3, 1, 4), Setting(COSTS["quarters"], layer="block")),
+    "shares of the tokens": (sequence_parallel, (3, 1, 4), Setting(COSTS["long_quarters"], layer="block")),
     "experts": (shards.expert_parallel, (2, 8, 4), Setting(COSTS["experts"], layer="experts")),
     "replicas": (shards.local_sgd(2), (2, 4, 4), Setting(COSTS["slow"], steps=4, task="local")),
     "several steps": (shards.data_parallel_steps, (2, 2, 2), Setting(COSTS["slow"], steps=3)),

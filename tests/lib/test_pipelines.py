@@ -1,21 +1,12 @@
-"""Published formulas: pipelines of any size take the time, and hold what is in flight, that the papers state."""
+"""Pipelines reach the figures that an independent simulator of the rules has found."""
 
 from __future__ import annotations
-
-from types import MappingProxyType
 
 import pytest
 
 from lib import COSTS, Costs, Goal, Report, Setting, Size, Trace, inflight, referee, run
-from lib.schedules import gpipe, one_f_one_b, pipeline, zb_h1, zb_h2
+from lib.schedules import breadth_first, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2, zb_v
 from lib.schedules.player import Order
-
-
-def costs_of(f: int, i: int, w: int) -> Costs:
-    """F, I and W (times of a forward, of the input half and of the weight half of backward), all else for nothing."""
-    ticks = {"forward": f, "backward": i + w, "backward_input": i, "backward_weight": w}
-    free = dict.fromkeys(("loss", "update", "pass_to", "receive"), 0)
-    return Costs("formula", ticks=MappingProxyType({**ticks, **free}), unit=1, gradient=1)
 
 
 def trained(order: Order, p: int, m: int, costs: Costs, steps: int = 1) -> tuple[Trace, Report]:
@@ -26,39 +17,6 @@ def trained(order: Order, p: int, m: int, costs: Costs, steps: int = 1) -> tuple
     report = referee(outcome.trace, Goal("formula", size, 10**6, 10**9, setting=setting))
     assert report.error is None
     return outcome.trace, report
-
-
-RANKS = [2, 3, 4, pytest.param(6, marks=pytest.mark.slow)]
-TIMES = [(1, 1, 1), (2, 1, 1), (3, 2, 3), *(pytest.param(t, marks=pytest.mark.slow) for t in ((2, 3, 2), (3, 2, 2)))]
-
-
-@pytest.mark.parametrize("p", RANKS)
-@pytest.mark.parametrize("times", TIMES)
-def test_whole_backwards_take_the_time_of_gpipe(p: int, times: tuple[int, int, int]) -> None:
-    """(m + p - 1)(F + B), of which 1F1B holds min(p - r, m) microbatches on rank r (Narayanan et al. 2019, 3.2)."""
-    f, b = times[0], times[1] + times[2]
-    for m in (1, p - 1, p, 2 * p + 1):
-        for order in (gpipe, one_f_one_b):
-            trace, report = trained(order, p, m, costs_of(*times))
-            assert report.makespan == (m + p - 1) * (f + b)
-        assert inflight(trace) == tuple(min(p - r, m) for r in range(p))
-
-
-@pytest.mark.parametrize("p", RANKS)
-@pytest.mark.parametrize("times", TIMES)
-def test_halves_leave_the_bubbles_of_zero_bubble(p: int, times: tuple[int, int, int]) -> None:
-    """Idle time of the longest span, and memory by rank, of ZB-H1 and ZB-H2 (Qi et al. 2024, sections 2 and 2.3)."""
-    f, i, w = times
-    for m in (2 * p, 2 * p + 3):
-        trace, report = trained(zb_h1, p, m, costs_of(*times))
-        assert f + i >= w
-        assert report.span - m * (f + i + w) == (p - 1) * (f + i - w)
-        assert inflight(trace, 1, 0.25) == tuple(p - r + r / 4 for r in range(p))
-        if f + i < 2 * w:
-            continue
-        trace, report = trained(zb_h2, p, m, costs_of(*times))
-        assert report.span - m * (f + i + w) == (p - 1) * (f + i - 2 * w)
-        assert inflight(trace, 1, 0.25) == tuple(2 * (p - r) - 1 + r / 2 for r in range(p))
 
 
 FIGURES = [
@@ -78,6 +36,23 @@ def test_pipelines_of_four_ranks_reach_known_figures(
     assert (report.timesteps, report.makespan, report.peak.memory) == (time, time, memory)
     assert report.stars == 3
     assert not any(note.costs_a_star for note in report.notes)
+
+
+CHUNKED = [
+    (interleaved, (8, 8, 4), Setting("stages"), {}, 57, 3_145_728),
+    (zb_v, (8, 8, 4), Setting("parts"), {}, 51, 2_768_896),
+    (breadth_first, (4, 8, 4), Setting("gathers", mesh={"pp": 2, "dp": 2}), {"sharded": True}, 32, 1_998_848),
+]
+
+
+@pytest.mark.parametrize(("order", "size", "setting", "more", "time", "memory"), CHUNKED)
+def test_pipelines_of_several_stages_on_a_rank_reach_known_figures(
+    order: Order, size: tuple[int, int, int], setting: Setting, more: dict[str, bool], time: float, memory: int
+) -> None:
+    outcome = run(pipeline(order, **more), *size, setting=setting)
+    report = referee(outcome.trace)
+    assert (outcome.error, report.error) == (None, None)
+    assert (report.timesteps, report.peak.memory) == (time, memory)
 
 
 def test_in_flight_counts_a_chunk_of_several_layers_once() -> None:

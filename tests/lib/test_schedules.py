@@ -23,6 +23,7 @@ from lib import (
     trace_to_text,
 )
 from lib.engine.replay.replay import replay
+from lib.schedules import sequence_parallel, tensor_parallel
 from tests.support.schedules import shards, tiers
 
 
@@ -44,10 +45,10 @@ LOCAL = {"steps": 4, "task": "local"}
 KNOWN = [
     ("zero1", shards.zero1, (4, 4, 4), costs("classic"), 12.1, 1_966_080),
     ("checkpoint", shards.checkpoint((3, 6, 7, 8)), (9, 1, 1), costs("long"), 26, 9_961_472),
-    ("tensor_parallel", shards.tensor_parallel, (4, 1, 4), costs("quarters", **BLOCK), 5.9, 1_179_648),
+    ("tensor_parallel", tensor_parallel, (4, 1, 4), costs("quarters", **BLOCK), 5.9, 1_179_648),
     ("tensor_parallel_record", shards.tensor_parallel_record, (4, 1, 4), costs("quarters", **BLOCK), 5.6, 1_048_576),
     ("tensor_parallel_long", shards.tensor_parallel_record, (8, 1, 4), costs("long_quarters", **BLOCK), 12, 9_437_184),
-    ("sequence_parallel", shards.sequence_parallel, (8, 1, 4), costs("long_quarters", **BLOCK), 13.05, 4_718_592),
+    ("sequence_parallel", sequence_parallel, (8, 1, 4), costs("long_quarters", **BLOCK), 13.05, 4_718_592),
     ("local_sgd", shards.local_sgd(4), (2, 4, 4), costs("slow", **LOCAL), 24, 1_441_792),
     ("local_sgd_twice", shards.local_sgd(2), (2, 4, 4), costs("slow", **LOCAL), 32, 1_441_792),
     ("ddp_four_steps", shards.data_parallel_steps, (2, 4, 4), costs("slow", steps=4), 51.5, 1_572_864),

@@ -19,6 +19,7 @@ from puzzles.sandbox.deadline import TimeLimitError, Timer
 from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult, UnplayableError
 
 from .compiled import CompiledCode
+from .withheld import withhold
 
 MODULE_NAME = "submission"
 """Name of the file's module while it runs; not `__main__`, so that a script's own `if __name__` stays inactive."""
@@ -44,6 +45,7 @@ class DefinitionRun:
     def __init__(self, code: CompiledCode, request: Mapping[str, Any], seconds: float, out: int) -> None:
         self.code = code
         self.slug = request["slug"]
+        self.graded = request.get("graded", False)
         self.stage = stage_of(request["stage"])
         self.prepared = self.stage.prepare(request)
         self.out = out
@@ -55,6 +57,8 @@ class DefinitionRun:
     def run(self) -> None:
         """Loads the file, runs the definition and sends the result."""
         disable_play()
+        if self.graded:
+            withhold()
         module = self._module(MODULE_NAME)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")

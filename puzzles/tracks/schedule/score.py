@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, trace_from_json
 from lib.gc_pause import no_collection
@@ -25,10 +26,14 @@ MAX_SENTENCE = 2000
 """Characters of a message on a broken trace."""
 
 
-def request_at(puzzle: SchedulePuzzle, size: Size) -> RunRequest:
-    """A run of all ranks at a size."""
+def request_at(puzzle: SchedulePuzzle, size: Size, graded: bool = False) -> RunRequest:
+    """A run of all ranks at a size; of a graded one `lib.schedules` is withheld."""
     setting = setting_to_json(puzzle.goal.setting)
-    data = {"size": list(size)} if setting == CLASSIC else {"size": list(size), "setting": setting}
+    data: dict[str, Any] = {"size": list(size)}
+    if setting != CLASSIC:
+        data["setting"] = setting
+    if graded:
+        data["graded"] = True
     return RunRequest(size_text(size), data, lambda row: score_trace(trace_in(row), puzzle, size))
 
 

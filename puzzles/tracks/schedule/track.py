@@ -56,7 +56,7 @@ class Schedules(Track[SchedulePuzzle]):
 
     def requests(self, puzzle: SchedulePuzzle) -> Iterator[RunRequest]:
         for size in (puzzle.goal.size, *puzzle.other_sizes):
-            yield request_at(puzzle, size)
+            yield request_at(puzzle, size, graded=True)
 
     def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         goal, steps, memory = puzzle.goal, figures.get("timesteps"), figures.get("peak_memory")

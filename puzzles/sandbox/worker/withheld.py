@@ -1,0 +1,89 @@
+"""A module that a graded schedule has to do without: `lib.schedules` has what puzzles ask for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import lib
+from lib import PuzzleError
+
+WITHHELD = "lib.schedules"
+FOLDER = os.path.realpath(Path(lib.__file__).parent / "schedules")
+
+REFUSAL = (
+    f"a graded schedule cannot use {WITHHELD}, which has the schedules that puzzles ask for; write it yourself, and "
+    "compare it with theirs in free play: puzzles run FILE NAME --size 4,8,4"
+)
+
+
+class WithheldError(PuzzleError):
+    """A graded definition uses what it has to do without."""
+
+
+def withhold() -> None:
+    """Makes Python refuse to import or read the module for the rest of this process, by an audit hook."""
+
+    def refuse(event: str, given: tuple[Any, ...]) -> None:
+        if event == "import" and is_withheld(given[0]):
+            raise WithheldError(REFUSAL)
+        if event == "open" and given and isinstance(given[0], str | bytes):
+            path = os.path.realpath(os.fsdecode(given[0]))
+            if path.startswith(FOLDER + os.sep):
+                raise WithheldError(REFUSAL)
+
+    for name in [name for name in sys.modules if is_withheld(name)]:
+        del sys.modules[name]
+    sys.addaudithook(refuse)
+
+
+def is_withheld(module: str | None) -> bool:
+    """True for the module and those in it."""
+    return f"{module}.".startswith(f"{WITHHELD}.")
+
+
+def uses_withheld(definition: Any) -> bool:
+    """True if a definition is of the module, or its code, or a function of the same notebook that it names, uses it.
+
+    What a name stood for when other values were computed does not show: this keeps the rule, it is no protection.
+    """
+    seen: set[int] = set()
+    found = [definition]
+    while found:
+        thing = found.pop()
+        thing = getattr(thing, "__func__", getattr(thing, "func", thing))  # of a method, of a partial
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if is_withheld(_module_of(thing)):
+            return True
+        names = _names_in(getattr(thing, "__code__", None))
+        if any(map(is_withheld, names)) or {"lib", "schedules"} <= names:
+            return True
+        places: dict[str, Any] = getattr(thing, "__globals__", {})
+        if places is getattr(definition, "__globals__", None):
+            found += [places[name] for name in names if name in places]
+            found += [cell.cell_contents for cell in thing.__closure__ or () if _is_filled(cell)]
+    return False
+
+
+def _module_of(thing: Any) -> str | None:
+    if isinstance(thing, type(sys)):
+        return thing.__name__
+    return getattr(thing, "__module__", None) or type(thing).__module__
+
+
+def _names_in(code: Any) -> set[str]:
+    """The names and imports in some code and in what is nested in it."""
+    if not hasattr(code, "co_names"):
+        return set()
+    return {*code.co_names}.union(*(_names_in(inner) for inner in code.co_consts))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
