@@ -14,7 +14,7 @@ import pytest
 from lib import Costs, Goal, Model, Record, Report, Setting, Size, Trace, referee, run
 from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound
 from lib.recognition import recognize
-from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2, zb_v
+from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, sequence_parallel, zb_h1, zb_h2, zb_v
 from puzzles.catalog.schedule import PUZZLES
 from tests.lib.test_numbers import Choices
 from tests.support.schedules import shards, tiers
@@ -73,7 +73,7 @@ EXTENDED = [
     (shards.zero1, (4, 4, 4), Setting()),
     (shards.checkpoint((0, 3, 6)), (9, 1, 1), Setting("long")),
     (shards.tensor_parallel_record, (4, 1, 4), Setting("quarters", layer=BLOCK)),
-    (shards.sequence_parallel, (8, 1, 4), Setting("long_quarters", layer=BLOCK)),
+    (sequence_parallel, (8, 1, 4), Setting("long_quarters", layer=BLOCK)),
     (shards.expert_parallel, (2, 8, 4), Setting("experts", layer=EXPERTS)),
     (shards.experts_in_turn, (2, 4, 2), Setting("experts", layer=EXPERTS)),
     (shards.local_sgd(4), (2, 4, 4), Setting("slow", steps=4, task="local")),
@@ -212,7 +212,7 @@ def random_run(seed: int) -> Trace:
         return run(shards.data_parallel_steps, *size, setting=setting).trace
     if kind == 5:
         size = Size(choice.randint(1, 3), choice.randint(1, 2), choice.choice((2, 4)))
-        split = choice.choice((shards.tensor_parallel_record, shards.sequence_parallel))
+        split = choice.choice((shards.tensor_parallel_record, sequence_parallel))
         return run(split, *size, setting=Setting(random_costs(choice), layer=BLOCK)).trace
     if choice.random() < 0.5:
         size = Size(choice.randint(1, 3), 2 * ranks, ranks)
