@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lib import Costs, Goal, Model, Record, Report, Setting, Size, Trace, referee, run
+from lib import Costs, Goal, Model, Record, Report, RuleError, Setting, Size, Trace, referee, run
 from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound
 from lib.recognition import recognize
 from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, sequence_parallel, zb_h1, zb_h2, zb_v
@@ -367,3 +367,16 @@ def test_operations_without_a_price_leave_no_bound_on_time() -> None:
     setting = Setting(Costs("none", ticks={}))
     assert time_bound(Size(2, 2, 2), setting).least == 0
     assert memory_bound(Size(2, 2, 2), setting).least == 0
+
+
+@pytest.mark.parametrize("size", [(2, 2), (0, 1, 1), (1, 1.5, 1), (1, True, 1)])
+def test_an_impossible_size_is_refused(size: Any) -> None:
+    for bound in (time_bound, memory_bound):
+        with pytest.raises(RuleError, match="layers, batches and ranks"):
+            bound(size, Setting())
+
+
+@pytest.mark.parametrize("stages", [[([0, 1], 1)], [([0, 1], 1), ([1, 2], 1)], [([0, 1, 2], 0)], []])
+def test_stages_that_are_not_the_layers_are_refused(stages: Any) -> None:
+    with pytest.raises(RuleError, match="each of the layers 0 to 2 once"):
+        pipeline_time_bound(Size(3, 2, 2), Setting(), stages)
