@@ -11,8 +11,24 @@ import pytest
 
 from lib import Model, Setting, Trace, run
 from lib.recognition import Recognition, recognize, recomputed
-from lib.recognition.papers import PAPERS
-from lib.schedules import Cell, Timetable, breadth_first, gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2
+from lib.recognition.papers import PAPERS, ZERO_1_OR_2
+from lib.schedules import (
+    Cell,
+    Timetable,
+    breadth_first,
+    ddp,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    pipeline,
+    sequence_parallel,
+    tensor_parallel,
+    zb_h1,
+    zb_h2,
+    zero1,
+    zero2,
+    zero3,
+)
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
@@ -144,14 +160,15 @@ STREAMED = "weights fetched from the host"
     [
         (pipeline(one_f_one_b), (4, 16, 8), DP, "1F1B x data parallelism"),
         (pipeline(one_f_one_b), (4, 16, 8), Setting(mesh={"dp": 2, "pp": 4}, fold="dp"), "1F1B x data parallelism"),
+        (ddp, (3, 8, 4), Setting(mesh={"dp": 4}, fold="dp"), "data parallelism"),
         (pipeline(one_f_one_b, sharded=True), (4, 16, 8), DP, f"1F1B x {ZERO_3}, with every weight gathered once"),
         (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(), "1F1B" + RECOMPUTED),
         (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(steps=3), "1F1B" + RECOMPUTED),
         (pipeline(zb_h2), (4, 8, 4), Setting("parts", steps=3), "ZB-H2"),
-        (shards.zero1, (4, 4, 4), Setting(), "ZeRO-1 and ZeRO-2, which are alike with one microbatch on each rank"),
+        (shards.zero1, (4, 4, 4), Setting(), ZERO_1_OR_2),
         (shards.checkpoint((0, 3)), (6, 1, 1), Setting(), STANDARD + RECOMPUTED),
-        (shards.tensor_parallel, (4, 1, 4), BLOCK, "tensor parallelism"),
-        (shards.sequence_parallel, (4, 1, 4), BLOCK, "tensor and sequence parallelism"),
+        (tensor_parallel, (4, 1, 4), BLOCK, "tensor parallelism"),
+        (sequence_parallel, (4, 1, 4), BLOCK, "tensor and sequence parallelism"),
         (shards.expert_parallel, (2, 8, 4), EXPERTS, "expert parallelism"),
         (shards.experts_in_turn, (2, 4, 2), EXPERTS, "expert parallelism"),
         (shards.local_sgd(2), (2, 4, 4), Setting("slow", steps=4, task="local"), "local SGD"),
@@ -168,46 +185,23 @@ def test_axes_and_extras_are_named(schedule: Any, size: Any, setting: Setting, t
     assert known(schedule, size, setting).text == text
 
 
-def zero(stage: int) -> Callable[[Model], Any]:
-    """Two microbatches a rank, one after the other. Stage 1 scatters the sum of a layer's gradients, stage 2 each of
-    them, and stage 3 keeps the weights in shards as well."""
-
-    async def schedule(model: Model) -> None:
-        weights, states, inputs, _, grads = model.storage()
-        for layer in range(model.LAYERS):
-            weights[layer], states[layer] = model.load_weights(
-                layer, *((model.rank, model.RANKS) if stage == 3 else ())
-            )
-            if stage and stage < 3:
-                states[layer] = states[layer].shard(model.rank, model.RANKS)
-
-        async def whole(layer: int) -> Any:
-            return await model.allgather(weights[layer], layer) if stage == 3 else weights[layer]
-
-        for batch in range(model.rank, model.BATCHES, model.RANKS):
-            inputs[0] = model.get_activation([batch])
-            for layer in range(model.LAYERS):
-                inputs[layer + 1] = model.forward(layer, inputs[layer], await whole(layer))
-            grad = model.loss(inputs[model.LAYERS])
-            for layer in reversed(range(model.LAYERS)):
-                new, grad = model.backward(layer, inputs[layer], grad, await whole(layer))
-                new = await model.scatterreduce(new, layer) if stage >= 2 else new
-                grads[layer] = grads[layer] + new if layer in grads else new
-        for layer in range(model.LAYERS):
-            if stage < 2:
-                sums = model.scatterreduce if stage else model.allreduce
-                grads[layer] = await sums(grads[layer], layer)
-            weight = weights[layer].shard(model.rank, model.RANKS) if stage in (1, 2) else weights[layer]
-            weights[layer], states[layer] = model.update(layer, grads[layer], weight, states[layer])
-            model.set_final_weight(layer, weights[layer])
-
-    return schedule
-
-
-@pytest.mark.parametrize(("stage", "name"), [(0, "data parallelism"), (1, "ZeRO-1"), (2, "ZeRO-2"), (3, ZERO_3)])
-def test_the_stages_of_zero(stage: int, name: str) -> None:
-    found = known(zero(stage), (3, 4, 2))
-    assert (found.name, found.difference) == (name, "")
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize(
+    ("schedule", "names"),
+    [
+        (ddp, ("data parallelism", "data parallelism")),
+        (zero1, (ZERO_1_OR_2, "ZeRO-1")),
+        (zero2, (ZERO_1_OR_2, "ZeRO-2")),
+        (zero3, (ZERO_3, ZERO_3)),
+    ],
+)
+def test_generated_data_parallelism_has_its_name(schedule: Any, names: tuple[str, str], steps: int) -> None:
+    """With one microbatch on each rank, and with several."""
+    sizes = ((3, 2, 2), (2, 4, 4)), ((3, 4, 2), (2, 8, 4), (1, 6, 3))
+    for name, some in zip(names, sizes, strict=True):
+        for size in some:
+            found = known(schedule, size, Setting(steps=steps))
+            assert (found.name, found.difference) == (name, "")
 
 
 async def three_d(model: Model) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lib import Model
+from lib.schedules import sequence_parallel as sequence_parallel  # also found here, beside its variants
 from lib.schedules import tensor_parallel
 
 
