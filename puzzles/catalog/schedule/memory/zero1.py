@@ -15,7 +15,10 @@ PUZZLE = SchedulePuzzle(
         memory=2_300_000,
         records=records(SHARDED, (12.1, 1_966_080, "zero1_input_again")),
         family=SHARDED,
+        loads_once=True,
     ),
+    reload_reason="the next step begins with whole weights again",
+    reload_advice="Gather every weight with `allgather` after its update.",
     other_sizes=(Size(3, 2, 2), Size(2, 8, 8)),
     statement="""\
 In `ddp`, every rank keeps all weights, all optimizer states and all gradients. The weights are read in every
