@@ -25,7 +25,7 @@ PUZZLE = SchedulePuzzle(
 mesh with the axes `dp` and `pp`. Stage s has the layers s and s + 2. The two ranks of a stage (`group="dp"`) hold
 half of each of its weights, and each of them takes every second batch: four of the eight.
 
-A gather takes a whole step, and so does a reduce-scatter. A rank has room for one whole weight at a time. In the
+A gather takes a whole step, and so does a reduce-scatter. Keep one whole weight at a time. In the
 order of `interleaved` it switches between its layers all the time, and gathers 11 times. In which order are 3
 gathers enough?
 """,
