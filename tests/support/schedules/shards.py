@@ -16,8 +16,6 @@ def _train(model: Model, layer: int) -> None:
     weights[layer], states[layer] = model.update(layer, weight_grads.pop(layer), weights[layer], states[layer])
 
 
-
-
 async def tensor_parallel_record(model: Model) -> None:
     """The same without a sum for the model's input, which nobody needs; the input is dropped and taken again."""
     await tensor_parallel(model, sum_of_the_input=False)
