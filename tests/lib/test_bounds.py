@@ -16,6 +16,8 @@ from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound
 from lib.recognition import recognize
 from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, sequence_parallel, zb_h1, zb_h2, zb_v
 from puzzles.catalog.schedule import PUZZLES
+from solutions.checkpoint import checkpoint
+from solutions.zero1 import zero1
 from tests.lib.test_numbers import Choices
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
@@ -70,8 +72,8 @@ def test_records_are_within_the_bounds(by: str) -> None:
 
 
 EXTENDED = [
-    (shards.zero1, (4, 4, 4), Setting()),
-    (shards.checkpoint((0, 3, 6)), (9, 1, 1), Setting("long")),
+    (zero1, (4, 4, 4), Setting()),
+    (checkpoint, (9, 1, 1), Setting("long")),
     (shards.tensor_parallel_record, (4, 1, 4), Setting("quarters", layer=BLOCK)),
     (sequence_parallel, (8, 1, 4), Setting("long_quarters", layer=BLOCK)),
     (shards.expert_parallel, (2, 8, 4), Setting("experts", layer=EXPERTS)),

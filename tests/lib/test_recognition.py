@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import solutions.checkpoint
+import solutions.zero1
 from lib import Model, Setting, Trace, run
 from lib.recognition import Recognition, recognize, recomputed
 from lib.recognition.papers import PAPERS, ZERO_1_OR_2
@@ -165,8 +167,8 @@ STREAMED = "weights fetched from the host"
         (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(), "1F1B" + RECOMPUTED),
         (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(steps=3), "1F1B" + RECOMPUTED),
         (pipeline(zb_h2), (4, 8, 4), Setting("parts", steps=3), "ZB-H2"),
-        (shards.zero1, (4, 4, 4), Setting(), ZERO_1_OR_2),
-        (shards.checkpoint((0, 3)), (6, 1, 1), Setting(), STANDARD + RECOMPUTED),
+        (solutions.zero1.zero1, (4, 4, 4), Setting(), ZERO_1_OR_2),
+        (solutions.checkpoint.checkpoint, (6, 1, 1), Setting("long"), STANDARD + RECOMPUTED),
         (tensor_parallel, (4, 1, 4), BLOCK, "tensor parallelism"),
         (sequence_parallel, (4, 1, 4), BLOCK, "tensor and sequence parallelism"),
         (shards.expert_parallel, (2, 8, 4), EXPERTS, "expert parallelism"),
