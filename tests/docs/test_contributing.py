@@ -31,6 +31,8 @@ ANSWERS = {
     "drawing/runs/memory.py": "def ",
     "puzzles/sandbox/worker/": "fork",
     "puzzles/catalog/schedule/classics/gpipe.py": "statement",
+    "puzzles/catalog/schedule/chapters.py": "CHAPTERS =",
+    "puzzles/catalog/schedule/setting_text.py": "def differences",
     "puzzles/commands/watch.py": "watchfiles",
     "puzzles/sandbox/worker/notebook_cells.py": "jupytext",
     "puzzles/reports/gradescope.py": "def gradescope",

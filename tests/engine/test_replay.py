@@ -19,6 +19,7 @@ from drawing.runs.predicted_vs_measured import measured
 from drawing.runs.scene import scene_of
 from lib import Model, PuzzleError, Trace, referee, run
 from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
+from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
 from tests.lib.test_numbers import Choices
 from tests.support import CLASSICS, Classic
@@ -47,8 +48,9 @@ def test_full_tensors_take_as_many_bytes_as_the_game_counts() -> None:
 @pytest.mark.parametrize("record", RECORDS)
 def test_the_records_run_too(record: str) -> None:
     module = import_module(f"solutions.records.{record}")
-    classic = next(c for c in sorted(CLASSICS, key=lambda c: -len(c.slug)) if record.startswith(c.slug))
-    assert replay(run(getattr(module, classic.slug), *classic.size).trace, small=True).passed
+    slug = max((slug for slug in PUZZLES if record.startswith(slug)), key=len)
+    goal = PUZZLES[slug].goal
+    assert replay(run(getattr(module, slug), *goal.size, setting=goal.setting).trace, small=True).passed
 
 
 @examples(40)

@@ -297,6 +297,17 @@ def test_a_file_that_is_not_python_is_reported_even_if_it_names_no_puzzle():
     assert "> x = = 1" in page
 
 
+def test_a_chapter_with_a_puzzle_left_is_not_applauded():
+    Path("seven.py").write_text("\n".join(map(solution, list(CLASSICS.files)[1:])))
+    assert "every puzzle of" not in puzzles("grade", "seven.py").stdout
+
+
+def test_the_end_of_a_chapter_is_applauded_and_the_next_one_begun():
+    Path("eight.py").write_text("\n".join(map(solution, CLASSICS.files)))
+    page = words(puzzles("grade", "eight.py").stdout)
+    assert "That is every puzzle of the chapter 'The classics'. Well played! Next: puzzle 8" in page
+
+
 def test_all_puzzles_end_with_applause():
     Path("all.py").write_text("\n".join(map(solution, PUZZLES)))
     result = puzzles("grade", "all.py")

@@ -121,6 +121,8 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
 def _advice(report: Report, puzzle: SchedulePuzzle) -> str:
     if report.reloads and report.meets_time and report.meets_memory:
         return puzzle.reload_advice
+    if report.meets_time and report.meets_memory:
+        return "Park fewer values, and delete a parked one when it has come back."
     if report.meets_memory:
         return "Look for gaps in the picture, where a rank waits. What could it do meanwhile?"
     return (

@@ -75,7 +75,7 @@ MISTAKES: list[tuple[str, str, Edits, tuple[str, ...]]] = [
     ("offload", "the handle is taken for the copy", [("= await leaving", "= leaving")],
      ("parked[1]", "offload()", "still under way; await it first")),
     ("offload", "one more than the host may hold", [("range(1, model.LAYERS - 2)", "range(1, model.LAYERS - 1)")],
-     ("parks 6,291,456 elements on the host", "< 5.3M")),
+     ("parks 6,291,456 elements on the host", "< 5.3M", "Park fewer values")),
     ("ddp_overlap", "each sum is awaited at once",
      [("= model.allreduce(", "= await model.allreduce("), (TAKE, TAKE.replace("await ", ""))],
      ("20.5 timesteps", "< 15")),
