@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.schedules.random_pipelines import random_pipeline
+from tests.support.solved import RECORDS, played, record_name, solved_by
 
 Schedule = Callable[[Model], Any]
 BLOCK, EXPERTS = "block", "experts"
@@ -57,18 +57,12 @@ def test_references_are_within_the_bounds_at_every_size(slug: str) -> None:
         within(solution, size, puzzle.goal.setting)
 
 
-RECORDS = {record.by: (puzzle, record) for puzzle in PUZZLES.values() for record in puzzle.goal.records}
-
-
-@pytest.mark.parametrize("by", RECORDS)
-def test_records_are_within_the_bounds(by: str) -> None:
-    module = import_module(f"solutions.records.{Path(by).stem}")
-    puzzle, record = RECORDS[by]
-    goal = next(p.goal for p in PUZZLES.values() if hasattr(module, p.slug) and p.goal.size == puzzle.goal.size)
-    trace = run(getattr(module, goal.slug), *goal.size, setting=goal.setting).trace
-    report, time, memory = require_within(trace)
-    assert Record(report.timesteps, report.peak.memory)[:2] == record[:2]
-    assert time.least > 0 < memory.least
+@pytest.mark.parametrize("record", RECORDS, ids=record_name)
+def test_records_are_within_the_bounds(record: Record) -> None:
+    for puzzle, function in solved_by(record):
+        report, time, memory = require_within(played(puzzle, function).trace)
+        assert Record(report.timesteps, report.peak.memory)[:2] == record[:2]
+        assert time.least > 0 < memory.least
 
 
 EXTENDED = [

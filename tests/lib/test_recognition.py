@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +35,7 @@ from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, textbook
+from tests.support.solved import RECORDS
 
 WITHOUT = "a pipeline without microbatches"
 RECOMPUTED = ", with activations recomputed"
@@ -44,6 +44,9 @@ OWNERS_SEND = "data parallelism with weights sent by their owners"
 REPEATED = "a pipeline whose stages repeat the forward of others"
 IN_TURN = "gradient accumulation, one microbatch at a time"
 STANDARD = "standard training: every microbatch forward, then every microbatch backward"
+OVERLAPPED = ", with gradients summed during backward"
+INFERENCE = "inference on one rank, with "
+TENSOR, SEQUENCE = "tensor parallelism", "tensor and sequence parallelism"
 
 KNOWN = {
     "basic": STANDARD,
@@ -54,6 +57,25 @@ KNOWN = {
     "pipeline": WITHOUT,
     "gpipe": "GPipe",
     "pipeline_fsdp": f"{WITHOUT} x {ZERO_3}, with every weight gathered twice",
+    "zero1": ZERO_1_OR_2,
+    "zero2": "ZeRO-2",
+    "checkpoint": STANDARD + RECOMPUTED,
+    "offload": f"{STANDARD}, with prefetch and activations offloaded to the host",
+    "one_f_one_b": "1F1B",
+    "interleaved": "interleaved 1F1B",
+    "breadth_first": f"the breadth-first pipeline x {ZERO_3}",
+    "zb_h1": "ZB-H1",
+    "zb_h2": "ZB-H2",
+    "zb_v": "ZB-V",
+    "ddp_overlap": f"data parallelism{OVERLAPPED}",
+    "fsdp_prefetch": f"{ZERO_3}, with prefetch and gradients summed during backward",
+    "stream_inference": f"{INFERENCE}prefetch and weights fetched from the host",
+    "tensor_parallel": TENSOR,
+    "sequence_parallel": SEQUENCE,
+    "expert_parallel": "expert parallelism",
+    "three_d": "1F1B x tensor parallelism x data parallelism",
+    "hybrid_shard": "hybrid sharding (HSDP), with every weight gathered twice",
+    "local_sgd": "local SGD",
     "records.basic_batch_by_batch": IN_TURN,
     "records.ddp_sharded": f"{ZERO_3}, with every weight gathered once",
     "records.ddp_sharded_above_the_first": f"like {ZERO_3}, with every weight gathered once, but layer 0 is kept whole",
@@ -84,6 +106,32 @@ KNOWN = {
     "records.wsdp_cut_each_gradient": SHARDED,
     "records.wsdp_gather_once": f"{SHARDED}, with every weight gathered once",
     "records.wsdp_owners_send": OWNERS_SEND,
+    "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, but rank 0 runs the "
+    "forward of microbatch 0 in stage 2 instead of the forward of microbatch 2 in stage 0",
+    "records.checkpoint_binomial": STANDARD + RECOMPUTED,
+    "records.ddp_overlap_in_pairs": f"data parallelism{OVERLAPPED} and buckets",
+    "records.expert_parallel_loss_at_the_experts": "expert parallelism",
+    "records.expert_parallel_one_after_the_other": "expert parallelism",
+    "records.fsdp_four_layers_stay_whole": ZERO_3,
+    "records.fsdp_prefetch_input_again": f"{ZERO_3}, with prefetch and gradients summed during backward",
+    "records.fsdp_prefetch_nothing_ahead": ZERO_3,
+    "records.fsdp_three_layers_stay_whole": ZERO_3,
+    "records.fsdp_two_layers_stay_whole": ZERO_3,
+    "records.hybrid_shard_last_layer_stays_whole": "hybrid sharding (HSDP)",
+    "records.hybrid_shard_over_all_ranks": ZERO_3,
+    "records.interleaved_short_warm_up": "an interleaved pipeline",
+    "records.one_f_one_b_input_again": "1F1B",
+    "records.sequence_parallel_last_stays_whole": SEQUENCE,
+    "records.sequence_parallel_whole_activations": TENSOR,
+    "records.stream_inference_nothing_ahead": f"{INFERENCE}weights fetched from the host",
+    "records.tensor_parallel_no_sum_at_the_input": TENSOR,
+    "records.wsdp_five_layers_stay_whole": SHARDED,
+    "records.zb_h2_weight_gradients_last": "like ZB-H2, but rank 0 runs the forward of microbatch 7 instead of the "
+    "weight gradient of microbatch 0",
+    "records.zb_v_timetable": "a pipeline in a V",
+    "records.zero1_input_again": ZERO_1_OR_2,
+    "records.zero2_input_again": "ZeRO-2",
+    "records.zero2_sum_first": "ZeRO-1",
 }
 
 
@@ -107,11 +155,9 @@ def test_references_and_records_have_their_names(module: str) -> None:
     assert known(getattr(solution, puzzle.slug), puzzle.goal.size, puzzle.goal.setting).text == KNOWN[module]
 
 
-def test_every_record_of_the_classics_is_in_the_table() -> None:
-    records = {
-        f"records.{Path(record.by).stem}" for slug in KNOWN if slug in PUZZLES for record in PUZZLES[slug].goal.records
-    }
-    assert records <= KNOWN.keys()
+def test_every_reference_and_record_is_in_the_table() -> None:
+    modules = {record.by.removeprefix("solutions/").removesuffix(".py").replace("/", ".") for record in RECORDS}
+    assert KNOWN.keys() == PUZZLES.keys() | modules
 
 
 NAMES = dict(
