@@ -65,7 +65,7 @@ def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> No
         _show_slugs(console, group.slugs, entries, name.ljust(margin), " " * margin)
     if later:
         count = sum(len(group.slugs) for group in later)
-        words = f"{count} puzzles in {', '.join(group.name for group in later)}: 'puzzles list {track.name}'"
+        words = f"{count} puzzles in {', '.join(group.name for group in later)}"
         console.print(Text(wrapped(words, console.width, "  then".ljust(margin), " " * margin)), soft_wrap=True)
 
 
