@@ -11,6 +11,7 @@ import pytest
 
 from lib import Model, Report, referee, run
 from puzzles.catalog.schedule import PUZZLES
+from solutions.ddp import ddp
 from tests.support.schedules.overlapping import ddp_overlap
 from tests.support.schedules.tiers import offload
 
@@ -138,6 +139,11 @@ def test_the_time_of_zero1_is_the_work_of_each_rank() -> None:
     steps = ("forward", "backward", "scatterreduce", "update", "allgather")
     work = goal.size.layers * sum(map(goal.costs.duration, steps)) - goal.costs.duration("allgather")
     assert fastest("zero1")[0] == work / 10 == 12.1
+
+
+def test_plain_data_parallelism_would_be_faster_than_zero1_and_larger() -> None:
+    assert figures(judged(ddp, "zero1")) == (10.7, 3_407_872)
+    assert all(text in PUZZLES["zero1"].concept for text in ("12.1", "10.7", "3,407,872"))
 
 
 def test_the_time_of_local_sgd_is_that_of_four_steps_and_one_average() -> None:

@@ -63,8 +63,8 @@ async def zero1(model: Model) -> Model:
     concept="""\
 An all-reduce is a reduce-scatter followed by an all-gather. The update fits between the two, and works on each
 number separately. So a rank that makes a share of the update needs only that share of the state. Together the ranks
-keep one copy of the states. Per layer there are now two collectives and a shorter clock would show their latency;
-the bytes are those of the all-reduce.
+keep one copy of the states. The bytes are those of the all-reduce. Two collectives for each layer take a little longer
+than one: 12.1 steps, where `ddp` would take 10.7, and 3,407,872 elements.
 """,
     in_practice="""\
 This is stage 1 of ZeRO (Rajbhandari et al. 2020). With Adam in mixed precision, the state is 12 of the 16 bytes of a
