@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from puzzles.grading.progress import load, next_slug
 from puzzles.grading.verdict import Verdict
-from puzzles.tracks import track_of
+from puzzles.tracks import chapter_of, track_of
 
 
 def story(verdict: Verdict) -> list[str]:
@@ -37,7 +37,7 @@ def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
     if after and track_of(after) is not track:
         done = f"That is every puzzle of the track '{track_of(after).title}'. Well played! "
     elif after in passed:
-        chapter = next(group for group in track.groups if after in group.slugs)
+        chapter = chapter_of(after)
         if slug not in chapter.slugs and all(one in passed or entries[one].stars >= 2 for one in chapter.slugs):
             done = f"That is every puzzle of the chapter '{chapter.title}'. Well played! "
     return f"{done}Next: {track.mention(track.puzzle(slug))}: 'puzzles show {slug}'."
