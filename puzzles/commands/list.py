@@ -107,8 +107,8 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
 
 
 def _show_ideas(console: Console, track: Track[Any], entries: Progress) -> None:
+    console.print()
     for group in track.groups:
-        console.print()
         say(console, f": {group.idea}", lead=group.name)
         _show_slugs(console, group.slugs, entries, "  ", "  ")
     console.print()

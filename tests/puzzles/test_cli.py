@@ -440,7 +440,7 @@ USAGE = [
     (["list", "expert"], "there is no chapter 'expert'; did you mean 'experts'?"),
     (["list", "FSPD"], "there is no puzzle 'FSPD'; did you mean 'fsdp'?"),
     (["hint", "grad"], "there is no puzzle 'grad'; did you mean 'grad_accum'?"),
-    (["start", "pipelin"], "there is no puzzle 'pipelin'; did you mean 'pipeline'?"),
+    (["start", "pipelin"], "there is no chapter 'pipelin'; did you mean 'pipelines'?"),
     (["grade", ".", "--puzzle", "gpip"], "there is no puzzle 'gpip'; did you mean 'gpipe'?"),
     (["hint", "fsdp", "-n", "0"], "fsdp has hints 1 to 4; there is no hint 0"),
     (["hint", "fsdp", "-n", "5"], "fsdp has hints 1 to 4; there is no hint 5"),
