@@ -210,9 +210,9 @@ class Game:
         self.statement()
 
     def list(self) -> None:
-        """The puzzles of the current track, and others that the file attempts, with their verdicts."""
-        here = track_of(self.current)
-        shown = [slug for slug, track in ALL.items() if track is here or self._is_attempted(slug)]
+        """The puzzles of the current chapter, and others that the file attempts, with their verdicts."""
+        here = next(group for group in track_of(self.current).groups if self.current in group.slugs)
+        shown = [slug for slug in ALL if slug in here.slugs or self._is_attempted(slug)]
         self._show([BLANK, *(Part(partial(self._print_row, slug), optional=False) for slug in shown)])
 
     def open(self) -> None:
