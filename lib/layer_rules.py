@@ -1,7 +1,7 @@
 """States what computing a layer demands and yields: forward, loss, and backward whole or in two halves.
 
 A weight may be cut. A block's shards each yield one summand of its output, since its second matrix is cut by rows
-(Shoeybi et al. 2019, section 3); an expert is a shard, and takes its own tokens (Lepikhin et al. 2021, section 3.2).
+(Shoeybi et al. 2019, section 3); an expert is a shard, and takes its own tokens (Lepikhin et al. 2020, section 3.2).
 What is computed with a replica's own weights is marked as that replica's.
 """
 

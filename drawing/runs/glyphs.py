@@ -245,7 +245,7 @@ PADDING = {
     "forward": 8.0,
     "backward": 8.0,
     "backward_input": 8.0,
-    "backward_weight": 4.0,
+    "backward_weight": 8.0,
     "update": 5.0,
     "loss": -11.0,
     "pass_to": 2.0,

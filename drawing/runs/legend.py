@@ -25,7 +25,7 @@ from drawing.palette import (
 from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width
 from lib import Sample
 
-from .glyphs import Frame, batches_text, draw_mark, glyph_of, in_legend_order
+from .glyphs import LETTERED, Frame, batches_text, draw_mark, glyph_of, in_legend_order
 from .marks import Mark
 from .memory import KIND_NAMES
 from .scene import Scene
@@ -68,7 +68,7 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
     first: dict[str, tuple[Mark, int]] = {}
     for scene in scenes:
         for mark in scene.marks:
-            if not mark.again:
+            if not mark.again and (mark.end > mark.start or mark.op.name == "loss"):  # drawn as more than a line
                 first.setdefault(mark.op.name, (mark, scene.layers))
     for name in in_legend_order(first):
         yield operation_entry(*first[name])
@@ -84,7 +84,8 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
         yield idle_entry()
     if critical:
         yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], look(None, CRITICAL, 3.0))], "critical path")
-    layers = sorted({mark.op.layer for scene in scenes for mark in scene.marks if mark.op.layer is not None})
+    coloured = (mark.op for scene in scenes for mark in scene.marks if mark.op.name in LETTERED)
+    layers = sorted({op.layer for op in coloured if op.layer is not None})
     if layers:
         yield layers_entry(layers, max(scene.layers for scene in scenes))
     yield from memory_entries([span.kinds for scene in scenes for lane in scene.lanes for span in lane.memory])

@@ -2,7 +2,7 @@
 
 Data parallelism (each batch stays on one rank), sharded (ZeRO, Rajbhandari et al. 2020) or not, or with weights that
 are averaged (local SGD, Stich 2019); tensor parallelism (ranks compute parts of one layer; Megatron-LM, Shoeybi et al.
-2019); expert parallelism (tokens go to experts; GShard, Lepikhin et al. 2021); pipelines (each layer stays on its ranks
+2019); expert parallelism (tokens go to experts; GShard, Lepikhin et al. 2020); pipelines (each layer stays on its ranks
 and activations travel; GPipe, Huang et al. 2019).
 """
 

@@ -39,6 +39,6 @@ PAPERS: Mapping[str, str] = {
     LOCAL_SGD: "Stich 2019",
     TENSOR: "Shoeybi et al. 2019",
     SEQUENCE: "Korthikanti et al. 2022",
-    EXPERT: "Lepikhin et al. 2021",
+    EXPERT: "Lepikhin et al. 2020",
 }
 """By name of a schedule: authors and year. `puzzles.catalog.papers` has the titles."""

@@ -42,7 +42,8 @@ class Computation(RankOperations):
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
         """The input of the next layer; 1 step for each batch.
 
-        Of a block, shards of the weight yield parts of a sum, in as much less time; an expert takes its own tokens.
+        Of a block, shards of the weight yield parts of a sum, in as much less time. Each of the experts takes its
+        own tokens.
         """
         made: tuple[Activation] = self._compute("forward", layer_rules.forward, layer, inp, weight)
         return made[0]
@@ -55,13 +56,19 @@ class Computation(RankOperations):
     def backward(
         self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
     ) -> tuple[WeightGrad, ActivationGrad]:
-        """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch."""
+        """The layer's weight gradient, and the gradient for backward(layer - 1); 1 step for each batch.
+
+        Of a block, shards take as much less time, and the gradient for backward(layer - 1) is a part of a sum.
+        """
         made: tuple[WeightGrad, ActivationGrad]
         made = self._compute("backward", layer_rules.backward, layer, inp, grad, weight)
         return made
 
     def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
-        """The half of backward that the layer before waits for: its gradient. Only where the costs price it."""
+        """The half of backward that the layer before waits for: the gradient for backward_input(layer - 1).
+
+        Only where the costs price it.
+        """
         made: tuple[ActivationGrad]
         made = self._compute("backward_input", layer_rules.backward_input, layer, inp, grad, weight)
         return made[0]
@@ -69,7 +76,10 @@ class Computation(RankOperations):
     def backward_weight(
         self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight | None = None
     ) -> WeightGrad:
-        """The other half: the weight gradient, any time later. It needs the weight only where layers can be cut."""
+        """The other half: the weight gradient, any time later.
+
+        Of a block it needs the weight too.
+        """
         used = (inp, grad) if weight is None else (inp, grad, weight)
         made: tuple[WeightGrad] = self._compute("backward_weight", layer_rules.backward_weight, layer, *used)
         return made[0]

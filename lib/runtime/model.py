@@ -144,8 +144,9 @@ class Model(TierOperations):
     # --- What ranks do together ---
 
     def allreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """The sum of every rank's gradient, for everyone; 0.3 steps after the last rank has joined.
+        """The sum of every rank's `v`, for everyone; 0.3 steps after the last rank has joined.
 
+        Of a block it also sums parts of activations and of their gradients. It averages the weights of local replicas.
         Of a `group` only its ranks take part: an axis of the mesh, several axes as a tuple, or ranks such as [0, 2].
         `layer` is a label: what counts is the layer of the value. Where communication overlaps computation, calling
         starts it and returns a handle to await. There a list of values with a list of layers is one call, a bucket.
@@ -155,15 +156,16 @@ class Model(TierOperations):
     def allgather(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
         """Every rank's shards joined, for everyone; 0.3 steps after the last rank has joined.
 
-        Arguments as in `allreduce`.
+        Between layers that are a block it also joins shares of the tokens. Arguments as in `allreduce`.
         """
         return self._collective("allgather", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
     def scatterreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """The sum of every rank's whole gradient, of which this rank gets shard `rank` of RANKS
-        (reduce-scatter); 0.3 steps after the last rank has joined.
+        """The sum of every rank's whole `v`, of which this rank gets shard `rank` of RANKS (reduce-scatter); 0.3 steps
+        after the last rank has joined.
 
-        In a group it gets the shard of its place there. Arguments as in `allreduce`.
+        Of parts that a block made it gets its share of the tokens. In a group it gets the shard of its place there.
+        Arguments as in `allreduce`.
         """
         return self._collective("scatterreduce", v, layer, group)  # type: ignore[no-any-return]  # as above
 

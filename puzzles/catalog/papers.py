@@ -274,12 +274,6 @@ STRIPED_ATTENTION = Paper(
     "Striped Attention: Faster Ring Attention for Causal Transformers",
     "arXiv 2311.09431",
 )
-ZERO_BUBBLE = Paper(
-    "Penghui Qi, Xinyi Wan, Guangxing Huang, Min Lin",
-    2023,
-    "Zero Bubble Pipeline Parallelism",
-    "arXiv 2401.10241",
-)
 FLEXGEN = Paper(
     "Ying Sheng, Lianmin Zheng, Binhang Yuan et al.",
     2023,
@@ -297,6 +291,12 @@ SHARDING_PROPAGATION = Paper(
     2023,
     "Sharding Propagation",
     "documentation of MindSpore 2.1, section Parallel Design",
+)
+ZERO_BUBBLE = Paper(
+    "Penghui Qi, Xinyi Wan, Guangxing Huang, Min Lin",
+    2024,
+    "Zero Bubble Pipeline Parallelism",
+    "ICLR 2024, arXiv 2401.10241",
 )
 LLAMA_3 = Paper(
     "Abhimanyu Dubey et al.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, T
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 
-from .outcomes import LocalRun, Measure, Row, RunRequest, capitalized, listed, number_text
+from .outcomes import LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
 
 if TYPE_CHECKING:
     from .workbench import DrawOptions, TensorOptions, Workbench
@@ -226,7 +226,7 @@ class Track(ABC, Generic[P]):
     def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:
         """A sentence on how far the figures of a pass are below their targets."""
         rest = [(measure.target - (measure.value or 0), measure.words) for measure in self.measures(puzzle, figures)]
-        under = [f"{number_text(round(left, 6))} {words}" for left, words in rest if left > 0]
+        under = [amount(round(left, 6), words) for left, words in rest if left > 0]
         if not under:
             return f"You meet {'the target' if len(rest) == 1 else 'every target'} exactly."
         exactly = {0: "", 1: " and meet the other target exactly"}.get(

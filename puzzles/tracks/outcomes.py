@@ -126,6 +126,12 @@ def number_text(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
+def amount(value: float, words: str) -> str:
+    """'2 timesteps', '1 timestep', '1 element on the host'; `words` begin with a plural."""
+    unit, blank, more = words.partition(" ")
+    return f"{number_text(value)} {unit.removesuffix('s') if value == 1 else unit}{blank}{more}"
+
+
 def counted(number: int, noun: str) -> str:
     """'1 file', '3 files'."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

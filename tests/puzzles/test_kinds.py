@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import Report, Setting, Trace, referee, run, trace_to_json
+from lib import Model, Report, Setting, Trace, referee, run, trace_to_json
 from lib.bounds import memory_bound, time_bound
 from lib.recognition import Recognition, recognize
 from lib.schedules import one_f_one_b, pipeline
@@ -59,14 +59,10 @@ def test_a_pass_says_how_far_it_is_from_the_bounds(slug: str) -> None:
         ("steps", report.timesteps, time_bound(goal.size, goal.setting)),
         ("elements", report.peak.memory, memory_bound(goal.size, goal.setting)),
     ):
-        above = re.search(rf"([\d.,]+) {unit} above [^(]*for any schedule of this size \(([\d.,]+): ", said)
-        if figure == bound.least:
-            assert above is None
-            assert f"the least possible for any schedule of this size ({bound.least:,.10g}: " in said
-        else:
-            assert above is not None
-            more, least = (float(number.replace(",", "")) for number in above.groups())
-            assert (round(least + more, 3), least) == (figure, bound.least)
+        pattern = rf"any schedule of this size needs at least ([\d.,]+) {unit} \([^()]+\), and this one takes ([\d.,]+|no) more\."
+        (compared,) = re.findall(pattern, said)
+        least, more = (0.0 if number == "no" else float(number.replace(",", "")) for number in compared)
+        assert (round(least + more, 3), least) == (figure, bound.least)
 
 
 def sentences(trace: Trace) -> list[str]:
@@ -77,7 +73,26 @@ def sentences(trace: Trace) -> list[str]:
 
 def test_a_pipeline_is_compared_with_its_own_bound_first() -> None:
     time, memory = sentences(run(pipeline(one_f_one_b), 4, 8, 4, setting=Setting("stages")).trace)
-    assert time.startswith("Time: the least possible for a pipeline with these stages (33: ")
-    assert "9 steps above what is possible at best for any" in time
-    assert "(24: " in time
-    assert memory.startswith("Memory: 1,040,384 elements above")
+    own, of_any = time.split("; ")
+    assert own.startswith("Time: a pipeline with these stages needs at least 33 steps (")
+    assert own.endswith("takes no more")
+    assert of_any.startswith("any schedule of this size needs at least 24 steps (")
+    assert of_any.endswith("takes 9 more.")
+    assert "at least 401,408 elements" in memory
+    assert memory.endswith("takes 1,040,384 more.")
+
+
+def test_one_is_singular() -> None:
+    async def infer(model: Model) -> None:
+        model.activations[0] = model.get_activation([0])
+        for layer in range(model.LAYERS):
+            weight, _ = model.load_weights(layer)
+            model.activations[layer + 1] = model.forward(layer, model.activations.pop(layer), weight)
+        model.set_output(model.activations[model.LAYERS])
+
+    time, _ = sentences(run(infer, 2, 1, 1, setting=Setting(task="infer")).trace)
+    assert "needs at least 1 step (" in time
+    figures = {"timesteps": 25.0, "peak_memory": 9_999_999}
+    assert "You are 2 timesteps and 1 element below target." == track_of("checkpoint").margin(
+        PUZZLES["checkpoint"], figures
+    )

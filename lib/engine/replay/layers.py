@@ -85,7 +85,7 @@ class Block:
 
 
 class ExpertBlocks(Block):
-    """The same, where each token meets the rows of its own expert only (Lepikhin et al. 2021, section 3.2)."""
+    """The same, where each token meets the rows of its own expert only (Lepikhin et al. 2020, section 3.2)."""
 
     variance = 4.0
 

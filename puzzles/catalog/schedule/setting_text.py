@@ -10,7 +10,7 @@ from lib.setting import CLASSIC_SETTING, Setting
 
 LAYER_WORDS = {
     "dense": "one matrix",
-    "block": "two matrices, which can be cut into shards",
+    "block": "two matrices that can be cut",
     "experts": "one expert for each shard",
 }
 TASK_WORDS = {
@@ -75,7 +75,8 @@ def _steps(costs: Costs, ticks: int) -> str:
 
 def _sizes(costs: Costs) -> Iterator[Difference]:
     yield Difference("an activation", f"{costs.activation:,} elements", f"{CLASSIC.activation:,} elements")
-    yield Difference("its gradient", f"{costs.activation_grad:,} elements", f"{CLASSIC.activation_grad:,} elements")
+    grad, classic_grad = f"{costs.activation_grad:,} elements", f"{CLASSIC.activation_grad:,} elements"
+    yield Difference("an activation gradient", grad, classic_grad)
     yield Difference("communication", "beside computation" if costs.overlap else "in turn", "in turn")
     yield Difference("machines", f"{costs.islands} ranks each" if costs.islands else "one", "one")
 

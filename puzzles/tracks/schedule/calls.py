@@ -22,8 +22,8 @@ STEPS = re.compile(r"\b[0-9.]+ steps?\b")
 
 def reminder(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
     """For each method that a puzzle is likely to need its call, as a player writes it, and what its docstring says
-    about this game: the first paragraph, and the sentences on the parameters and the layer of the puzzle, and on
-    overlap where there is any."""
+    about this game: the first paragraph, and the sentences on the parameters, the layer and the task of the puzzle,
+    and on overlap where there is any."""
     return [(_call(name, puzzle), " ".join(_meaning(name, puzzle))) for name in puzzle.calls]
 
 
@@ -41,6 +41,7 @@ def _meaning(name: str, puzzle: SchedulePuzzle) -> Iterator[str]:
     first, _, rest = (inspect.getdoc(getattr(Model, name)) or "").partition("\n\n")
     price, costs = price_text(puzzle.goal.costs, name), puzzle.goal.costs
     yield " ".join((STEPS.sub(price, first, count=1) if price else first).split())
-    words = [*puzzle.parameters, puzzle.goal.setting.layer, *(["overlap"] if costs.overlap else [])]
+    setting = puzzle.goal.setting
+    words = [*puzzle.parameters, setting.layer, setting.task, *(["overlap"] if costs.overlap else [])]
     sentences = re.split(r"(?<=\.) ", " ".join(rest.split()))
     yield from (text for text in sentences if re.search(rf"\b({'|'.join(words)})", text))

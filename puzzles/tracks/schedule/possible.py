@@ -17,19 +17,20 @@ def above_possible(trace: Trace, found: Recognition, timesteps: float, memory: i
     size, setting = trace.size, trace.setting
     least, floor = time_bound(size, setting), memory_bound(size, setting)
     own = pipeline_time_bound(size, setting, found.stages) if found.stages else NO_BOUND
-    bounds = [(own, "for a pipeline with these stages")] if own.least > least.least else []
-    bounds += [(least, "for any schedule of this size")] if least.least else []
+    bounds = [(own, "a pipeline with these stages")] if own.least > least.least else []
+    bounds += [(least, "any schedule of this size")] if least.least else []
     if bounds:
-        yield f"Time: {', '.join(_above(timesteps, bound, 'steps', where) for bound, where in bounds)}."
+        yield f"Time: {'; '.join(_above(timesteps, bound, 'steps', where) for bound, where in bounds)}."
     if floor.least:
-        yield f"Memory: {_above(memory, floor, 'elements', 'for any schedule of this size')}."
+        yield f"Memory: {_above(memory, floor, 'elements', 'any schedule of this size')}."
 
 
 def _above(figure: float, bound: Bound, unit: str, where: str) -> str:
-    """'2.9 steps above what is possible at best for any schedule of this size (30.4: ...)'."""
+    """'any schedule of this size needs at least 30.4 steps (...), and this one takes 2.9 more'."""
     more = round(figure - bound.least, 3)
-    above = f"{_number(more)} {unit} above what is possible at best {where}" if more else f"the least possible {where}"
-    return f"{above} ({_number(bound.least)}: {bound.reason})"
+    this = f"{_number(more)} more" if more else "no more"
+    least = f"{_number(bound.least)} {unit if bound.least != 1 else unit.removesuffix('s')}"
+    return f"{where} needs at least {least} ({bound.reason}), and this one takes {this}"
 
 
 def _number(number: float) -> str:

@@ -78,7 +78,7 @@ each is busy 1/N of the time. Having several batches in flight helps; the next p
 DistBelief (Dean et al. 2012) split a model among machines, and sent what crosses from one part to the next.
 Today, layers are split like this to make a model fit onto several devices. For training, a pipeline of
 microbatches fills the gaps (Huang et al. 2019). Zero-bubble schedules start with the idea of sending the gradient
-on before computing the weight's gradient (Qi et al. 2023).
+on before computing the weight's gradient (Qi et al. 2024).
 """,
     sources=(DISTBELIEF, GPIPE, ZERO_BUBBLE),
 )

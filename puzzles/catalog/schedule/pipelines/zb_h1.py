@@ -63,7 +63,7 @@ backward, and those that wait for their weight gradient. That is all that 1F1B's
 solver has shown that no schedule of 27 steps needs less.
 """,
     in_practice="""\
-Zero-bubble pipelines split backward this way (Qi et al. 2023). In a matrix product the two halves cost the same,
+Zero-bubble pipelines split backward this way (Qi et al. 2024). In a matrix product the two halves cost the same,
 so the split is free; an automatic differentiation library has to be told to compute them separately. The paper
 also searches for schedules automatically, since real forwards and halves do not all take the same time.
 """,

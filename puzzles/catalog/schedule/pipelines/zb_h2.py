@@ -64,7 +64,7 @@ price is memory: 2K - 1 activations on each rank instead of K. A single step gai
 the puzzle has two.
 """,
     in_practice="""\
-Qi et al. (2023) call this ZB-H2. Its parallelogram has a catch: optimizers often begin with something that all
+Qi et al. (2024) call this ZB-H2. Its parallelogram has a catch: optimizers often begin with something that all
 ranks must agree on, such as the norm of all gradients, by which they are clipped. That would stop every rank
 between two steps. The paper updates at once and checks afterwards, and takes the update back in the rare case that
 it was wrong.

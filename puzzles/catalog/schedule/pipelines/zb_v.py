@@ -78,9 +78,10 @@ which is the memory of 1F1B. Backward begins on rank 0, just where 1F1B's bubble
 - 1 steps more than its work, and several steps follow each other without a gap, as in ZB-H2.
 """,
     in_practice="""\
-ZB-V is the last schedule of the zero-bubble paper (Qi et al. 2023). A second paper builds a family of such V's
-that trade memory for time, down to a third of 1F1B's activations (Qi et al. 2024). PyTorch has this order as
-`ScheduleZBVZeroBubble`, and remarks that the bubble is zero only if F, I and W take the same time.
+ZB-V is the last schedule of the zero-bubble paper (Qi et al. 2024). In the same year, most of its authors built a
+family of such V's, "Pipeline Parallelism with Controllable Memory", which trade memory for time, down to a third of
+1F1B's activations. PyTorch has this order as `ScheduleZBVZeroBubble`, and remarks that the bubble is zero only if F, I
+and W take the same time.
 """,
     sources=(ZERO_BUBBLE, CONTROLLABLE_MEMORY),
     praise="Down the hill, up the hill, and the first to start is the first to see the end.",
