@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from lib import COSTS
 from lib.named_costs import MEANINGS
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.commands.main import main
 from tests.test_imports import ROOT
 
@@ -29,6 +31,27 @@ def test_the_python_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixtu
 def test_the_page_lists_every_known_cost_record_with_its_meaning() -> None:
     assert list(MEANINGS) == list(COSTS)
     assert re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE, re.MULTILINE) == list(MEANINGS.items())
+
+
+def test_each_section_links_to_the_puzzles_that_use_it() -> None:
+    def those(use: Callable[[SchedulePuzzle], object]) -> list[str]:
+        return [slug for slug, puzzle in PUZZLES.items() if use(puzzle)]
+
+    linked = {
+        section: re.findall(r"\[(\w+)\]\((\S+/\1\.py)\)", text)
+        for section, text in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    }
+    assert all((ROOT / "docs" / path).is_file() for links in linked.values() for _, path in links)
+    assert {section: [slug for slug, _ in links] for section, links in linked.items() if links} == {
+        "Groups": those(lambda p: "group" in p.parameters),
+        "Overlap": those(lambda p: p.goal.costs.overlap),
+        "Backward in two halves": those(lambda p: "backward_input" in p.calls),
+        "Tags": those(lambda p: "tag" in p.parameters),
+        "Layers that are cut": those(lambda p: p.goal.setting.layer == "block"),
+        "Experts": those(lambda p: p.goal.setting.layer == "experts"),
+        "Memory tiers": those(lambda p: {"offload", "fetch"} & {*p.calls}),
+        "Several steps": those(lambda p: p.goal.setting.steps > 1),
+    }
 
 
 @pytest.mark.parametrize(

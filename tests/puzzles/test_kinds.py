@@ -59,8 +59,8 @@ def test_a_pass_says_how_far_it_is_from_the_bounds(slug: str) -> None:
         ("steps", report.timesteps, time_bound(goal.size, goal.setting)),
         ("elements", report.peak.memory, memory_bound(goal.size, goal.setting)),
     ):
-        pattern = rf"any schedule of this size needs at least ([\d.,]+) {unit} \([^()]+\), and this one takes ([\d.,]+|no) more\."
-        (compared,) = re.findall(pattern, said)
+        needs = rf"any schedule of this size needs at least ([\d.,]+) {unit} \([^()]+\)"
+        (compared,) = re.findall(rf"{needs}, and this one takes ([\d.,]+|no) more\.", said)
         least, more = (0.0 if number == "no" else float(number.replace(",", "")) for number in compared)
         assert (round(least + more, 3), least) == (figure, bound.least)
 
@@ -93,6 +93,7 @@ def test_one_is_singular() -> None:
     time, _ = sentences(run(infer, 2, 1, 1, setting=Setting(task="infer")).trace)
     assert "needs at least 1 step (" in time
     figures = {"timesteps": 25.0, "peak_memory": 9_999_999}
-    assert "You are 2 timesteps and 1 element below target." == track_of("checkpoint").margin(
-        PUZZLES["checkpoint"], figures
+    assert (
+        track_of("checkpoint").margin(PUZZLES["checkpoint"], figures)
+        == "You are 2 timesteps and 1 element below target."
     )
