@@ -19,6 +19,7 @@ import pytest
 import drawing
 from drawing import draw, draw_group, draw_network, draw_value, save, svg
 from drawing.runs.axis import LEFT, Scale
+from drawing.runs.legend import draw_legend
 from drawing.runs.scene import scene_of
 from lib import (
     Activation,
@@ -36,6 +37,7 @@ from lib import (
     costs,
     referee,
     run,
+    schedules,
 )
 from tests.support import CLASSICS, Classic
 
@@ -147,6 +149,29 @@ def test_the_legend_has_only_what_occurs() -> None:
         "loss", "backward", "update", "send", "receive", "idle"
     }  # fmt: skip
     assert "forward: layer 0, microbatch 0" in texts(draw(trace_of(FSDP)))
+    free = run(schedules.pipeline(schedules.zb_h1), 2, 2, 2, setting=Setting("parts")).trace
+    assert names & set(texts(draw(free))) == {"loss", "idle"}  # messages and updates take no time there
+
+
+def test_the_legend_has_the_layers_that_are_painted() -> None:
+    """The input of layer 0 and the output of the last one have labels beyond the layers, and no colour."""
+    cut = run(schedules.tensor_parallel, 2, 1, 2, setting=Setting("twentieths", layer="block")).trace
+    labelled = {op.layer for ops in cut.ranks for op in ops if op.name == "allreduce"}
+    assert labelled - {0, 1}
+    scene = scene_of(cut)
+    assert {"0", "1"} <= set(texts(draw_legend([scene], 1000)))
+    assert not {str(layer) for layer in labelled - {0, 1}} & set(texts(draw_legend([scene], 1000)))
+
+
+def test_the_halves_of_backward_have_letters_of_one_size() -> None:
+    trace = run(schedules.pipeline(schedules.zb_v), 8, 8, 4, setting=Setting("parts")).trace
+    sizes = {
+        node.text: node.get("font-size")
+        for node in root(draw(trace)).iter(f"{SVG}text")
+        if node.text in ("F3", "I3", "W3")
+    }
+    assert len(sizes) == 3
+    assert len(set(sizes.values())) == 1
 
 
 def test_idle_time_is_a_pale_area_and_a_full_schedule_has_none() -> None:
