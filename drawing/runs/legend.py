@@ -112,7 +112,7 @@ def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
 
 def operation_entry(mark: Mark, layers: int, words: str = "") -> LegendEntry:
     """The operation as it is drawn above, with its name or other words."""
-    width = SAMPLE_WIDTHS.get(mark.op.name, 20.0)
+    width = SAMPLE_WIDTHS.get(mark.op.name, 28.0 if mark.stream else 20.0)  # beside computation, with its layer
     words = words or glyph_of(mark.op.name).name
     if words == "forward":
         batches = clip(batches_text(mark.op.batches)[1:], 12)

@@ -27,7 +27,7 @@ Here a rank may update with the gradient of its own batch alone. Its weights the
 drift away from the others'. `allreduce` of weights makes their average. The final weights have to be an average over
 all ranks that covers every step.
 
-How often do you have to talk? The fewer averages, the less time.
+How often do the ranks have to communicate? The fewer averages, the less time.
 """,
     starter='''\
 async def local_sgd(model: Model) -> Model:

@@ -31,8 +31,8 @@ So gather the weight of the next layer while this one computes, and let the scat
 goes on. At most two whole weights fit: the one in use, and the one that is coming.
 
 In backward the lane has two things to do for each layer, a gather and a scatter, each of 0.5 steps. Together they
-just fit beside one backward. But one of them is needed at once, and the other only at the end. A wrong order in
-the lane costs a third more time.
+just fit beside one backward. But one of them is needed at once, and the other only at the end. In the wrong
+order, the schedule takes a third longer.
 """,
     starter='''\
 async def fsdp_prefetch(model: Model) -> Model:
@@ -56,8 +56,8 @@ async def fsdp_prefetch(model: Model) -> Model:
     hints=(
         "Begin with forward: await the weight of this layer, call the gather of the next, then compute.",
         "After forward, the weight of the last layer is still there. Backward can begin with it, without a gather.",
-        "Before each backward, call the gather of the layer below; after it, call the scatter. So each gather stands "
-        "in the lane ahead of the scatter of the layer above, and is there when backward needs it.",
+        "Before each backward, call the gather of the layer below; after it, call the scatter. So each gather is "
+        "in the lane ahead of the scatter of the layer above, and has ended when backward needs it.",
         "Backward, for each layer from the last: `gather = model.allgather(weights[layer - 1], layer - 1)` unless it "
         'is layer 0; backward with `weights["whole"]`; delete the weight, the input and the gradient that was used; '
         "await the scatter of the layer above, if there is one; `scatter = model.scatterreduce(...)` and delete the "

@@ -74,10 +74,9 @@ rank that follows, and rank 0 keeps 11 chunks here. Where messages take no time 
 rank 0 and 7 on rank 1, and not a step is lost.
 """,
     in_practice="""\
-Megatron-LM introduced the interleaved schedule and measured 10 % more throughput or better (Narayanan et al.
-2021). Its setting is `virtual_pipeline_model_parallel_size`, the number of chunks on a rank. It wants the number
-of batches to be a multiple of the number of ranks, as this order does. PyTorch has it as
-`ScheduleInterleaved1F1B`.
+Megatron-LM introduced the interleaved schedule and measured at least 10 % more throughput (Narayanan et al. 2021). Its
+setting is `virtual_pipeline_model_parallel_size`, the number of chunks on a rank. It wants the number of batches to
+be a multiple of the number of ranks, as this order does. PyTorch has it as `ScheduleInterleaved1F1B`.
 """,
     sources=(MEGATRON_CLUSTERS,),
     praise="Twice round the yard with shorter throws, and home before the others.",

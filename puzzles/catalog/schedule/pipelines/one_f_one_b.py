@@ -57,7 +57,7 @@ async def one_f_one_b(model: Model) -> Model:
     concept="""\
 GPipe and 1F1B have the same bubble: with M batches and K ranks both take (M + K - 1) times a forward and a
 backward. What differs is the number of batches in flight. In 1F1B, rank r has at most K - r of them, however many
-batches there are. So a pipeline can have as many batches as it likes, and the bubble becomes as small as it likes.
+batches there are. So with more batches the bubble shrinks, and the memory stays the same.
 """,
     in_practice="""\
 PipeDream introduced the order, without waiting for all batches before an update (Narayanan et al. 2019).

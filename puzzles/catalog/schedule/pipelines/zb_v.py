@@ -19,8 +19,8 @@ PUZZLE = SchedulePuzzle(
     ),
     other_sizes=(Size(4, 8, 2), Size(8, 12, 4)),
     statement="""\
-ZB-H2 pays for its missing bubble with twice the activations. The reason is a long way: a batch leaves rank 0 and
-comes back to it after all other ranks have had it twice.
+ZB-H2 pays for its missing bubble with twice the activations. The reason is the long way of a batch: it leaves
+rank 0, and comes back after every other rank has had it twice.
 
 Lay the layers in a V. Rank r has layer r on the way down and layer 7 - r on the way up. Rank 3 has layers 3 and 4,
 at the turn; rank 0 has the first layer and the last, so it computes the loss and begins the backward itself.
