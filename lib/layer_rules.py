@@ -118,8 +118,8 @@ def _usable(game: Game, layer: int, weight: Weight, inp: Activation) -> None:
         if game.steps == 1:
             raise RuleError("this weight was already updated (step 1); use the weight from before the update")
         raise RuleError(
-            f"the weight is at step {weight.step}, but the activation is of step {inp.step}; use both of one step, "
-            "get_activation takes the step too"
+            f"the weight is at step {weight.step}, but the activation is of step {inp.step}; use those of the "
+            "same step (get_activation takes a step)"
         )
 
 

@@ -242,7 +242,7 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, tuple[str, ...]]] = [
     ),
     (half_with_a_weight, DENSE, ("backward_weight needs no weight",)),
     (half_without_a_weight, BLOCK, ("the weight", "'block'", "NoneType")),
-    (weight_of_the_next_step, STEPS, ("weight is at step 1", "activation is of step 0", "that step's weight")),
+    (weight_of_the_next_step, STEPS, ("weight is at step 1", "activation is of step 0", "same step")),
     (gradient_of_the_step_before, STEPS, ("gradient is of step 0", "weight is at step 1 of 2")),
     (sum_over_steps, STEPS, ("cannot sum", "step")),
     (batches_of_two_steps, STEPS, ("activation is of step 0", "gradient is of step 1", "same step")),
