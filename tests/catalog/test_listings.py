@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lib.recognition import papers as recognition
 from puzzles.catalog import papers
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
@@ -52,6 +53,12 @@ def test_every_publication_is_defined_once_and_cited() -> None:
     assert [paper.year for paper in PAPERS] == sorted(paper.year for paper in PAPERS)
     assert not any(paper.note for paper in PAPERS)
     assert {source.cited_for("") for _, puzzle in ALL for source in puzzle.sources} == set(PAPERS)
+
+
+def test_a_schedule_is_named_with_the_year_of_its_publication() -> None:
+    known = {f"{paper.authors.split(',')[0].removesuffix(' et al.').split()[-1]} {paper.year}" for paper in PAPERS}
+    cited = {one.replace(" et al.", "") for text in recognition.PAPERS.values() for one in text.split(", ")}
+    assert cited <= known
 
 
 def test_publications_are_written_nowhere_else() -> None:
