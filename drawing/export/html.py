@@ -175,6 +175,7 @@ def look_data(look: Look) -> dict[str, Any]:
         "fill": both(fill),
         "stroke": both(stroke),
         "line": line,
+        "pin": look.name == "loss",
         "bar": look.bar,
         "ink": both(palette.text_on(fill)),
     }

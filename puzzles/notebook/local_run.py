@@ -40,7 +40,9 @@ async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict
         outcome = await _run(track, puzzle.slug, definition, request, seconds)
 
 
-async def play_freely(game: FreeGame, definition: Any, seconds: float, why: bool = False) -> FreeResult:
+async def play_freely(
+    game: FreeGame, definition: Any, seconds: float, why: bool = False, colour: str = "layer"
+) -> FreeResult:
     """What came of a schedule in a game without targets. Runs on the running event loop, as `judge_here` does."""
     track, file = free_track(), file_of(definition)
     problem = known_of(track, game.slug, definition).problem
@@ -49,8 +51,8 @@ async def play_freely(game: FreeGame, definition: Any, seconds: float, why: bool
     outcome = await _run(track, game.slug, definition, game.request(), seconds)
     judged = game.judged(outcome)
     if isinstance(judged, Failure):
-        return FreeResult(game, (outcome.row or {}).get("trace"), failure=judged, file=file)
-    return FreeResult(game, *judged, file=file, explains=why)
+        return FreeResult(game, (outcome.row or {}).get("trace"), failure=judged, file=file, colour=colour)
+    return FreeResult(game, *judged, file=file, explains=why, colour=colour)
 
 
 @dataclass(frozen=True)

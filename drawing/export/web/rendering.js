@@ -237,6 +237,7 @@ function stretch(px, w) {
 
 function mark(i, x0, x1, related) {
   const look = run.looks[run.look[i]], y = topOf(i), high = heightOf(i), w = x1 - x0, instant = run.start[i] === run.stop[i];
+  if (instant && !look.pin) return; // a free message is its link, and a free update has no width
   const future = run.start[i] >= state.cursor && state.cursor < whole;
   pen.globalAlpha = (related ? 1 : 0.28) * (future ? 0.25 : 1);
   pen.fillStyle = look.fill[state.dark];
