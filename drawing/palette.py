@@ -50,7 +50,7 @@ BATCHES = """
 above all the last few, seen with each kind of colour blindness, also as a tint; text is legible on all."""
 
 OPERATIONS = {
-    "forward": "#9ccaf3",
+    "forward": "#a8d1f5",
     "backward": "#0e6f55",
     "backward_input": "#3cb98c",
     "backward_weight": "#f2a33a",
