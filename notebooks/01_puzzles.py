@@ -140,6 +140,6 @@ from puzzles import play
 # 3. It does not fit, and the links are fast: shard it, as in FSDP.
 # 4. It does not fit, and the links between machines are slow: a pipeline between the machines, shards within them.
 #
-# There is more to explore: pipeline schedules that gather each weight once for many microbatches
-# ([Breadth-First Pipeline Parallelism](https://arxiv.org/abs/2211.05953)), tensors that are cut within a layer
-# ([Megatron-LM](https://arxiv.org/abs/1909.08053)), and communication that overlaps with computation.
+# There is more to play: optimizer states in shards and forgotten activations (**03_memory**), communication that
+# overlaps with computation (**05_overlap**), and several kinds of parallelism at once (**07_clusters**). `puzzles list
+# schedule` names all chapters.

@@ -1,7 +1,5 @@
 """ZB-V: the layers go down the ranks and up again, so that rank 0 has both the first layer and the last."""
 
-from collections import Counter
-
 from lib import Model
 
 
@@ -11,7 +9,7 @@ async def zb_v(model: Model) -> Model:
     down, up = my_layers = me, model.LAYERS - 1 - me
     for layer in my_layers:
         weights[layer], opt_states[layer] = model.load_weights(layer)
-    done = Counter()  # by action and layer: how many batches
+    done = {(action, layer): 0 for action in "FIW" for layer in my_layers}  # how many batches
 
     def tag(layer, batch):
         return layer * model.BATCHES + batch

@@ -15,7 +15,11 @@ from .timesteps import Bound
 
 
 def memory_bound(size: Size, setting: Setting) -> Bound:
-    """The least peak memory of any legal schedule of a puzzle of this size and setting, in elements."""
+    """The least peak memory of any legal schedule of a puzzle of this size and setting, in elements.
+
+    Raises:
+        RuleError: there is no such size.
+    """
     prices = Prices(size, setting)
     ways = list(_inference(prices) if setting.task == "infer" else _training(prices))
     return max(ways, key=lambda bound: bound.least, default=Bound(0, "nothing has to be held"))

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from fractions import Fraction
 from math import ceil
 
+from lib.errors import RuleError
 from lib.setting import Setting, Size
 from lib.values.algebra import named
 
@@ -22,8 +23,18 @@ Stage = tuple[Collection[int], int]
 
 
 def pipeline_time_bound(size: Size, setting: Setting, stages: Sequence[Stage]) -> Bound:
-    """The least timesteps of a pipeline in which the stages have these layers and ranks."""
+    """The least timesteps of a pipeline in which the stages have these layers and ranks.
+
+    Raises:
+        RuleError: there is no such size, or the stages are not its layers, each once.
+    """
     prices = Prices(size, setting)
+    held = sorted(layer for layers, _ in stages for layer in layers)
+    if held != list(range(prices.size.layers)) or any(ranks < 1 for _, ranks in stages):
+        raise RuleError(
+            f"stages have each of the layers 0 to {prices.size.layers - 1} once, and at least one rank each; "
+            f"these have the layers {held}"
+        )
     if not prices.can_train or setting.task == "infer":
         return Bound(0, "")
     ticks, stage = max(((_stage_ticks(prices, stages, stage), stage) for stage in stages), key=lambda found: found[0])

@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 from lib.costs import COMPUTING
+from lib.errors import RuleError
 from lib.setting import Setting, Size
 
 NEVER = Fraction(10**12)
@@ -20,7 +21,9 @@ class Prices:
     model's."""
 
     def __init__(self, size: Size, setting: Setting) -> None:
-        self.size, self.setting, self.costs = size, setting, setting.costs
+        if len(size) != 3 or not all(type(n) is int and n > 0 for n in size):
+            raise RuleError(f"a size is layers, batches and ranks, each a whole number from 1 on; got {size!r}")
+        self.size, self.setting, self.costs = Size(*size), setting, setting.costs
         self.is_cut = setting.layer != "dense" and size.ranks > 1
         """Ranks can share a layer of one microbatch."""
         self.forward = self._product("forward")

@@ -30,7 +30,11 @@ class _Ticks(NamedTuple):
 
 
 def time_bound(size: Size, setting: Setting) -> Bound:
-    """The least timesteps of any legal schedule of a puzzle of this size and setting."""
+    """The least timesteps of any legal schedule of a puzzle of this size and setting.
+
+    Raises:
+        RuleError: there is no such size.
+    """
     prices = Prices(size, setting)
     ways = list(_inference(prices) if setting.task == "infer" else _training(prices))
     best = max(ways, default=_Ticks(0, "nothing takes time"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from lib.collective_rules import COLLECTIVES, REDUCING
 from lib.costs import COMPUTING
 from lib.trace import Op
-from lib.values.kinds import Parked, Weight, WeightGrad
+from lib.values.kinds import OptState, Parked, Weight, WeightGrad
 
 from .holdings import gathers
 from .work import RankWork
@@ -47,7 +47,7 @@ def _parked(work: RankWork, op: Op) -> str:
     """What is moved to or from a tier: 'activations offloaded to the host', 'weights fetched from the host'."""
     value = work.state.values[op.used[0] if op.name == "fetch" else op.made[0]]
     assert isinstance(value, Parked)
-    what = "weights" if isinstance(value.value, Weight) else "activations"
-    what = what if value.value.kind in ("a weight", "an activation") else f"{value.value.kind.split(' ', 1)[1]}s"
     loaded = any(value.tier in made.args for made in work.named("load_weights"))
-    return f"{what} fetched from the {value.tier}" if loaded else f"{what} offloaded to the {value.tier}"
+    is_there = loaded and op.name == "fetch" and isinstance(value.value, Weight | OptState)
+    how = "fetched from" if is_there else "offloaded to"
+    return f"{value.value.kind.split(' ', 1)[1]}s {how} the {value.tier}"

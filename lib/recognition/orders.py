@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import groupby, pairwise, zip_longest
 from typing import NamedTuple
 
-from lib import schedules
-from lib.errors import RuleError
-from lib.schedules.cells import Slot
+from lib.errors import PuzzleError, RuleError
 
 from . import papers
 from .rows import Cell, Pipeline, Row
@@ -27,24 +25,17 @@ MOST_CELLS = 4000
 LEAST_ALIKE = 0.8
 """From this share of equal cells on, a pipeline is said to be like a textbook's."""
 
-ORDERS: Mapping[str, Mapping[str, Callable[[int, int, int], schedules.Timetable]]] = {
+ORDERS: Mapping[str, Mapping[str, str]] = {
     "contiguous": {
-        papers.GPIPE: lambda p, m, v: schedules.gpipe(p, m),
-        papers.ONE_F_ONE_B: lambda p, m, v: schedules.one_f_one_b(p, m),
-        papers.ZB_H1: lambda p, m, v: schedules.zb_h1(p, m),
-        papers.ZB_H2: lambda p, m, v: schedules.zb_h2(p, m),
+        papers.GPIPE: "gpipe",
+        papers.ONE_F_ONE_B: "one_f_one_b",
+        papers.ZB_H1: "zb_h1",
+        papers.ZB_H2: "zb_h2",
     },
-    "looped": {
-        papers.BREADTH_FIRST: schedules.breadth_first,
-        papers.INTERLEAVED: schedules.interleaved,
-    },
-    "V": {
-        papers.ZB_V: lambda p, m, v: schedules.zb_v(p, m),
-        papers.DUALPIPE_V: lambda p, m, v: schedules.dualpipev(p, m),
-    },
+    "looped": {papers.BREADTH_FIRST: "breadth_first", papers.INTERLEAVED: "interleaved"},
+    "V": {papers.ZB_V: "zb_v", papers.DUALPIPE_V: "dualpipev"},
 }
-"""By kind of placement: the orders from p ranks, m microbatches and v stages of a rank. Of two that are the same at a
-size, the first gives the name."""
+"""By kind of placement: the orders of `lib.schedules`. Of two that are the same at a size, the first gives the name."""
 
 
 class Match(NamedTuple):
@@ -73,18 +64,24 @@ def match(pipelines: Sequence[Pipeline]) -> Match | None:
 
 @lru_cache(maxsize=64)
 def textbook(kind: str, p: int, m: int, v: int) -> Mapping[str, Rows]:
-    """The rows of each order that exists for a placement and a number of microbatches."""
+    """The rows of each order that exists for p ranks, m microbatches and v stages of a rank; none where `lib.schedules`
+    is withheld, as from a graded schedule."""
+    try:
+        from lib import schedules
+    except PuzzleError:
+        return {}
     found = {}
     for name, order in ORDERS.get(kind, {}).items() if m > 1 and p * m * v <= MOST_CELLS else ():
         try:
-            table = order(p, m, v)
+            table = getattr(schedules, order)(p, m, *([v] if kind == "looped" else []))
         except RuleError:  # some orders need a multiple of p microbatches, or 2p of them
             continue
-        found[name] = [list(_in_halves(row)) for row in table.rows]
+        found[name] = [[*_in_halves(row)] for row in table.rows]
     return found
 
 
-def _in_halves(row: Sequence[Slot]) -> Iterator[Cell]:
+def _in_halves(row: Sequence[Sequence[tuple[int, str, int]]]) -> Iterator[Cell]:
+    """The cells of some slots, with each backward as its two halves."""
     for slot in row:
         for stage, op, batch in slot:
             yield from (Cell(stage, half, batch) for half in ("IW" if op == "B" else op))

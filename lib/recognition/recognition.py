@@ -73,7 +73,8 @@ def recognize(trace: Trace) -> Recognition | None:
 
 
 def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Recognition:
-    grid = None if family in ALONE else grid_of(ranks)
+    alone = family in ALONE and not (family == families.ONE_RANK and setting.replicas > 1)
+    grid = None if alone else grid_of(ranks)
     axes = [_Axis(_of_family(ranks, family, setting.task))] if grid is None else list(_axes(grid, setting))
     stages = tuple(grid.shares(setting.replicas)) if grid is not None and len(grid.stages) > 1 else ()
     names = tuple(axis.name for axis in axes)

@@ -163,11 +163,11 @@ class LaneOperations:
     def finish(self) -> None:
         """Refuses to end while a call was made that nobody awaited."""
         recorder = self._recorder
-        unawaited = [recorder.promised[1].line] if recorder.promised else []
-        unawaited += [recorder.ops[at].line for at in recorder.handles]
+        line = recorder.promised[1].line if recorder.promised else 0
         try:
             self._ready()
-            for handle in recorder.handles.values():
+            for row, handle in recorder.handles.items():
+                line = recorder.ops[row].line
                 raise RuleError(f"{handle} was never awaited; await its handle before the end")
         except PuzzleError as why:
-            raise why.at(recorder.place("the end"), min(unawaited, default=0)) from None
+            raise why.at(recorder.place("the end"), line) from None

@@ -88,7 +88,8 @@ class RankRecorder:
         name = wait.call().partition("(")[0]
         return RuleError(
             f"{wait.call()} on line {wait.line} was called without await, so it never ran; "
-            f"write 'await model.{name}(...)'"
+            f"write 'await model.{name}(...)'",
+            line=wait.line,
         )
 
     def claim(self, value: Value) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, Weight, WeightGrad
 from lib.errors import RuleError
+from lib.values.base import object_text
 
 from .cells import Cell, Slot
 from .playable import untagged
@@ -29,7 +30,15 @@ def pipeline(
     On a mesh with the axes pp and dp each replica is a pipeline with its part of the microbatches; gradients are summed
     along dp at the end. `sharded` cuts weights and states along dp, and a rank holds the whole weights of one stage at
     a time (ZeRO-3): each time that it goes to another stage, gradients are scattered and weights gathered.
+
+    Raises:
+        RuleError: what is given is no order, or a timetable, which has its sizes, with others. In a run: the game has
+            another size than the timetable, or the order is refused.
     """
+    if not isinstance(order, Timetable) and not callable(order):
+        raise RuleError(f"pipeline takes an order, such as one_f_one_b, or a timetable; got {object_text(order)}")
+    if isinstance(order, Timetable) and sizes:
+        raise RuleError(f"a timetable has its sizes already; leave out {', '.join(sizes)}")
 
     async def schedule(model: Model) -> None:
         setting = model.dist.setting
@@ -49,7 +58,7 @@ def pipeline(
     return schedule
 
 
-@cache
+@lru_cache(16)
 def _made(order: Order, ranks: int, batches: int, **sizes: int) -> Timetable:
     return order(ranks, batches, **sizes)
 

@@ -20,7 +20,7 @@ from puzzles.reports.fitted import Part, show_fitted
 from puzzles.reports.paragraphs import GLUE, say
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.notebook_cells import read_cells, without_magics
-from puzzles.tracks import ALL, track_of
+from puzzles.tracks import ALL, chapter_of, track_of
 
 from .keys import keys, single_keys
 from .params import Bytes, Seconds, terminal
@@ -210,9 +210,9 @@ class Game:
         self.statement()
 
     def list(self) -> None:
-        """The puzzles of the current track, and others that the file attempts, with their verdicts."""
-        here = track_of(self.current)
-        shown = [slug for slug, track in ALL.items() if track is here or self._is_attempted(slug)]
+        """The puzzles of the current chapter, and others that the file attempts, with their verdicts."""
+        here = chapter_of(self.current).slugs
+        shown = [slug for slug in ALL if slug in here or self._is_attempted(slug)]
         self._show([BLANK, *(Part(partial(self._print_row, slug), optional=False) for slug in shown)])
 
     def open(self) -> None:

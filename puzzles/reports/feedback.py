@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from puzzles.grading.progress import load, next_slug
 from puzzles.grading.verdict import Verdict
-from puzzles.tracks import track_of
+from puzzles.tracks import chapter_of, track_of
 
 
 def story(verdict: Verdict) -> list[str]:
@@ -28,12 +28,18 @@ def achieved(verdict: Verdict) -> str:
 
 def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
     """The next puzzle of this player, and the commands for it; `after` and `passed` as for `next_slug`."""
-    slug = next_slug(load(), after, passed)
+    entries, passed = load(), set(passed)
+    slug = next_slug(entries, after, passed)
     if slug is None:
         return "You have passed every puzzle there is. Well played!"
     track = track_of(slug)
-    is_through = after and track_of(after) is not track
-    done = f"That is every puzzle of the track '{track_of(after).title}'. Well played! " if is_through else ""
+    done = ""
+    if after and track_of(after) is not track:
+        done = f"That is every puzzle of the track '{track_of(after).title}'. Well played! "
+    elif after in passed:
+        chapter = chapter_of(after)
+        if slug not in chapter.slugs and all(one in passed or entries[one].stars >= 2 for one in chapter.slugs):
+            done = f"That is every puzzle of the chapter '{chapter.title}'. Well played! "
     return f"{done}Next: {track.mention(track.puzzle(slug))}: 'puzzles show {slug}'."
 
 

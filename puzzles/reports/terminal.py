@@ -79,13 +79,13 @@ def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Ve
 
 
 def _table(console: Console, track: Track[Any], verdicts: Sequence[Verdict]) -> Table:
-    """A row for each verdict, with figures and targets."""
+    """A row for each verdict, with figures and targets. What only some puzzles measure is in the sentences below."""
     table = _empty_table(track)
     if not track.columns:
         table.add_column("figures", ratio=1)
     for v in verdicts:
         stars = stars_text(console, v.stars) if v.attempted else ""
-        measures = track.measures(track.puzzle(v.puzzle), v.figures) if track.columns else ()
+        measures = track.measures(track.puzzle(v.puzzle), v.figures)[: len(track.columns)]
         figures = [Text.assemble(figure, (target, "dim")) for figure, target in (m.cell for m in measures)]
         if not figures:
             figures = [Text(track.figures_text(track.puzzle(v.puzzle), v.figures), style="" if v.figures else "dim")]

@@ -134,6 +134,11 @@ def groups() -> Iterator[PuzzleGroup]:
         yield from track.groups
 
 
+def chapter_of(slug: str) -> PuzzleGroup:
+    """The chapter that a puzzle is in."""
+    return next(group for group in track_of(slug).groups if slug in group.slugs)
+
+
 def _loose(name: str) -> str:
     return name.lower().replace("-", "_")
 

@@ -39,6 +39,7 @@ def timeline(slug: str) -> Timeline:
 def test_a_run_as_text() -> None:
     assert text(gallery.solved("grad_accum"), "One at a time", 60) == (
         "One at a time\n"
+        "Gradient accumulation, one microbatch at a time\n"
         "timesteps 16.5 · makespan 17 · bubble 0% · peak memory\n"
         "1,966,080 (rank 0, t=6)\n"
         "steps  0     2     4     6     8     10    12    14    16\n"
@@ -207,7 +208,12 @@ def test_the_page_has_a_text_alternative_and_names_for_its_controls() -> None:
 
 def test_the_format_follows_the_ending(tmp_path: Path) -> None:
     picture = timeline("ddp")
-    starts = {"svg": "<svg ", "html": "<!doctype html>", "json": '{"displayTimeUnit"', "txt": "ddp\ntimesteps 5.1"}
+    starts = {
+        "svg": "<svg ",
+        "html": "<!doctype html>",
+        "json": '{"displayTimeUnit"',
+        "txt": "ddp\nData parallelism\ntimesteps 5.1",
+    }
     for ending, start in starts.items():
         file = tmp_path / f"ddp.{ending}"
         save(picture, file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace as changed
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,15 +16,15 @@ from hypothesis import strategies as st
 from drawing.runs.captions import reason
 from drawing.runs.predicted_vs_measured import measured
 from drawing.runs.scene import scene_of
-from lib import Model, PuzzleError, Trace, referee, run
+from lib import Model, PuzzleError, Record, Trace, referee, run
 from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
 from puzzles.commands.main import main
 from tests.lib.test_numbers import Choices
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
+from tests.support.solved import RECORDS, played, record_name, solved_by
 
 ROOT = Path(__file__).parents[2]
-RECORDS = sorted(path.stem for path in (ROOT / "solutions" / "records").glob("[a-z]*.py"))
 
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
@@ -44,11 +43,10 @@ def test_full_tensors_take_as_many_bytes_as_the_game_counts() -> None:
     assert max(rank.peak for rank in result.ranks) == ddp.peak_memory * 4
 
 
-@pytest.mark.parametrize("record", RECORDS)
-def test_the_records_run_too(record: str) -> None:
-    module = import_module(f"solutions.records.{record}")
-    classic = next(c for c in sorted(CLASSICS, key=lambda c: -len(c.slug)) if record.startswith(c.slug))
-    assert replay(run(getattr(module, classic.slug), *classic.size).trace, small=True).passed
+@pytest.mark.parametrize("record", RECORDS, ids=record_name)
+def test_the_records_run_too(record: Record) -> None:
+    for puzzle, function in solved_by(record):
+        assert replay(played(puzzle, function).trace, small=True).passed
 
 
 @examples(40)

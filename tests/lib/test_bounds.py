@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lib import Costs, Goal, Model, Record, Report, Setting, Size, Trace, referee, run
+from lib import Costs, Goal, Model, Record, Report, RuleError, Setting, Size, Trace, referee, run
 from lib.bounds import Bound, memory_bound, pipeline_time_bound, time_bound
 from lib.recognition import recognize
-from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2, zb_v
+from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, sequence_parallel, zb_h1, zb_h2, zb_v
 from puzzles.catalog.schedule import PUZZLES
+from solutions.checkpoint import checkpoint
+from solutions.zero1 import zero1
 from tests.lib.test_numbers import Choices
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.schedules.random_pipelines import random_pipeline
+from tests.support.solved import RECORDS, played, record_name, solved_by
 
 Schedule = Callable[[Model], Any]
 BLOCK, EXPERTS = "block", "experts"
@@ -54,25 +57,19 @@ def test_references_are_within_the_bounds_at_every_size(slug: str) -> None:
         within(solution, size, puzzle.goal.setting)
 
 
-RECORDS = {record.by: (puzzle, record) for puzzle in PUZZLES.values() for record in puzzle.goal.records}
-
-
-@pytest.mark.parametrize("by", RECORDS)
-def test_records_are_within_the_bounds(by: str) -> None:
-    module = import_module(f"solutions.records.{Path(by).stem}")
-    puzzle, record = RECORDS[by]
-    goal = next(p.goal for p in PUZZLES.values() if hasattr(module, p.slug) and p.goal.size == puzzle.goal.size)
-    trace = run(getattr(module, goal.slug), *goal.size, setting=goal.setting).trace
-    report, time, memory = require_within(trace)
-    assert Record(report.timesteps, report.peak.memory)[:2] == record[:2]
-    assert time.least > 0 < memory.least
+@pytest.mark.parametrize("record", RECORDS, ids=record_name)
+def test_records_are_within_the_bounds(record: Record) -> None:
+    for puzzle, function in solved_by(record):
+        report, time, memory = require_within(played(puzzle, function).trace)
+        assert Record(report.timesteps, report.peak.memory)[:2] == record[:2]
+        assert time.least > 0 < memory.least
 
 
 EXTENDED = [
-    (shards.zero1, (4, 4, 4), Setting()),
-    (shards.checkpoint((0, 3, 6)), (9, 1, 1), Setting("long")),
+    (zero1, (4, 4, 4), Setting()),
+    (checkpoint, (9, 1, 1), Setting("long")),
     (shards.tensor_parallel_record, (4, 1, 4), Setting("quarters", layer=BLOCK)),
-    (shards.sequence_parallel, (8, 1, 4), Setting("long_quarters", layer=BLOCK)),
+    (sequence_parallel, (8, 1, 4), Setting("long_quarters", layer=BLOCK)),
     (shards.expert_parallel, (2, 8, 4), Setting("experts", layer=EXPERTS)),
     (shards.experts_in_turn, (2, 4, 2), Setting("experts", layer=EXPERTS)),
     (shards.local_sgd(4), (2, 4, 4), Setting("slow", steps=4, task="local")),
@@ -164,10 +161,27 @@ def random_costs(choice: random.Random, halves: bool = False, overlap: bool = Fa
     return Costs("any", ticks=ticks, overlap=overlap, gradient=choice.choice((None, 1024)), **more)
 
 
+def inference(seed: int) -> Schedule:
+    """Each rank takes some microbatches through all layers, in groups of random sizes."""
+
+    def schedule(model: Model) -> None:
+        choice = random.Random(seed)
+        owner = [choice.randrange(model.RANKS) for _ in range(model.BATCHES)]
+        group = choice.randint(1, 3)
+        mine = [batch for batch in range(model.BATCHES) if owner[batch] == model.rank]
+        for first in range(0, len(mine), group):
+            out = model.get_activation(mine[first : first + group])
+            for layer in range(model.LAYERS):
+                out = model.forward(layer, out, model.load_weights(layer)[0])
+            model.set_output(out)
+
+    return schedule
+
+
 def random_run(seed: int) -> Trace:
     """A random legal schedule of some kind, under random prices."""
     choice = random.Random(seed)
-    kind = choice.randrange(7)
+    kind = choice.randrange(9)
     overlap = choice.random() < 0.4
     steps = choice.randint(1, 3)
     if kind < 2:
@@ -179,13 +193,22 @@ def random_run(seed: int) -> Trace:
         size = Size(table.stages * choice.randint(1, 2), table.batches, table.ranks)
         costs = random_costs(choice, halves=True, overlap=overlap)
         return run(pipeline(table), *size, setting=Setting(costs, steps=steps)).trace
+    if kind == 7:
+        size = Size(choice.randint(1, 4), choice.randint(1, 5), choice.randint(1, 3))
+        costs = random_costs(choice, overlap=overlap)
+        return run(inference(seed), *size, setting=Setting(costs, task="infer")).trace
+    if kind == 8:
+        costs = replace(random_costs(choice, overlap=overlap), islands=2, ticks_between=random_costs(choice).ticks)
+        setting = Setting(costs, mesh={"replica": 2, "shard": 2})
+        split = choice.choice((hybrid_shard, hybrid_shard_keeping_the_last))
+        return run(split, choice.randint(1, 3), 4, 4, setting=setting).trace
     ranks = choice.choice((1, 2, 4))
     if kind == 4:
         size, setting = Size(choice.randint(1, 3), ranks, ranks), Setting(random_costs(choice), steps=steps)
         return run(shards.data_parallel_steps, *size, setting=setting).trace
     if kind == 5:
         size = Size(choice.randint(1, 3), choice.randint(1, 2), choice.choice((2, 4)))
-        split = choice.choice((shards.tensor_parallel_record, shards.sequence_parallel))
+        split = choice.choice((shards.tensor_parallel_record, sequence_parallel))
         return run(split, *size, setting=Setting(random_costs(choice), layer=BLOCK)).trace
     if choice.random() < 0.5:
         size = Size(choice.randint(1, 3), 2 * ranks, ranks)
@@ -340,3 +363,16 @@ def test_operations_without_a_price_leave_no_bound_on_time() -> None:
     setting = Setting(Costs("none", ticks={}))
     assert time_bound(Size(2, 2, 2), setting).least == 0
     assert memory_bound(Size(2, 2, 2), setting).least == 0
+
+
+@pytest.mark.parametrize("size", [(2, 2), (0, 1, 1), (1, 1.5, 1), (1, True, 1)])
+def test_an_impossible_size_is_refused(size: Any) -> None:
+    for bound in (time_bound, memory_bound):
+        with pytest.raises(RuleError, match="layers, batches and ranks"):
+            bound(size, Setting())
+
+
+@pytest.mark.parametrize("stages", [[([0, 1], 1)], [([0, 1], 1), ([1, 2], 1)], [([0, 1, 2], 0)], []])
+def test_stages_that_are_not_the_layers_are_refused(stages: Any) -> None:
+    with pytest.raises(RuleError, match="each of the layers 0 to 2 once"):
+        pipeline_time_bound(Size(3, 2, 2), Setting(), stages)

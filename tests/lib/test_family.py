@@ -27,6 +27,7 @@ from lib.judging.family import (
 )
 from lib.schedules import one_f_one_b, pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
+from solutions.zero1 import zero1
 from tests.lib.test_numbers import Choices
 from tests.support import CLASSICS
 from tests.support.schedules import shards, tiers
@@ -235,7 +236,7 @@ LOCAL = Setting(COSTS["slow"], steps=2, task="local")
         (pipeline(one_f_one_b), (2, 4, 2), Setting(COSTS["stages"]), PIPELINE),
         (pipeline(zb_h1), (2, 4, 2), Setting(PARTS), PIPELINE),
         (pipeline(zb_h2), (2, 4, 2), Setting(PARTS, steps=2), PIPELINE),
-        (shards.zero1, (2, 2, 2), Setting(), SHARDED),
+        (zero1, (2, 2, 2), Setting(), SHARDED),
         (tensor_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
         (sequence_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
         (shards.expert_parallel, (2, 4, 2), EXPERTS, EXPERT_PARALLEL),

@@ -40,11 +40,12 @@ from solutions.ddp import ddp
 from solutions.fsdp import fsdp
 from solutions.pipeline_fsdp import pipeline_fsdp
 from solutions.wsdp import wsdp
+from solutions.zero1 import zero1
 from tests.support.examples import examples
 from tests.support.schedules.folded import Plan, trained
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
-from tests.support.schedules.shards import local_sgd, zero1
+from tests.support.schedules.shards import local_sgd
 from tests.support.unfolding import Schedule, both, unfolded
 
 OVERLAP = COSTS["overlap"]

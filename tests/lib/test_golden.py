@@ -15,27 +15,25 @@ from typing import Any
 import pytest
 
 from lib import Goal, Trace, referee, run, trace_to_json, trace_to_text
-from tests.support import CLASSICS, Classic
+from tests.support import CLASSICS
+from tests.support.solved import RECORDS, solved_by
 
 GOLDEN = Path(__file__).with_name("golden_classics.json")
-RECORDS = Path(__file__).parents[2] / "solutions" / "records"
 
 MEASURED = ("error", "critical_path", "copies", "notes", "waits", "ranks")
 """The long parts of a report, kept as one hash."""
 
 
-def of_classic(name: str) -> Classic:
-    """The classic puzzle that a reference or record is for: 'gpipe_laps' is for gpipe."""
-    return max((c for c in CLASSICS if name.startswith(c.slug)), key=lambda classic: len(classic.slug))
-
-
-SCHEDULES = [classic.slug for classic in CLASSICS]
-SCHEDULES += sorted(path.stem for path in RECORDS.glob("*.py") if path.stem != "__init__")
-
-
-def schedule(name: str) -> Any:
-    module = f"solutions.{name}" if name in SCHEDULES[: len(CLASSICS)] else f"solutions.records.{name}"
-    return getattr(import_module(module), of_classic(name).slug)
+OF = {classic.slug: classic for classic in CLASSICS}
+REFERENCES = {classic.slug: (classic, f"solutions.{classic.slug}") for classic in CLASSICS}
+OF_RECORDS = {
+    Path(record.by).stem: (OF[puzzle.slug], ".".join(Path(record.by).with_suffix("").parts))
+    for record in RECORDS
+    for puzzle, _ in solved_by(record)
+    if puzzle.slug in OF
+}
+SCHEDULES = REFERENCES | dict(sorted(OF_RECORDS.items()))
+"""By name: the classic puzzle that a reference or record is for, and its module."""
 
 
 def without_lines(trace: Trace) -> Trace:
@@ -48,8 +46,8 @@ def digest(text: str) -> str:
 
 def facts(name: str) -> dict[str, Any]:
     """What a schedule's run must give."""
-    classic = of_classic(name)
-    outcome = run(schedule(name), *classic.size)
+    classic, module = SCHEDULES[name]
+    outcome = run(getattr(import_module(module), classic.slug), *classic.size)
     assert outcome.error is None
     trace = without_lines(outcome.trace)
     report = referee(trace, Goal(classic.slug, classic.size, classic.time, classic.memory))
@@ -72,7 +70,7 @@ def test_a_classic_run_is_byte_for_byte_the_golden_one(name: str) -> None:
 
 
 def test_the_golden_file_holds_these_schedules_only() -> None:
-    assert list(json.loads(GOLDEN.read_text(encoding="utf-8"))) == SCHEDULES
+    assert list(json.loads(GOLDEN.read_text(encoding="utf-8"))) == list(SCHEDULES)
     assert len(SCHEDULES) > 2 * len(CLASSICS)
 
 

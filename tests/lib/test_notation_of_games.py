@@ -29,6 +29,8 @@ from lib import (
     trace_to_text,
 )
 from lib.trace import FORMS
+from solutions.checkpoint import checkpoint
+from solutions.zero1 import zero1
 from tests.support.examples import examples
 from tests.support.schedules import folded, groups, overlapping, shards, tiers
 
@@ -78,8 +80,8 @@ GAMES: dict[str, Play] = {
     "zero_bubble": game(P(schedules.zb_v), 6, 6, 3, "parts"),
     "zb_h1": game(P(schedules.zb_h1), 3, 4, 3, "parts"),
     "zb_h2": game(P(schedules.zb_h2), 3, 4, 3, "parts", steps=2),
-    "zero1": game(shards.zero1, 2, 2, 2),
-    "checkpoint": game(shards.checkpoint((1,)), 3, 1, 1, "long"),
+    "zero1": game(zero1, 2, 2, 2),
+    "checkpoint": game(checkpoint, 6, 1, 1, "long"),
     "tensor_parallel": game(schedules.tensor_parallel, 2, 1, 4, "quarters", **BLOCK),
     "tensor_parallel_record": game(shards.tensor_parallel_record, 2, 1, 2, "twentieths", **BLOCK),
     "sequence_parallel": game(schedules.sequence_parallel, 2, 1, 4, "long_quarters", **BLOCK),

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+import solutions.checkpoint
+import solutions.zero1
 from lib import Model, Setting, Trace, run
 from lib.recognition import Recognition, recognize, recomputed
-from lib.recognition.papers import PAPERS
-from lib.schedules import Cell, Timetable, breadth_first, gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2
+from lib.recognition.papers import PAPERS, ZERO_1_OR_2
+from lib.schedules import (
+    Cell,
+    Timetable,
+    breadth_first,
+    ddp,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    pipeline,
+    sequence_parallel,
+    tensor_parallel,
+    zb_h1,
+    zb_h2,
+    zero1,
+    zero2,
+    zero3,
+)
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, textbook
+from tests.support.solved import RECORDS
 
 WITHOUT = "a pipeline without microbatches"
 RECOMPUTED = ", with activations recomputed"
@@ -26,6 +44,9 @@ OWNERS_SEND = "data parallelism with weights sent by their owners"
 REPEATED = "a pipeline whose stages repeat the forward of others"
 IN_TURN = "gradient accumulation, one microbatch at a time"
 STANDARD = "standard training: every microbatch forward, then every microbatch backward"
+OVERLAPPED = ", with gradients summed during backward"
+INFERENCE = "inference on one rank, with "
+TENSOR, SEQUENCE = "tensor parallelism", "tensor and sequence parallelism"
 
 KNOWN = {
     "basic": STANDARD,
@@ -36,6 +57,25 @@ KNOWN = {
     "pipeline": WITHOUT,
     "gpipe": "GPipe",
     "pipeline_fsdp": f"{WITHOUT} x {ZERO_3}, with every weight gathered twice",
+    "zero1": ZERO_1_OR_2,
+    "zero2": "ZeRO-2",
+    "checkpoint": STANDARD + RECOMPUTED,
+    "offload": f"{STANDARD}, with prefetch and activations offloaded to the host",
+    "one_f_one_b": "1F1B",
+    "interleaved": "interleaved 1F1B",
+    "breadth_first": f"the breadth-first pipeline x {ZERO_3}",
+    "zb_h1": "ZB-H1",
+    "zb_h2": "ZB-H2",
+    "zb_v": "ZB-V",
+    "ddp_overlap": f"data parallelism{OVERLAPPED}",
+    "fsdp_prefetch": f"{ZERO_3}, with prefetch and gradients summed during backward",
+    "stream_inference": f"{INFERENCE}prefetch and weights fetched from the host",
+    "tensor_parallel": TENSOR,
+    "sequence_parallel": SEQUENCE,
+    "expert_parallel": "expert parallelism",
+    "three_d": "1F1B x tensor parallelism x data parallelism",
+    "hybrid_shard": "hybrid sharding (HSDP), with every weight gathered twice",
+    "local_sgd": "local SGD",
     "records.basic_batch_by_batch": IN_TURN,
     "records.ddp_sharded": f"{ZERO_3}, with every weight gathered once",
     "records.ddp_sharded_above_the_first": f"like {ZERO_3}, with every weight gathered once, but layer 0 is kept whole",
@@ -66,6 +106,32 @@ KNOWN = {
     "records.wsdp_cut_each_gradient": SHARDED,
     "records.wsdp_gather_once": f"{SHARDED}, with every weight gathered once",
     "records.wsdp_owners_send": OWNERS_SEND,
+    "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, but rank 0 runs the "
+    "forward of microbatch 0 in stage 2 instead of the forward of microbatch 2 in stage 0",
+    "records.checkpoint_binomial": STANDARD + RECOMPUTED,
+    "records.ddp_overlap_in_pairs": f"data parallelism{OVERLAPPED} and buckets",
+    "records.expert_parallel_loss_at_the_experts": "expert parallelism",
+    "records.expert_parallel_one_after_the_other": "expert parallelism",
+    "records.fsdp_four_layers_stay_whole": ZERO_3,
+    "records.fsdp_prefetch_input_again": f"{ZERO_3}, with prefetch and gradients summed during backward",
+    "records.fsdp_prefetch_nothing_ahead": ZERO_3,
+    "records.fsdp_three_layers_stay_whole": ZERO_3,
+    "records.fsdp_two_layers_stay_whole": ZERO_3,
+    "records.hybrid_shard_last_layer_stays_whole": "hybrid sharding (HSDP)",
+    "records.hybrid_shard_over_all_ranks": ZERO_3,
+    "records.interleaved_short_warm_up": "an interleaved pipeline",
+    "records.one_f_one_b_input_again": "1F1B",
+    "records.sequence_parallel_last_stays_whole": SEQUENCE,
+    "records.sequence_parallel_whole_activations": TENSOR,
+    "records.stream_inference_nothing_ahead": f"{INFERENCE}weights fetched from the host",
+    "records.tensor_parallel_no_sum_at_the_input": TENSOR,
+    "records.wsdp_five_layers_stay_whole": SHARDED,
+    "records.zb_h2_weight_gradients_last": "like ZB-H2, but rank 0 runs the forward of microbatch 7 instead of the "
+    "weight gradient of microbatch 0",
+    "records.zb_v_timetable": "a pipeline in a V",
+    "records.zero1_input_again": ZERO_1_OR_2,
+    "records.zero2_input_again": "ZeRO-2",
+    "records.zero2_sum_first": "ZeRO-1",
 }
 
 
@@ -89,11 +155,9 @@ def test_references_and_records_have_their_names(module: str) -> None:
     assert known(getattr(solution, puzzle.slug), puzzle.goal.size, puzzle.goal.setting).text == KNOWN[module]
 
 
-def test_every_record_of_the_classics_is_in_the_table() -> None:
-    records = {
-        f"records.{Path(record.by).stem}" for slug in KNOWN if slug in PUZZLES for record in PUZZLES[slug].goal.records
-    }
-    assert records <= KNOWN.keys()
+def test_every_reference_and_record_is_in_the_table() -> None:
+    modules = {record.by.removeprefix("solutions/").removesuffix(".py").replace("/", ".") for record in RECORDS}
+    assert KNOWN.keys() == PUZZLES.keys() | modules
 
 
 NAMES = dict(
@@ -144,14 +208,15 @@ STREAMED = "weights fetched from the host"
     [
         (pipeline(one_f_one_b), (4, 16, 8), DP, "1F1B x data parallelism"),
         (pipeline(one_f_one_b), (4, 16, 8), Setting(mesh={"dp": 2, "pp": 4}, fold="dp"), "1F1B x data parallelism"),
+        (ddp, (3, 8, 4), Setting(mesh={"dp": 4}, fold="dp"), "data parallelism"),
         (pipeline(one_f_one_b, sharded=True), (4, 16, 8), DP, f"1F1B x {ZERO_3}, with every weight gathered once"),
         (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(), "1F1B" + RECOMPUTED),
         (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(steps=3), "1F1B" + RECOMPUTED),
         (pipeline(zb_h2), (4, 8, 4), Setting("parts", steps=3), "ZB-H2"),
-        (shards.zero1, (4, 4, 4), Setting(), "ZeRO-1 and ZeRO-2, which are alike with one microbatch on each rank"),
-        (shards.checkpoint((0, 3)), (6, 1, 1), Setting(), STANDARD + RECOMPUTED),
-        (shards.tensor_parallel, (4, 1, 4), BLOCK, "tensor parallelism"),
-        (shards.sequence_parallel, (4, 1, 4), BLOCK, "tensor and sequence parallelism"),
+        (solutions.zero1.zero1, (4, 4, 4), Setting(), ZERO_1_OR_2),
+        (solutions.checkpoint.checkpoint, (6, 1, 1), Setting("long"), STANDARD + RECOMPUTED),
+        (tensor_parallel, (4, 1, 4), BLOCK, "tensor parallelism"),
+        (sequence_parallel, (4, 1, 4), BLOCK, "tensor and sequence parallelism"),
         (shards.expert_parallel, (2, 8, 4), EXPERTS, "expert parallelism"),
         (shards.experts_in_turn, (2, 4, 2), EXPERTS, "expert parallelism"),
         (shards.local_sgd(2), (2, 4, 4), Setting("slow", steps=4, task="local"), "local SGD"),
@@ -168,46 +233,23 @@ def test_axes_and_extras_are_named(schedule: Any, size: Any, setting: Setting, t
     assert known(schedule, size, setting).text == text
 
 
-def zero(stage: int) -> Callable[[Model], Any]:
-    """Two microbatches a rank, one after the other. Stage 1 scatters the sum of a layer's gradients, stage 2 each of
-    them, and stage 3 keeps the weights in shards as well."""
-
-    async def schedule(model: Model) -> None:
-        weights, states, inputs, _, grads = model.storage()
-        for layer in range(model.LAYERS):
-            weights[layer], states[layer] = model.load_weights(
-                layer, *((model.rank, model.RANKS) if stage == 3 else ())
-            )
-            if stage and stage < 3:
-                states[layer] = states[layer].shard(model.rank, model.RANKS)
-
-        async def whole(layer: int) -> Any:
-            return await model.allgather(weights[layer], layer) if stage == 3 else weights[layer]
-
-        for batch in range(model.rank, model.BATCHES, model.RANKS):
-            inputs[0] = model.get_activation([batch])
-            for layer in range(model.LAYERS):
-                inputs[layer + 1] = model.forward(layer, inputs[layer], await whole(layer))
-            grad = model.loss(inputs[model.LAYERS])
-            for layer in reversed(range(model.LAYERS)):
-                new, grad = model.backward(layer, inputs[layer], grad, await whole(layer))
-                new = await model.scatterreduce(new, layer) if stage >= 2 else new
-                grads[layer] = grads[layer] + new if layer in grads else new
-        for layer in range(model.LAYERS):
-            if stage < 2:
-                sums = model.scatterreduce if stage else model.allreduce
-                grads[layer] = await sums(grads[layer], layer)
-            weight = weights[layer].shard(model.rank, model.RANKS) if stage in (1, 2) else weights[layer]
-            weights[layer], states[layer] = model.update(layer, grads[layer], weight, states[layer])
-            model.set_final_weight(layer, weights[layer])
-
-    return schedule
-
-
-@pytest.mark.parametrize(("stage", "name"), [(0, "data parallelism"), (1, "ZeRO-1"), (2, "ZeRO-2"), (3, ZERO_3)])
-def test_the_stages_of_zero(stage: int, name: str) -> None:
-    found = known(zero(stage), (3, 4, 2))
-    assert (found.name, found.difference) == (name, "")
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize(
+    ("schedule", "names"),
+    [
+        (ddp, ("data parallelism", "data parallelism")),
+        (zero1, (ZERO_1_OR_2, "ZeRO-1")),
+        (zero2, (ZERO_1_OR_2, "ZeRO-2")),
+        (zero3, (ZERO_3, ZERO_3)),
+    ],
+)
+def test_generated_data_parallelism_has_its_name(schedule: Any, names: tuple[str, str], steps: int) -> None:
+    """With one microbatch on each rank, and with several."""
+    sizes = ((3, 2, 2), (2, 4, 4)), ((3, 4, 2), (2, 8, 4), (1, 6, 3))
+    for name, some in zip(names, sizes, strict=True):
+        for size in some:
+            found = known(schedule, size, Setting(steps=steps))
+            assert (found.name, found.difference) == (name, "")
 
 
 async def three_d(model: Model) -> None:

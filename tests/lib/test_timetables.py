@@ -209,6 +209,13 @@ def test_a_rank_without_work_is_refused() -> None:
         Timetable.of([[Cell(0, "F", 0), Cell(0, "B", 0)], []])
 
 
+def test_what_is_no_order_is_refused_at_once() -> None:
+    with pytest.raises(RuleError, match="one_f_one_b, or a timetable"):
+        pipeline("1F1B")  # type: ignore[arg-type]
+    with pytest.raises(RuleError, match="leave out v"):
+        pipeline(zb_v(2, 4), v=2)
+
+
 MISFITS: list[tuple[Any, tuple[int, int, int], Setting, list[str]]] = [
     (pipeline(one_f_one_b(2, 4)), (2, 5, 2), FREE, ["2 ranks", "4 microbatches", "5"]),
     (pipeline(interleaved, v=2), (6, 4, 2), FREE, ["6 layers", "4 equal stages"]),

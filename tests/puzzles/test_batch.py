@@ -511,7 +511,7 @@ def test_strict_fails_what_works_only_at_the_shown_size(a_class: Path):
     assert failed["message"] == passed["notes"][0]
 
 
-@pytest.mark.parametrize(("width", "told"), [(100, "Data Parallel"), (80, "Parallel"), (40, "schedule")])
+@pytest.mark.parametrize(("width", "told"), [(100, "Data Parallel"), (80, "Parallel"), (40, "classics")])
 def test_the_table_of_a_class_keeps_its_columns_whole_or_shows_chapters(width: int, told: str) -> None:
     from rich.console import Console
 

@@ -72,11 +72,10 @@ def test_list_has_a_row_for_each_puzzle_of_a_chapter(chapter: Chapter):
 
 
 def test_a_newcomer_sees_the_classics_first_and_then_the_other_chapters():
-    page = puzzles("list", "schedule").stdout.split()
-    assert [word for word in page if word in PUZZLES] == list(PUZZLES)
-    assert [word for word in page if word in {f"{chapter.name}:" for chapter in CHAPTERS}] == [
-        f"{chapter.name}:" for chapter in CHAPTERS
-    ]
+    page = puzzles("list", "schedule").stdout
+    chapters = [chapter.name for chapter in CHAPTERS]
+    assert [word for word in page.split() if word in PUZZLES] == list(PUZZLES)
+    assert [line.split()[0] for line in page.splitlines() if line.split()[0] in chapters] == chapters
 
 
 @pytest.mark.parametrize("slug", PUZZLES)
@@ -297,6 +296,17 @@ def test_a_file_that_is_not_python_is_reported_even_if_it_names_no_puzzle():
     assert "> x = = 1" in page
 
 
+def test_a_chapter_with_a_puzzle_left_is_not_applauded():
+    Path("seven.py").write_text("\n".join(map(solution, list(CLASSICS.files)[1:])))
+    assert "every puzzle of" not in puzzles("grade", "seven.py").stdout
+
+
+def test_the_end_of_a_chapter_is_applauded_and_the_next_one_begun():
+    Path("eight.py").write_text("\n".join(map(solution, CLASSICS.files)))
+    page = words(puzzles("grade", "eight.py").stdout)
+    assert "That is every puzzle of the chapter 'The classics'. Well played! Next: puzzle 8" in page
+
+
 def test_all_puzzles_end_with_applause():
     Path("all.py").write_text("\n".join(map(solution, PUZZLES)))
     result = puzzles("grade", "all.py")
@@ -429,7 +439,7 @@ USAGE = [
     (["list", "expert"], "there is no chapter 'expert'; did you mean 'experts'?"),
     (["list", "FSPD"], "there is no puzzle 'FSPD'; did you mean 'fsdp'?"),
     (["hint", "grad"], "there is no puzzle 'grad'; did you mean 'grad_accum'?"),
-    (["start", "pipelin"], "there is no puzzle 'pipelin'; did you mean 'pipeline'?"),
+    (["start", "pipelin"], "there is no chapter 'pipelin'; did you mean 'pipelines'?"),
     (["grade", ".", "--puzzle", "gpip"], "there is no puzzle 'gpip'; did you mean 'gpipe'?"),
     (["hint", "fsdp", "-n", "0"], "fsdp has hints 1 to 4; there is no hint 0"),
     (["hint", "fsdp", "-n", "5"], "fsdp has hints 1 to 4; there is no hint 5"),

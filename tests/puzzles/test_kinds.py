@@ -32,7 +32,7 @@ def solutions_of(slug: str) -> list[str]:
     """The reference of a puzzle, and a record at its size of each family."""
     modules = {"": f"solutions.{slug}"}
     for record in PUZZLES[slug].goal.records:
-        module = f"solutions.records.{Path(record.by).stem}"
+        module = ".".join(Path(record.by).with_suffix("").parts)
         if hasattr(import_module(module), slug):
             modules.setdefault(record.family, module)
     return list(modules.values())

@@ -9,7 +9,6 @@ import pytest
 
 from drawing.palette import OPERATIONS, batch_colour
 from lib import COSTS, Model, PuzzleError, Report, Trace, referee, run
-from lib.schedules import tensor_parallel
 from lib.setting import Setting
 from puzzles import play
 from puzzles.notebook.display import picture_of
@@ -17,6 +16,7 @@ from puzzles.notebook.free_result import FreeResult
 from puzzles.notebook.result import Result
 from puzzles.tracks import UnknownPuzzleError
 from solutions.ddp import ddp
+from solutions.tensor_parallel import tensor_parallel
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.shards import local_sgd
 

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from lib.trace import FORMS
 from puzzles import play
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.commands.main import main
@@ -63,7 +64,9 @@ def questions(tree: ast.AST) -> Iterator[str]:
 OF_A_TRACK = re.compile(rf"puzzles\.(tracks|catalog|sandbox\.worker\.stages)\.({'|'.join(TRACKS)})\b")
 """A module that belongs to one track."""
 
-WORDS = {word for track in TRACKS.values() for word in (track.name, track.title, *track.slugs)}
+WORDS = {word for track in TRACKS.values() for word in (track.name, track.title, *track.slugs)} - FORMS.keys()
+"""What belongs to one track; a slug such as 'offload' is also an operation."""
+
 CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "ENGINE", "LAYOUTS"}
 
 

@@ -101,7 +101,7 @@ def test_free_play_may_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     Path("mine.py").write_text(BORROWED.replace("def gpipe", "def mine"))
     result = CliRunner().invoke(main, ["run", "mine.py", "mine", "--size", "2,2,2"])
     assert result.exit_code == 0, result.output
-    assert "Correct: a pipeline." in result.output
+    assert "Correct: GPipe " in result.output
     Path("mine.py").write_text(BORROWED)
     result = CliRunner().invoke(main, ["draw", "mine.py", "gpipe", "--text"])
     assert result.exit_code == 0, result.output
@@ -151,3 +151,18 @@ def test_play_judges_what_a_player_wrote_while_it_is_imported() -> None:
 
     assert "lib.schedules" in __import__("sys").modules
     assert play("gpipe", gpipe).status == "passed"
+
+
+SOLUTION = (Path(__file__).parents[2] / "solutions" / "gpipe.py").read_text(encoding="utf-8")
+DRAWN = f"""
+import drawing
+from lib import run
+{SOLUTION}
+assert "timesteps 33.3" in drawing.text(run(gpipe, 8, 4, 4).trace)
+"""
+
+
+def test_a_graded_file_may_still_draw() -> None:
+    """A picture names a schedule by those of lib.schedules; where these are withheld, it does without."""
+    verdict = graded(DRAWN, "process")
+    assert verdict.status == "passed", verdict.message

@@ -26,6 +26,11 @@ class SchedulePuzzle(Puzzle):
     """The methods of Model that a solution is likely to need."""
     parameters: tuple[str, ...] = ()
     """Those of their parameters that the classic games do not have, and this one does: "group", "step"."""
+    reload_reason: str = "the puzzle is about not having whole weights"
+    reload_advice: str = (
+        "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
+    )
+    """What a schedule is told that misses the goal because it loads more than it keeps (`Goal.loads_once`)."""
     credit: str = CREDIT
 
     def __post_init__(self) -> None:

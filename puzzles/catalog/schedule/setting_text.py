@@ -82,7 +82,7 @@ def _sizes(costs: Costs) -> Iterator[Difference]:
 
 def _kinds(setting: Setting) -> Iterator[Difference]:
     mesh = ", ".join(f"{axis} {length}" for axis, length in setting.mesh)
-    yield Difference("mesh", mesh, "")
+    yield Difference("mesh", mesh or "none", "none")
     yield Difference("training steps", str(setting.steps), str(CLASSIC_SETTING.steps))
     yield Difference("a layer", LAYER_WORDS[setting.layer], LAYER_WORDS["dense"])
     yield Difference("the task", TASK_WORDS[setting.task], TASK_WORDS["train"])

@@ -86,8 +86,8 @@ def placement_of(puzzle: SchedulePuzzle) -> Placement:
             chain=down,
         ),
         "breadth_first": Placement(
-            lambda rank, layer: (rank % 2, 2) if layer % 2 == rank // 2 else None,
-            lambda rank: f"batches {rank}, {rank + 2} ... {rank + 6}" if rank < 2 else "",
+            lambda rank, layer: (rank // 2, 2) if layer % 2 == rank % 2 else None,
+            lambda rank: "" if rank % 2 else f"batches {rank // 2}, {rank // 2 + 2} ... {rank // 2 + 6}",
             "messages over pp, shards over dp",
             everybody=True,
         ),

@@ -88,7 +88,7 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     shown = size == puzzle.goal.size
     notes = tuple(plain(note.text) for note in report.notes if note not in report.reloads)
     missed = tuple(_missed(report, puzzle)) if shown else ()
-    advice = _advice(report) if missed else ""
+    advice = _advice(report, puzzle) if missed else ""
     why = tuple(peak_lines(report.contents))
     over_memory = bool(missed) and not report.meets_memory
     remark = "" if shown else _remark(report, puzzle, size)
@@ -120,12 +120,14 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
     if not report.meets_host:
         yield f"it parks {report.peaks['host'].memory:,} elements on the host and the target is {goal.host_text}"
     if report.reloads:
-        yield f"the puzzle is about not having whole weights: {'; '.join(plain(note.text) for note in report.reloads)}"
+        yield f"{puzzle.reload_reason}: {'; '.join(plain(note.text) for note in report.reloads)}"
 
 
-def _advice(report: Report) -> str:
+def _advice(report: Report, puzzle: SchedulePuzzle) -> str:
     if report.reloads and report.meets_time and report.meets_memory:
-        return "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
+        return puzzle.reload_advice
+    if report.meets_time and report.meets_memory:
+        return "Park fewer values, and delete a parked one when it has come back."
     if report.meets_memory:
         return "Look for gaps in the picture, where a rank waits. What could it do meanwhile?"
     return (

@@ -69,19 +69,19 @@ MISTAKES = [
         "breadth_first",
         "all ranks in one gather",
         ((', group="dp"', ""),),
-        says=("rank 0 calls allgather(layer=0)", "rank 2 calls allgather(layer=1)", "same order"),
+        says=("rank 0 calls allgather(layer=0)", "rank 1 calls allgather(layer=1)", "same order"),
     ),
     Mistake(
         "breadth_first",
         "every rank takes all batches",
         (("range(replica, model.BATCHES, replicas)", "range(model.BATCHES)"),),
-        says=("scatterreduce(layer=3)", "ranks 2, 3 each bring every batch"),
+        says=("scatterreduce(layer=3)", "ranks 1, 3 each bring every batch"),
     ),
     Mistake(
         "breadth_first",
         "whole weights are gathered",
         (("model.load_weights(layer, replica, replicas)", "model.load_weights(layer)"),),
-        says=("allgather(layer=0)", "shard 0 is in both rank 0 and rank 1", "gather each shard once"),
+        says=("allgather(layer=0)", "shard 0 is in both rank 0 and rank 2", "gather each shard once"),
     ),
     Mistake(
         "zb_h1",

@@ -11,6 +11,7 @@ import pytest
 from lib import CLASSIC_SETTING, Goal, Model, Size, referee, run
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
+from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.grading.starters import starter_file, untouched
 from puzzles.sandbox.worker.sketch import Sketch, sketch
@@ -198,6 +199,41 @@ def test_a_wrong_name_is_answered_with_the_nearest_right_one(wrong: str, advice:
     with pytest.raises(UnknownPuzzleError) as refused:
         find(f"schedule:{wrong}")
     assert str(refused.value).startswith(f"there is no schedule puzzle '{wrong}'; {advice}")
+
+
+def test_a_setting_is_shown_as_what_differs_from_the_classics():
+    rows = {slug: [tuple(row) for row in differences(p.goal.setting, p.calls)] for slug, p in PUZZLES.items()}
+    assert all(rows[slug] == [] for slug in CLASSICS.files)
+    assert ("`allreduce`", "0.5 steps and 0.5 for each value", "0.3 steps") in rows["ddp_overlap"]
+    assert ("communication", "beside computation", "in turn") in rows["ddp_overlap"]
+    assert ("`offload`", "1 step", "not there") in rows["offload"]
+    assert ("an activation", "1,048,576 elements", "131,072 elements") in rows["checkpoint"]
+    assert ("`allgather`", "0.3 steps (1.2 between machines)", "0.3 steps") in rows["hybrid_shard"]
+    assert ("mesh", "dp 2, pp 2, tp 2", "none") in rows["three_d"]
+    assert ("training steps", "4", "1") in rows["local_sgd"]
+    assert not any(row[0] == "`forward`" for slug in ("ddp_overlap", "three_d") for row in rows[slug])
+
+
+def test_the_table_of_a_setting_is_in_the_starter_file_too():
+    text = starter_file([PUZZLES["ddp_overlap"]], "mine.py")
+    assert "# costs 'buckets'" in text
+    assert any(line.startswith("# allreduce") and "0.5 for each value" in line for line in text.splitlines())
+    assert "# costs" not in starter_file([PUZZLES["ddp"]], "mine.py")
+
+
+def test_the_reminder_has_the_prices_and_the_parameters_of_the_setting():
+    def call(slug: str, name: str) -> tuple[str, str]:
+        return next(pair for pair in reminder(PUZZLES[slug]) if f"model.{name}(" in pair[0])
+
+    assert call("ddp", "allreduce")[0] == "await model.allreduce(v, layer)"
+    assert "0.3 steps" in call("ddp", "allreduce")[1]
+    assert "group" in call("three_d", "allreduce")[0]
+    assert "axis of the mesh" in call("three_d", "allreduce")[1]
+    assert "step" in call("local_sgd", "get_activation")[0]
+    assert "4 steps" in call("local_sgd", "allreduce")[1]
+    assert "handle" in call("ddp_overlap", "allreduce")[1]
+    assert "0.5 for each value" in call("ddp_overlap", "allreduce")[1]
+    assert "handle" not in call("ddp", "allreduce")[1]
 
 
 def test_a_size_in_words():

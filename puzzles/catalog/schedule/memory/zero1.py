@@ -15,7 +15,10 @@ PUZZLE = SchedulePuzzle(
         memory=2_300_000,
         records=records(SHARDED, (12.1, 1_966_080, "zero1_input_again")),
         family=SHARDED,
+        loads_once=True,
     ),
+    reload_reason="the next step begins with whole weights again",
+    reload_advice="Gather every weight with `allgather` after its update.",
     other_sizes=(Size(3, 2, 2), Size(2, 8, 8)),
     statement="""\
 In `ddp`, every rank keeps all weights, all optimizer states and all gradients. The weights are read in every
@@ -60,8 +63,8 @@ async def zero1(model: Model) -> Model:
     concept="""\
 An all-reduce is a reduce-scatter followed by an all-gather. The update fits between the two, and works on each
 number separately. So a rank that makes a share of the update needs only that share of the state. Together the ranks
-keep one copy of the states. Per layer there are now two collectives and a shorter clock would show their latency;
-the bytes are those of the all-reduce.
+keep one copy of the states. The bytes are those of the all-reduce. Two collectives for each layer take a little longer
+than one: 12.1 steps, where `ddp` would take 10.7, and 3,407,872 elements.
 """,
     in_practice="""\
 This is stage 1 of ZeRO (Rajbhandari et al. 2020). With Adam in mixed precision, the state is 12 of the 16 bytes of a

@@ -15,7 +15,10 @@ PUZZLE = SchedulePuzzle(
         memory=2_300_000,
         records=records(SHARDED, (39.7, 2_228_224, "zero2_input_again"), (36.1, 2_883_584, "zero2_sum_first")),
         family=SHARDED,
+        loads_once=True,
     ),
+    reload_reason="the next step begins with whole weights again",
+    reload_advice="Gather every weight with `allgather` after its update.",
     other_sizes=(Size(3, 4, 2), Size(2, 16, 8)),
     statement="""\
 Now every rank has four microbatches, and takes them one after the other: rank `r` has batches `4 r` to `4 r + 3`.

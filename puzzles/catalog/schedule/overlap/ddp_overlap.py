@@ -13,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=6, batches=4, ranks=4),
         time=14,
         memory=6_000_000,
-        records=records(DATA_PARALLEL, (14.5, 5_767_168, "ddp_overlap_in_pairs")),
+        records=records(DATA_PARALLEL, (14.5, 4_587_520, "ddp_overlap_update_early")),
         setting=Setting("buckets"),
         family=DATA_PARALLEL,
     ),
@@ -62,7 +62,8 @@ async def ddp_overlap(model: Model) -> Model:
     concept="""\
 Backward makes the gradients one by one, and nothing needs them before the update. So all sums but the last can hide
 behind the rest of backward. What is left to wait for is the last bucket. It should be small, and not late because the
-lane is still busy with those before it.
+lane is still busy with those before it. An update does not have to wait for the end of backward either: made as soon
+as the sum is there, it frees the gradient.
 """,
     in_practice="""\
 PyTorch's DistributedDataParallel does this (Li et al. 2020). It fills buckets of 25 MB by default in the reverse order

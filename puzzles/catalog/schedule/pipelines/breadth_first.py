@@ -14,7 +14,7 @@ PUZZLE = SchedulePuzzle(
         time=32,
         memory=1_900_000,
         records=records(SHARDED_PIPELINE, (31, 1_703_936, "breadth_first_only_backward")),
-        setting=Setting("gathers", mesh={"pp": 2, "dp": 2}),
+        setting=Setting("gathers", mesh={"dp": 2, "pp": 2}),
         family=SHARDED_PIPELINE,
         loads_once=True,
     ),
@@ -22,10 +22,10 @@ PUZZLE = SchedulePuzzle(
     other_sizes=(Size(8, 8, 4), Size(4, 12, 4)),
     statement="""\
 `pipeline_fsdp` was slow because weights were gathered again and again. Here are two pipelines of two stages, on a
-mesh with the axes `pp` and `dp`. Stage s has the layers s and s + 2. The two ranks of a stage (`group="dp"`) hold
+mesh with the axes `dp` and `pp`. Stage s has the layers s and s + 2. The two ranks of a stage (`group="dp"`) hold
 half of each of its weights, and each of them takes every second batch: four of the eight.
 
-A gather takes a whole step, and so does a reduce-scatter. A rank has room for one whole weight at a time. In the
+A gather takes a whole step, and so does a reduce-scatter. Keep one whole weight at a time. In the
 order of `interleaved` it switches between its layers all the time, and gathers 11 times. In which order are 3
 gathers enough?
 """,
@@ -43,7 +43,7 @@ async def breadth_first(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer, replica, replicas)
 
     def tag(layer, batch):
-        """Tells messages apart: pass_to(after, out, tag(layer + 1, batch)), receive(before, tag(layer, batch))."""
+        """For messages: receive(before, tag(layer, batch)), pass_to(after, out, tag(layer + 1, batch))."""
         return layer * model.BATCHES + batch
 
     # ----- your code -----

@@ -40,7 +40,7 @@ async def interleaved(model: Model) -> Model:
         weights[layer], opt_states[layer] = model.load_weights(layer)
 
     def tag(layer, batch):
-        """Tells messages apart: pass_to(after, out, tag(layer + 1, batch)), receive(before, tag(layer, batch))."""
+        """For messages: receive(before, tag(layer, batch)), pass_to(after, out, tag(layer + 1, batch))."""
         return layer * model.BATCHES + batch
 
     # ----- your code -----

@@ -1,9 +1,10 @@
 """zb_v: layers that go down the ranks and up again, for no bubble at balanced memory."""
 
-from lib import Goal, Record, Setting, Size
+from lib import Goal, Setting, Size
 from lib.judging.family import PIPELINE
 from puzzles.catalog.papers import CONTROLLABLE_MEMORY, ZERO_BUBBLE
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule.records import records
 
 PUZZLE = SchedulePuzzle(
     title="A V of layers",
@@ -12,7 +13,7 @@ PUZZLE = SchedulePuzzle(
         Size(layers=8, batches=8, ranks=4),
         time=51,
         memory=2_700_000,
-        records=(Record(51, 2_768_896, "solutions/zb_v.py", PIPELINE),),
+        records=records(PIPELINE, (51, 2_654_208, "zb_v_timetable")),
         setting=Setting("parts"),
         family=PIPELINE,
     ),

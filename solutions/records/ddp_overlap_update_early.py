@@ -1,8 +1,12 @@
-"""DDP with overlap whose buckets hold the gradients of two layers each: half as many calls, and as fast."""
+"""DDP with overlap that updates the upper layers while backward goes on, which frees their gradients early.
+
+The sum of a layer's gradient travels during the backward of the layer below. Then the layer is updated. The updates of
+the three lowest layers wait until the end, when they fill the time in which the last sums travel.
+"""
 
 from lib import Model
 
-BUCKET = 2
+LAST = 3
 
 
 async def ddp_overlap(model: Model) -> Model:
@@ -16,7 +20,14 @@ async def ddp_overlap(model: Model) -> Model:
         activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
     grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
 
-    sums = []
+    sums = {}
+
+    async def update(layer):
+        grad_weights[layer] = await sums.pop(layer)
+        new = model.update(layer, grad_weights.pop(layer), weights[layer], opt_states[layer])
+        weights[layer], opt_states[layer] = new
+        model.set_final_weight(layer, weights[layer])
+
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer], grad_activations[layer] = model.backward(
             layer, activations[layer], grad_activations[layer + 1], weights[layer]
@@ -24,14 +35,10 @@ async def ddp_overlap(model: Model) -> Model:
         del activations[layer], grad_activations[layer + 1]
         if layer == 0:
             del grad_activations[0]
-        if layer % BUCKET == 0:
-            bucket = list(grad_weights)
-            sums.append((bucket, model.allreduce([grad_weights.pop(layer) for layer in bucket], bucket)))
+        sums[layer] = model.allreduce(grad_weights.pop(layer), layer)
+        if layer + 1 in sums and layer + 1 >= LAST:
+            await update(layer + 1)
 
-    for bucket, total in sums:
-        grad_weights.update(zip(bucket, await total))
-        for layer in bucket:
-            new = model.update(layer, grad_weights.pop(layer), weights[layer], opt_states[layer])
-            weights[layer], opt_states[layer] = new
-            model.set_final_weight(layer, weights[layer])
+    for layer in list(sums):
+        await update(layer)
     return model

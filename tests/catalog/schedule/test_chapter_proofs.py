@@ -1,0 +1,252 @@
+"""The records of the chapters are the best there are: by arithmetic, by trying everything, or by shortest paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import accumulate, combinations, pairwise
+from typing import Any
+
+import pytest
+
+from lib import Model, Report, referee, run
+from puzzles.catalog.schedule import PUZZLES
+from solutions.ddp import ddp
+from tests.support.schedules.overlapping import ddp_overlap
+from tests.support.schedules.tiers import offload
+
+
+def judged(schedule: Callable[[Model], Any], slug: str) -> Report:
+    """The report on another schedule under the rules of a puzzle."""
+    goal = PUZZLES[slug].goal
+    outcome = run(schedule, *goal.size, setting=goal.setting)
+    assert outcome.error is None
+    report = referee(outcome.trace, goal)
+    assert report.error is None
+    return report
+
+
+def figures(report: Report) -> tuple[float, int]:
+    return report.timesteps, report.peak.memory
+
+
+def fastest(slug: str) -> tuple[float, int]:
+    """The fastest record of a puzzle, and of those the smallest."""
+    return min((record.timesteps, record.peak_memory) for record in PUZZLES[slug].goal.records)
+
+
+# --- Checkpointing: shortest paths over the sets of stored activations ---
+
+State = tuple[int, tuple[int, ...]]
+"""How many layers are still to go back, one more before the loss; and the stored activations, by layer."""
+
+
+def fewest_forwards(layers: int, room: int) -> float:
+    """The fewest forwards with which a model of so many layers is trained, if before each operation the activations and
+    the gradient on its way back are no more than `room`. Dijkstra's algorithm over all states.
+
+    The model's input is not stored, since it can be had at any time; it takes room while it is used.
+    """
+    queue: list[tuple[int, State]] = [(0, (layers + 1, ()))]
+    done: set[State] = set()
+    while queue:
+        cost, state = heappop(queue)
+        if state[0] == 0:
+            return cost
+        if state not in done:
+            done.add(state)
+            for price, follower in followers(state, layers, room):
+                heappush(queue, (cost + price, follower))
+    return float("inf")
+
+
+def followers(state: State, layers: int, room: int) -> Iterator[tuple[int, State]]:
+    """The states that one operation makes, or that forget one activation; each with the number of its forwards."""
+    to_go, kept = state
+    stored, is_back = frozenset(kept), to_go <= layers
+
+    def then(left: int, activations: frozenset[int]) -> State:
+        return left, tuple(sorted(activations))
+
+    for layer in range(min(to_go, layers)):
+        if (layer in stored or layer == 0) and len(stored | {layer}) + is_back <= room:
+            yield 1, then(to_go, stored | {layer + 1})
+    if not is_back and layers in stored and len(stored) <= room:
+        yield 0, then(layers, stored - {layers})  # the loss
+    needed = to_go - 1
+    if is_back and (needed in stored or needed == 0) and len(stored | {needed}) + 1 <= room:
+        yield 0, then(needed, stored - {needed})  # backward
+    for layer in stored:
+        yield 0, then(to_go, stored - {layer})
+
+
+@pytest.mark.parametrize("room", range(2, 10))
+def test_checkpointing_has_no_better_plan_with_this_room(room: int) -> None:
+    goal = PUZZLES["checkpoint"].goal
+    layers, costs = goal.size.layers, goal.costs
+    forwards = fewest_forwards(layers, room)
+    work = costs.steps(int(forwards) * 10 + layers * 10 + (layers - 1) * 5)  # up to the start of the last update
+    memory = layers * 2 * costs.weight + room * costs.activation
+    assert (work, memory) in {(record.timesteps, record.peak_memory) for record in goal.records}
+
+
+def test_with_less_room_there_is_no_plan_and_with_more_none_is_faster() -> None:
+    records = PUZZLES["checkpoint"].goal.records
+    assert fewest_forwards(9, 1) == float("inf")
+    assert fewest_forwards(9, 9) == 9, "every layer once"
+    assert len(records) == len(range(2, 10))
+
+
+# --- Overlap ---
+
+
+def ways_to_cut(layers: int) -> Iterator[tuple[int, ...]]:
+    """All ways to cut a list of layers into buckets of neighbours: the sizes of the buckets."""
+    for count in range(layers):
+        for cuts in combinations(range(1, layers), count):
+            yield tuple(end - start for start, end in pairwise((0, *cuts, layers)))
+
+
+def test_no_way_to_cut_buckets_is_faster() -> None:
+    ways = list(ways_to_cut(PUZZLES["ddp_overlap"].goal.size.layers))
+    found = {buckets: figures(judged(ddp_overlap(*buckets), "ddp_overlap")) for buckets in ways}
+    assert len(ways) == 32
+    assert min(found.values())[0] == fastest("ddp_overlap")[0]
+    assert found[1, 1, 1, 1, 1, 1] == (14.5, 6_029_312)
+    assert found[2, 2, 2] == (14.5, 5_767_168)
+    assert found[6,][0] == 18
+
+
+def updating_early(buckets: tuple[int, ...], early: tuple[int, ...]) -> Callable[[Model], Any]:
+    """Backward in buckets of so many layers each; after each backward, so many buckets are awaited and updated."""
+
+    async def schedule(model: Model) -> None:
+        weights, opt_states, inputs, grads, weight_grads = model.storage()
+        calls: list[tuple[list[int], Any]] = []
+
+        async def update() -> None:
+            bucket, call = calls.pop(0)
+            weight_grads.update(zip(bucket, await call))
+            for layer in bucket:
+                new = model.update(layer, weight_grads.pop(layer), weights[layer], opt_states[layer])
+                weights[layer], opt_states[layer] = new
+                model.set_final_weight(layer, weights[layer])
+
+        for layer in range(model.LAYERS):
+            weights[layer], opt_states[layer] = model.load_weights(layer)
+        inputs[0] = model.get_activation([model.rank])
+        for layer in range(model.LAYERS):
+            inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
+        grads[0] = model.loss(inputs.pop(model.LAYERS))
+        ends = {*accumulate(buckets)}
+        for done, (layer, updates) in enumerate(zip(reversed(range(model.LAYERS)), early, strict=True), 1):
+            weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
+            if layer == 0:
+                del grads[0]
+            if done in ends:
+                bucket = list(weight_grads)
+                calls.append((bucket, model.allreduce([weight_grads.pop(one) for one in bucket], bucket)))
+            for _ in range(updates):
+                await update()
+        while calls:
+            await update()
+
+    return schedule
+
+
+def ways_to_update(buckets: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """How many buckets to update after each backward: any number of those that were called before it."""
+    ends, layers = list(accumulate(buckets)), sum(buckets)
+
+    def after(place: int, updated: int) -> Iterator[tuple[int, ...]]:
+        if place == layers:
+            yield ()
+            return
+        for count in range(sum(end <= place for end in ends) - updated + 1):
+            yield from ((count, *rest) for rest in after(place + 1, updated + count))
+
+    return after(0, 0)
+
+
+def orders_of_updates(ways: Iterable[tuple[int, ...]]) -> list[tuple[float, int]]:
+    return [
+        figures(judged(updating_early(buckets, early), "ddp_overlap"))
+        for buckets in ways
+        for early in ways_to_update(buckets)
+    ]
+
+
+def test_no_order_of_updates_is_better_for_buckets_of_two() -> None:
+    assert min(orders_of_updates([(2, 2, 2)])) == (14.5, 5_767_168)
+
+
+@pytest.mark.slow
+def test_no_buckets_and_no_order_of_updates_are_better() -> None:
+    found = orders_of_updates(ways_to_cut(PUZZLES["ddp_overlap"].goal.size.layers))
+    assert len(found) > 394
+    assert min(found) == fastest("ddp_overlap")
+
+
+def test_prefetching_leaves_only_work_and_the_first_gather() -> None:
+    """A rank's 6 forwards, 6 backwards and 6 updates, after the first gather; the last update starts 0.5 before."""
+    price = PUZZLES["fsdp_prefetch"].goal.costs.duration
+    work = price("allgather") + 6 * (price("forward") + price("backward") + price("update")) - price("update")
+    assert fastest("fsdp_prefetch")[0] == work / 10 == 15
+
+
+def test_streaming_leaves_only_work_and_the_first_fetch() -> None:
+    goal = PUZZLES["stream_inference"].goal
+    fetch, forward = goal.costs.tiers["host"].fetch, goal.costs.duration("forward", goal.size.batches)
+    assert fetch is not None
+    assert fastest("stream_inference")[0] == (fetch + (goal.size.layers - 1) * forward) / 10 == 15
+
+
+# --- Work that nobody can avoid ---
+
+
+def test_the_time_of_zero1_is_the_work_of_each_rank() -> None:
+    """Weights are whole at the beginning and at the end, so each layer is scattered, updated and gathered."""
+    goal = PUZZLES["zero1"].goal
+    steps = ("forward", "backward", "scatterreduce", "update", "allgather")
+    work = goal.size.layers * sum(map(goal.costs.duration, steps)) - goal.costs.duration("allgather")
+    assert fastest("zero1")[0] == work / 10 == 12.1
+
+
+def test_plain_data_parallelism_would_be_faster_than_zero1_and_larger() -> None:
+    assert figures(judged(ddp, "zero1")) == (10.7, 3_407_872)
+    assert all(text in PUZZLES["zero1"].concept for text in ("12.1", "10.7", "3,407,872"))
+
+
+def test_the_time_of_local_sgd_is_that_of_four_steps_and_one_average() -> None:
+    goal = PUZZLES["local_sgd"].goal
+    price, layers = goal.costs.duration, goal.size.layers
+    step = layers * (price("forward") + price("backward") + price("update"))
+    work = goal.setting.steps * step + layers * price("allreduce") - price("allreduce")
+    assert fastest("local_sgd")[0] == work / 10 == 24
+
+
+# --- Offloading ---
+
+
+def offloads(parked: Iterable[tuple[int, ...]], leads: Iterable[int]) -> Iterator[tuple[float, int]]:
+    """The figures of parking these inputs and fetching them so early, where the host has room."""
+    goal = PUZZLES["offload"].goal
+    for layers in parked:
+        for lead in leads:
+            report = judged(offload(layers, lead), "offload")
+            if goal.meets_host(report.peaks["host"].memory):
+                yield figures(report)
+
+
+def test_parking_any_five_neighbours_is_no_better() -> None:
+    fives = [tuple(range(first, first + 5)) for first in (1, 2, 3)]
+    assert min(offloads(fives, (1, 2))) == fastest("offload")
+
+
+@pytest.mark.slow
+def test_no_set_of_parked_inputs_and_no_lead_is_better() -> None:
+    layers = range(1, PUZZLES["offload"].goal.size.layers)
+    sets = [chosen for count in range(len(layers) + 1) for chosen in combinations(layers, count)]
+    found = list(offloads(sets, (1, 2, 3)))
+    assert len(found) > 3 * 100
+    assert min(found) == fastest("offload")

@@ -1,0 +1,31 @@
+"""The best known schedules, each with the puzzles that its file solves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from lib import Outcome, Record, run
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+
+RECORDS = list(dict.fromkeys(record for puzzle in PUZZLES.values() for record in puzzle.goal.records))
+
+
+def record_name(record: Record) -> str:
+    return f"{Path(record.by).stem}-{record.timesteps:g}"
+
+
+def solved_by(record: Record) -> Iterator[tuple[SchedulePuzzle, Any]]:
+    """The puzzles that a record's file has a function for, with the functions. A file whose schedule has a parameter
+    may be the source of several records, which its FRONT lists by timesteps."""
+    module = import_module(".".join(Path(record.by).with_suffix("").parts))
+    for slug, puzzle in PUZZLES.items():
+        if hasattr(module, slug):
+            yield puzzle, getattr(module, "FRONT", {}).get(record.timesteps) or getattr(module, slug)
+
+
+def played(puzzle: SchedulePuzzle, function: Any) -> Outcome:
+    return run(function, *puzzle.goal.size, setting=puzzle.goal.setting)
