@@ -131,10 +131,7 @@ await show(zb_h2, costs="parts", colour="operation")
 
 # %% [markdown]
 # It still takes 27 steps! A rank does not wait any more, but it begins late or ends early. That pays only where the
-# next training step can begin in that time. Give both schedules two steps:
-
-# %%
-await show(zb_h1, costs="parts", steps=2, colour="operation")
+# next training step can begin in that time. Play two steps:
 
 # %%
 await show(zb_h2, costs="parts", steps=2, colour="operation")
@@ -217,5 +214,5 @@ await compare(ddp, zero3, fsdp_prefetch)
 # %% [markdown]
 # ## Now you
 #
-# **03_memory**, **04_pipelines**, **05_overlap**, **07_splitting** and **07_clusters** have these schedules as puzzles.
-# What you write there is recognized in the same way.
+# The notebooks from **03_memory** to **07_clusters** have these schedules as puzzles. What you write there is
+# recognized in the same way. `play(..., colour="microbatch")` draws it as here.
