@@ -38,12 +38,13 @@ from puzzles import play
 
 # %% [markdown]
 # `lib.schedules` has the textbook schedules for any size. An *order* such as `one_f_one_b` says what each rank
-# computes, one operation after the other; `pipeline` plays it. The next cell defines `show`, which runs an order and
-# draws it in the style of the papers: a colour for each microbatch, pale in forward and full in backward.
+# computes, one operation after the other; `pipeline` plays it. In the next cell, `measure` runs an order and prints
+# what it took, and `show` also draws it in the style of the papers: a colour for each microbatch, pale in forward and
+# full in backward.
 
 
 # %%
-async def show(order, layers=4, batches=8, ranks=4, costs="stages", steps=1, colour="microbatch", **sizes):
+async def measure(order, layers=4, batches=8, ranks=4, costs="stages", steps=1, **sizes):
     setting = Setting(costs=costs, steps=steps)
     trace = (await run_async(pipeline(order, **sizes), layers, batches, ranks, setting=setting)).trace
     report, found = referee(trace), recognize(trace)
@@ -51,7 +52,11 @@ async def show(order, layers=4, batches=8, ranks=4, costs="stages", steps=1, col
     print(f"This is {found.with_papers}.")
     print(f"{report.timesteps:g} steps; no pipeline with these stages needs less than {best:g}.")
     print(f"{report.bubble:.1%} of the time is idle. In flight on each rank: {inflight(trace, chunk=1)}")
-    return draw(trace, colour=colour)
+    return trace
+
+
+async def show(order, colour="microbatch", **game):
+    return draw(await measure(order, **game), colour=colour)
 
 
 # %% [markdown]
@@ -92,7 +97,7 @@ await show(one_f_one_b, batches=8)
 # The ramp is as long as a stage is deep. Take a model of 8 layers. First every rank has two neighbouring layers:
 
 # %%
-await show(one_f_one_b, layers=8)
+trace = await measure(one_f_one_b, layers=8)
 
 # %% [markdown]
 # Now a rank has two *chunks* of one layer each, and every microbatch passes each rank twice. A bar at the bottom of a
@@ -131,7 +136,10 @@ await show(zb_h2, costs="parts", colour="operation")
 
 # %% [markdown]
 # It still takes 27 steps! A rank does not wait any more, but it begins late or ends early. That pays only where the
-# next training step can begin in that time. Play two steps:
+# next training step can begin in that time. Play two steps, first with ZB-H1 and then with ZB-H2:
+
+# %%
+trace = await measure(zb_h1, costs="parts", steps=2)
 
 # %%
 await show(zb_h2, costs="parts", steps=2, colour="operation")
