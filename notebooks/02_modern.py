@@ -183,10 +183,11 @@ await show(mine, layers=2, batches=4, ranks=2)
 # With one more forward before the first backward, it is told apart:
 
 # %%
-await show(Timetable.read("""
+late = Timetable.read("""
 0F0 0F1 0F2 0B0 0B1 0F3 0B2 0B3
 1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3
-"""), layers=2, batches=4, ranks=2)  # fmt: skip
+""")
+trace = await measure(late, layers=2, batches=4, ranks=2)
 
 # %% [markdown]
 # `play` takes any schedule at any size, with its errors, its peak and its picture:
