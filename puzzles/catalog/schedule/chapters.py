@@ -27,7 +27,7 @@ MEMORY = _chapter(
 PIPELINES = _chapter(
     "pipelines",
     "Pipelines",
-    "why does a rank of a pipeline wait, what does it keep meanwhile, and what else could it do?",
+    "while a rank waits, what does it keep, and what could it do?",
     "one_f_one_b", "interleaved", "breadth_first", "zb_h1", "zb_h2", "zb_v",
 )  # fmt: skip
 
@@ -41,7 +41,7 @@ OVERLAP = _chapter(
 SPLITTING = _chapter(
     "splitting",
     "Splitting a layer",
-    "how do ranks work on the same layer at the same time: by its weights, its tokens, its experts?",
+    "how can ranks work on one layer at the same time?",
     "tensor_parallel", "sequence_parallel", "expert_parallel",
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ from puzzles.catalog.papers import ZERO_BUBBLE
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
 
 PUZZLE = SchedulePuzzle(
-    title="A bubble filled with weight gradients",
+    title="Weight gradients in the bubble",
     goal=Goal(
         "zb_h1",
         Size(layers=4, batches=8, ranks=4),
