@@ -130,7 +130,7 @@ def wording(mark: Mark, room: int, colouring: Colouring) -> str:
     letter, batches = letter_of(mark.op.name), batches_text(mark.op.batches)
     layer = "" if mark.op.layer is None or mark.op.name in LETTERS else str(mark.op.layer)
     of_batch = colouring.shows_batches and mark.op.name in COMPUTING and batches
-    for words in [letter + batches[1:]] if of_batch else (letter + layer + batches, letter + layer):
+    for words in (letter + batches[1:],) if of_batch else (letter + layer + batches, letter + layer):
         if len(words) <= room:
             return words
     return letter
@@ -157,8 +157,15 @@ def legend_line(scene: Scene, step: float) -> str:
     found = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
     column = f"a column is {column_text(1 / step)} steps"
     steps = ["step: the training step of the operations above it"] if scene.steps > 1 else []
-    numbers = ["number: the microbatch"] if scene.colouring.shows_batches else []
+    numbers = ["number: the microbatch"] if scene.colouring.shows_batches and any(numbered(scene, step)) else []
     return ", ".join([*found, *numbers, *idle(scene), *steps, column])
+
+
+def numbered(scene: Scene, step: float) -> Iterator[bool]:
+    """For each computation, whether it has room for a number."""
+    for mark in scene.marks:
+        if mark.op.name in COMPUTING:
+            yield len(wording(mark, int((mark.end - mark.start) * step), scene.colouring)) > 1
 
 
 def idle(scene: Scene) -> Iterator[str]:

@@ -167,6 +167,7 @@ def test_text_has_the_microbatch_behind_the_letter(eight: Trace) -> None:
     assert "rank 0 F0F1F2F3" in shown
     assert "number: the microbatch" in shown
     assert "number: the microbatch" not in text(eight)
+    assert "number: the microbatch" not in text(eight, colour="microbatch", width=45)  # a column for each step
 
 
 def page_data(path: Path) -> Any:
