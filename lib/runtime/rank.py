@@ -32,7 +32,7 @@ class RankOperations(LaneOperations):
 
     def _source(self, name: str, rule: Callable[..., Any], layer: int | None, *args: Any) -> Any:
         """Performs an operation that makes values out of nothing."""
-        recorder, line = self._recorder, player_line()
+        recorder, line = self._recorder, player_line(2)
         try:
             self._ready()
             made = rule(self._game, *args) if layer is None else rule(self._game, layer, *args)
@@ -55,7 +55,7 @@ class RankOperations(LaneOperations):
 
     def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
         """Performs an operation on this rank's values."""
-        recorder, line = self._recorder, player_line()
+        recorder, line = self._recorder, player_line(2)
         game = recorder.game
         try:
             if recorder.promised is not None or recorder.under_way is not None:
@@ -80,7 +80,7 @@ class RankOperations(LaneOperations):
     def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = ()) -> Any:
         """A collective of a group, which may ask for batches. The layer is that of the value; a label that differs is
         written down beside it."""
-        recorder, run, line = self._recorder, self.run, player_line()
+        recorder, run, line = self._recorder, self.run, player_line(2)
         try:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
