@@ -73,6 +73,11 @@ class RankState(Cursor):
             return self.cause
         return self.rank, self.computed
 
+    def awaits(self, call: int) -> bool:
+        """True if the next operation joins a call."""
+        op = self.ops[self.at] if self.at < len(self.ops) else None
+        return op is not None and op.name == "await" and op.args == (call,)
+
     def place(self, call: str) -> str:
         """The place of a refusal on this rank, now."""
         return place_text(self.rank, self.costs.text(self.clock), call)

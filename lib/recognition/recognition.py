@@ -70,7 +70,8 @@ def recognize(trace: Trace) -> Recognition | None:
         except PuzzleError:
             return None
         ranks = [work for work in map(RankWork, retrace.ranks) if work.parts]
-        return _recognized(ranks, families.family_of(list(map(Acts.of, retrace.ranks))), trace.setting) if ranks else None
+        family = families.family_of(list(map(Acts.of, retrace.ranks)))
+        return _recognized(ranks, family, trace.setting) if ranks else None
 
 
 def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Recognition:

@@ -14,7 +14,7 @@ from lib.meetings import message_ticks
 from lib.replica_number import stride_of
 from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
-from lib.values.base import Value, copy_of
+from lib.values.base import Value, unrecorded
 from lib.values.kinds import Parked
 
 from .lane_operations import A, LaneOperations, R, W
@@ -106,7 +106,7 @@ class RankOperations(LaneOperations):
 
     def _joined(self, wait: Joining, answer: Joined) -> Value:
         (result,), start, ticks = answer
-        own = result if result._recorder is None else copy_of(result)  # some ranks get the same
+        own = unrecorded(result)
         self._recorder.write_event(
             wait.name, (own,), wait.line, wait.used, wait.layer, wait.batches, wait.args, start, ticks
         )
