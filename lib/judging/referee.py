@@ -178,7 +178,8 @@ def _working(events: Sequence[Op], costs: Costs) -> int:
     """The ticks in which a rank is busy."""
     if idle := beside(costs):
         events = [op for op in events if op.name not in idle]
-    return sum(map(_end, events)) - sum(map(_start, events))
+    ticks: int = sum(map(_end, events)) - sum(map(_start, events))
+    return ticks
 
 
 def _first_error(retrace: Retrace, goal: Goal | None) -> PuzzleError | None:

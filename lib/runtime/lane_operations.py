@@ -91,7 +91,7 @@ class LaneOperations:
 
     def _brought(self, name: str, part: Value | Made) -> int:
         """The number of what a collective may use."""
-        if type(part) is Made:
+        if isinstance(part, Made):
             return part.number
         contribute(self._game, name, part)
         return self._recorder.claim(part)
