@@ -14,7 +14,10 @@ from lib.engine import ShardedEngine, launch
 from tests.support.engine_bodies import BODIES, Script, on_each
 
 
-@pytest.mark.parametrize("body", BODIES)
+EXHAUSTIVE = ("all_byte_and_memory_orders",)
+
+
+@pytest.mark.parametrize("body", [pytest.param(b, marks=pytest.mark.slow if b in EXHAUSTIVE else []) for b in BODIES])
 def test_in_process(body: str) -> None:
     BODIES[body]("inprocess")
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from lib import PuzzleError
 from lib.engine import ShardedEngine, collectives, launch
-
-N = 4
+from tests.support.collective_arrays import N, Case, cases, wrong
 
 
 class Script(ShardedEngine):
@@ -92,6 +91,38 @@ def exchanges(on: str) -> None:
             assert all_equal([g[1] for g in got], collectives.all_to_all(xs, axis))
             got = on_each(on, lambda me, x, a=axis: me.reduce_scatter(x, axis=a), xs)
             assert all_equal(got, collectives.reduce_scatter(xs, axis=axis))
+
+
+def _require_right(on: str, some: list[Case]) -> None:
+    """Each device compares its own results, because pickling between processes loses the byte order of dates."""
+
+    def mistakes(me: Any, _: Any) -> list[str]:
+        device = int(me.device_id)
+        texts = [wrong(one, device, getattr(me, one.name)(one.arrays[device], **one.arguments)) for one in some]
+        return [text for text in texts if text][:3]
+
+    assert on_each(on, mistakes) == [[]] * N
+
+
+def byte_and_memory_orders(on: str) -> None:
+    """Every eleventh kind of array: all dtypes, byte orders, memory orders and shapes occur, but not all together."""
+    _require_right(on, cases(slice(None, None, 11)))
+
+
+def all_byte_and_memory_orders(on: str) -> None:
+    _require_right(on, cases())
+
+
+def averages(on: str) -> None:
+    """Of whole numbers and booleans: float64, without wrapping; large arrays too."""
+    for dtype in ("int8", "uint8", "int16", ">i2", "int64", "bool"):
+        for length in (8, 8000):
+            full = np.full(length, 1 if dtype == "bool" else np.iinfo(dtype).max // 2 + 1, dtype)
+            xs = [full if device != 1 else np.zeros_like(full) for device in range(N)]
+            got = on_each(on, lambda me, x: [me.all_reduce(x, "avg"), me.reduce_scatter(x, "avg")], xs)
+            mean = np.stack(xs).mean(0, dtype=np.float64)
+            assert all_equal([g[0] for g in got], [mean] * N), dtype
+            assert all_equal([g[1] for g in got], np.split(mean, N)), dtype
 
 
 def odd_arrays(on: str) -> None:
@@ -439,6 +470,9 @@ BODIES = {
     for body in (
         reductions,
         exchanges,
+        byte_and_memory_orders,
+        all_byte_and_memory_orders,
+        averages,
         odd_arrays,
         large_arrays,
         groups,
