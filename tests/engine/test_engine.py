@@ -13,7 +13,6 @@ from lib import DeadlockError, RuleError
 from lib.engine import ShardedEngine, launch
 from tests.support.engine_bodies import BODIES, Script, on_each
 
-
 EXHAUSTIVE = ("all_byte_and_memory_orders",)
 
 
@@ -229,6 +228,27 @@ def test_a_player_that_catches_everything_is_ended_all_the_same() -> None:
 
     with pytest.raises(KeyError):
         on_each("inprocess", does)
+
+
+def test_a_thousand_devices_run_in_one_process() -> None:
+    n = 1000
+
+    def does(me: Any, x: Any) -> Any:
+        total = me.all_reduce(x)
+        me.send((me.device_id + 1) % n, x)
+        return [total[0], me.receive((me.device_id - 1) % n)[0]]
+
+    got = on_each("inprocess", does, [np.array([i]) for i in range(n)], n=n)
+    assert got == [[n * (n - 1) // 2, (i - 1) % n] for i in range(n)]
+
+    def last_first(me: Any, x: Any) -> int:
+        """Each device waits for the next one before it sends anything."""
+        behind = int(me.receive(me.device_id + 1)) if me.device_id < n - 1 else 0
+        if me.device_id:
+            me.send(me.device_id - 1, behind + 1)
+        return behind
+
+    assert on_each("inprocess", last_first, n=n) == list(range(n - 1, -1, -1))
 
 
 def test_a_stream_is_read_no_faster_than_its_outputs_are_taken() -> None:

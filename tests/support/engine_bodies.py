@@ -13,7 +13,7 @@ import numpy as np
 
 from lib import PuzzleError
 from lib.engine import ShardedEngine, collectives, launch
-from tests.support.collective_arrays import N, Case, cases, wrong
+from tests.support.collective_arrays import Case, N, cases, wrong
 
 
 class Script(ShardedEngine):

@@ -228,9 +228,10 @@ class InProcessPort:
             raise DeadlockError(
                 f"device {self.device} would wait in {what} forever, because it is alone; use launch(...)"
             )
-        if scheduler.ready:
-            scheduler.ready.popleft().task.switch()
-        else:
+        ready = scheduler.ready
+        if ready and ready[0].task:
+            ready.popleft().task.switch()
+        else:  # only the hub starts a task: one started here would count this one's calls as its own recursion
             scheduler.hub.switch()
         current.meter = self.meter
         self._unless_closed()
