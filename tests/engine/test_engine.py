@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 from lib import DeadlockError, RuleError
-from lib.engine import ShardedEngine, launch
-from tests.support.engine_bodies import BODIES, Script, on_each
+from lib.engine import Reader, ShardedEngine, Writer, launch
+from lib.engine.executors import streams
+from tests.support.engine_bodies import BODIES, Assembly, Script, on_each
 
 EXHAUSTIVE = ("all_byte_and_memory_orders",)
 
@@ -228,6 +230,47 @@ def test_a_player_that_catches_everything_is_ended_all_the_same() -> None:
 
     with pytest.raises(KeyError):
         on_each("inprocess", does)
+
+
+def test_inputs_are_not_kept_for_devices_that_read_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[Any] = []
+
+    class Counted(np.ndarray):  # type: ignore[type-arg]
+        """An array that can be counted while it exists."""
+
+    def endless() -> Any:
+        while True:
+            item = np.zeros(1).view(Counted)
+            alive.append(weakref.ref(item))
+            yield item
+            del item
+
+    monkeypatch.setattr(streams, "MAX_UNREAD", 10)
+    with launch(Assembly, 4, metered=False) as run:
+        for number, _ in enumerate(run.inference_loop(endless())):
+            if number == 100:
+                break
+        assert sum(ref() is not None for ref in alive) <= 12
+
+    class ReadsLate(Assembly):
+        def inference_loop(self, input_stream: Any, output_stream: Any) -> None:
+            if self.device_id:
+                self.receive(0)
+            number = sum(1 for _ in input_stream)
+            if not self.device_id:
+                self.send(1, np.array(number))
+
+    with pytest.raises(RuleError, match="device 1 begins to read the stream after others have read 30 inp"):
+        with launch(ReadsLate, 2, metered=False) as run:
+            list(run.inference_loop(np.arange(30)))
+    with launch(ReadsLate, 2, metered=False) as run:
+        assert list(run.inference_loop(np.arange(9))) == []
+
+
+def test_the_types_of_streams_can_be_subscripted() -> None:
+    assert [str(kind[np.ndarray]) for kind in (Reader, Writer)] == [
+        f"lib.engine.reader_writer.{name}[numpy.ndarray]" for name in ("Reader", "Writer")
+    ]
 
 
 def test_a_thousand_devices_run_in_one_process() -> None:

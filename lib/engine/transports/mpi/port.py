@@ -45,8 +45,8 @@ class MpiPort:
         self.apply_put: Callable[[Put], None]
         self.sent = [0] * self.size
         self.received = [0] * self.size
-        self.hub: Any = None
-        """The greenlet that runs this device's inference loop, while a stream is open."""
+        self.stream: Any = None
+        """What runs this device's inference loop, while a stream is open."""
         self._sending: list[Any] = []
         self._out = zeros(buffer_bytes(self.size), np.uint8)
         self._in = [zeros(buffer_bytes(self.size), np.uint8) for _ in range(self.size)]
@@ -132,11 +132,16 @@ class MpiPort:
     def send(self, to: int, arr: Array) -> None:
         clock = self.meter.clock if self.meter is not None else 0
         self._sending = [request for request in self._sending if not request.Test()]
-        self._sending.append(self.data.isend((clock, arr.copy()), to, MESSAGE_TAG))
+        start = self.data.isend if self.stream is None else self.data.issend  # the latter ends when it is received
+        self._sending.append(start((clock, arr.copy()), to, MESSAGE_TAG))
         self.sent[to] += 1
 
     def receive(self, source: int) -> Array:
-        self.control.wait(lambda: self.data.Iprobe(source, MESSAGE_TAG), f"receive({source})")
+        arrived, what = partial(self.data.Iprobe, source, MESSAGE_TAG), f"receive({source})"
+        if self.stream is None:
+            self.control.wait(arrived, what)
+        else:
+            self.stream.wait_to_receive(source, arrived, what)
         clock, array = self.data.recv(source=source, tag=MESSAGE_TAG)
         self.received[source] += 1
         if self.meter is not None:
@@ -146,8 +151,13 @@ class MpiPort:
 
     def yield_turn(self) -> None:
         self.control.receive_news(None)
-        if self.hub is not None:
-            self.hub.switch()
+        if self.stream is not None:
+            self.stream.yield_turn()
+
+    def unreceived(self) -> int:
+        """Messages sent in the open stream that have not been received."""
+        self._sending = [request for request in self._sending if not request.Test()]
+        return len(self._sending)
 
     def close(self) -> list[tuple[int, int, int]]:
         """Ends the connection; returns the messages that were not received: (from, to, how many)."""
