@@ -15,7 +15,7 @@ from lib.engine import Reader, ShardedEngine, Writer, launch
 from lib.engine.executors import streams
 from tests.support.engine_bodies import BODIES, Assembly, Script, on_each
 
-EXHAUSTIVE = ("all_byte_and_memory_orders",)
+EXHAUSTIVE = ("all_byte_and_memory_orders", "many_launches")
 
 
 @pytest.mark.parametrize("body", [pytest.param(b, marks=pytest.mark.slow if b in EXHAUSTIVE else []) for b in BODIES])
@@ -260,9 +260,9 @@ def test_inputs_are_not_kept_for_devices_that_read_none(monkeypatch: pytest.Monk
             if not self.device_id:
                 self.send(1, np.array(number))
 
-    with pytest.raises(RuleError, match="device 1 begins to read the stream after others have read 30 inp"):
-        with launch(ReadsLate, 2, metered=False) as run:
-            list(run.inference_loop(np.arange(30)))
+    refused = pytest.raises(RuleError, match="device 1 begins to read the stream after others have read 30 inputs")
+    with refused, launch(ReadsLate, 2, metered=False) as run:
+        list(run.inference_loop(np.arange(30)))
     with launch(ReadsLate, 2, metered=False) as run:
         assert list(run.inference_loop(np.arange(9))) == []
 

@@ -243,6 +243,25 @@ def one_sided_puts(on: str) -> None:
         assert all_equal(got[i], [np.zeros((N, 3), "float32"), wanted, np.array([0, 0, 1, 0, 2], "int32")])
 
 
+def empty_puts(on: str) -> None:
+    """A slice that is empty on some devices can be put, as any other; an array elsewhere cannot, empty or not."""
+
+    def does(me: Any, x: Any) -> Any:
+        buffer = me.symmetric((4, 2), "float32")
+        nothing = me.symmetric((0, 3), "int8")
+        me.send_async(x[: me.device_id], buffer[: me.device_id], (me.device_id + 1) % N)
+        me.send_async(x[:0], buffer[4:], (me.device_id + 1) % N)
+        me.send_async(np.zeros((0, 3), "int8"), nothing, (me.device_id + 1) % N)
+        me.barrier()
+        return buffer
+
+    for metered in (False, True):
+        got = on_each(on, does, np.ones((4, 2), "float32"), metered=metered)
+        assert [float(g.sum()) for g in got] == [2.0 * ((i - 1) % N) for i in range(N)]
+    text = refused(on, lambda me, _: (me.symmetric(3), me.send_async(np.zeros(0), np.zeros(0), (me.device_id + 1) % N)))
+    assert "dst is not a view of a symmetric buffer" in text, text
+
+
 def numbers_answer_when_called(on: str) -> None:
     got = on_each(on, lambda me, _: [me.device_id + 0, me.device_id(), me.num_devices + 0, me.num_devices()])
     assert got == [[i, i, N, N] for i in range(N)]
@@ -577,6 +596,28 @@ def a_raise_ends_all(on: str) -> None:
     assert "raised on device 2 of 4, in forward" in notes, notes
 
 
+def many_launches(on: str) -> None:
+    """More than an MPI has communicators: those that fail, and clean ones with groups and large arrays."""
+
+    def fails(me: Any, x: Any) -> Any:
+        if me.device_id == 2:
+            raise KeyError(int(x))
+        me.send((me.device_id + 1) % N, x)
+        return me.barrier()
+
+    for number in range(1200):
+        caught: list[Any] = []
+        try:
+            on_each(on, fails, np.array(number))
+        except KeyError as why:
+            caught.extend(why.args)
+        assert caught == [number]
+    pair = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}
+    for number in range(2100):
+        got = on_each(on, lambda me, x: me.all_gather(x, group=pair[me.device_id]), np.full(600, number))
+        assert all_equal(got, [np.full(1200, number)] * N)
+
+
 def unread_messages(on: str) -> None:
     text = refused(on, lambda me, _: me.send(1, np.ones(2)) if me.device_id == 0 else None)
     assert "1 from device 0 to device 1; receive them, or do not send them" in text, text
@@ -596,6 +637,7 @@ BODIES = {
         results_are_ones_own,
         messages,
         one_sided_puts,
+        empty_puts,
         numbers_answer_when_called,
         streams,
         endless_streams,
@@ -610,6 +652,7 @@ BODIES = {
         mismatches,
         deadlocks,
         a_raise_ends_all,
+        many_launches,
         unread_messages,
     )
 }

@@ -22,6 +22,7 @@ except ImportError as why:
 
 from lib.engine.transports.mpi.control import ControlChannel, PeerFailedError
 from lib.engine.transports.mpi.port import MpiPort
+from lib.engine.transports.mpi.run_tags import next_run
 
 from .base import unread_text
 from .copies import argument_for
@@ -56,8 +57,9 @@ class MpiExecutor:
         self.cls = cls
         self.size = size
         self.metered = metered
-        self.control = ControlChannel(patience)
-        self.port = MpiPort(self.control, Meter(byte_time) if metered else None)
+        tags = next_run()
+        self.control = ControlChannel(patience, tags)
+        self.port = MpiPort(self.control, Meter(byte_time) if metered else None, tags)
         self.device = Device(cls, self.port)
         self._readings: list[Any] = []
         self.own_error: BaseException | None = None
@@ -147,6 +149,7 @@ class MpiExecutor:
 
     def close(self, failed: bool) -> None:
         if failed:
+            self.port.free()
             return
         left = self.port.stream is not None
         if left:

@@ -19,6 +19,8 @@ from mpi4py import MPI
 from lib.engine.transports.deadlock_text import current_player_line, deadlock_text, returned_text, waiting_text
 from lib.errors import DeadlockError
 
+from .run_tags import RunTags
+
 POLLS_PER_CHECK = 64
 """Polls between two checks of the control messages."""
 
@@ -37,8 +39,9 @@ class ControlChannel:
     """This process's end of a communicator for control messages only: "ended" and "stream" report to all, "ask" and
     "answer" look for a deadlock."""
 
-    def __init__(self, patience: float) -> None:
-        self.world = MPI.COMM_WORLD.Dup()
+    def __init__(self, patience: float, tags: RunTags) -> None:
+        self.world = tags.control
+        self.tag = tags.first
         self.device = self.world.rank
         self.others = [i for i in range(self.world.size) if i != self.device]
         self.patience = patience
@@ -88,9 +91,9 @@ class ControlChannel:
             PeerFailedError: another device has failed.
         """
         status = MPI.Status()
-        while self.world.Iprobe(MPI.ANY_SOURCE, 0, status):
+        while self.world.Iprobe(MPI.ANY_SOURCE, self.tag, status):
             source = status.Get_source()
-            kind, *content = self.world.recv(source=source, tag=0)
+            kind, *content = self.world.recv(source=source, tag=self.tag)
             if kind == "ended":
                 call_number, outcome = content
                 self.ended.setdefault(call_number, {})[source] = outcome
@@ -189,4 +192,4 @@ class ControlChannel:
 
     def _send(self, other: int, message: tuple[Any, ...]) -> None:
         self._sending = [request for request in self._sending if not request.Test()]
-        self._sending.append(self.world.isend(message, other, 0))
+        self._sending.append(self.world.isend(message, other, self.tag))
