@@ -6,7 +6,7 @@ or general exchange uses messages; a slice needs no call. The meters count what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ import numpy as np
 from lib.engine import Reading, ShardedEngine, launch
 from lib.layout.layouts.pieces import Array, Pieces, join
 from lib.layout.layouts.tensor_layout import TensorLayout
-from lib.layout.redistribution.steps import Step
+from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
+from lib.layout.redistribution.sum_exchange import Messages
 
 from .errors import LayoutError
 from .instructions import DeviceProgram
@@ -163,6 +164,38 @@ def _messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
     return result.reshape(step.target.local_shape)
 
 
+def _sum_messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
+    exchange, me = step.sum_exchange, int(device.device_id)
+    result = np.empty(step.target.local_shape, dtype=piece.dtype)
+    mine = {share: exchange.take(share, me, piece) for share in exchange.owned[me]}
+    _send(device, exchange.summands, lambda share: exchange.take(share, me, piece))
+    summands = {share: {me: elements} for share, elements in mine.items()}
+    for sender, share, elements in _received(device, exchange.summands):
+        summands[share][sender] = elements
+    sums = {share: exchange.add(share, each) for share, each in summands.items()}
+    _send(device, exchange.sums, sums.__getitem__)
+    for share, total in sums.items():
+        if exchange.keeps[share]:
+            exchange.put(share, me, result, total)
+    for _, share, total in _received(device, exchange.sums):
+        exchange.put(share, me, result, total)
+    return result
+
+
+def _send(device: ShardedEngine, messages: Messages, of: Callable[[int], Array]) -> None:
+    """Sends each receiver all of its shares at once."""
+    for receiver, shares in messages.sends[device.device_id].items():
+        device.send(receiver, np.concatenate([of(share) for share in shares]))
+
+
+def _received(device: ShardedEngine, messages: Messages) -> Iterator[tuple[int, int, Array]]:
+    """What arrives in these messages: sender, share, elements."""
+    for sender, shares in messages.receives[device.device_id].items():
+        ends = np.cumsum(messages.size[shares])
+        for share, elements in zip(shares, np.split(device.receive(sender), ends[:-1])):
+            yield sender, share, elements
+
+
 _BY_NAME = {
     "all-reduce": _all_reduce,
     "reduce-scatter": _reduce_scatter,
@@ -171,6 +204,7 @@ _BY_NAME = {
     "permute": _messages,
     "exchange": _messages,
     "slice": _messages,
+    SUM_EXCHANGE: _sum_messages,
 }
 
 

@@ -14,7 +14,7 @@ from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, propagate, redis
 from lib.layout.examples import feed_forward, transformer
 from lib.layout.planning.exact import PlacementProblem
 from tests.bench.runtime import best, show
-from tests.support.layout_strategies import eight_devices, values
+from tests.support.layout_strategies import cube_with_summands, eight_devices, values
 
 
 def parameters_capped(graph: Graph, parts: int) -> dict[str, int]:
@@ -29,6 +29,14 @@ def every_pair() -> None:
         for b in layouts:
             if a != b:
                 assert redistribute(a, b).sent.sum() >= 0  # counting the bytes makes the plan
+
+
+def every_partial_pair() -> None:
+    layouts = cube_with_summands()
+    for a in layouts:
+        for b in layouts:
+            if a.partial and not b.partial:
+                assert redistribute(a, b).sent.sum() > 0
 
 
 def named_ratio() -> float:
@@ -85,6 +93,7 @@ def main() -> None:
         show(f"{what} ({seconds / yardstick:,.1f} sorts)", seconds, "s", limit)
 
     tell("2,352 redistributions on 2x2x2", best(every_pair, 1), 5)
+    tell("2,107 redistributions of partial sums on 2x2x2", best(every_partial_pair, 1), 5)
     show("  named collectives, bytes over the bound", named_ratio(), "x", 1.15)
     for devices in (64, 256, 1024):
         tell(f"redistribution among {devices:,} devices", best(lambda n=devices: thousand(n), 2), 1)
