@@ -6,6 +6,7 @@ A line ends in OK when it keeps the promise in brackets. Nothing here fails: tim
 from __future__ import annotations
 
 from math import exp, log
+from random import Random
 from time import perf_counter
 
 import numpy as np
@@ -65,6 +66,34 @@ def timed_plan(layers: int, mesh: DeviceMatrix) -> float:
     return perf_counter() - start
 
 
+def timed_explain() -> tuple[float, float]:
+    """A plan of a layer, and its text."""
+    graph = transformer(1, DeviceMatrix((8, 8)))
+    start = perf_counter()
+    found = plan(graph, tensor_caps=parameters_capped(graph, 8))
+    between = perf_counter()
+    assert found.explain()
+    return between - start, perf_counter() - between
+
+
+def named_pairs() -> float:
+    rng = Random(1)
+    start = perf_counter()
+    for shape in ((8, 8), (16, 4), (4, 4, 4)):
+        matrix = DeviceMatrix(shape)
+        for _ in range(33):
+            assert redistribute(*(placed(rng, matrix) for _ in range(2)), named_only=True).cheapest
+    return perf_counter() - start
+
+
+def placed(rng: Random, matrix: DeviceMatrix) -> TensorLayout:
+    """A random layout of a matrix."""
+    entries: list[tuple[int, ...]] = [(), (), ()]
+    for axis in rng.sample(range(len(matrix.shape)), len(matrix.shape)):
+        entries[rng.randrange(3)] += (axis,)
+    return TensorLayout((128, 128), matrix, tuple(entries[:2]))
+
+
 def timed_capped_plan(layers: int, mesh: DeviceMatrix, part: float = 0.1) -> float:
     """Under a cap on all memory, that far between the least that is possible and what the freest plan holds."""
     graph = transformer(layers, mesh)
@@ -97,6 +126,10 @@ def main() -> None:
     show("  named collectives, bytes over the bound", named_ratio(), "x", 1.15)
     for devices in (64, 256, 1024):
         tell(f"redistribution among {devices:,} devices", best(lambda n=devices: thousand(n), 2), 1)
+    tell("named collectives, 100 random pairs on 64 devices", named_pairs(), 10)
+    planned, explained = timed_explain()
+    tell("exact plan, 1 layer on 8x8", planned, 10)
+    tell("  its explain, within the plan's time", explained, planned)
     for layers in (6, 12, 24, 48):
         tell(f"exact plan, {layers} layers on 8x8", timed_plan(layers, DeviceMatrix((8, 8))), 10)
     for layers in (6, 12, 24, 48):

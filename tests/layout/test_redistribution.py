@@ -228,6 +228,66 @@ def test_a_plan_that_is_no_collective_is_a_general_exchange():
     assert_makes_the_target(named)
 
 
+LARGE = [((8, 8), 114_688), ((16, 4), 61_440), ((4, 4, 4), 196_608)]
+
+
+@pytest.mark.parametrize(("shape", "moved"), LARGE)
+def test_columns_become_rows_by_one_all_to_all_on_64_devices(shape, moved):
+    matrix = DeviceMatrix(shape)
+    columns, rows = (TensorLayout((64, 64), matrix, entries) for entries in (((), (0,)), ((0,), ())))
+    plan = redistribute(columns, rows, named_only=True)
+    assert (plan.names, plan.bytes, plan.cheapest) == (("all-to-all",), moved, True)
+    assert moved == 64 * (64 * 64 // shape[0]) * (shape[0] - 1) // shape[0] * 4
+    assert_makes_the_target(plan)
+
+
+@pytest.mark.parametrize("shape", [shape for shape, _ in LARGE])
+def test_named_collectives_on_64_devices_make_the_target(shape):
+    """A pair that whole axes reach at the bound, one that needs parts of axes, and partial sums."""
+    matrix = DeviceMatrix(shape)
+    last = len(shape) - 1
+    pairs_of_it = [
+        (TensorLayout((64, 64), matrix, ((0,), (last,))), TensorLayout((64, 64), matrix, ((0, last), ()))),
+        (TensorLayout((64, 64), matrix, ((0,), (last,))), TensorLayout((64, 64), matrix, ((last,), (0,)))),
+        (TensorLayout((64, 64), matrix, ((), (last,)), (0,)), TensorLayout((64, 64), matrix, ((), (0,)))),
+    ]
+    for a, b in pairs_of_it:
+        plan = redistribute(a, b, named_only=True)
+        assert plan.cheapest
+        assert plan.bytes >= least_bytes(a, b)
+        made = plan.run(summands(a))
+        whole = cut(join(summands(a), a), b)
+        assert all(np.array_equal(made[device], piece) for device, piece in whole.items())
+
+
+def test_a_search_that_gives_up_says_so(monkeypatch):
+    """Its path is that on whole axes; without one everything is gathered."""
+    from lib.layout.redistribution import collective_path
+
+    monkeypatch.setattr(collective_path, "MAX_LAYOUTS_SEARCHED", 3)
+    collective_path._cheapest.cache_clear()
+    try:
+        source, target = (on(*dims, shape=(36, 36), grid=mesh(x=2, y=3)) for dims in (("x", "y"), ("y", "x")))
+        plan = redistribute(source, target, named_only=True)
+        assert not plan.cheapest
+        assert plan.names == ("all-gather", "slice")
+        assert "gave up; there may be cheaper" in plan.explain()
+        assert_makes_the_target(plan)
+        assert "gave up" not in redistribute(source, target).explain()
+    finally:
+        collective_path._cheapest.cache_clear()
+
+
+@pytest.mark.parametrize(("names", "others"), [(("x", "y"), "data model"), (("data", "model"), "x y")])
+def test_steps_have_the_axis_names_of_their_own_mesh(names, others):
+    """Results of the search are shared between meshes that differ only in names."""
+    grid = mesh(**dict(zip(names, (2, 4))))
+    source, target = (on(*dims, shape=(40, 40), grid=grid) for dims in ((names, -1), (-1, names[::-1])))
+    text = redistribute(source, target, named_only=True).explain()
+    assert "+".join(names) in text
+    assert not any(f"[{other}" in text or f"+{other}" in text for other in others.split())
+
+
 def test_local_pieces_move_nothing():
     plan = redistribute(replicate((8, 8), 4), mesh_split((8, 8), mesh(a=4), ("a", -1)))
     assert (plan.bytes, plan.explain().endswith("each device takes its part of what it holds")) == (0, True)

@@ -85,8 +85,12 @@ class GraphPlan:
     def moves(self) -> dict[str, list[Redistribution]]:
         """By operator: the redistribution of each of its inputs."""
         found: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
+        made: dict[tuple[TensorLayout, TensorLayout], Redistribution] = {}  # identical layers move alike
         for edge in self.edges:
-            found[edge.operator].append(redistribute(edge.source, edge.target, self.graph.itemsize))
+            pair = edge.source, edge.target
+            if pair not in made:
+                made[pair] = redistribute(*pair, self.graph.itemsize)
+            found[edge.operator].append(made[pair])
         return found
 
     @cached_property

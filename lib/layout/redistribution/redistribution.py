@@ -33,6 +33,8 @@ class Redistribution:
     target: TensorLayout
     steps: tuple[Step, ...]
     itemsize: int = 4
+    cheapest: bool = True
+    """False if a search for named collectives gave up, so that there may be cheaper ones."""
 
     @cached_property
     def sent(self) -> Ints:
@@ -73,7 +75,7 @@ class Redistribution:
         unchanged."""
         if not any(step.name in ("exchange", SUM_EXCHANGE) for step in self.steps):
             return self.steps
-        named = collective_path(self.source, self.target)
+        named = collective_path(self.source, self.target, at_bound=True).steps
         if len(named) == 1:
             named = (Step(named[0].name, self.source, self.target),)
         as_named = Redistribution(self.source, self.target, named, self.itemsize)
@@ -94,6 +96,8 @@ class Redistribution:
                 f"{step}: {int(received.sum()):,} bytes; a device sends at most {int(sent.max()):,} "
                 f"and receives at most {int(received.max()):,}"
             )
+        if not self.cheapest:
+            lines.append("the search for named collectives gave up; there may be cheaper ones")
         return "\n".join(lines)
 
     @property
@@ -135,7 +139,8 @@ def redistribute(
         if not named_only:
             return Redistribution(source, target, (Step("exchange", source, target),), itemsize)
     if named_only:
-        return Redistribution(source, target, collective_path(source, target), itemsize)
+        path = collective_path(source, target)
+        return Redistribution(source, target, path.steps, itemsize, path.cheapest)
     return Redistribution(source, target, _least(source, target), itemsize)
 
 
