@@ -19,7 +19,7 @@ from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
 from lib.layout.redistribution.sum_exchange import Messages
 
 from .errors import LayoutError
-from .instructions import DeviceProgram
+from .instructions import DeviceProgram, Instruction
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,9 @@ class PlannedDevice(ShardedEngine):
     def forward(self, x: Mapping[str, Array]) -> dict[str, Array]:
         """Maps this device's pieces of the inputs to its pieces of every tensor."""
         self.pieces.update(x)
+        copies: dict[int, Array] = {}
         for each in self.program.instructions:
-            inputs = [take_steps(self, steps, self.pieces[name]) for name, steps in zip(each.inputs, each.moves)]
+            inputs = fetch_inputs(self, each, self.pieces, copies)
             self.pieces[each.output] = take_steps(self, each.reduction, each.compute(self.device_id, inputs))
         return self.pieces
 
@@ -111,6 +112,21 @@ def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, o
     with launch(MovingDevice, target.devices, steps, on=on) as run:
         held = run.forward([pieces[device] for device in range(target.devices)])
         return Executed({"tensor": target}, {"tensor": dict(enumerate(held))}, run.meters)
+
+
+def fetch_inputs(
+    device: ShardedEngine, instruction: Instruction, pieces: Mapping[str, Array], copies: dict[int, Array]
+) -> list[Array]:
+    """A device's inputs of an instruction. `copies` are moved pieces that a later instruction takes again."""
+    arrays = []
+    for name, fetch in zip(instruction.inputs, instruction.fetches):
+        if fetch.copy is None:
+            arrays.append(take_steps(device, fetch.steps, pieces[name]))
+            continue
+        if fetch.copy not in copies:
+            copies[fetch.copy] = take_steps(device, fetch.steps, pieces[name])
+        arrays.append(copies.pop(fetch.copy) if fetch.last else copies[fetch.copy])
+    return arrays
 
 
 def take_steps(device: ShardedEngine, steps: Sequence[Step], piece: Array) -> Array:
