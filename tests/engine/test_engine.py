@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -10,11 +11,14 @@ import numpy as np
 import pytest
 
 from lib import DeadlockError, RuleError
-from lib.engine import ShardedEngine, launch
-from tests.support.engine_bodies import BODIES, Script, on_each
+from lib.engine import Reader, ShardedEngine, Writer, launch
+from lib.engine.executors import streams
+from tests.support.engine_bodies import BODIES, Assembly, Script, on_each
+
+EXHAUSTIVE = ("all_byte_and_memory_orders", "many_launches")
 
 
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("body", [pytest.param(b, marks=pytest.mark.slow if b in EXHAUSTIVE else []) for b in BODIES])
 def test_in_process(body: str) -> None:
     BODIES[body]("inprocess")
 
@@ -226,6 +230,68 @@ def test_a_player_that_catches_everything_is_ended_all_the_same() -> None:
 
     with pytest.raises(KeyError):
         on_each("inprocess", does)
+
+
+def test_inputs_are_not_kept_for_devices_that_read_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[Any] = []
+
+    class Counted(np.ndarray):  # type: ignore[type-arg]
+        """An array that can be counted while it exists."""
+
+    def endless() -> Any:
+        while True:
+            item = np.zeros(1).view(Counted)
+            alive.append(weakref.ref(item))
+            yield item
+            del item
+
+    monkeypatch.setattr(streams, "MAX_UNREAD", 10)
+    with launch(Assembly, 4, metered=False) as run:
+        for number, _ in enumerate(run.inference_loop(endless())):
+            if number == 100:
+                break
+        assert sum(ref() is not None for ref in alive) <= 12
+
+    class ReadsLate(Assembly):
+        def inference_loop(self, input_stream: Any, output_stream: Any) -> None:
+            if self.device_id:
+                self.receive(0)
+            number = sum(1 for _ in input_stream)
+            if not self.device_id:
+                self.send(1, np.array(number))
+
+    refused = pytest.raises(RuleError, match="device 1 begins to read the stream after others have read 30 inputs")
+    with refused, launch(ReadsLate, 2, metered=False) as run:
+        list(run.inference_loop(np.arange(30)))
+    with launch(ReadsLate, 2, metered=False) as run:
+        assert list(run.inference_loop(np.arange(9))) == []
+
+
+def test_the_types_of_streams_can_be_subscripted() -> None:
+    assert [str(kind[np.ndarray]) for kind in (Reader, Writer)] == [
+        f"lib.engine.reader_writer.{name}[numpy.ndarray]" for name in ("Reader", "Writer")
+    ]
+
+
+def test_a_thousand_devices_run_in_one_process() -> None:
+    n = 1000
+
+    def does(me: Any, x: Any) -> Any:
+        total = me.all_reduce(x)
+        me.send((me.device_id + 1) % n, x)
+        return [total[0], me.receive((me.device_id - 1) % n)[0]]
+
+    got = on_each("inprocess", does, [np.array([i]) for i in range(n)], n=n)
+    assert got == [[n * (n - 1) // 2, (i - 1) % n] for i in range(n)]
+
+    def last_first(me: Any, x: Any) -> int:
+        """Each device waits for the next one before it sends anything."""
+        behind = int(me.receive(me.device_id + 1)) if me.device_id < n - 1 else 0
+        if me.device_id:
+            me.send(me.device_id - 1, behind + 1)
+        return behind
+
+    assert on_each("inprocess", last_first, n=n) == list(range(n - 1, -1, -1))
 
 
 def test_a_stream_is_read_no_faster_than_its_outputs_are_taken() -> None:

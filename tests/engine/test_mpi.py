@@ -36,7 +36,7 @@ def under_mpiexec(*words: str, n: int = 4, options: tuple[str, ...] = ()) -> sub
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST)
 
 
-QUICK = "reductions messages mismatches a_raise_ends_all".split()
+QUICK = "byte_and_memory_orders only_the_last_device_writes reductions messages mismatches a_raise_ends_all".split()
 """Bodies that are enough to see that MPI carries what the engine sends, and ends what it must."""
 
 

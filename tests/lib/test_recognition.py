@@ -109,7 +109,7 @@ KNOWN = {
     "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, but rank 0 runs the "
     "forward of microbatch 0 in stage 2 instead of the forward of microbatch 2 in stage 0",
     "records.checkpoint_binomial": STANDARD + RECOMPUTED,
-    "records.ddp_overlap_in_pairs": f"data parallelism{OVERLAPPED} and buckets",
+    "records.ddp_overlap_update_early": f"data parallelism{OVERLAPPED}",
     "records.expert_parallel_loss_at_the_experts": "expert parallelism",
     "records.expert_parallel_one_after_the_other": "expert parallelism",
     "records.fsdp_four_layers_stay_whole": ZERO_3,

@@ -31,7 +31,7 @@ FORGING = {
     "patches_check": ("Model.check = classmethod(lambda *a: True)", "incomplete"),
     "patches_event": ("lib.trace.Event = lib.Event = lambda *a: None", "incomplete"),
     "patches_the_clock": ("type(model).time = property(lambda self: 0.0)", "incomplete"),
-    "patches_the_price_of_time": ("lib.costs.Costs.duration = lambda *a: 0\n{solve}", "rule"),
+    "patches_the_price_of_time": ("model.run.game.prices.update(dict.fromkeys(model.run.game.prices, 0))\n{solve}", "rule"),
     "patches_memory": ("lib.Weight.memory = lib.Value.memory = lambda *a: 0\n{hoard}", "over"),
     "patches_the_referee": ("lib.referee = sys.modules['lib.judging.referee'].referee = lambda *a: 1", "incomplete"),
     "patches_json": ("json.dumps = lambda *a, **k: '{\"trace\": \"passed\"}'", "rule"),

@@ -41,6 +41,9 @@ class GreenletScheduler:
         """The greenlet that runs `advance`."""
         self.failure: tuple[int, BaseException] | None = None
         self.closed = False
+        self.ends_with_its_source: Callable[[int], bool] = lambda device: False
+        """True for a device of an inference loop that reads no inputs: it ends when the device that it receives from
+        has ended."""
         self.late_puts = late_puts
         """Devices whose puts arrive at the barrier, while those of others arrive immediately. None: all, as on MPI."""
 
@@ -61,8 +64,9 @@ class GreenletScheduler:
         """
         self.hub = getcurrent()
         try:
-            while self.ready:
-                self.ready.popleft().task.switch()
+            while self.ready or self._end_followers():
+                if self.ready:
+                    self.ready.popleft().task.switch()
                 if self.failure is not None:
                     raise self.failure[1]
                 if until():
@@ -75,6 +79,23 @@ class GreenletScheduler:
         finally:
             current.meter = None
         return True
+
+    def _end_followers(self) -> bool:
+        """Ends the devices that only wait for one that has ended, where that ends them too; False if there are none."""
+        ended = [port for port in self.ports if self._has_lost_its_source(port)]
+        for port in ended:
+            current.meter = port.meter
+            end_greenlet(port.task)
+        return bool(ended)
+
+    def _has_lost_its_source(self, port: InProcessPort) -> bool:
+        waits_in = port.waits_in
+        return (
+            isinstance(waits_in, _PendingReceive)
+            and not port.task.dead
+            and self.ports[waits_in].task.dead
+            and self.ends_with_its_source(port.device)
+        )
 
     def close(self) -> None:
         """Ends every device that has not ended."""
@@ -212,9 +233,14 @@ class InProcessPort:
             self.meter.clock = max(self.meter.clock, clock)
         return arr
 
-    def yield_turn(self) -> None:
+    def yield_turn(self, resume_next: bool = False) -> None:
+        """Lets the caller of `advance` continue if it has what it waits for, and the other devices, or none of them if
+        this device is to `resume_next`."""
         if self.scheduler.hub is not None and len(self.scheduler.ports) > 1:
-            self.scheduler.ready.append(self)
+            if resume_next:
+                self.scheduler.ready.appendleft(self)
+            else:
+                self.scheduler.ready.append(self)
             self.scheduler.hub.switch()
             current.meter = self.meter
             self._unless_closed()
@@ -228,9 +254,10 @@ class InProcessPort:
             raise DeadlockError(
                 f"device {self.device} would wait in {what} forever, because it is alone; use launch(...)"
             )
-        if scheduler.ready:
-            scheduler.ready.popleft().task.switch()
-        else:
+        ready = scheduler.ready
+        if ready and ready[0].task:
+            ready.popleft().task.switch()
+        else:  # only the hub starts a task: one started here would count this one's calls as its own recursion
             scheduler.hub.switch()
         current.meter = self.meter
         self._unless_closed()
