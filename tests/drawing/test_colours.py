@@ -162,12 +162,12 @@ def test_stages_of_unequal_length_are_not_chunks() -> None:
 # --- Every form ---
 
 
-def test_text_has_the_microbatch_behind_the_letter(eight: Trace) -> None:
+def test_text_has_the_microbatch_behind_the_letter(eight: Trace, halves: Trace) -> None:
     shown = text(eight, colour="microbatch")
     assert "rank 0 F0F1F2F3" in shown
     assert "number: the microbatch" in shown
     assert "number: the microbatch" not in text(eight)
-    assert "number: the microbatch" not in text(eight, colour="microbatch", width=45)  # a column for each step
+    assert "number: the microbatch" not in text(halves, colour="microbatch")  # a column for each box
 
 
 def page_data(path: Path) -> Any:
