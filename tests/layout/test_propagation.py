@@ -241,6 +241,18 @@ def test_a_plan_says_if_not_every_way_to_share_was_considered(monkeypatch):
     assert "not every way to share moves of 'relu'" in found.explain()
 
 
+def test_the_rule_reaches_parts_that_share_only_a_weight():
+    graph = Graph(4)
+    graph.parameter("w", (8, 8))
+    for name in ("one", "two"):
+        graph.relu(f"{name}_relu", graph.matmul(name, graph.input(f"{name}_x", (8, 8)), "w"))
+    graph.shard("one", ((1, 1), (1, 4)))
+    found = propagate(graph)
+    assert found.operators["two"].inputs[1] == found.operators["one"].inputs[1] == found.homes["w"]
+    assert found.bytes == 0
+    assert_same_program(found)
+
+
 def test_the_exact_plan_follows_a_cap_step_by_step():
     """Every cap between the least and the freest plan's memory: never worse with more memory, always within."""
     graph = configured_ffn()

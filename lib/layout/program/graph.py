@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lib.layout.errors import LayoutError
-from lib.layout.layouts.checks import nearest_name, require_int, require_ints
+from lib.layout.layouts.checks import nearest_name, require_int, require_ints, require_itemsize
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 
@@ -22,7 +22,7 @@ Strategy = tuple[tuple[int, ...], ...]
 """A Sharding Strategy: the number of parts for each dimension of each input."""
 
 LEADING_LETTERS = "bcdefgh"
-ITEMSIZE_WANTED = "the size of an element is a whole number of bytes, 1 or more"
+DEVICES_WANTED = "a graph needs 1 device or more"
 
 
 class Graph:
@@ -35,15 +35,13 @@ class Graph:
     def __init__(self, devices: int | None = None, mesh: DeviceMatrix | None = None, itemsize: int = 4) -> None:
         if (devices is None) == (mesh is None):
             raise LayoutError("a graph takes either a number of devices or a mesh: give exactly one of them")
-        if devices is not None and (not isinstance(devices, int) or devices < 1):
-            raise LayoutError(f"a graph needs 1 device or more; got {devices!r}")
+        if devices is not None and require_int(devices, DEVICES_WANTED) < 1:
+            raise LayoutError(f"{DEVICES_WANTED}; got {devices}")
         if mesh is not None and not isinstance(mesh, DeviceMatrix):
             raise LayoutError(f"a graph takes a mesh, such as mesh(data=2, model=4); got {mesh!r}")
-        if require_int(itemsize, ITEMSIZE_WANTED) < 1:
-            raise LayoutError(f"{ITEMSIZE_WANTED}; got {itemsize}")
         self.mesh = mesh
         self.devices = mesh.size if mesh is not None else int(devices or 1)
-        self.itemsize = itemsize
+        self.itemsize = require_itemsize(itemsize)
         self.shapes: dict[str, tuple[int, ...]] = {}
         """Shapes of all tensors, sources and outputs."""
         self.sources: dict[str, str] = {}
@@ -261,7 +259,7 @@ class Graph:
 
     @staticmethod
     def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
-        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+        if not isinstance(axis, int) or isinstance(axis, bool) or not -len(shape) <= axis < len(shape):
             raise LayoutError(f"{name}: there is no axis {axis!r} in shape {shape}")
         return axis % len(shape)
 

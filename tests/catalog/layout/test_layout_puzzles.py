@@ -100,6 +100,8 @@ VERDICTS = [
     ("ffn", "def ffn():\n    pass", "failed", "crash", "ffn is called with one argument, the graph"),
     ("ffn", "async def ffn(graph):\n    pass", "failed", "crash", "ffn has to be a plain function"),
     ("ffn", "ffn = 3", "failed", "crash", "ffn is of type int, not a function"),
+    ("ffn", "def ffn(graph):\n    return {'matmul2': ((8, 1), (1, 1))}", "failed", "crash",
+     "ffn returns a dict, which is not used; configure operators of the graph"),
     ("ffn", "def ffn(graph:\n    pass", "failed", "syntax", "this is not valid Python"),
     ("ffn", "def other(graph):\n    pass", "not_attempted", None, ""),
 ]  # fmt: skip
