@@ -15,11 +15,14 @@ from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 
 from .dimension_labels import in_order, of_einsum, of_reshape
-from .distributed import distribute, strategy_of
+from .distributed import distribute, strategy_of, with_out
 from .operators import KINDS, Operator
 
 Strategy = tuple[tuple[int, ...], ...]
 """A Sharding Strategy: the number of parts for each dimension of each input."""
+
+Out = tuple[int, ...]
+"""An out-strategy: the number of parts for each dimension of the output."""
 
 LEADING_LETTERS = "bcdefgh"
 DEVICES_WANTED = "a graph needs 1 device or more"
@@ -49,6 +52,8 @@ class Graph:
         self.operators: dict[str, Operator] = {}
         self.strategies: dict[str, Strategy] = {}
         """Strategies of the configured operators."""
+        self.outs: dict[str, Out] = {}
+        """Out-strategies of those that have one."""
 
     def input(self, name: str, shape: Sequence[int]) -> str:
         """A tensor that is given from outside."""
@@ -157,16 +162,25 @@ class Graph:
             raise LayoutError(f"{name}: {kind} is called as {kind}({form}): {why}") from None
         return str(method(name, *inputs, **settings))
 
-    def shard(self, name: str, strategy: Iterable[Iterable[int]]) -> None:
+    def shard(self, name: str, strategy: Iterable[Iterable[int]], out: Iterable[int] | None = None) -> None:
         """Configures an operator with a Sharding Strategy: for each input, the number of parts of each dimension.
+
+        If the strategy leaves partial sums, they are all-reduced. `out`, the number of parts of each dimension of the
+        output, asks for reduce-scatters instead, as MindSpore's out-strategy does.
 
         Raises:
             LayoutError: there is no such operator, or it cannot be distributed like that.
         """
         operator = self.operator_named(name)
         chosen = strategy_of(name, strategy)
-        distribute(operator, chosen, self.devices)  # refuses an impossible strategy
+        base = distribute(operator, chosen, self.devices)  # refuses an impossible strategy
+        if out is not None:
+            out = require_ints(out, f"{name}: an out-strategy is a whole number for each dimension of the output")
+            with_out(base, out)
         self.strategies[name] = chosen
+        self.outs.pop(name, None)
+        if out is not None:
+            self.outs[name] = out
 
     def operator_named(self, name: str) -> Operator:
         """The operator of this name.

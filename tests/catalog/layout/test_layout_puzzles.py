@@ -122,6 +122,19 @@ def test_only_strategies_are_taken_from_the_players_graph(tmp_path):
     assert verdict_on(tmp_path, "ffn", loop).reason == "layout"
 
 
+BOUNDARY = "def boundary(graph):\n    graph.shard('matmul4', ((4, 2), (2, 1)), out="
+
+
+def test_an_out_strategy_reaches_the_judge(tmp_path):
+    verdict = verdict_on(tmp_path, "boundary", BOUNDARY + "(8, 1))")
+    assert (verdict.status, verdict.stars, verdict.figures["bytes"]) == ("passed", 3, 65_536)
+    wrong = verdict_on(tmp_path, "boundary", BOUNDARY + "(2, 1))")
+    assert "in parts (2, 1); it can leave" in wrong.message
+    for forged in ("'ab'", "3", "(8, 'x')", "(8, 1, 1)", "(1 << 40, 1)"):
+        source = f"{BOUNDARY}(8, 1))\n    graph.outs['matmul4'] = {forged}"
+        assert verdict_on(tmp_path, "boundary", source).reason == "layout"
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

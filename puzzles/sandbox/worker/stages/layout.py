@@ -32,7 +32,7 @@ def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite)
             f"{slug} returns a {type(returned).__name__}, which is not used; configure operators of the graph, "
             "such as with graph.shard('matmul', ((2, 1), (1, 4)))"
         )
-    return StageResult({"strategies": pack(graph.strategies)})
+    return StageResult({"strategies": pack(graph.strategies), "outs": pack(graph.outs)})
 
 
 def _require_playable(slug: str, function: Any) -> None:
