@@ -37,7 +37,8 @@ def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:
     if isinstance(found, Failure):
         return found
     missed = tuple(_missed(found, puzzle))
-    return Score({"bytes": found.bytes, "memory": found.memory}, missed, 1 if missed else 3)
+    stars = 1 if missed else 3 if found.bytes <= puzzle.best else 2
+    return Score({"bytes": found.bytes, "memory": found.memory}, missed, stars)
 
 
 def plan_of_file(puzzle: LayoutPuzzle, bench: Workbench) -> GraphPlan | Failure:

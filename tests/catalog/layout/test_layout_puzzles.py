@@ -39,10 +39,23 @@ def test_nothing_moves_less_than_the_target_under_the_cap(puzzle: LayoutPuzzle):
 
 
 @every_puzzle
+def test_three_stars_are_the_fewest_bytes_that_move_under_the_cap(puzzle: LayoutPuzzle):
+    graph = puzzle.build() if puzzle.may_change else puzzle.graph()
+    assert plan(graph, memory_cap=puzzle.memory_cap).bytes == puzzle.best <= puzzle.target
+
+
+def test_the_target_alone_is_two_stars(tmp_path):
+    source = "def megatron_mlp(graph):\n    graph.shard('matmul1', ((2, 1), (1, 4)))"
+    verdict = verdict_on(tmp_path, "megatron_mlp", source)
+    assert (verdict.status, verdict.stars, verdict.figures["bytes"]) == ("passed", 2, 98_304)
+    assert "49,152 for three stars" in LAYOUT_PUZZLES["megatron_mlp"].limits
+
+
+@every_puzzle
 def test_the_reference_solution_passes_and_its_plan_runs(puzzle: LayoutPuzzle):
     (verdict,) = grade_file(str(SOLUTIONS / f"{puzzle.slug}.py"), [puzzle]).verdicts
     assert (verdict.status, verdict.stars, verdict.message) == ("passed", 3, "")
-    assert verdict.figures["bytes"] == puzzle.target
+    assert verdict.figures["bytes"] == puzzle.best
     assert verdict.figures["memory"] <= puzzle.memory_cap
     graph = puzzle.graph()
     getattr(import_module(f"solutions.layout.{puzzle.slug}"), puzzle.slug)(graph)
