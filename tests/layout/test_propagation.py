@@ -241,6 +241,43 @@ def test_a_plan_says_if_not_every_way_to_share_was_considered(monkeypatch):
     assert "not every way to share moves of 'relu'" in found.explain()
 
 
+def test_the_rule_reaches_parts_that_share_only_a_weight():
+    graph = Graph(4)
+    graph.parameter("w", (8, 8))
+    for name in ("one", "two"):
+        graph.relu(f"{name}_relu", graph.matmul(name, graph.input(f"{name}_x", (8, 8)), "w"))
+    graph.shard("one", ((1, 1), (1, 4)))
+    found = propagate(graph)
+    assert found.operators["two"].inputs[1] == found.operators["one"].inputs[1] == found.homes["w"]
+    assert found.bytes == 0
+    assert_same_program(found)
+
+
+def test_an_out_strategy_reduce_scatters_what_would_be_all_reduced():
+    """As MindSpore's out-strategy: half the bytes of the all-reduce, and each device keeps a part of the sum."""
+    graph = megatron_mlp()
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    graph.shard("matmul2", ((2, 4), (4, 1)))
+    assert propagate(graph).bytes == 98_304
+    graph.shard("matmul2", ((2, 4), (4, 1)), out=(8, 1))
+    found = propagate(graph)
+    matmul2 = found.operators["matmul2"]
+    assert [step.name for step in matmul2.reduction] == ["reduce-scatter"]
+    assert (matmul2.output.splits, found.bytes) == ((8, 1), 49_152)
+    assert plan(graph, memory_cap=found.memory, scatter=False).operators["matmul2"].output.splits == (8, 1)
+    assert_same_program(found)
+    graph.shard("matmul2", ((2, 4), (4, 1)))
+    assert (graph.outs, propagate(graph).bytes) == ({}, 98_304)
+
+
+def test_an_out_strategy_on_a_mesh():
+    graph = transformer(1, mesh(data=2, model=2), batch=4, length=4, heads=4, width=8)
+    graph.shard("l0.matmul2", ((2, 1, 2), (2, 1)), out=(2, 2, 1))
+    found = plan(graph)
+    assert found.operators["l0.matmul2"].output.splits == (2, 2, 1)
+    assert_same_program(found)
+
+
 def test_the_exact_plan_follows_a_cap_step_by_step():
     """Every cap between the least and the freest plan's memory: never worse with more memory, always within."""
     graph = configured_ffn()
@@ -416,6 +453,12 @@ REFUSED = [
         "the cap of 'weight2' is a whole number of bytes, such as 4096; got None",
     ),
     (lambda: plan(configured_ffn(), tensor_caps=["weight2"]), "by name, such as {'weight2': 4096}; got ['weight2']"),
+    (
+        lambda: feed_forward().shard("matmul2", ((2, 4), (4, 1)), out=(4, 1)),
+        "matmul2: the strategy ((2,4),(4,1)) cannot leave the output of shape (64, 64) in parts (4, 1); it can leave",
+    ),
+    (lambda: feed_forward().shard("matmul2", ((2, 4), (4, 1)), out=8), "a whole number for each dimension"),
+    (lambda: feed_forward().shard("relu", ((8, 1),), out=(1, 8)), "it can leave (8, 1)"),
     (lambda: complete(None, {}), "only a Graph can be planned"),
     (lambda: complete(megatron_mlp(), ["up"]), "layouts by tensor name; got ['up']"),
     (lambda: propagate(feed_forward()), "no operator is configured; give one a strategy with graph.shard"),

@@ -321,6 +321,9 @@ REFUSED = [
     (lambda: redistribute(on(-1, -1), on(-1, -1, shape=(8, 8))), r"is for shape \(64, 64\), the target layout for"),
     (lambda: redistribute(on(-1, -1), replicate((64, 64), 4)), "has 8 devices, the target layout 4"),
     (lambda: redistribute(on(-1, -1), on(-1, -1, partial="x")), "the target is a sum of 2 pieces, the source of 1"),
+    (lambda: redistribute(on("x", -1), on(-1, "x"), itemsize=-4), "whole number of bytes, 1 or more; got -4"),
+    (lambda: redistribute(on("x", -1), on(-1, "x"), itemsize=True), "whole number of bytes, 1 or more; got True"),
+    (lambda: least_bytes(on("x", -1), on(-1, "x"), 2.5), "whole number of bytes, 1 or more; got 2.5"),
     (lambda: exchange(on(-1, -1, partial="x"), on(-1, -1)), "reduce the partial sums first"),
     (
         lambda: redistribute(on(-1, -1, partial="x"), on(-1, -1, grid=mesh(a=4, b=2), partial="b"), named_only=True),

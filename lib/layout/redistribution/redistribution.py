@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lib.layout.errors import LayoutError
+from lib.layout.layouts.checks import require_itemsize
 from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Pieces, check
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
@@ -123,8 +124,10 @@ def redistribute(
     cheapest sequence of named collectives.
 
     Raises:
-        LayoutError: different tensors or devices, or a target with partial sums that the source does not have.
+        LayoutError: different tensors or devices, a target with partial sums that the source does not have, or an
+            itemsize that is not a positive whole number.
     """
+    itemsize = require_itemsize(itemsize)
     require_same(source, target)
     if target.partial and source.summands != target.summands:
         raise LayoutError(
@@ -164,7 +167,7 @@ def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -
     """The bytes that `redistribute` moves, over all devices, without creating the plan."""
     if target.partial:
         return redistribute(source, target, itemsize).bytes
-    return (least_sum_elements if source.partial else least_elements)(source, target) * itemsize
+    return (least_sum_elements if source.partial else least_elements)(source, target) * require_itemsize(itemsize)
 
 
 __all__ = ["Redistribution", "least_bytes", "lifted", "redistribute"]
