@@ -267,6 +267,19 @@ def test_inputs_are_not_kept_for_devices_that_read_none(monkeypatch: pytest.Monk
         assert list(run.inference_loop(np.arange(9))) == []
 
 
+def test_waits_that_are_alike_are_named_together() -> None:
+    def does(me: Any, x: Any) -> Any:
+        device = int(me.device_id)
+        return me.receive(7) if device in (0, 2, 5) else None if device == 4 else me.barrier()
+
+    with pytest.raises(DeadlockError) as caught:
+        on_each("inprocess", does, n=1000)
+    text = str(caught.value)
+    assert "devices 0, 2, 5 wait in receive(7), line " in text
+    assert "; devices 1, 3, 6 to 999 wait in barrier(), line " in text
+    assert "; device 4 has returned. Every wait" in text
+
+
 def test_the_types_of_streams_can_be_subscripted() -> None:
     assert [str(kind[np.ndarray]) for kind in (Reader, Writer)] == [
         f"lib.engine.reader_writer.{name}[numpy.ndarray]" for name in ("Reader", "Writer")

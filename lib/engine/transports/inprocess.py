@@ -19,7 +19,7 @@ from lib.engine.metering.meter import Meter, current
 from lib.errors import DeadlockError
 
 from .base import CallableInt, Put
-from .deadlock_text import deadlock_text, player_line, returned_text, waiting_text
+from .deadlock_text import RETURNED, deadlock_text, player_line, waiting_text
 
 
 class GreenletScheduler:
@@ -120,8 +120,8 @@ class GreenletScheduler:
 
     def _state_text(self, port: InProcessPort) -> str:
         if port.task.dead:
-            return returned_text(port.device)
-        return waiting_text(port.device, port.waits_in, len(self.ports), player_line(port.task.gr_frame))
+            return RETURNED
+        return waiting_text(port.waits_in, len(self.ports), player_line(port.task.gr_frame))
 
 
 class InProcessPort:
