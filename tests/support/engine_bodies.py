@@ -243,6 +243,36 @@ def one_sided_puts(on: str) -> None:
         assert all_equal(got[i], [np.zeros((N, 3), "float32"), wanted, np.array([0, 0, 1, 0, 2], "int32")])
 
 
+def barriers_of_groups(on: str) -> None:
+    """A group's barrier delivers the puts between its members, and only those; others do not wait."""
+
+    def does(me: Any, x: Any) -> Any:
+        device = int(me.device_id)
+        buffer = me.symmetric(N, "int32")
+        if device == 3:
+            me.send_async(np.array([9], "int32"), buffer[3:], 0)
+            first = buffer.copy()
+        else:
+            group = [2, 0, 1]
+            me.send_async(np.array([device + 1], "int32"), buffer[device : device + 1], (device + 1) % 3)
+            me.send_async(np.array([device + 1], "int32"), buffer[device : device + 1], 3)
+            me.barrier(group=group)
+            first = buffer.copy()
+            me.barrier(group)
+            me.barrier(group=[device])
+        me.barrier()
+        return [first, buffer.copy()]
+
+    got = on_each(on, does, metered=True)
+    firsts = [[0, 0, 3, 0], [1, 0, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0]]
+    assert [g[0].tolist() for g in got] == firsts
+    assert [g[1].tolist() for g in got] == [[0, 0, 3, 9], *firsts[1:3], [1, 2, 3, 0]]
+    text = refused(on, lambda me, _: me.barrier(group=[0, 1] if me.device_id < 2 else [1, 2]))
+    assert "device 3 of 4, barrier(): device 3 is not in group (1, 2)" in text, text
+    text = refused(on, lambda me, _: me.barrier(group=[0, 1]) if me.device_id == 0 else None)
+    assert "device 0 waits in barrier() in group (0, 1), line " in text, text
+
+
 def empty_puts(on: str) -> None:
     """A slice that is empty on some devices can be put, as any other; an array elsewhere cannot, empty or not."""
 
@@ -638,6 +668,7 @@ BODIES = {
         messages,
         one_sided_puts,
         empty_puts,
+        barriers_of_groups,
         numbers_answer_when_called,
         streams,
         endless_streams,

@@ -48,8 +48,8 @@ class Port(Protocol):
         ...
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
-        """Synchronizes all devices and delivers `puts`, each with its target; returns those that arrive here, in the
-        order of the devices that sent them."""
+        """Synchronizes the call's group and delivers `puts`, each with its target in the group; returns those that
+        arrive here, in the order of the group's devices."""
         ...
 
     def try_put(self, to: int, put: Put) -> bool:

@@ -106,7 +106,7 @@ class MpiPort:
         return requests
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
-        if self.size == 1:
+        if len(call.group) == 1:
             return [put for _, put in puts]
         counts = np.array([sum(to == target for to, _ in puts) for target in range(self.size)], np.int32)
         sending = [self.data.isend(tuple(put), to, self.put_tag) for to, put in puts]
@@ -114,7 +114,7 @@ class MpiPort:
         handshake.arrays[handshake.index][...] = counts
         self._meet(handshake)
         arrived = []
-        for source, counted in enumerate(handshake.arrays):
+        for source, counted in zip(call.group, handshake.arrays):
             count = counted[self.device] if source != self.device else 0
             arrived += [Put(*self.data.recv(source=source, tag=self.put_tag)) for _ in range(count)]
         MPI.Request.waitall(sending)
