@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from contextlib import suppress
 from typing import Any
@@ -303,6 +304,47 @@ def test_a_deadlock_names_the_players_line_also_through_a_wrapped_call(monkeypat
     monkeypatch.setattr(InProcessPort, "receive", names["wrapped"])
     with pytest.raises(DeadlockError, match=r"device 0 waits in receive\(1\), line \d+ of test_engine\.py"):
         on_each("inprocess", lambda me, x: me.receive(1) if me.device_id == 0 else None, n=2)
+
+
+def test_runs_in_several_threads_have_meters_of_their_own() -> None:
+    """Here the threads take turns, so that both runs are open all the time."""
+    turn = threading.Barrier(2, timeout=30)
+
+    def does(me: Any, x: Any) -> Any:
+        kept = []
+        for _ in range(4):
+            if me.device_id == 0:
+                turn.wait()
+            kept.append(x @ np.ones_like(x))
+        return kept
+
+    found: dict[int, Any] = {}
+
+    def run(size: int) -> None:
+        with launch(Script, 2, does) as running:
+            running.forward(np.ones((size, size)))
+            found[size] = [(m.flops, m.peak) for m in running.meters]
+
+    threads = [threading.Thread(target=run, args=(size,)) for size in (2, 5)]
+    zeros = np.zeros
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {n: [(4 * 2 * n**3, 8 * n * n * 6)] * 2 for n in (2, 5)}
+    assert np.zeros is zeros
+
+
+def test_a_thread_of_the_players_is_charged_to_the_device() -> None:
+    def does(me: Any, x: Any) -> Any:
+        if me.device_id == 1:
+            thread = threading.Thread(target=lambda: np.ones((2, 3)) @ np.ones((3, 4)))
+            thread.start()
+            thread.join()
+
+    with launch(Script, 2, does) as run:
+        run.forward(0)
+        assert [m.flops for m in run.meters] == [0, 48]
 
 
 def test_the_types_of_streams_can_be_subscripted() -> None:

@@ -75,6 +75,7 @@ class MpiExecutor:
         """Runs this device's work. It ends as "returned" with its result, "failed" with its error, or "stopped"."""
         try:
             with patched_numpy(self.cls, self.metered):
+                current.run_here()
                 current.meter = self.port.meter
                 return "returned", work()
         except PeerFailedError:

@@ -63,6 +63,7 @@ class GreenletScheduler:
             BaseException: raised by a device; all others have been ended.
         """
         self.hub = getcurrent()
+        current.run_here()
         try:
             while self.ready or self._end_followers():
                 if self.ready:
