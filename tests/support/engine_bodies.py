@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -610,6 +611,24 @@ def deadlocks(on: str) -> None:
     assert "devices 1 to 3 wait in barrier(), line " in text, text
 
 
+def calls_of_another_thread(on: str) -> None:
+    calls: list[Callable[[Any], Any]] = [
+        lambda me: me.all_reduce(np.ones(1)),
+        lambda me: me.barrier(),
+        lambda me: me.send(0, np.ones(1)),
+        lambda me: me.receive(0),
+    ]
+    for call in calls:
+
+        def does(me: Any, _: Any, call: Any = call) -> None:
+            if me.device_id == 1:
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(call, me).result()
+
+        text = refused(on, does)
+        assert "device 1 of 4 communicates from a thread that its code has started; only the thread" in text, text
+
+
 def a_raise_ends_all(on: str) -> None:
     def does(me: Any, x: Any) -> Any:
         if me.device_id == 2:
@@ -682,6 +701,7 @@ BODIES = {
         slower_memories,
         mismatches,
         deadlocks,
+        calls_of_another_thread,
         a_raise_ends_all,
         many_launches,
         unread_messages,
