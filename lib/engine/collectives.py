@@ -44,6 +44,8 @@ def reduce_arrays(arrays: Sequence[Array], op: str, out: Array | None = None) ->
     total = empty(arrays[0].shape, reduced_dtype(op, arrays[0].dtype)) if out is None else out
     if len(arrays) == 1:
         total[...] = arrays[0]
+    elif total.dtype == arrays[0].dtype:
+        function(arrays[0], arrays[1], out=total)
     else:
         function(arrays[0], arrays[1], out=total, dtype=total.dtype.type)  # an average of int8 cannot wrap
     for array in arrays[2:]:
@@ -72,6 +74,8 @@ def joined(arrays: Sequence[Array], axis: int) -> Array:
     """The arrays one after another along `axis`; scalars as a vector. Keeps the byte order, which `concatenate` alone
     would not."""
     parts = [a[None] for a in arrays] if arrays[0].ndim == 0 else arrays
+    if parts[0].dtype.isnative:
+        return concatenate(parts, axis)
     shape = list(parts[0].shape)
     shape[axis] *= len(parts)
     return concatenate(parts, axis, out=empty(shape, parts[0].dtype))

@@ -19,7 +19,7 @@ from lib.engine.transports.base import CallableInt, Port, call_place
 from lib.engine.transports.inprocess import single_port
 from lib.errors import PuzzleError, RuleError
 
-from .arguments import checked_partner, device_numbers, require_sendable, whole_number
+from .arguments import checked_group, checked_partner, device_numbers, require_sendable, whole_number
 from .call import CollectiveCall, collective_call
 from .collectives import Array, payload_bytes
 from .memory_tiers import FileStore, MemoryTier
@@ -113,13 +113,17 @@ class ShardedEngine(ABC):
         self._symmetric().put(asarray(src), asarray(dst), target_device_id)
         return Future()
 
-    def barrier(self) -> None:
-        """Waits until all devices have called it and all puts have arrived. Sends nothing."""
+    def barrier(self, group: Group = None) -> None:
+        """Waits until all devices of the group have called it, and all puts between them have arrived. Sends
+        nothing."""
         port = self._port
-        call = CollectiveCall("barrier", "", 0, (), "", tuple(range(port.size)))
+        try:
+            members = checked_group(None if group is None else device_numbers(group), port.device, port.size)
+        except PuzzleError as why:
+            raise why.at(call_place(port, "barrier")) from None
         if port.meter is not None:
-            port.meter.communicate("barrier", 0, port.size)
-        self._symmetric().fence(call)
+            port.meter.communicate("barrier", 0, len(members))
+        self._symmetric().fence(CollectiveCall("barrier", "", 0, (), "", members))
 
     # --- Collectives ----------------------------------------------------------------------------------
 

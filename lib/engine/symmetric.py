@@ -71,8 +71,9 @@ class SymmetricBuffers:
         raise RuleError("dst is not a view of a symmetric buffer; get one from self.symmetric(shape, dtype)")
 
     def fence(self, call: CollectiveCall) -> None:
-        """Synchronizes all devices; afterwards all puts have arrived."""
-        puts, self.puts = self.puts, []
+        """Synchronizes the call's group; afterwards all puts between its members have arrived."""
+        puts = [(to, put) for to, put in self.puts if to in call.group]
+        self.puts = [(to, put) for to, put in self.puts if to not in call.group]
         for put in self.port.fence(call, puts):
             self.write(put)
 

@@ -147,7 +147,7 @@ ONE_MORE = """
     ("body", "words"),
     [
         ("return x", "RuleError: device 2 calls this run, and device 0 closes it; every process must make the same"),
-        ("return self.all_reduce(x)", "device 0 has returned; device 1 has returned; device 2 waits in all_reduce("),
+        ("return self.all_reduce(x)", "devices 0, 1, 3 have returned; device 2 waits in all_reduce("),
     ],
     ids=["that meets nobody", "that meets the others"],
 )

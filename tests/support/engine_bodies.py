@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -241,6 +242,36 @@ def one_sided_puts(on: str) -> None:
         wanted = np.zeros((N, 3), "float32")
         wanted[i - 1] = (i - 1) % N + 1
         assert all_equal(got[i], [np.zeros((N, 3), "float32"), wanted, np.array([0, 0, 1, 0, 2], "int32")])
+
+
+def barriers_of_groups(on: str) -> None:
+    """A group's barrier delivers the puts between its members, and only those; others do not wait."""
+
+    def does(me: Any, x: Any) -> Any:
+        device = int(me.device_id)
+        buffer = me.symmetric(N, "int32")
+        if device == 3:
+            me.send_async(np.array([9], "int32"), buffer[3:], 0)
+            first = buffer.copy()
+        else:
+            group = [2, 0, 1]
+            me.send_async(np.array([device + 1], "int32"), buffer[device : device + 1], (device + 1) % 3)
+            me.send_async(np.array([device + 1], "int32"), buffer[device : device + 1], 3)
+            me.barrier(group=group)
+            first = buffer.copy()
+            me.barrier(group)
+            me.barrier(group=[device])
+        me.barrier()
+        return [first, buffer.copy()]
+
+    got = on_each(on, does, metered=True)
+    firsts = [[0, 0, 3, 0], [1, 0, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0]]
+    assert [g[0].tolist() for g in got] == firsts
+    assert [g[1].tolist() for g in got] == [[0, 0, 3, 9], *firsts[1:3], [1, 2, 3, 0]]
+    text = refused(on, lambda me, _: me.barrier(group=[0, 1] if me.device_id < 2 else [1, 2]))
+    assert "device 3 of 4, barrier(): device 3 is not in group (1, 2)" in text, text
+    text = refused(on, lambda me, _: me.barrier(group=[0, 1]) if me.device_id == 0 else None)
+    assert "device 0 waits in barrier() in group (0, 1), line " in text, text
 
 
 def empty_puts(on: str) -> None:
@@ -577,7 +608,25 @@ def deadlocks(on: str) -> None:
     assert "device 3 waits in all_reduce(float64 (2,), op='sum') in group (3, 0), line " in text, text
     text = refused(on, lambda me, _: me.barrier() if me.device_id else None)
     assert "device 0 has returned" in text, text
-    assert "device 3 waits in barrier()" in text, text
+    assert "devices 1 to 3 wait in barrier(), line " in text, text
+
+
+def calls_of_another_thread(on: str) -> None:
+    calls: list[Callable[[Any], Any]] = [
+        lambda me: me.all_reduce(np.ones(1)),
+        lambda me: me.barrier(),
+        lambda me: me.send(0, np.ones(1)),
+        lambda me: me.receive(0),
+    ]
+    for call in calls:
+
+        def does(me: Any, _: Any, call: Any = call) -> None:
+            if me.device_id == 1:
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(call, me).result()
+
+        text = refused(on, does)
+        assert "device 1 of 4 communicates from a thread that its code has started; only the thread" in text, text
 
 
 def a_raise_ends_all(on: str) -> None:
@@ -638,6 +687,7 @@ BODIES = {
         messages,
         one_sided_puts,
         empty_puts,
+        barriers_of_groups,
         numbers_answer_when_called,
         streams,
         endless_streams,
@@ -651,6 +701,7 @@ BODIES = {
         slower_memories,
         mismatches,
         deadlocks,
+        calls_of_another_thread,
         a_raise_ends_all,
         many_launches,
         unread_messages,

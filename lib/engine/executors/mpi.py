@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from threading import get_ident
 from typing import Any
 
 from lib.engine.metering.meter import Meter, Reading, current
@@ -75,6 +76,8 @@ class MpiExecutor:
         """Runs this device's work. It ends as "returned" with its result, "failed" with its error, or "stopped"."""
         try:
             with patched_numpy(self.cls, self.metered):
+                current.run_here()
+                self.port.thread = get_ident()
                 current.meter = self.port.meter
                 return "returned", work()
         except PeerFailedError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import get_ident
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -18,8 +19,8 @@ from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter, current
 from lib.errors import DeadlockError
 
-from .base import CallableInt, Put
-from .deadlock_text import deadlock_text, player_line, returned_text, waiting_text
+from .base import CallableInt, Put, require_own_thread
+from .deadlock_text import RETURNED, deadlock_text, player_line, waiting_text
 
 
 class GreenletScheduler:
@@ -39,6 +40,8 @@ class GreenletScheduler:
         """By group: the call of its first member, and what each member that has arrived contributes."""
         self.hub: Any = None
         """The greenlet that runs `advance`."""
+        self.thread: int | None = None
+        """The thread that does, while it does."""
         self.failure: tuple[int, BaseException] | None = None
         self.closed = False
         self.ends_with_its_source: Callable[[int], bool] = lambda device: False
@@ -63,6 +66,8 @@ class GreenletScheduler:
             BaseException: raised by a device; all others have been ended.
         """
         self.hub = getcurrent()
+        self.thread = get_ident()
+        current.run_here()
         try:
             while self.ready or self._end_followers():
                 if self.ready:
@@ -78,6 +83,7 @@ class GreenletScheduler:
             raise
         finally:
             current.meter = None
+            self.thread = None
         return True
 
     def _end_followers(self) -> bool:
@@ -120,8 +126,8 @@ class GreenletScheduler:
 
     def _state_text(self, port: InProcessPort) -> str:
         if port.task.dead:
-            return returned_text(port.device)
-        return waiting_text(port.device, port.waits_in, len(self.ports), player_line(port.task.gr_frame))
+            return RETURNED
+        return waiting_text(port.waits_in, len(self.ports), player_line(port.task.gr_frame))
 
 
 class InProcessPort:
@@ -169,6 +175,7 @@ class InProcessPort:
         self, call: CollectiveCall, brought: Any, combine: Callable[[CollectiveCall, Sequence[Any]], Sequence[Any]]
     ) -> Any:
         """Waits until the whole group has made the call. The last to arrive combines all contributions."""
+        require_own_thread(self.scheduler.thread, self)
         if len(call.group) == 1:
             return combine(call, [brought])[0]
         there = self._come(call, brought)
@@ -217,6 +224,7 @@ class InProcessPort:
                 require_same_call((other, call), (member, self.device))
 
     def send(self, to: int, arr: Array) -> None:
+        require_own_thread(self.scheduler.thread, self)
         port = self.scheduler.ports[to]
         box = port.inbox.setdefault(self.device, deque())
         box.append((arr.copy(), self.meter.clock if self.meter else 0))
@@ -225,6 +233,7 @@ class InProcessPort:
             self.scheduler.ready.append(port)
 
     def receive(self, source: int) -> Array:
+        require_own_thread(self.scheduler.thread, self)
         box = self.inbox.setdefault(source, deque())
         if not box:
             self._wait(_PendingReceive(source))

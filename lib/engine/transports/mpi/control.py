@@ -16,7 +16,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from lib.engine.transports.deadlock_text import current_player_line, deadlock_text, returned_text, waiting_text
+from lib.engine.transports.deadlock_text import RETURNED, current_player_line, deadlock_text, waiting_text
 from lib.errors import DeadlockError
 
 from .run_tags import RunTags
@@ -182,8 +182,8 @@ class ControlChannel:
 
     def _state_text(self, what: object) -> str:
         if what == "ended":
-            return returned_text(self.device)
-        return waiting_text(self.device, what, self.world.size, current_player_line())
+            return RETURNED
+        return waiting_text(what, self.world.size, current_player_line())
 
     def _deadlock_text(self) -> str:
         states = {device: text for device, (text, _) in self._answers.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy import ascontiguousarray, zeros
 from lib.engine.call import CollectiveCall, require_same_call, result_of
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter
-from lib.engine.transports.base import CallableInt, Put
+from lib.engine.transports.base import CallableInt, Put, require_own_thread
 
 from .control import ControlChannel
 from .handshake import Handshake, buffer_bytes
@@ -42,6 +43,7 @@ class MpiPort:
         self.device = CallableInt(self.data.rank)
         self.size = CallableInt(self.data.size)
         self.meter = meter
+        self.thread = get_ident()
         self.apply_put: Callable[[Put], None]
         self.sent = [0] * self.size
         self.received = [0] * self.size
@@ -56,6 +58,7 @@ class MpiPort:
         self._requests: dict[tuple[int, ...], list[Any]] = {}
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
+        require_own_thread(self.thread, self)
         if len(call.group) == 1:
             return result_of(call, [arr], 0)
         carries_arrays = call.name in LARGE_COLLECTIVES
@@ -106,7 +109,8 @@ class MpiPort:
         return requests
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
-        if self.size == 1:
+        require_own_thread(self.thread, self)
+        if len(call.group) == 1:
             return [put for _, put in puts]
         counts = np.array([sum(to == target for to, _ in puts) for target in range(self.size)], np.int32)
         sending = [self.data.isend(tuple(put), to, self.put_tag) for to, put in puts]
@@ -114,7 +118,7 @@ class MpiPort:
         handshake.arrays[handshake.index][...] = counts
         self._meet(handshake)
         arrived = []
-        for source, counted in enumerate(handshake.arrays):
+        for source, counted in zip(call.group, handshake.arrays):
             count = counted[self.device] if source != self.device else 0
             arrived += [Put(*self.data.recv(source=source, tag=self.put_tag)) for _ in range(count)]
         MPI.Request.waitall(sending)
@@ -124,6 +128,7 @@ class MpiPort:
         return False
 
     def send(self, to: int, arr: Array) -> None:
+        require_own_thread(self.thread, self)
         clock = self.meter.clock if self.meter is not None else 0
         self._sending = [request for request in self._sending if not request.Test()]
         start = self.data.isend if self.stream is None else self.data.issend  # the latter ends when it is received
@@ -131,6 +136,7 @@ class MpiPort:
         self.sent[to] += 1
 
     def receive(self, source: int) -> Array:
+        require_own_thread(self.thread, self)
         arrived, what = partial(self.data.Iprobe, source, self.message_tag), f"receive({source})"
         if self.stream is None:
             self.control.wait(arrived, what)
