@@ -117,3 +117,15 @@ def test_the_constraints_measure_a_record_as_the_ledger_does(slug: str) -> None:
 def test_no_pipeline_as_fast_as_a_record_needs_fewer_elements(slug: str) -> None:
     problem, _ = record_problem(slug)
     assert solved(problem._replace(cap=problem.cap - 1)) is None
+
+
+def test_no_pipeline_with_sharded_weights_is_faster_than_the_record() -> None:
+    """Even if it gathers and scatters each layer only once, and no rank waits for its replica."""
+    goal = PUZZLES["breadth_first"].goal
+    (record,) = goal.records
+    axes = dict(goal.setting.mesh)
+    stages, batches = axes["pp"], goal.size.batches // axes["dp"]
+    v = goal.size.layers // stages
+    problem = Problem(stages, batches, int(record.timesteps), batches * v, v=v, sharded=True)
+    assert solved(problem) is not None
+    assert solved(problem._replace(horizon=problem.horizon - 1)) is None

@@ -43,6 +43,8 @@ class Problem(NamedTuple):
     steps: int = 1
     first_is_free: bool = False
     sizes: Sizes = Sizes()
+    sharded: bool = False
+    """Each stage gathers its weight before its first F, and scatters its gradient after its last backward: 1 each."""
 
 
 def solved(problem: Problem, starts: Mapping[Cell, int] | None = None) -> list[Timetable] | None:
@@ -55,12 +57,13 @@ def solved(problem: Problem, starts: Mapping[Cell, int] | None = None) -> list[T
     from ortools.sat.python import cp_model
 
     program = cp_model.CpModel()
-    p, m, horizon, cap, split, v, steps, first_is_free, sizes = problem
-    lengths = {"F": 1, "I": 1, "W": 1} if split else {"F": 1, "B": 2}
+    p, m, horizon, cap, split, v, steps, first_is_free, sizes, sharded = problem
+    computing = {"F": 1, "I": 1, "W": 1} if split else {"F": 1, "B": 2}
+    lengths = computing | {"G": 1, "S": 1}
     turns, back, last = range(steps * m), "I" if split else "B", "W" if split else "B"
     at: dict[Cell, Any] = {}
     for stage in range(p * v):
-        for op, length in lengths.items():
+        for op, length in computing.items():
             for k in turns:
                 at[Cell(stage, op, k)] = program.new_int_var(0, horizon - length, f"{stage}{op}{k}")
 
@@ -75,11 +78,17 @@ def solved(problem: Problem, starts: Mapping[Cell, int] | None = None) -> list[T
             if stage:
                 before(Cell(stage - 1, "F", k), Cell(stage, "F", k))
                 before(Cell(stage, back, k), Cell(stage - 1, back, k))
-            for op in lengths:  # sorting keeps what precedes what, and how many are held: so they may be in order
+            for op in computing:  # sorting keeps what precedes what, and how many are held: so they may be in order
                 if k:
                     before(Cell(stage, op, k - 1), Cell(stage, op, k))
             if k and k % m == 0:  # the weight of the next step
                 before(Cell(stage, last, k - 1), Cell(stage, "F", k))
+        if sharded:
+            gather, scatter = Cell(stage, "G", 0), Cell(stage, "S", 0)
+            for cell in (gather, scatter):
+                at[cell] = program.new_int_var(0, horizon - 1, str(cell))
+            before(gather, Cell(stage, "F", 0))
+            before(Cell(stage, last, turns[-1]), scatter)
     for rank in range(p):
         mine = [cell for cell in at if cell.stage % p == rank]
         program.add_no_overlap([program.new_fixed_size_interval_var(at[c], lengths[c.op], str(c)) for c in mine])
@@ -91,7 +100,7 @@ def solved(problem: Problem, starts: Mapping[Cell, int] | None = None) -> list[T
                 end, length = at[then] + lengths[then.op], program.new_int_var(0, horizon, "")
                 held.append((program.new_interval_var(at[first] + after, length, end, ""), size))
 
-        for cell in mine:
+        for cell in (cell for cell in mine if cell.op in computing):
             stage, op, k = cell
             is_free = first_is_free and stage == 0
             if is_free:
@@ -119,7 +128,9 @@ def solved(problem: Problem, starts: Mapping[Cell, int] | None = None) -> list[T
 
 def _timetable(start: dict[Cell, int], p: int, turns: range) -> Timetable:
     """The rows of one step."""
-    cells = sorted((cell for cell in start if cell.batch in turns), key=lambda cell: start[cell])
+    cells = sorted(
+        (cell for cell in start if cell.batch in turns and cell.op not in "GS"), key=lambda cell: start[cell]
+    )
     return Timetable.of(
         [c._replace(batch=c.batch - turns.start) for c in cells if c.stage % p == rank] for rank in range(p)
     )
