@@ -88,7 +88,8 @@ def record_problem(slug: str) -> tuple[Problem, dict[Cell, int]]:
     room = record.peak_memory - v * 2 * costs.weight  # weights and optimizer states
     schedule = getattr(import_module(record.by.removesuffix(".py").replace("/", ".")), slug)
     outcome = run(schedule, *goal.size, setting=goal.setting)
-    assert outcome.error is None and room % unit == 0
+    assert outcome.error is None
+    assert room % unit == 0
     problem = Problem(
         ranks,
         batches,
