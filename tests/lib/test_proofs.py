@@ -1,4 +1,5 @@
-"""Proofs by constraint programming: no pipeline is shorter than a record, and none of its length holds less."""
+"""Proofs by constraint programming: no pipeline is shorter than a record, and none of its length holds less, if each
+operation runs once and each rank keeps its own activations."""
 
 from __future__ import annotations
 
@@ -116,6 +117,8 @@ def test_the_constraints_measure_a_record_as_the_ledger_does(slug: str) -> None:
 
 @pytest.mark.parametrize("slug", RECORDS)
 def test_no_pipeline_as_fast_as_a_record_needs_fewer_elements(slug: str) -> None:
+    """None, that is, whose ranks keep their activations themselves and compute nothing twice: rank 0, whose own inputs
+    are free, has room for those of other ranks."""
     problem, _ = record_problem(slug)
     assert solved(problem._replace(cap=problem.cap - 1)) is None
 
