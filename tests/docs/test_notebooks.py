@@ -247,6 +247,7 @@ def test_every_puzzle_is_passed_or_not_attempted(executed: tuple[bool, list[Any]
     require_played(book, CLASSICS, solved)
 
 
+@pytest.mark.slow
 def test_the_second_tour_names_what_it_draws() -> None:
     tour = run_through(next(book.text for book in books() if book.file == "02_modern.ipynb"))
     shown = [out for cell in tour.cells for out in cell.get("outputs", ())]
