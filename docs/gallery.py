@@ -100,6 +100,14 @@ ODD: dict[str, tuple[Callable[[Model], Any], tuple[int, int, int], str]] = {
 
 # --- The gallery ---
 
+COLOURED = [
+    ("one_f_one_b", "one_f_one_b_microbatches", "microbatch"),
+    ("interleaved", "interleaved_microbatches", "microbatch"),
+    ("zb_h2", "zb_h2_operations", "operation"),
+    ("zb_v", "zb_v_operations", "operation"),
+]
+"""A puzzle, the file of its picture, and what the colours show."""
+
 
 def pictures() -> Iterator[tuple[str, Picture]]:
     """Every picture with its file's name."""
@@ -108,6 +116,9 @@ def pictures() -> Iterator[tuple[str, Picture]]:
     gpipe, fsdp = PUZZLES["gpipe"], PUZZLES["fsdp"]
     yield "critical", draw(solved("gpipe"), "The critical path of GPipe", critical=True, goal=gpipe.goal)
     yield "dark", draw(solved("fsdp"), fsdp.title, goal=fsdp.goal, dark=True)
+    for slug, name, colour in COLOURED:
+        puzzle = PUZZLES[slug]
+        yield name, draw(solved(slug), puzzle.title, goal=puzzle.goal, colour=colour)
     yield "against", against()
     yield "pareto", pareto()
     yield "values", draw_group(values())

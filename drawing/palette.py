@@ -40,6 +40,23 @@ RAMP: tuple[RGB, ...] = (
 RAMP_START, RAMP_END = 0.13, 0.94
 
 
+BATCHES = """
+#436eb4 #fa7c20 #3ad4aa #5f2c1a #1e13ad #930660 #90bce9 #bbbd70
+#7d5be6 #a65a67 #ecaa0b #3c812b #590281 #3baca6 #74052c #a2a8fc
+#bdac4a #7ccd8e #6565cf #8a0700 #b65c4e #1b3b71 #611ba7 #2f818e
+#667815 #fa8cd7 #7aad84 #9e8afa #bf9752 #681946 #abc63e #2abfd4
+""".split()
+"""A hue for each microbatch, those of later ones repeat. Each was chosen to be as far as possible from those before it,
+above all the last few, seen with each kind of colour blindness, also as a tint; text is legible on all."""
+
+OPERATIONS = {
+    "forward": "#a8d1f5",
+    "backward": "#0e6f55",
+    "backward_input": "#3cb98c",
+    "backward_weight": "#f2a33a",
+}
+"""Blue, green and orange, as in the papers: forward, backward with its input half, and its weight half."""
+
 DARK_PAPER, DARK_INK = 0.07, 0.96
 """Perceived lightness of paper and ink on a dark page."""
 
@@ -72,6 +89,11 @@ def layer_colour(layer: int, layers: int) -> str:
 def layer_tint(layer: int, layers: int) -> str:
     """The same hue, light enough to write on."""
     return mix(layer_colour(layer, layers), PAPER, 0.62)
+
+
+def batch_colour(batch: int) -> str:
+    """The full colour of a microbatch."""
+    return BATCHES[batch % len(BATCHES)]
 
 
 def luminance(colour: str) -> float:

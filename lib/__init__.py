@@ -3,12 +3,9 @@
 from lib import Dist, Model
 """
 
-from lib.judging.event_steps import event_steps
-from lib.judging.inflight import inflight
-from lib.judging.ledger import Sample, Share, memory_by_kind
-from lib.judging.peak import PeakContents
-from lib.judging.peak_text import peak_lines
-from lib.judging.referee import Report, referee
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from lib.runtime.dist import Dist
 from lib.runtime.model import Model, trace_of
 from lib.runtime.runner import Outcome, run, run_async
@@ -18,13 +15,22 @@ from lib.values.kinds import Activation, ActivationGrad, OptState, Weight, Weigh
 from .collective_rules import COLLECTIVES
 from .costs import COMPUTING, HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
 from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
-from .goal import Goal, Record
 from .lanes import LANES, clocks, computing
 from .meetings import in_group
 from .named_costs import COSTS
-from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
 from .setting import CLASSIC_SETTING, Setting, Size
 from .trace import TIMED, Event, Op, Trace, group_of
+
+if TYPE_CHECKING:
+    from lib.judging.event_steps import event_steps
+    from lib.judging.inflight import inflight
+    from lib.judging.ledger import Sample, Share, memory_by_kind
+    from lib.judging.peak import PeakContents
+    from lib.judging.peak_text import peak_lines
+    from lib.judging.referee import Report, referee
+
+    from .goal import Goal, Record
+    from .notation import trace_from_json, trace_from_text, trace_to_json, trace_to_text
 
 __all__ = [
     "CLASSIC_SETTING",
@@ -81,3 +87,34 @@ __all__ = [
     "trace_to_json",
     "trace_to_text",
 ]
+
+LOADED_LATER = {
+    "event_steps": "lib.judging.event_steps",
+    "inflight": "lib.judging.inflight",
+    "Sample": "lib.judging.ledger",
+    "Share": "lib.judging.ledger",
+    "memory_by_kind": "lib.judging.ledger",
+    "PeakContents": "lib.judging.peak",
+    "peak_lines": "lib.judging.peak_text",
+    "Report": "lib.judging.referee",
+    "referee": "lib.judging.referee",
+    "Goal": "lib.goal",
+    "Record": "lib.goal",
+    "trace_from_json": "lib.notation",
+    "trace_from_text": "lib.notation",
+    "trace_to_json": "lib.notation",
+    "trace_to_text": "lib.notation",
+}
+"""Exported names by their module, which is loaded when they are first asked for: a run needs none of them."""
+
+if not TYPE_CHECKING:  # a type checker should still refuse unknown names
+
+    def __getattr__(name: str) -> Any:
+        if name not in LOADED_LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(LOADED_LATER[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LOADED_LATER})

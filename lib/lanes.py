@@ -227,7 +227,7 @@ class Lanes:
                 start, cause = ready, by
         end = start + self._ticks(calls, made)
         for call, values in zip(calls, made):
-            call.start, call.end, call.cause, call.made = start, end, cause, tuple(values)
+            call.start, call.end, call.cause, call.made = start, end, cause, values
             self._last[call.rank][call.lane] = call
             self._queues[call.rank][call.lane].popleft()
         for call in calls:

@@ -87,6 +87,7 @@ class Lifetimes(NamedTuple):
 def lifetimes(ops: Sequence[Op]) -> Lifetimes:
     """Follows one rank's operations once. They must store only what was made, and delete only what is stored."""
     end = len(ops)
+    names, _, _, _, _, uses, makes, arguments, _ = zip(*ops) if ops else ((),) * 9
     made: dict[int, int] = {}
     until: dict[int, int] = {}
     loose: dict[int, int] = {}  # since when each value has been outside the dictionaries; of a stored one, the end
@@ -97,26 +98,26 @@ def lifetimes(ops: Sequence[Op]) -> Lifetimes:
     final: set[int] = set()
     hidden: set[int] = set()
     event = -1
-    for i, (name, _, _, _, _, used, new, args, _) in enumerate(ops):
+    for i, name in enumerate(names):
         gone = None
         if name == "store":
-            (number,) = used
-            gone = places.store(args, number)
+            (number,) = uses[i]
+            gone = places.store(arguments[i], number)
             if number not in inside:
                 inside[number] = i
                 if event > loose[number]:
                     hidden.add(number)
                 loose[number] = end
         elif name == "delete":
-            gone = places.delete(args)
+            gone = places.delete(arguments[i])
         elif name == "await":
             # Under way, what a call brings and makes is held by the call, not hidden by the player.
-            until.update(dict.fromkeys(used, i))
-            for number in ops[args[0]].made:
+            until.update(dict.fromkeys(uses[i], i))
+            for number in makes[arguments[i][0]]:
                 loose[number] = i
                 hidden.discard(number)
         else:
-            for number in used:
+            for number in uses[i]:
                 until[number] = i
                 if event > loose[number]:
                     hidden.add(number)
@@ -124,8 +125,8 @@ def lifetimes(ops: Sequence[Op]) -> Lifetimes:
                 event = i
                 events.append(i)
             elif name == "set_final_weight":
-                final.update(used)
-            for number in new:
+                final.update(uses[i])
+            for number in makes[i]:
                 made[number] = until[number] = loose[number] = i
         if gone is not None:
             stored.append((gone, inside.pop(gone), i))

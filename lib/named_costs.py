@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 
 from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs, Tier
@@ -94,6 +93,8 @@ def costs_named(name: str) -> Costs:
     """
     if name in COSTS:
         return COSTS[name]
+    from difflib import get_close_matches  # here, because only a refusal needs it
+
     near = get_close_matches(name.lower(), COSTS, n=1)
     advice = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COSTS)}"
     raise RuleError(f"there are no costs {name[:60]!r}; {advice}")

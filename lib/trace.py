@@ -44,6 +44,10 @@ class Form(NamedTuple):
         more = [f"perhaps {name}" for name in self.optional]
         return ", ".join([*(["a layer"] if self.layer else []), uses, *self.args, *more])
 
+    def takes(self, uses: int, bucket: bool) -> bool:
+        """True if a record may hold so many used values."""
+        return self.uses is None or uses == self.uses or (self.bucket and bucket and uses > 0)
+
     def fits(self, args: Sequence[object]) -> bool:
         """True if a record may hold so many arguments."""
         return 0 <= len(args) - len(self.args) <= len(self.optional)

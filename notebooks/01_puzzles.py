@@ -140,6 +140,6 @@ from puzzles import play
 # 3. It does not fit, and the links are fast: shard it, as in FSDP.
 # 4. It does not fit, and the links between machines are slow: a pipeline between the machines, shards within them.
 #
-# There is more to play: optimizer states in shards and forgotten activations (**03_memory**), communication that
-# overlaps with computation (**05_overlap**), and several kinds of parallelism at once (**07_clusters**). `puzzles list
-# schedule` names all chapters.
+# How pipelines went on is shown in **02_modern**. There is more to play: optimizer states in shards and forgotten
+# activations (**03_memory**), communication that overlaps with computation (**05_overlap**), and several kinds of
+# parallelism at once (**07_clusters**). `puzzles list schedule` names all chapters.

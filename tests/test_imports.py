@@ -20,9 +20,10 @@ lib.collective_rules lib.folded_collectives lib.trace lib.lifetimes lib.meetings
 lib.deadlock_text lib.lanes lib.trace_walk lib.goal lib.judging lib.notation
 lib.runtime lib lib.schedules lib.recognition lib.bounds
 lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.metering lib.engine.transports
-lib.engine.memory_tiers lib.engine.symmetric lib.engine.engine lib.engine.executors lib.engine.launcher
-lib.engine lib.engine.replay
-lib.layout.errors lib.layout.layouts lib.layout.redistribution.exchange lib.layout.redistribution.steps
+lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
+lib.engine.executors lib.engine.launcher lib.engine lib.engine.replay
+lib.layout.errors lib.layout.layouts lib.layout.redistribution.exchange lib.layout.redistribution.sum_exchange
+lib.layout.redistribution.steps
 lib.layout.instructions lib.layout.on_engine lib.layout.redistribution lib.layout.program lib.layout.planning
 lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_text drawing.runs drawing.values

@@ -33,10 +33,11 @@ def save(
     title: str = "",
     goal: Goal | None = None,
     critical: bool = False,
+    colour: str = "layer",
 ) -> None:
     """Writes a diagram, or SVG text, to `path`; a run, or the timeline of one, in any of the formats.
 
-    `title`, `goal` and `critical` apply to a run, as in `draw`.
+    `title`, `goal`, `critical` and `colour` apply to a run, as in `draw`.
 
     Raises:
         PuzzleError: the ending is not known or does not suit the picture, nothing here makes PNG or PDF, or the file
@@ -48,7 +49,7 @@ def save(
     if isinstance(picture, BaseDiagram | str):
         text = form_of(picture, ending)
     else:
-        scene = scene_of(trace_from(cast(RunLike, picture)), goal)  # chalk's diagrams are all BaseDiagrams
+        scene = scene_of(trace_from(cast(RunLike, picture)), goal, colour)  # chalk's diagrams are all BaseDiagrams
         text = in_form(scene, title, ending) if ending in OF_A_RUN else svg(draw_scene(scene, title, critical))
     data = text.encode() if ending in (".svg", *OF_A_RUN) else converted(text, ending)
     try:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from drawing import palette
 from drawing.runs.captions import describe, describe_gap, error_text, short_reason, summary
+from drawing.runs.colouring import Colouring, Paint
 from drawing.runs.dependencies import collective_groups, needs
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
 from drawing.runs.marks import Lane, Mark
@@ -53,6 +54,8 @@ def web_page(scene: Scene, title: str) -> str:
         verdict=error_text(scene.report),
         text=text_of(scene, title, PAGE_COLUMNS),
         legend=legend_items(scene),
+        batches=batches_of(scene) if scene.colour == "microbatch" else (),
+        chunks=bool(scene.colouring.bars),
         again=any(mark.again for mark in scene.marks),
         beside=len(scene.streams) > 1,
         steps=scene.steps,
@@ -69,6 +72,11 @@ def both(colour: str) -> tuple[str, str]:
     return colour, palette.dark_variant(colour)
 
 
+def batches_of(scene: Scene) -> list[int]:
+    """The microbatches that have a colour."""
+    return sorted({min(mark.op.batches) for mark in scene.marks if mark.op.batches})
+
+
 def legend_items(scene: Scene) -> list[tuple[str, str]]:
     """Letters and names of the operations that occur."""
     glyphs = map(glyph_of, in_legend_order(mark.op.name for mark in scene.marks))
@@ -79,7 +87,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
     """The data for the page's script: events by column, and everything around them. Times are in steps."""
     marks = list(scene.marks)
     looks: dict[Look, int] = {}
-    numbers = [looks.setdefault(look_of(mark), len(looks)) for mark in marks]
+    numbers = [looks.setdefault(look_of(mark, scene.colouring), len(looks)) for mark in marks]
     return {
         "ranks": len(scene.lanes),
         "end": scene.end,
@@ -93,7 +101,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "start": [mark.start for mark in marks],
         "stop": [mark.end for mark in marks],
         "look": numbers,
-        "label": [label_of(mark) for mark in marks],
+        "label": [label_of(mark, scene.colouring) for mark in marks],
         "words": [describe(mark) for mark in marks],
         "needs": needs(scene),
         "groups": collective_groups(scene),
@@ -104,8 +112,9 @@ def run_data(scene: Scene) -> dict[str, Any]:
             for gap in lane.gaps
         ],
         "critical": [mark.number for mark in scene.critical],
-        "looks": [look_data(look, scene.layers) for look in looks],
+        "looks": [look_data(look) for look in looks],
         "memory": memory_data(scene),
+        "swatches": swatch_data(scene),
         "colours": {name.lower(): both(getattr(palette, name)) for name in COLOURS},
     }
 
@@ -123,34 +132,51 @@ class Look(NamedTuple):
 
     name: str
     toward: int
-    layer: int | None
     slant: float
+    paint: Paint
+    bar: float
 
 
-def look_of(mark: Mark) -> Look:
+def look_of(mark: Mark, colouring: Colouring) -> Look:
     above = mark.partner is not None and mark.partner < mark.rank
-    return Look(mark.op.name, -1 if above else 1, mark.op.layer, 0.5 if mark.stream else 1.0)
+    slant = 0.5 if mark.stream else 1.0
+    return Look(mark.op.name, -1 if above else 1, slant, colouring.paint(mark), colouring.bar(mark))
 
 
-def label_of(mark: Mark) -> list[str]:
-    """The text of a mark, longest first: letters and layer, and the microbatches."""
+def label_of(mark: Mark, colouring: Colouring) -> list[str]:
+    """The text of a mark, longest first: letters and layer, and the microbatches; or the microbatches before them."""
     if mark.partner is not None:
         return [""]  # the wedge is enough
     if (mark.op.name in LETTERS and not mark.stream) or mark.op.layer is None:
         return [glyph_of(mark.op.name).mark]
-    return [*filter(None, [f"{glyph_of(mark.op.name).mark}{mark.op.layer}", batches_text(mark.op.batches)])]
+    letters, batches = glyph_of(mark.op.name).mark, batches_text(mark.op.batches)
+    if batches and colouring.shows_batches:
+        return [batches[1:], letters + colouring.layer_text(mark)]
+    return [*filter(None, [f"{letters}{mark.op.layer}", batches])]
 
 
-def look_data(look: Look, layers: int) -> dict[str, Any]:
+def swatch_data(scene: Scene) -> dict[str, list[tuple[str, str]]]:
+    """Fill and ink of the legend's swatches, by letter of an operation or by number of a microbatch."""
+    fills: dict[str, str] = {}
+    if scene.colour == "operation":
+        fills = {glyph_of(name).mark: fill for name, fill in palette.OPERATIONS.items()}
+    elif scene.colour == "microbatch":
+        fills = {str(batch): palette.batch_colour(batch) for batch in batches_of(scene)}
+    return {key: [both(fill), both(palette.text_on(fill))] for key, fill in fills.items()}
+
+
+def look_data(look: Look) -> dict[str, Any]:
     """Outline and colours of one kind of mark; a mark that takes no time is centered at x = 0."""
     glyph = glyph_of(look.name)
     width = 0.0 if look.name == "loss" else UNIT
-    fill, stroke, line = glyph.paint(look.layer, layers)
+    fill, stroke, line = look.paint
     return {
         "outline": rounded(glyph.outline, Frame(0, 0, width, UNIT, look.toward, look.slant)),
         "fill": both(fill),
         "stroke": both(stroke),
         "line": line,
+        "pin": look.name == "loss",
+        "bar": look.bar,
         "ink": both(palette.text_on(fill)),
     }
 

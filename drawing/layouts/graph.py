@@ -94,7 +94,7 @@ def _edge(
         ]
         at = (lane, (out + back) / 2)
     colour = ALARM if edge.bytes else WIRE
-    steps = ", ".join(plan.redistribution(edge).names)
+    steps = f"as for {edge.moved_for}" if edge.moved_for else ", ".join(plan.redistribution(edge).names)
     found = [tip(lines([path], look(stroke=colour, width=1.6 if edge.bytes else 1)), f"{edge}: {steps or 'as it is'}")]
     head = [(end[0] - 3.5, end[1] - 6), end, (end[0] + 3.5, end[1] - 6)]
     found.append(lines([head], look(stroke=colour, width=1.2)))

@@ -26,13 +26,17 @@ def draw_compare(
     critical: bool = False,
     goal: Goal | None = None,
     dark: bool = False,
+    colour: str = "layer",
 ) -> Picture:
     """One run above another, both on the same scales of time and memory; the title states the difference.
 
+    `critical`, `goal`, `dark` and `colour` are as in `draw`.
+
     Raises:
         RuleError: the models do not belong to one run.
+        PuzzleError: there is no such `colour`.
     """
-    scenes = [scene_of(trace_from(run), goal) for run in (mine, reference)]
+    scenes = [scene_of(trace_from(run), goal, colour) for run in (mine, reference)]
     end = max(scene.end for scene in scenes)
     scales = [Scale(end, len(scene.lanes), streams=len(scene.streams), steps=scene.steps) for scene in scenes]
     most = max(map(highest, scenes))

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 from chalk.types import Diagram
 
-from drawing.palette import INK, PAPER, WIRE, layer_colour, layer_tint, mix, text_on
-from drawing.pen import Point, corners, hatch, label, lines, look, polygon, text_width
+from drawing.palette import PAPER, text_on
+from drawing.pen import Point, box, corners, hatch, label, lines, look, polygon, text_width
 from lib import COMPUTING
 
+from .colouring import HOLLOW, Colouring
 from .marks import Mark
 
 
@@ -46,13 +47,11 @@ class Frame(NamedTuple):
 
 
 class Glyph(NamedTuple):
-    """One kind of operation: its letter, its name in the legend, its outline, and its colours."""
+    """One kind of operation: its letter, its name in the legend, and its outline."""
 
     mark: str
     name: str
     outline: Callable[[Frame], Sequence[Point]]
-    paint: Callable[[int | None, int], tuple[str, str, float]]
-    """Maps layer and number of layers to fill, stroke and stroke width."""
 
 
 # --- Outlines: the corners of a shape within its frame ---
@@ -143,60 +142,29 @@ def box_outline(f: Frame) -> list[Point]:
     return corners(f.x0, f.y0, f.x1, f.y1)
 
 
-HOLLOW = 2.0
-"""Border width of a hollow shape; if the shape is narrow, only the border is drawn."""
-
-
-# --- Paints: map layer and number of layers to fill, stroke and stroke width ---
-
-
-def tinted(layer: int | None, layers: int) -> tuple[str, str, float]:
-    return (layer_tint(layer or 0, layers), PAPER, 0.5)
-
-
-def full(layer: int | None, layers: int) -> tuple[str, str, float]:
-    return (layer_colour(layer or 0, layers), PAPER, 0.5)
-
-
-def between(layer: int | None, layers: int) -> tuple[str, str, float]:
-    return (mix(layer_colour(layer or 0, layers), PAPER, 0.3), PAPER, 0.5)
-
-
-def hollow(layer: int | None, layers: int) -> tuple[str, str, float]:
-    return (PAPER, mix(layer_colour(layer or 0, layers), INK, 0.15), HOLLOW)
-
-
-def wire(layer: int | None, layers: int) -> tuple[str, str, float]:
-    return (WIRE, PAPER, 0.5)
-
-
-def inked(layer: int | None, layers: int) -> tuple[str, str, float]:
-    return (INK, PAPER, 0.8)
-
-
 GLYPHS: dict[str, Glyph] = {
-    "forward": Glyph("F", "forward", forward_outline, tinted),
-    "loss": Glyph("L", "loss", loss_outline, inked),
-    "backward": Glyph("B", "backward", backward_outline, full),
-    "backward_input": Glyph("I", "input gradient", backward_input_outline, full),
-    "backward_weight": Glyph("W", "weight gradient", box_outline, between),
-    "update": Glyph("U", "update", update_outline, hollow),
-    "allgather": Glyph("AG", "all-gather", gather_outline, wire),
-    "scatterreduce": Glyph("RS", "reduce-scatter", scatter_outline, wire),
-    "allreduce": Glyph("AR", "all-reduce", allreduce_outline, wire),
-    "dispatch": Glyph("DI", "dispatch (all-to-all)", lozenge_outline, wire),
-    "collect": Glyph("CO", "collect (all-to-all)", waisted_outline, wire),
-    "offload": Glyph("OF", "offload", down_outline, wire),
-    "fetch": Glyph("FE", "fetch", up_outline, wire),
-    "pass_to": Glyph("S", "send", send_outline, wire),
-    "receive": Glyph("R", "receive", receive_outline, wire),
+    "forward": Glyph("F", "forward", forward_outline),
+    "loss": Glyph("L", "loss", loss_outline),
+    "backward": Glyph("B", "backward", backward_outline),
+    "backward_input": Glyph("I", "input gradient", backward_input_outline),
+    "backward_weight": Glyph("W", "weight gradient", box_outline),
+    "update": Glyph("U", "update", update_outline),
+    "allgather": Glyph("AG", "all-gather", gather_outline),
+    "scatterreduce": Glyph("RS", "reduce-scatter", scatter_outline),
+    "allreduce": Glyph("AR", "all-reduce", allreduce_outline),
+    "dispatch": Glyph("DI", "dispatch (all-to-all)", lozenge_outline),
+    "collect": Glyph("CO", "collect (all-to-all)", waisted_outline),
+    "offload": Glyph("OF", "offload", down_outline),
+    "fetch": Glyph("FE", "fetch", up_outline),
+    "pass_to": Glyph("S", "send", send_outline),
+    "receive": Glyph("R", "receive", receive_outline),
 }
 """In the order of the legend."""
 
 
 def glyph_of(name: str) -> Glyph:
     """The glyph of an operation; an unknown one is a box with its initials."""
-    return GLYPHS.get(name) or Glyph(name[:2].upper(), name, box_outline, wire)
+    return GLYPHS.get(name) or Glyph(name[:2].upper(), name, box_outline)
 
 
 def in_legend_order(operations: Iterable[str]) -> list[str]:
@@ -205,14 +173,24 @@ def in_legend_order(operations: Iterable[str]) -> list[str]:
     return [name for name in GLYPHS if name in found] + sorted(found - set(GLYPHS))
 
 
-def draw_mark(mark: Mark, frame: Frame, layers: int) -> list[Diagram]:
-    """One operation: its shape, and as much of its text as fits."""
+def draw_mark(mark: Mark, frame: Frame, colouring: Colouring) -> list[Diagram]:
+    """One operation: its shape, the bar of its chunk, and as much of its text as fits."""
     glyph = glyph_of(mark.op.name)
-    fill, stroke, width = glyph.paint(mark.op.layer, layers)
+    fill, stroke, width = colouring.paint(mark)
     if frame.width <= 3:  # too narrow for a border; a hollow shape is drawn as its border only
         fill, width = (stroke if width >= HOLLOW else fill), 0.0
     shape = polygon(glyph.outline(frame), look(fill, stroke, width))
-    return [shape, *hatch_again(mark, frame), *draw_text(mark, glyph, frame, text_on(fill))]
+    ink = text_on(fill)
+    bar = draw_bar(colouring.bar(mark), frame, ink)
+    return [shape, *hatch_again(mark, frame), *bar, *draw_text(mark, glyph, frame, ink, colouring)]
+
+
+def draw_bar(share: float, frame: Frame, colour: str) -> Iterator[Diagram]:
+    """A bar along the bottom of a box, over a share of its width."""
+    inset, high = min(5.0, frame.width / 4), min(2.0, frame.height / 8)
+    if share:
+        end = frame.x0 + inset + (frame.width - 2 * inset) * share
+        yield box(frame.x0 + inset, frame.y1 - 2 * high, end, frame.y1 - high, look(colour))
 
 
 def hatch_again(mark: Mark, frame: Frame) -> Iterator[Diagram]:
@@ -223,9 +201,9 @@ def hatch_again(mark: Mark, frame: Frame) -> Iterator[Diagram]:
         yield lines(strokes, look(None, PAPER, 1.6))
 
 
-def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str) -> list[Diagram]:
+def draw_text(mark: Mark, glyph: Glyph, frame: Frame, colour: str, colouring: Colouring) -> list[Diagram]:
     """The first wording that fits in legible letters."""
-    for rows in wordings(mark, glyph, frame):
+    for rows in wordings(mark, glyph, frame, colouring):
         height = frame.height / (len(rows) + 0.35)
         room = frame.width - min(PADDING.get(mark.op.name, 4.5), frame.width / 2)
         sizes = [fitting(line, room, min(largest, height * 0.92)) for line, largest in rows]
@@ -257,10 +235,12 @@ Line = tuple[str, float]
 """Text and its largest size; the first line of several is bold."""
 
 
-def wordings(mark: Mark, glyph: Glyph, frame: Frame) -> Iterator[list[Line]]:
+def wordings(mark: Mark, glyph: Glyph, frame: Frame, colouring: Colouring) -> Iterator[list[Line]]:
     """Texts for a mark, longest first."""
     letters, name = glyph.mark, mark.op.name
-    if name in LETTERED:
+    if name in COMPUTING and mark.op.batches and colouring.shows_batches:
+        yield from batch_wordings(mark, letters, frame, colouring)
+    elif name in LETTERED:
         layer, batches = str(mark.op.layer), batches_text(mark.op.batches)
         if batches and frame.height >= 26:
             yield [(letters + layer, 13), (batches, 11)]
@@ -280,6 +260,17 @@ def wordings(mark: Mark, glyph: Glyph, frame: Frame) -> Iterator[list[Line]]:
         yield [(letters, 10)]
         if frame.height >= 24:
             yield [(letter, 9) for letter in letters]
+
+
+def batch_wordings(mark: Mark, letters: str, frame: Frame, colouring: Colouring) -> Iterator[list[Line]]:
+    """Texts that keep the microbatch, as in the papers; its digits one below the other if need be."""
+    batches = batches_text(mark.op.batches)[1:]
+    if frame.height >= 26:
+        yield [(batches, 13), (letters + colouring.layer_text(mark), 10)]
+    yield [(batches, 12)]
+    if batches.isdecimal() and frame.height >= 8 * len(batches):
+        yield [(digit, 9) for digit in batches]
+    yield [(letters, 12)]
 
 
 def text_place(name: str, frame: Frame) -> Point:

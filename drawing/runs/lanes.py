@@ -51,7 +51,7 @@ def draw_lane(lane: Lane, scene: Scene, scale: Scale) -> Iterator[Diagram]:
     yield from draw_gaps(lane, scene, scale, y0, y1)
     # What takes no time is drawn last, on top of its neighbors.
     for mark in sorted(lane.marks, key=lambda mark: mark.end == mark.start):
-        shape, *text = draw_mark(mark, frame_of(mark, scale), scene.layers)
+        shape, *text = draw_mark(mark, frame_of(mark, scale), scene.colouring)
         yield tip(shape, describe(mark))
         yield from text
     if lane.rank % scale.label_every == 0:

@@ -1,9 +1,9 @@
-"""The legend: an entry for each kind of mark that occurs, and the layers' colours in order."""
+"""The legend: an entry for each kind of mark that occurs, and the colours of layers or microbatches in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from chalk.types import Diagram
 
@@ -18,17 +18,20 @@ from drawing.palette import (
     STEP,
     STEP_EDGE,
     UNDER_WAY,
+    batch_colour,
     layer_colour,
-    layer_tint,
     text_on,
 )
 from drawing.pen import box, clip, hatch, label, lines, look, panel, text_width
 from lib import Sample
 
-from .glyphs import LETTERED, Frame, batches_text, draw_mark, glyph_of, in_legend_order
+from .colouring import Colouring, tinted
+from .glyphs import LETTERED, Frame, batches_text, draw_bar, draw_mark, glyph_of, in_legend_order
 from .marks import Mark
 from .memory import KIND_NAMES
 from .scene import Scene
+
+T = TypeVar("T")
 
 ROW = 26.0
 SIZE = 11.0
@@ -42,7 +45,7 @@ SAMPLE_WIDTHS = {
     "pass_to": 11.0,
     "receive": 11.0,
 }
-MAX_LAYERS = 12
+MAX_LAYERS, MAX_BATCHES = 12, 32
 
 
 class LegendEntry(NamedTuple):
@@ -65,16 +68,16 @@ def draw_legend(scenes: Sequence[Scene], width: float, critical: bool = False) -
 
 
 def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
-    first: dict[str, tuple[Mark, int]] = {}
+    first: dict[str, tuple[Mark, Colouring]] = {}
     for scene in scenes:
         for mark in scene.marks:
             if not mark.again and (mark.end > mark.start or mark.op.name == "loss"):  # drawn as more than a line
-                first.setdefault(mark.op.name, (mark, scene.layers))
+                first.setdefault(mark.op.name, (mark, scene.colouring))
     for name in in_legend_order(first):
         yield operation_entry(*first[name])
     again = next((mark for scene in scenes for mark in scene.marks if mark.again), None)
     if again is not None:
-        yield operation_entry(again, scenes[0].layers, "forward again (recomputation)")
+        yield operation_entry(again, scenes[0].colouring, "forward again (recomputation)")
     if any(scene.steps > 1 for scene in scenes):
         yield steps_entry(max(scene.steps for scene in scenes))
     if any(len(scene.streams) > 1 for scene in scenes):
@@ -84,11 +87,23 @@ def entries(scenes: Sequence[Scene], critical: bool) -> Iterator[LegendEntry]:
         yield idle_entry()
     if critical:
         yield worded(24, [lines([[(0, ROW / 2), (24, ROW / 2)]], look(None, CRITICAL, 3.0))], "critical path")
-    coloured = (mark.op for scene in scenes for mark in scene.marks if mark.op.name in LETTERED)
-    layers = sorted({op.layer for op in coloured if op.layer is not None})
-    if layers:
-        yield layers_entry(layers, max(scene.layers for scene in scenes))
+    yield from colour_entries(scenes)
     yield from memory_entries([span.kinds for scene in scenes for lane in scene.lanes for span in lane.memory])
+
+
+def colour_entries(scenes: Sequence[Scene]) -> Iterator[LegendEntry]:
+    """The layers or the microbatches in their colours, and the bars of chunks."""
+    by, marks = scenes[0].colour, [mark for scene in scenes for mark in scene.marks if mark.op.name in LETTERED]
+    layers = sorted({mark.op.layer for mark in marks if mark.op.layer is not None})
+    batches = sorted({min(mark.op.batches) for mark in marks if mark.op.batches})
+    if by == "layer" and layers:
+        total = max(scene.layers for scene in scenes)
+        yield swatches("layer", thin_out(layers, MAX_LAYERS), lambda layer: layer_colour(layer, total))
+    if by == "microbatch" and batches:
+        yield swatches("microbatch", thin_out(batches, MAX_BATCHES), batch_colour)
+    bars = sorted({length for scene in scenes for length in scene.colouring.bars.values()})
+    if bars:
+        yield chunks_entry(bars)
 
 
 def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
@@ -110,14 +125,15 @@ def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
         yield worded(24, [box(*frame, look(EMPTY)), strokes], "not stored but used later")
 
 
-def operation_entry(mark: Mark, layers: int, words: str = "") -> LegendEntry:
+def operation_entry(mark: Mark, colouring: Colouring, words: str = "") -> LegendEntry:
     """The operation as it is drawn above, with its name or other words."""
     width = SAMPLE_WIDTHS.get(mark.op.name, 28.0 if mark.stream else 20.0)  # beside computation, with its layer
     words = words or glyph_of(mark.op.name).name
     if words == "forward":
         batches = clip(batches_text(mark.op.batches)[1:], 12)
-        words += f": layer {mark.op.layer}, microbatch{'es' if len(mark.op.batches) > 1 else ''} {batches}"
-    return worded(width, draw_mark(mark, Frame(0, 2, width, ROW - 2), layers), words)
+        layer = "" if colouring.shows_batches else f"layer {mark.op.layer}, "
+        words += f": {layer}microbatch{'es' if len(mark.op.batches) > 1 else ''} {batches}"
+    return worded(width, draw_mark(mark, Frame(0, 2, width, ROW - 2), colouring), words)
 
 
 def worded(width: float, parts: Sequence[Diagram], words: str) -> LegendEntry:
@@ -140,22 +156,33 @@ def steps_entry(steps: int) -> LegendEntry:
     return worded(24, parts, "shaded: step 1" if steps == 2 else "shaded: every second training step, from step 1 on")
 
 
-def layers_entry(layers: Sequence[int], total: int) -> LegendEntry:
-    """A swatch per layer, light as in forward and full as in backward; a selection if there are many."""
-    shown = layers if len(layers) <= MAX_LAYERS else thin_out(layers)
-    parts = [label(0, ROW / 2, "layer", SIZE, SOFT, "start")]
-    x = text_width("layer", SIZE) + 8
-    for layer in shown:
-        width = max(18.0, text_width(str(layer), 10, bold=True) + 8)
-        full = layer_colour(layer, total)
-        parts.append(box(x, 4, x + width, ROW / 2, look(layer_tint(layer, total))))
+def swatches(what: str, numbers: Sequence[int], colour: Callable[[int], str]) -> LegendEntry:
+    """A swatch per layer or microbatch, light as in forward and full as in backward."""
+    parts = [label(0, ROW / 2, what, SIZE, SOFT, "start")]
+    x = text_width(what, SIZE) + 8
+    for number in numbers:
+        width = max(18.0, text_width(str(number), 10, bold=True) + 8)
+        full = colour(number)
+        parts.append(box(x, 4, x + width, ROW / 2, look(tinted(full)[0])))
         parts.append(box(x, ROW / 2, x + width, ROW - 4, look(full)))
-        parts.append(label(x + width / 2, ROW / 2, str(layer), 10, text_on(full), bold=True))
+        parts.append(label(x + width / 2, ROW / 2, str(number), 10, text_on(full), bold=True))
         x += width + 2
     return LegendEntry(x, parts)
 
 
-def thin_out(layers: Sequence[int]) -> list[int]:
-    """The first, the last, and some evenly spaced in between."""
-    last = len(layers) - 1
-    return [layers[round(i * last / (MAX_LAYERS - 1))] for i in range(MAX_LAYERS)]
+def chunks_entry(bars: Sequence[float]) -> LegendEntry:
+    """The bars of a rank's chunks, from the first, which has none, to the last."""
+    words = "bar: chunk of the rank, from first (none) to last"
+    parts: list[Diagram] = []
+    x = 0.0
+    for length in thin_out(bars, MAX_LAYERS):
+        frame = Frame(x, 4, x + 24, ROW - 4)
+        parts += [box(frame.x0, frame.y0, frame.x1, frame.y1, look(EMPTY)), *draw_bar(length, frame, INK)]
+        x += 26
+    return LegendEntry(x + 4 + text_width(words, SIZE), [*parts, label(x + 4, ROW / 2, words, SIZE, SOFT, "start")])
+
+
+def thin_out(numbers: Sequence[T], most: int) -> Sequence[T]:
+    """All of them; of more than `most`, the first, the last, and some evenly spaced in between."""
+    last = len(numbers) - 1
+    return numbers if last < most else [numbers[round(i * last / (most - 1))] for i in range(most)]

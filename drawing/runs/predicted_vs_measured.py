@@ -35,10 +35,17 @@ class SameWidthScale(Scale):
         return self.wide
 
 
-def draw_replay(trace: Trace, times: Times, title: str = "", notes: Sequence[str] = (), dark: bool = False) -> Picture:
+def draw_replay(
+    trace: Trace,
+    times: Times,
+    title: str = "",
+    notes: Sequence[str] = (),
+    dark: bool = False,
+    colour: str = "layer",
+) -> Picture:
     """The lanes of a trace in steps, and below them the lanes of the measured `times`; `notes` are lines under the
-    title."""
-    whole = scene_of(trace)
+    title; `colour` is as in `draw`."""
+    whole = scene_of(trace, colour=colour)
     predicted = replace(whole, lanes=tuple(lane._replace(memory=()) for lane in whole.lanes))
     unit, factor = ("ms", 1e3) if last_end(times) >= 0.01 else ("µs", 1e6)
     seen = measured(predicted, [[[t and t * factor for t in event] for event in rank] for rank in times])
@@ -92,7 +99,7 @@ def measured(scene: Scene, times: Times) -> Scene:
         bubble=1 - sum(busy) / len(busy),
         waits=tuple(waits_of(lanes, links, ties)),
     )
-    return Scene(scene.trace, report, tuple(lanes), links, ties, end, scene.streams)
+    return Scene(scene.trace, report, tuple(lanes), links, ties, end, scene.streams, scene.colour)
 
 
 def last_end(times: Times) -> float:

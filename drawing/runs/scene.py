@@ -27,6 +27,7 @@ from lib import (
 )
 from lib.recognition import recognize, recomputed
 
+from .colouring import Colouring, require_colour
 from .connections import links_between, ties_between
 from .marks import Gap, Lane, Link, Mark, MemorySpan, Tie
 from .streams import COMPUTE, streams_of
@@ -48,8 +49,14 @@ class Scene:
     """End of the last operation, in steps."""
     streams: tuple[str, ...] = (COMPUTE,)
     """The streams of every rank."""
+    colour: str = "layer"
+    """What the colours of operations show: 'layer', 'microbatch' or 'operation'."""
     known: str = ""
     """What schedule this is, with a capital; empty if it is not correct, or too long to compare with others."""
+
+    @cached_property
+    def colouring(self) -> Colouring:
+        return Colouring.of(self.colour, self.layers, self.lanes)
 
     @property
     def layers(self) -> int:
@@ -117,8 +124,13 @@ def trace_from(run: RunLike) -> Trace:
     return trace_of(run)
 
 
-def scene_of(trace: Trace, goal: Goal | None = None) -> Scene:
-    """The scene of a trace, legal or not, finished or not; with a `goal`, its report is that of a puzzle."""
+def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> Scene:
+    """The scene of a trace, legal or not, finished or not; with a `goal`, its report is that of a puzzle.
+
+    Raises:
+        PuzzleError: `colour` is neither 'layer' nor 'microbatch' nor 'operation'.
+    """
+    require_colour(colour)
     report = referee(trace, goal)
     end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
     streams, numbers = streams_of(trace)
@@ -132,7 +144,7 @@ def scene_of(trace: Trace, goal: Goal | None = None) -> Scene:
         gaps = idle_between(marks, end, awaited_before(trace.ranks[rank], marks))
         lanes.append(Lane(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end))))
     links, ties = tuple(links_between(lanes)), tuple(ties_between(lanes))
-    return Scene(trace, report, tuple(lanes), links, ties, end, streams, _known(trace, report))
+    return Scene(trace, report, tuple(lanes), links, ties, end, streams, colour, _known(trace, report))
 
 
 def _known(trace: Trace, report: Report) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from drawing.number_text import tenths_text
-from lib import Goal, PuzzleError
+from lib import COMPUTING, Goal, PuzzleError
 
 from .captions import error_text, name_of, summary
+from .colouring import Colouring
 from .glyphs import batches_text, glyph_of
 from .marks import Band, Lane, Mark
 from .scene import RunLike, Scene, scene_of, trace_from
@@ -33,13 +34,18 @@ TENTHS = "_123456789"
 MAX_RANKS = 128
 
 
-def text(run: RunLike, title: str = "", width: int = TEXT_WIDTH, goal: Goal | None = None) -> str:
+def text(
+    run: RunLike, title: str = "", width: int = TEXT_WIDTH, goal: Goal | None = None, colour: str = "layer"
+) -> str:
     """A run as text whose lanes are at most `width` columns wide.
 
+    Text has no colours; but with `colour` 'microbatch' or 'operation', the number behind a letter is the microbatch, as
+    in a picture.
+
     Raises:
-        PuzzleError: the width is too small for a picture.
+        PuzzleError: the width is too small for a picture, or there is no such `colour`.
     """
-    return text_of(scene_of(trace_from(run), goal), title, width)
+    return text_of(scene_of(trace_from(run), goal, colour), title, width)
 
 
 def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
@@ -82,7 +88,7 @@ def lane_rows(lane: Lane, scene: Scene, head: int, step: float) -> Iterator[str]
     """A line for what a rank computes, and one for each stream beside it; below each, the training steps of several."""
     for stream, name in enumerate(scene.streams):
         words = name if stream else f"rank {lane.rank}"
-        yield words.ljust(head) + row_text(lane.on(stream), scene.end, step, " " if stream else IDLE)
+        yield words.ljust(head) + row_text(lane.on(stream), scene, step, " " if stream else IDLE)
         bands = lane.bands(stream, scene.end)
         if bands:
             yield "step".ljust(head) + bands_text(bands, step)
@@ -98,15 +104,15 @@ def bands_text(bands: Sequence[Band], step: float) -> str:
     return line
 
 
-def row_text(marks: Sequence[Mark], end: float, step: float, idle: str) -> str:
+def row_text(marks: Sequence[Mark], scene: Scene, step: float, idle: str) -> str:
     """The operations of one stream. Where several share a column, the one that takes most of it shows."""
-    cells = [idle] * max(1, round(end * step))
+    cells = [idle] * max(1, round(scene.end * step))
     taken = [0.0] * len(cells)
     for mark in marks:
         first, last = mark.start * step, mark.end * step
         if mark.end == mark.start:
             continue
-        letters = wording(mark, max(1, int(last - first)))
+        letters = wording(mark, max(1, int(last - first)), scene.colouring)
         start = min(int(first + 0.5 if last - first >= 1 else first), len(cells) - 1)
         for i in range(start, min(max(int(last + 0.5), start + 1), len(cells))):
             share = min(last, i + 1) - max(first, i)
@@ -115,15 +121,16 @@ def row_text(marks: Sequence[Mark], end: float, step: float, idle: str) -> str:
     for mark in marks:  # what takes no time shows only where there is room for it
         place = min(int(mark.start * step), len(cells) - 1)
         if mark.end == mark.start and cells[place] in (idle, "-"):
-            cells[place] = wording(mark, 1)
+            cells[place] = wording(mark, 1, scene.colouring)
     return "".join(cells)
 
 
-def wording(mark: Mark, room: int) -> str:
-    """As much of 'F0b1' as fits, without cutting a number."""
-    letter = letter_of(mark.op.name)
+def wording(mark: Mark, room: int, colouring: Colouring) -> str:
+    """As much of 'F0b1' as fits, or of 'F1', where the microbatch comes first; a number is not cut."""
+    letter, batches = letter_of(mark.op.name), batches_text(mark.op.batches)
     layer = "" if mark.op.layer is None or mark.op.name in LETTERS else str(mark.op.layer)
-    for words in (letter + layer + batches_text(mark.op.batches), letter + layer):
+    of_batch = colouring.shows_batches and mark.op.name in COMPUTING and batches
+    for words in (letter + batches[1:],) if of_batch else (letter + layer + batches, letter + layer):
         if len(words) <= room:
             return words
     return letter
@@ -150,7 +157,15 @@ def legend_line(scene: Scene, step: float) -> str:
     found = [f"{LETTERS.get(name) or glyph_of(name).mark[:1]} {glyph_of(name).name}" for name in names]
     column = f"a column is {column_text(1 / step)} steps"
     steps = ["step: the training step of the operations above it"] if scene.steps > 1 else []
-    return ", ".join([*found, *idle(scene), *steps, column])
+    numbers = ["number: the microbatch"] if scene.colouring.shows_batches and any(numbered(scene, step)) else []
+    return ", ".join([*found, *numbers, *idle(scene), *steps, column])
+
+
+def numbered(scene: Scene, step: float) -> Iterator[bool]:
+    """For each computation, whether it has room for a number."""
+    for mark in scene.marks:
+        if mark.op.name in COMPUTING:
+            yield len(wording(mark, int((mark.end - mark.start) * step), scene.colouring)) > 1
 
 
 def idle(scene: Scene) -> Iterator[str]:

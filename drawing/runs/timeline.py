@@ -40,16 +40,21 @@ def draw(
     goal: Goal | None = None,
     dark: bool = False,
     judged: bool = True,
+    colour: str = "layer",
 ) -> Timeline:
     """The timeline of a run, finished or not; prints its timesteps and its peak memory.
 
     `critical` marks the critical path. With a `goal`, the run is judged by the rules of a puzzle, and the picture
     shows the targets. `dark` is for dark slides. `judged=False` leaves out the referee's errors.
 
+    `colour` is what the colours of operations show: 'layer', 'microbatch' or 'operation'. By microbatch and by
+    operation, the first text in a box is its microbatch, as in papers on pipelines.
+
     Raises:
         RuleError: the models do not belong to one run.
+        PuzzleError: there is no such `colour`.
     """
-    scene = scene_of(trace_from(models_or_trace), goal)
+    scene = scene_of(trace_from(models_or_trace), goal, colour)
     report = scene.report
     print(f"Timesteps: {time_text(report.timesteps)}")
     print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {time_text(report.peak.time)}")

@@ -7,5 +7,6 @@ from lib.engine.metering.meter import Reading, unmetered
 
 from .engine import Future, ShardedEngine
 from .launcher import Run, launch
+from .reader_writer import Reader, Writer
 
-__all__ = ["Future", "Reading", "Run", "ShardedEngine", "launch", "unmetered"]
+__all__ = ["Future", "Reader", "Reading", "Run", "ShardedEngine", "Writer", "launch", "unmetered"]

@@ -108,9 +108,11 @@ def result_of(call: CollectiveCall, arrays: Sequence[Array], index: int) -> Arra
         case "all_gather":
             return collectives.joined(arrays, call.axis)
         case "reduce_scatter":
-            return collectives.reduce_arrays([np.split(a, len(arrays), call.axis)[index] for a in arrays], call.op)
+            return collectives.reduce_arrays(
+                [collectives.cut(a, len(arrays), call.axis)[index] for a in arrays], call.op
+            )
         case "all_to_all":
-            return collectives.joined([np.split(a, len(arrays), call.axis)[index] for a in arrays], call.axis)
+            return collectives.joined([collectives.cut(a, len(arrays), call.axis)[index] for a in arrays], call.axis)
     return None
 
 

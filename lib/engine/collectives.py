@@ -40,17 +40,22 @@ def all_reduce(arrays: Sequence[Array], op: str = "sum") -> list[Array]:
 def reduce_arrays(arrays: Sequence[Array], op: str, out: Array | None = None) -> Array:
     """Reduces the arrays into `out`, of the right shape and dtype, or into a new array. Keeps the dtype, except that
     the average of whole numbers is float64."""
-    if op == "avg":
-        return np.asarray(np.divide(reduce_arrays(arrays, "sum"), _scalar(len(arrays), arrays[0].dtype), out=out))
     function = _UFUNCS[op]
-    total = empty(arrays[0].shape, arrays[0].dtype) if out is None else out
+    total = empty(arrays[0].shape, reduced_dtype(op, arrays[0].dtype)) if out is None else out
     if len(arrays) == 1:
         total[...] = arrays[0]
-        return total
-    function(arrays[0], arrays[1], out=total)
+    elif total.dtype == arrays[0].dtype:
+        function(arrays[0], arrays[1], out=total)
+    else:
+        function(arrays[0], arrays[1], out=total, dtype=total.dtype.type)  # an average of int8 cannot wrap
     for array in arrays[2:]:
         function(total, array, out=total)
-    return total
+    return np.divide(total, _scalar(len(arrays), total.dtype), out=total) if op == "avg" else total
+
+
+def reduced_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of a reduction's result."""
+    return np.dtype(np.float64) if op == "avg" and dtype.kind in "biu" else dtype
 
 
 def _scalar(n: int, dtype: np.dtype[Any]) -> Any:
@@ -66,22 +71,36 @@ def all_gather(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
 
 
 def joined(arrays: Sequence[Array], axis: int) -> Array:
-    """The arrays one after another along `axis`; scalars as a vector."""
-    return concatenate([a[None] for a in arrays] if arrays[0].ndim == 0 else arrays, axis)
+    """The arrays one after another along `axis`; scalars as a vector. Keeps the byte order, which `concatenate` alone
+    would not."""
+    parts = [a[None] for a in arrays] if arrays[0].ndim == 0 else arrays
+    if parts[0].dtype.isnative:
+        return concatenate(parts, axis)
+    shape = list(parts[0].shape)
+    shape[axis] *= len(parts)
+    return concatenate(parts, axis, out=empty(shape, parts[0].dtype))
+
+
+def cut(array: Array, n: int, axis: int) -> Array:
+    """A view of n equal parts along `axis`, as the new first axis."""
+    axis %= array.ndim
+    before, after = array.shape[:axis], array.shape[axis + 1 :]
+    parts = array.reshape(*before, n, array.shape[axis] // n, *after)
+    return parts.transpose(axis, *range(axis), *range(axis + 1, parts.ndim)) if axis else parts
 
 
 def reduce_scatter(arrays: Sequence[Array], op: str = "sum", axis: int = 0) -> list[Array]:
     """Reduces all arrays and gives the i-th device the i-th of n equal parts along `axis`.
     Sends (n-1)/n S bytes."""
-    pieces = [np.split(array, len(arrays), axis) for array in arrays]
+    pieces = [cut(array, len(arrays), axis) for array in arrays]
     return [reduce_arrays([parts[i] for parts in pieces], op) for i in range(len(arrays))]
 
 
 def all_to_all(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
     """Exchanges parts: each device cuts its array into n equal parts along `axis` and sends the i-th to the i-th
     device, which joins the parts it gets in device order: the same shape. Sends (n-1)/n S bytes."""
-    pieces = [np.split(array, len(arrays), axis) for array in arrays]
-    return [concatenate([parts[i] for parts in pieces], axis) for i in range(len(arrays))]
+    pieces = [cut(array, len(arrays), axis) for array in arrays]
+    return [joined([parts[i] for parts in pieces], axis) for i in range(len(arrays))]
 
 
 def payload_bytes(array: Array) -> int:

@@ -7,9 +7,9 @@ in-process transport switches greenlets where a device waits.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from numpy import asarray, ndarray  # by name: a metered run counts what players make with np.asarray
 from numpy.typing import ArrayLike
@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike
 from lib.engine.metering.arrays import as_metered
 from lib.engine.transports.base import CallableInt, Port, call_place
 from lib.engine.transports.inprocess import single_port
-from lib.errors import PuzzleError
+from lib.errors import PuzzleError, RuleError
 
-from .arguments import checked_partner, device_numbers, require_sendable, whole_number
+from .arguments import checked_group, checked_partner, device_numbers, require_sendable, whole_number
 from .call import CollectiveCall, collective_call
 from .collectives import Array, payload_bytes
 from .memory_tiers import FileStore, MemoryTier
+from .reader_writer import Reader, Writer
 from .symmetric import SymmetricBuffers
 
 Group = Sequence[int] | None
@@ -40,14 +41,8 @@ class Future:
     result = wait
 
 
-class SupportsWrite(Protocol):
-    """The output stream of an inference loop."""
-
-    def write(self, item: Any, /) -> object: ...
-
-
 class ShardedEngine(ABC):
-    """One device. Subclasses implement `load_checkpoint`, `forward` and `backward`, and are run by `launch`.
+    """One device. Subclasses implement `load_checkpoint`, `forward` and, to train, `backward`; `launch` runs them.
 
     A subclass need not call `super().__init__()`: the device is known before its `__init__` runs. If it is created
     without `launch`, it is the only device. In the following, n is the number of devices in the group, and S the bytes
@@ -118,13 +113,17 @@ class ShardedEngine(ABC):
         self._symmetric().put(asarray(src), asarray(dst), target_device_id)
         return Future()
 
-    def barrier(self) -> None:
-        """Waits until all devices have called it and all puts have arrived. Sends nothing."""
+    def barrier(self, group: Group = None) -> None:
+        """Waits until all devices of the group have called it, and all puts between them have arrived. Sends
+        nothing."""
         port = self._port
-        call = CollectiveCall("barrier", "", 0, (), "", tuple(range(port.size)))
+        try:
+            members = checked_group(None if group is None else device_numbers(group), port.device, port.size)
+        except PuzzleError as why:
+            raise why.at(call_place(port, "barrier")) from None
         if port.meter is not None:
-            port.meter.communicate("barrier", 0, port.size)
-        self._symmetric().fence(call)
+            port.meter.communicate("barrier", 0, len(members))
+        self._symmetric().fence(CollectiveCall("barrier", "", 0, (), "", members))
 
     # --- Collectives ----------------------------------------------------------------------------------
 
@@ -190,13 +189,16 @@ class ShardedEngine(ABC):
     def forward(self, x: Any) -> Any:
         """The output for an input."""
 
-    @abstractmethod
     def backward(self, grads: Any) -> Any:
-        """The parameters' gradients, by name, given the gradient of the output."""
+        """The parameters' gradients, by name, given the gradient of the output. A class for inference needs none."""
+        raise RuleError(f"{type(self).__name__} defines no backward; a class that is trained needs one")
 
-    def inference_loop(self, input_stream: Iterable[Any], output_stream: SupportsWrite) -> None:
+    def inference_loop(self, input_stream: Reader[Any], output_stream: Writer[Any]) -> None:
         """Reads inputs until the stream ends, and writes the output of each. None, which forward returns on all devices
-        except the last of a pipeline, does not count as an output."""
+        except the last of a pipeline, does not count as an output.
+
+        A loop of your own may write when it likes, and only on some devices. On a device that reads no inputs, it ends
+        when it waits for a message from a device whose loop has ended."""
         for x in iter(input_stream):
             output_stream.write(self.forward(x))
 

@@ -65,21 +65,32 @@ class SymmetricBuffers:
         address = _address(dst)
         for number, buffer in enumerate(self.buffers):
             offset = address - _address(buffer)
-            if 0 <= offset <= buffer.nbytes and np.may_share_memory(dst, buffer):
+            shares = np.may_share_memory(dst, buffer) if dst.size else _is_view(dst, buffer)
+            if 0 <= offset <= buffer.nbytes and shares:
                 return number, offset
         raise RuleError("dst is not a view of a symmetric buffer; get one from self.symmetric(shape, dtype)")
 
     def fence(self, call: CollectiveCall) -> None:
-        """Synchronizes all devices; afterwards all puts have arrived."""
-        puts, self.puts = self.puts, []
+        """Synchronizes the call's group; afterwards all puts between its members have arrived."""
+        puts = [(to, put) for to, put in self.puts if to in call.group]
+        self.puts = [(to, put) for to, put in self.puts if to not in call.group]
         for put in self.port.fence(call, puts):
             self.write(put)
 
     def write(self, put: Put) -> None:
         """Writes a put that has arrived into this device's buffer."""
+        if not put.content.size:
+            return
         flat = self.buffers[put.buffer].reshape(-1).view(np.uint8)
         place: Array = np.ndarray(put.content.shape, put.content.dtype, flat.data, put.offset, put.strides)
         place[...] = put.content
+
+
+def _is_view(array: Any, buffer: Array) -> bool:
+    """True also for an empty view, which shares no memory."""
+    while array is not None and array is not buffer:
+        array = getattr(array, "base", None)
+    return array is buffer
 
 
 def _address(array: Array) -> int:

@@ -8,17 +8,14 @@ and activations travel; GPipe, Huang et al. 2019).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
 
 from lib.collective_rules import ALL_TO_ALL, COLLECTIVES
 from lib.costs import COMPUTING
-from lib.trace import Op
 from lib.values.base import Batched, Value
 from lib.values.kinds import Weight
 
-from .rank_state import RankState
+from .acts import Acts
 
 ONE_RANK = "training on one rank"
 DATA_PARALLEL = "data parallelism"
@@ -41,25 +38,7 @@ FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, LOCAL_SGD, TENSOR_PAR
 BACKWARD = COMPUTING - {"forward"}
 
 
-class RankEvents(NamedTuple):
-    """One rank's events by the name of the operation, and the values that these use."""
-
-    named: Mapping[str, Sequence[Op]]
-    state: RankState
-
-    @classmethod
-    def of(cls, state: RankState) -> RankEvents:
-        named: dict[str, list[Op]] = {}
-        for i in state.events:
-            named.setdefault(state.ops[i].name, []).append(state.ops[i])
-        return cls(named, state)
-
-    def all(self, names: Collection[str]) -> Iterator[Op]:
-        """The events with one of the names."""
-        return chain.from_iterable(ops for name, ops in self.named.items() if name in names)
-
-
-def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
+def family_of(ranks: Sequence[Acts], replicas: int = 1) -> str:
     """The family of a run that is legal: one of FAMILIES. In a folded run the ranks are those of one of the `replicas`.
 
     A pipeline: activations travel in messages, and any two ranks compute either the same layers or different ones, but
@@ -67,71 +46,70 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
     parallelism: activations meet in collectives. Data parallelism: no activation travels, and in every step a batch is
     computed on one rank. Each by the weights: averaged, gathered or updated in shards, sent in messages, or neither.
     """
-    events = [RankEvents.of(state) for state in ranks]
-    if sum(not COMPUTING.isdisjoint(rank.named) for rank in events) * replicas < 2:
+    if sum(not COMPUTING.isdisjoint(rank.named) for rank in ranks) * replicas < 2:
         return ONE_RANK
-    tensor_parallel = _bring(events, COLLECTIVES - ALL_TO_ALL, Batched)
-    if any(map(_receives_activations, events)):
-        if not _has_stages(events, COMPUTING):
-            return REPEATED if _has_stages(events, BACKWARD) else MIXED
+    tensor_parallel = _bring(ranks, COLLECTIVES - ALL_TO_ALL, Batched)
+    if any(map(_receives_activations, ranks)):
+        if not _has_stages(ranks, COMPUTING):
+            return REPEATED if _has_stages(ranks, BACKWARD) else MIXED
         if tensor_parallel:
             return TENSOR_PIPELINE
-        return SHARDED_PIPELINE if _shards(events) or _sends_weights(events) else PIPELINE
-    if _bring(events, ALL_TO_ALL, Batched):
+        return SHARDED_PIPELINE if _shards(ranks) or _sends_weights(ranks) else PIPELINE
+    if _bring(ranks, ALL_TO_ALL, Batched):
         return EXPERT_PARALLEL
     if tensor_parallel:
         return TENSOR_PARALLEL
-    if not _each_batch_on_one_rank(events):
+    if not _each_batch_on_one_rank(ranks):
         return MIXED
-    if _bring(events, {"allreduce"}, Weight):
+    if _bring(ranks, {"allreduce"}, Weight):
         return LOCAL_SGD
-    if _sends_weights(events):
+    if _sends_weights(ranks):
         return OWNERS_SEND
-    return SHARDED if _shards(events) else DATA_PARALLEL
+    return SHARDED if _shards(ranks) else DATA_PARALLEL
 
 
-def _has_stages(ranks: Sequence[RankEvents], names: Collection[str]) -> bool:
+def _has_stages(ranks: Sequence[Acts], names: Collection[str]) -> bool:
     """True if the layers that ranks compute are several sets, any two of them equal or without a common layer."""
     layers = {frozenset(op.layer for op in rank.all(names)) for rank in ranks} - {frozenset()}
     return len(layers) > 1 and sum(map(len, layers)) == len(frozenset().union(*layers))
 
 
-def _bring(ranks: Sequence[RankEvents], names: Collection[str], kind: type[Value]) -> bool:
+def _bring(ranks: Sequence[Acts], names: Collection[str], kind: type[Value]) -> bool:
     """True if an operation of one of the names uses a value of a kind."""
     return next(_values(ranks, names, kind), None) is not None
 
 
-def _values(ranks: Sequence[RankEvents], names: Collection[str], kind: type[Value]) -> Iterator[Value]:
+def _values(ranks: Sequence[Acts], names: Collection[str], kind: type[Value]) -> Iterator[Value]:
     """The values of a kind that the operations of some names use."""
     for rank in ranks:
         for op in rank.all(names):
             yield from (value for value in rank.state.used(op) if isinstance(value, kind))
 
 
-def _receives_activations(rank: RankEvents) -> bool:
+def _receives_activations(rank: Acts) -> bool:
     """True if the rank computes with an activation, or the gradient of one, that came in a message."""
     values = rank.state.values
     came = {n for op in rank.all({"receive"}) for n in op.made if isinstance(values[n], Batched)}
     return bool(came) and any(not came.isdisjoint(op.used) for op in rank.all(COMPUTING | {"loss"}))
 
 
-def _sends_weights(ranks: Sequence[RankEvents]) -> bool:
+def _sends_weights(ranks: Sequence[Acts]) -> bool:
     return _bring(ranks, {"pass_to"}, Weight)
 
 
-def _shards(ranks: Sequence[RankEvents]) -> bool:
+def _shards(ranks: Sequence[Acts]) -> bool:
     """True if a rank gathers weights, or updates a part of one."""
     updated = _values(ranks, {"update"}, Weight)
     return _bring(ranks, {"allgather"}, Weight) or not all(weight.is_complete() for weight in updated)
 
 
-def _each_batch_on_one_rank(ranks: Sequence[RankEvents]) -> bool:
+def _each_batch_on_one_rank(ranks: Sequence[Acts]) -> bool:
     """True if no two ranks compute the same batch of the same step."""
     computed = [_batches(rank) for rank in ranks]
     return sum(map(len, computed)) == len(frozenset[tuple[int, int]]().union(*computed))
 
 
-def _batches(rank: RankEvents) -> frozenset[tuple[int, int]]:
+def _batches(rank: Acts) -> frozenset[tuple[int, int]]:
     """The (step, batch) pairs that a rank computes."""
     values = rank.state.values
     found = {(getattr(values[op.used[0]], "step", 0), op.batches) for op in rank.all(COMPUTING | {"loss"})}

@@ -73,6 +73,11 @@ class RankState(Cursor):
             return self.cause
         return self.rank, self.computed
 
+    def awaits(self, call: int) -> bool:
+        """True if the next operation joins a call."""
+        op = self.ops[self.at] if self.at < len(self.ops) else None
+        return op is not None and op.name == "await" and op.args == (call,)
+
     def place(self, call: str) -> str:
         """The place of a refusal on this rank, now."""
         return place_text(self.rank, self.costs.text(self.clock), call)
@@ -103,22 +108,23 @@ def confirm(
     batches: frozenset[int] = NO_BATCHES,
 ) -> None:
     """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
-    if op.start != start or op.end != start + ticks:
-        raise TraceError(f"it takes place from tick {start} to {start + ticks}, not {op.start} to {op.end}")
-    if op.batches is not batches and op.batches != batches:
-        raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(op.batches)}")
-    if made or op.made != ():
+    name, its_start, its_end, _, its_batches, _, numbers, _, _ = op
+    end = start + ticks
+    if its_start != start or its_end != end:
+        raise TraceError(f"it takes place from tick {start} to {end}, not {its_start} to {its_end}")
+    if its_batches is not batches and its_batches != batches:
+        raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(its_batches)}")
+    if made or numbers != ():
         first = len(rank.values)
-        if op.made != tuple(range(first, first + len(made))):
-            raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(op.made)}")
-        for number, value in zip(op.made, made):
-            rank.values[number] = value
-    if op.name in TIMED:
-        rank.events.append(rank.at)
+        if numbers != tuple(range(first, first + len(made))):
+            raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(numbers)}")
+        rank.values.update(zip(numbers, made))
+    if name in TIMED:
+        at = rank.computed = rank.at
+        rank.events.append(at)
         if rank.cause is not None:
-            rank.causes[rank.at], rank.cause = rank.cause, None
-        rank.computed = rank.at
-        rank.clock = op.end
+            rank.causes[at], rank.cause = rank.cause, None
+        rank.clock = end
 
 
 def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:

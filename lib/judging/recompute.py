@@ -137,22 +137,23 @@ class Retrace(Walk[RankState]):
 
     def _used(self, rank: RankState, op: Op) -> list[Value]:
         """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
-        form = FORMS.get(op.name)
+        name, _, _, layer, _, numbers, _, args, _ = op
+        form = FORMS.get(name)
         if form is None:
-            raise TraceError(f"there is no operation {op.name!r}")
+            raise TraceError(f"there is no operation {name!r}")
         if (
-            (op.layer is None) is form.layer
-            or not (type(op.used) is type(op.args) is tuple)
-            or not (form.uses is None or len(op.used) == form.uses or (form.bucket and self.lanes and op.used))
-            or (len(op.args) != len(form.args) and not form.fits(op.args))
+            (layer is None) is form.layer
+            or not (type(numbers) is type(args) is tuple)
+            or (len(numbers) != form.uses and not form.takes(len(numbers), self.lanes is not None))
+            or (len(args) != len(form.args) and not form.fits(args))
         ):
-            raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
+            raise TraceError(f"a record of {name} holds {form.describe()}; this one is {op}")
         try:
-            used = [rank.values[number] for number in op.used]
+            used = [*map(rank.values.__getitem__, numbers)]
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
-        if rank.under_way and op.name not in LANES and op.name != "await":
-            refuse_under_way(rank, op.used)
+        if rank.under_way and name not in LANES and name != "await":
+            refuse_under_way(rank, numbers)
         if rank.given and self.strict:
             refuse_given(rank, op)
         return used
@@ -162,8 +163,8 @@ class Retrace(Walk[RankState]):
     def _keep(self, rank: RankState, op: Op) -> None:
         """Stores or deletes: most of a trace, so this looks at each column once."""
         name, start, end, layer, batches, used, made, args, _ = op
-        takes_time = start != rank.clock or end != start
-        if takes_time or layer is not None or batches or made != () or len(args) != 2 or type(used) is not tuple:
+        idle = start == end == rank.clock and layer is None and not batches
+        if not idle or made != () or len(args) != 2 or type(used) is not tuple:
             raise TraceError(f"to {name} takes no time, and makes nothing; this record is {op}")
         if name == "store":
             (number,) = used

@@ -46,7 +46,9 @@ class RetracedLanes(Lanes):
         first, made = len(rank.values), 0 if op.name == "pass_to" else len(used)
         if op.made != tuple(range(first, first + made)) or op.batches != asked(self.game, op.name, op.batches):
             raise TraceError(f"it makes {made} values from number {first} on, of no batches; this record is {op}")
-        brought = [self._made(rank, number) or value for number, value in zip(op.used, used)]
+        brought: list[Value | Made] = [*used]
+        if rank.under_way:
+            brought = [self._made(rank, number) or value for number, value in zip(op.used, used)]
         call = Call(rank.rank, rank.at, rank.clock, rank.came_from(), op, group, tuple(brought))
         rank.events.append(rank.at)
         rank.calls[rank.at] = call
@@ -95,19 +97,21 @@ class RetracedLanes(Lanes):
 
     def settle(self, call: Call) -> None:
         rank, op = self._ranks[call.rank], call.op
-        if (op.start, op.end) != (call.start, call.end):
-            why = TraceError(f"it takes place from tick {call.start} to {call.end}, not {op.start} to {op.end}")
+        name, start, end, _, _, _, made, _, _ = op
+        if start != call.start or end != call.end:
+            why = TraceError(f"it takes place from tick {call.start} to {call.end}, not {start} to {end}")
             raise self._at(call, why)
         rank.causes[call.at] = call.cause
-        rank.values.update(zip(op.made, call.made))
+        rank.values.update(zip(made, call.made))
         members = len(reach(self.game, call.group))
-        rank.elements += sum(elements_sent(op.name, value.memory(self.costs), members) for value in call.values)
-        if op.name == "pass_to":
+        for value in call.values:
+            rank.elements += elements_sent(name, value.memory(self.costs), members)
+        if name == "pass_to":
             rank.messages += 1
             to, *tag = op.args
             self._mailboxes.put(call.rank, to, call.at, *tag)
             self._sent(rank, op)
-        if not rank.ended and rank.op.name == "await" and rank.op.args == (call.at,):
+        if rank.awaits(call.at):
             self._wake(rank)
 
     def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:

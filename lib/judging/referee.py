@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from lib.costs import Costs
@@ -11,9 +13,10 @@ from lib.errors import PuzzleError, RuleError, TraceError
 from lib.gc_pause import no_collection
 from lib.goal import Goal
 from lib.lanes import Place, beside, clocks, computing
-from lib.trace import TIMED, Trace
+from lib.trace import TIMED, Op, Trace
 from lib.values.kinds import Parked
 
+from .acts import Acts
 from .family import family_of
 from .memory import Profile, profile
 from .notes import Note, lasting_of, notes_on
@@ -135,19 +138,20 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     retrace = Retrace(trace, strict=goal is not None)
     error = _first_error(retrace, goal)
     ranks, costs = retrace.ranks, trace.costs
-    sizes = [[state.values[n].memory(costs) for n in range(len(state.values))] for state in ranks]
+    sizes = [[value.memory(costs) for value in state.values.values()] for state in ranks]  # by number: in that order
     profiles = [profile(state.done, size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
+    acts = list(map(Acts.of, ranks))
     contents = peak_contents(ranks, profiles, trace.setting)
-    lasting = [lasting_of(state, size, prof) for state, size, prof in zip(ranks, sizes, profiles)]
-    makespan = max([op.end for ops in events for op in ops], default=0)
-    idle = beside(costs)
-    working = [sum([op.end - op.start for op in ops if op.name not in idle]) for ops in events]
+    lasting = [lasting_of(each, size, prof) for each, size, prof in zip(acts, sizes, profiles)]
+    ends = [max(map(_end, ops), default=0) for ops in events]
+    makespan = max(ends, default=0)
+    working = [_working(ops, costs) for ops in events]
     peaks = {tier: _tier_peak(ranks, profiles, costs, tier) for tier in costs.tiers}
     return Report(
         error=error or _too_full(peaks, costs),
         goal=goal,
-        timesteps=costs.steps(max([op.start for ops in events for op in ops], default=0)),
+        timesteps=costs.steps(max(map(_start, chain(*events)), default=0)),
         makespan=costs.steps(makespan),
         peak=Peak(contents.memory, contents.rank, costs.steps(contents.tick)),
         bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,
@@ -156,15 +160,26 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
             for busy, state, prof in zip(working, ranks, profiles)
         ),
         copies=_copies(ranks, trace.size.layers, trace.setting.replicas),
-        critical_path=_critical_path(ranks, costs),
-        notes=notes_on(retrace, lasting, profiles, contents) if any(state.at for state in ranks) else (),
+        critical_path=_critical_path(ranks, makespan, costs),
+        notes=notes_on(retrace, acts, lasting, profiles, contents) if any(state.at for state in ranks) else (),
         waits=tuple(state.held_up for state in ranks),
-        span=costs.steps(max((max(op.end for op in ops) - ops[0].start for ops in events if ops), default=0)),
+        span=costs.steps(max((end - ops[0].start for end, ops in zip(ends, events) if ops), default=0)),
         peaks=peaks,
         contents=contents,
-        family=family_of(ranks, trace.setting.replicas),
+        family=family_of(acts, trace.setting.replicas),
         lasting_peak=max(contents.memory, *lasting),
     )
+
+
+_start, _end = attrgetter("start"), attrgetter("end")
+
+
+def _working(events: Sequence[Op], costs: Costs) -> int:
+    """The ticks in which a rank is busy."""
+    if idle := beside(costs):
+        events = [op for op in events if op.name not in idle]
+    ticks: int = sum(map(_end, events)) - sum(map(_start, events))
+    return ticks
 
 
 def _first_error(retrace: Retrace, goal: Goal | None) -> PuzzleError | None:
@@ -239,13 +254,10 @@ def _copies(ranks: Sequence[RankState], layers: int, replicas: int) -> tuple[flo
     return tuple(copies)
 
 
-def _critical_path(ranks: Sequence[RankState], costs: Costs) -> tuple[Place, ...]:
-    """From the event that ends last, back through what each event's start was set by."""
-    ends = [(state.ops[i].end, -state.rank, -i) for state in ranks for i in state.events]
-    if not ends:
-        return ()
-    _, minus_rank, minus_i = max(ends)
-    at: Place | None = (-minus_rank, -minus_i)
+def _critical_path(ranks: Sequence[RankState], makespan: int, costs: Costs) -> tuple[Place, ...]:
+    """From the first event that ends last, back through what each event's start was set by."""
+    last = ((state.rank, i) for state in ranks for i in state.events if state.ops[i].end == makespan)
+    at: Place | None = next(last, None)
     path = []
     while at is not None:
         path.append(at)

@@ -1,31 +1,30 @@
-"""Checks that the step is repeatable: each rank must end holding the updated form of what it started with.
-
-`ops` are one rank's operations without storing and deleting.
-"""
+"""Checks that the step is repeatable: each rank must end holding the updated form of what it started with."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from typing import TypeVar
 
 from lib.folding import Own
-from lib.trace import Op
-from lib.values.base import Sharded, with_fields
+from lib.values.base import Sharded, Value, with_fields
 from lib.values.kinds import OptState, Parked, Weight
 
+from .acts import Acts
 from .memory import Profile
 from .rank_state import RankState
 
+S = TypeVar("S", Weight, OptState)
 
-def loaded_twice(ops: Sequence[Op]) -> list[int]:
+
+def loaded_twice(acts: Acts) -> list[int]:
     """Layers of which a rank loaded some element more than once."""
-    loads: dict[int, list[tuple[int, int]]] = {}
-    for op in ops:
-        if op.name == "load_weights" and op.layer is not None:
-            loads.setdefault(op.layer, []).append(op.args[:2])  # (shard, total): from shard/total to (shard + 1)/total
-    return [layer for layer, parts in loads.items() if len(parts) > 1 and _overlap(parts)]
+    loads: dict[int | None, list[tuple[int, int]]] = {}
+    for op in acts.all({"load_weights"}):
+        loads.setdefault(op.layer, []).append(op.args[:2])  # (shard, total): from shard/total to (shard + 1)/total
+    return [layer or 0 for layer, parts in loads.items() if len(parts) > 1 and _overlap(parts)]
 
 
 def _overlap(parts: list[tuple[int, int]]) -> bool:
@@ -33,55 +32,64 @@ def _overlap(parts: list[tuple[int, int]]) -> bool:
     return any(after[0] < before[1] for before, after in pairwise(spans))
 
 
-def thrown_away(ops: Sequence[Op], state: RankState, prof: Profile) -> list[int]:
+def thrown_away(acts: Acts, prof: Profile) -> list[int]:
     """Layers whose updated optimizer state is neither stored at the end nor went into anything else."""
-    states: dict[int, None] = {}
-    for op in ops:
-        for number in op.used if states else ():
-            states.pop(number, None)
-        if op.name == "update":
-            states[op.made[1]] = None
-    return sorted({state.values[number].layer for number in states if number not in prof.lifetimes.left})
+    state = acts.state
+    thrown = {op.made[1] for op in acts.all({"update"})} - prof.lifetimes.left
+    if thrown:
+        thrown.difference_update(*[op.used for op in state.done if op.name != "store"])
+    return sorted({state.values[number].layer for number in thrown})
 
 
-def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: int) -> list[int]:
+def lost_states(ranks: Sequence[Acts], profiles: Sequence[Profile], steps: int) -> list[int]:
     """Layers that were updated, but whose optimizer state all ranks together do not hold whole after all `steps`."""
-    held: dict[int, list[Sharded]] = {}
-    for state, prof in zip(ranks, profiles):
-        for value in map(state.values.__getitem__, prof.lifetimes.left):
-            value = value.value if type(value) is Parked else value
-            if type(value) is OptState and value.step == steps:
-                held.setdefault(value.layer, []).append(value)
-    updated = {op.layer or 0 for state in ranks for i in state.events if (op := state.ops[i]).name == "update"}
+    left = [acts.state.values[number] for acts, prof in zip(ranks, profiles) for number in prof.lifetimes.left]
+    held = _by_layer(OptState, left, steps)
+    updated = {op.layer or 0 for acts in ranks for op in acts.all({"update"})}
     return [layer for layer in sorted(updated) if not _contain(_of_all_replicas(held.get(layer, [])), ((0, 1),))]
 
 
-def not_held_again(ops: Sequence[Op], state: RankState, prof: Profile, steps: int) -> list[int]:
+def not_held_again(acts: Acts, prof: Profile, steps: int) -> list[int]:
     """Layers of which a rank used more as it was loaded than it holds at the end, after all `steps`."""
-    values = state.values
+    state = acts.state
+    left = [state.values[number] for number in prof.lifetimes.left]
+    held = _by_layer(Weight, [*left, *state.final], steps)
+    loaded = [state.values[op.made[0]] for op in acts.all({"load_weights"})]
+    if not _fewer(held, _by_layer(Weight, loaded)):
+        return []  # whoever holds all that was loaded holds all that was used
+    return _fewer(held, _by_layer(Weight, _used_as_loaded(state)))
+
+
+def _used_as_loaded(state: RankState) -> list[Value]:
+    """The values that were computed with or sent as they were loaded, perhaps cut or moved before."""
     loaded: set[int] = set()
     needed: dict[int, None] = {}
-    for op in ops:
+    for op in state.done:
         if op.name == "load_weights":
             loaded.add(op.made[0])
         elif op.name in ("shard", "combine", "offload", "fetch") and loaded.issuperset(op.used):
             loaded.update(op.made)  # cut to size or moved before any use: what counts is the part
-        elif op.name != "await":  # which holds what its call used
-            for number in op.used:
-                if number in loaded:
-                    needed[number] = None
-    held: dict[int, list[Sharded]] = {}
-    for value in [*map(values.__getitem__, prof.lifetimes.left), *state.final]:
-        value = value.value if type(value) is Parked else value
-        if type(value) is Weight and value.step == steps:
-            held.setdefault(value.layer, []).append(value)
-    began: dict[int, list[Sharded]] = {}
-    for weight in map(values.__getitem__, needed):
-        assert type(weight) is Weight
-        began.setdefault(weight.layer, []).append(weight)
+        elif op.name not in ("store", "await"):  # await holds what its call used
+            needed.update(dict.fromkeys(loaded.intersection(op.used)))
+    return [state.values[number] for number in needed]
+
+
+def _fewer(held: Mapping[int, Sequence[Sharded]], began: Mapping[int, Sequence[Sharded]]) -> list[int]:
+    """Layers of which what is held does not cover what it began with."""
     return sorted(
         layer for layer, weights in began.items() if not _contain(held.get(layer, ()), _pairs(_shards(weights)))
     )
+
+
+def _by_layer(kind: type[S], values: Iterable[Value], step: int = 0) -> dict[int, list[S]]:
+    """The values of a kind at a step, parked ones too, by layer."""
+    found: dict[int, list[S]] = {}
+    for value in values:
+        if type(value) is Parked:
+            value = value.value
+        if type(value) is kind and value.step == step:
+            found.setdefault(value.layer, []).append(value)
+    return found
 
 
 def _of_all_replicas(held: Sequence[Sharded]) -> list[Sharded]:

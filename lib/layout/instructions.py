@@ -15,13 +15,23 @@ from lib.layout.layouts.tensor_layout import TensorLayout, parts
 from lib.layout.redistribution.steps import Step
 
 
+class Fetch(NamedTuple):
+    """How an input comes to the layout that an operator needs: by its own steps, or as an earlier one left it."""
+
+    steps: tuple[Step, ...]
+    copy: int | None = None
+    """The number of a moved copy that several operators use: the first one moves it, the others find it."""
+    last: bool = True
+    """True if nobody uses the copy afterwards."""
+
+
 class Instruction(NamedTuple):
     """One operator: bring each input to the layout that it needs, compute the piece, reduce it."""
 
     output: str
     inputs: tuple[str, ...]
-    moves: tuple[tuple[Step, ...], ...]
-    """For each input, the steps that bring it to its layout in `wanted`."""
+    fetches: tuple[Fetch, ...]
+    """For each input, how it comes to its layout in `wanted`."""
     wanted: tuple[TensorLayout, ...]
     compute: Callable[[int, list[Array]], Array]
     """Maps a device's number and its pieces of the inputs to its piece of the output, not yet reduced."""
@@ -44,5 +54,5 @@ class DeviceProgram:
         for instruction in self.instructions:
             for layout in instruction.wanted:
                 parts(layout)
-            for step in (*(step for steps in instruction.moves for step in steps), *instruction.reduction):
+            for step in (*(step for fetch in instruction.fetches for step in fetch.steps), *instruction.reduction):
                 step.prepare()

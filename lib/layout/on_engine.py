@@ -6,7 +6,7 @@ or general exchange uses messages; a slice needs no call. The meters count what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,11 @@ import numpy as np
 from lib.engine import Reading, ShardedEngine, launch
 from lib.layout.layouts.pieces import Array, Pieces, join
 from lib.layout.layouts.tensor_layout import TensorLayout
-from lib.layout.redistribution.steps import Step
+from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
+from lib.layout.redistribution.sum_exchange import Messages
 
 from .errors import LayoutError
-from .instructions import DeviceProgram
+from .instructions import DeviceProgram, Instruction
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +64,9 @@ class PlannedDevice(ShardedEngine):
     def forward(self, x: Mapping[str, Array]) -> dict[str, Array]:
         """Maps this device's pieces of the inputs to its pieces of every tensor."""
         self.pieces.update(x)
+        copies: dict[int, Array] = {}
         for each in self.program.instructions:
-            inputs = [take_steps(self, steps, self.pieces[name]) for name, steps in zip(each.inputs, each.moves)]
+            inputs = fetch_inputs(self, each, self.pieces, copies)
             self.pieces[each.output] = take_steps(self, each.reduction, each.compute(self.device_id, inputs))
         return self.pieces
 
@@ -110,6 +112,21 @@ def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, o
     with launch(MovingDevice, target.devices, steps, on=on) as run:
         held = run.forward([pieces[device] for device in range(target.devices)])
         return Executed({"tensor": target}, {"tensor": dict(enumerate(held))}, run.meters)
+
+
+def fetch_inputs(
+    device: ShardedEngine, instruction: Instruction, pieces: Mapping[str, Array], copies: dict[int, Array]
+) -> list[Array]:
+    """A device's inputs of an instruction. `copies` are moved pieces that a later instruction takes again."""
+    arrays = []
+    for name, fetch in zip(instruction.inputs, instruction.fetches):
+        if fetch.copy is None:
+            arrays.append(take_steps(device, fetch.steps, pieces[name]))
+            continue
+        if fetch.copy not in copies:
+            copies[fetch.copy] = take_steps(device, fetch.steps, pieces[name])
+        arrays.append(copies.pop(fetch.copy) if fetch.last else copies[fetch.copy])
+    return arrays
 
 
 def take_steps(device: ShardedEngine, steps: Sequence[Step], piece: Array) -> Array:
@@ -163,6 +180,38 @@ def _messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
     return result.reshape(step.target.local_shape)
 
 
+def _sum_messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
+    exchange, me = step.sum_exchange, int(device.device_id)
+    result = np.empty(step.target.local_shape, dtype=piece.dtype)
+    mine = {share: exchange.take(share, me, piece) for share in exchange.owned[me]}
+    _send(device, exchange.summands, lambda share: exchange.take(share, me, piece))
+    summands = {share: {me: elements} for share, elements in mine.items()}
+    for sender, share, elements in _received(device, exchange.summands):
+        summands[share][sender] = elements
+    sums = {share: exchange.add(share, each) for share, each in summands.items()}
+    _send(device, exchange.sums, sums.__getitem__)
+    for share, total in sums.items():
+        if exchange.keeps[share]:
+            exchange.put(share, me, result, total)
+    for _, share, total in _received(device, exchange.sums):
+        exchange.put(share, me, result, total)
+    return result
+
+
+def _send(device: ShardedEngine, messages: Messages, of: Callable[[int], Array]) -> None:
+    """Sends each receiver all of its shares at once."""
+    for receiver, shares in messages.sends[device.device_id].items():
+        device.send(receiver, np.concatenate([of(share) for share in shares]))
+
+
+def _received(device: ShardedEngine, messages: Messages) -> Iterator[tuple[int, int, Array]]:
+    """What arrives in these messages: sender, share, elements."""
+    for sender, shares in messages.receives[device.device_id].items():
+        ends = np.cumsum(messages.size[shares])
+        for share, elements in zip(shares, np.split(device.receive(sender), ends[:-1])):
+            yield sender, share, elements
+
+
 _BY_NAME = {
     "all-reduce": _all_reduce,
     "reduce-scatter": _reduce_scatter,
@@ -171,6 +220,7 @@ _BY_NAME = {
     "permute": _messages,
     "exchange": _messages,
     "slice": _messages,
+    SUM_EXCHANGE: _sum_messages,
 }
 
 

@@ -18,7 +18,7 @@ from lib.layout.layouts.pieces import Array
 from lib.layout.planning.completion import complete
 from lib.layout.program.tracing import follow, mesh_split, replicate, split
 
-from .on_engine import take_steps
+from .on_engine import fetch_inputs, take_steps
 
 
 class Spmd:
@@ -63,8 +63,9 @@ class Spmd:
         pieces = self._sources(inputs)
         instructions = self.plan.device_program.instructions
         left = [tensor for each in instructions for tensor in each.inputs] + [self.program.output]
+        copies: dict[int, Array] = {}
         for each in instructions:
-            arrays = [take_steps(self.device, steps, pieces[x]) for x, steps in zip(each.inputs, each.moves)]
+            arrays = fetch_inputs(self.device, each, pieces, copies)
             del left[: len(each.inputs)]
             for tensor in {*each.inputs}.difference(left):
                 del pieces[tensor]  # no longer needed

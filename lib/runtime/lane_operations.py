@@ -78,19 +78,23 @@ class LaneOperations:
             raise RuleError(f"{len(parts)} values need a list of {len(parts)} layers; got {object_text(label)}")
         else:
             label = tuple(algebra.whole_number(one, "layer") for one in label)
-        for part in parts:
-            if not isinstance(part, Made):
-                contribute(self._game, name, part)
+        used = tuple([self._brought(name, part) for part in parts])
         layers = tuple(map(layer_of, parts))
         if label == layers[0] or label == layers:
             label = None
         elif len(parts) == 1 and listed:
             (label,) = label
-        used = tuple([self._recorder.claim(p) if isinstance(p, Value) else p.number for p in parts])
         args = () if group is label is None else shortest(group, label)
         call = self._write_call(name, parts, used, len(parts), layers[0], args, group, line, asked)
         self._lanes.issue(call)
         return self._handle(call, listed)
+
+    def _brought(self, name: str, part: Value | Made) -> int:
+        """The number of what a collective may use."""
+        if isinstance(part, Made):
+            return part.number
+        contribute(self._game, name, part)
+        return self._recorder.claim(part)
 
     def _parts(self, given: Any) -> list[Value | Made]:
         """What a call brings: a value, what another call makes, or a list of these."""

@@ -12,7 +12,7 @@ from lib.lanes import Call, Lanes
 from lib.mailboxes import Mailboxes
 from lib.meetings import results
 from lib.setting import Game
-from lib.values.base import Value, copy_of
+from lib.values.base import Value, unrecorded
 
 from .recorder import RankRecorder
 from .waits import Message
@@ -52,7 +52,7 @@ class LiveLanes(Lanes):
         return [rules.LOCAL_RULES[first.name](self.game, first.op, first.values)]
 
     def settle(self, call: Call) -> None:
-        call.made = tuple(map(copy_of, call.made))
+        call.made = tuple(map(unrecorded, call.made))
         self._host.recorders[call.rank].complete(call)
         if call.name == "pass_to":
             to, *tag = call.op.args

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from lib import rules
 from lib.errors import PuzzleError, RuleError
-from lib.judging.referee import Report, referee
 from lib.meetings import message_ticks
 from lib.trace import Event, Trace, address, as_event, message_text
 from lib.values import algebra
@@ -22,6 +21,9 @@ from .storage import FinalWeights, Storage
 from .suggestions import NoSuchNameError, unknown_name
 from .tier_operations import TierOperations
 from .waits import Message, Posting, Receiving
+
+if TYPE_CHECKING:
+    from lib.judging.referee import Report
 
 T = TypeVar("T")
 
@@ -246,6 +248,8 @@ class Model(TierOperations):
         Raises:
             PuzzleError: something in the run was not allowed, or a layer's updated weight does not exist.
         """
+        from lib.judging.referee import referee  # here, because a run does without it
+
         report = referee(trace_of(models))
         if report.error is not None:
             raise report.error

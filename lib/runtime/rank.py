@@ -14,7 +14,7 @@ from lib.meetings import message_ticks
 from lib.replica_number import stride_of
 from lib.trace import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
-from lib.values.base import Value, copy_of
+from lib.values.base import Value, unrecorded
 from lib.values.kinds import Parked
 
 from .lane_operations import A, LaneOperations, R, W
@@ -32,7 +32,7 @@ class RankOperations(LaneOperations):
 
     def _source(self, name: str, rule: Callable[..., Any], layer: int | None, *args: Any) -> Any:
         """Performs an operation that makes values out of nothing."""
-        recorder, line = self._recorder, player_line()
+        recorder, line = self._recorder, player_line(2)
         try:
             self._ready()
             made = rule(self._game, *args) if layer is None else rule(self._game, layer, *args)
@@ -55,7 +55,7 @@ class RankOperations(LaneOperations):
 
     def _compute(self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any) -> Any:
         """Performs an operation on this rank's values."""
-        recorder, line = self._recorder, player_line()
+        recorder, line = self._recorder, player_line(2)
         game = recorder.game
         try:
             if recorder.promised is not None or recorder.under_way is not None:
@@ -80,7 +80,7 @@ class RankOperations(LaneOperations):
     def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = ()) -> Any:
         """A collective of a group, which may ask for batches. The layer is that of the value; a label that differs is
         written down beside it."""
-        recorder, run, line = self._recorder, self.run, player_line()
+        recorder, run, line = self._recorder, self.run, player_line(2)
         try:
             if recorder.promised is not None or recorder.under_way is not None:
                 self._ready()
@@ -106,7 +106,7 @@ class RankOperations(LaneOperations):
 
     def _joined(self, wait: Joining, answer: Joined) -> Value:
         (result,), start, ticks = answer
-        own = result if result._recorder is None else copy_of(result)  # some ranks get the same
+        own = unrecorded(result)
         self._recorder.write_event(
             wait.name, (own,), wait.line, wait.used, wait.layer, wait.batches, wait.args, start, ticks
         )

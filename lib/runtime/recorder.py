@@ -29,10 +29,10 @@ def _is_ours(package: str | None) -> bool:
     return (package or "").partition(".")[0] == "lib"
 
 
-def player_line() -> int:
-    """The line being executed outside this library, 0 if that is the event loop's: a schedule of the library's own. To
-    be called by what the player calls."""
-    frame: FrameType | None = sys._getframe(2)
+def player_line(depth: int = 1) -> int:
+    """The line being executed outside this library, 0 if that is the event loop's: a schedule of the library's own.
+    The caller is at least `depth` calls below the player's code."""
+    frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None and _is_ours(frame.f_globals.get("__package__")):
         frame = frame.f_back
     if frame is None or frame.f_globals.get("__package__") == "asyncio":
@@ -65,8 +65,8 @@ class RankRecorder:
         self.clock = 0
         self.values = 0
         """The number of values that this rank has made: the next one's number."""
-        self.sizes: dict[int, int] = {}
-        """Elements of each value that was ever stored, by number."""
+        self.stored: dict[int, Value] = {}
+        """Each value that was ever stored, by number."""
         self.promised: tuple[Coroutine[Any, Any, Any], UnderWay] | None = None
         """A call whose coroutine has not been awaited yet."""
         self.under_way: UnderWay | None = None
@@ -190,20 +190,16 @@ class RankRecorder:
         self.ops.append(_op(Op, ("await", before, after, None, NO_BATCHES, call.op.used, (), (call.at,), line)))
 
     def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
-        first = self.values
-        if len(made) == 1:
-            stamp(made[0], self, first)
-            self.values = first + 1
-            return (first,)
-        numbers = tuple(range(first, first + len(made)))
-        for value, number in zip(made, numbers):
+        first = number = self.values
+        for value in made:
             stamp(value, self, number)
-        self.values = first + len(made)
-        return numbers
+            number += 1
+        self.values = number
+        return (first,) if number == first + 1 else tuple(range(first, number))
 
     def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V:
         """An operation on values that needs no model (`+`, `combine`, `shard`)."""
-        line = player_line()
+        line = player_line(3)
         try:
             if name == "shard":
                 require_cuttable(self.game, operands[0])
@@ -217,8 +213,7 @@ class RankRecorder:
     def store(self, where: str, key: object, value: Value) -> None:
         """Records that a value is stored, in place of what was there."""
         number = value._number if value._recorder is self else self.claim(value)
-        if number not in self.sizes:
-            self.sizes[number] = value.memory(self.costs)
+        self.stored[number] = value
         clock = self.clock
         self.ops.append(_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), (where, key), 0)))
 
@@ -230,4 +225,4 @@ class RankRecorder:
     def memory_at(self) -> list[int]:
         """Elements in storage at the start of each event and, last, now; a value under two keys counts once."""
         lives = lifetimes(self.ops)
-        return lives.sampled(lives.stored, self.sizes)
+        return lives.sampled(lives.stored, {number: value.memory(self.costs) for number, value in self.stored.items()})

@@ -32,6 +32,8 @@ def covers(held: Collection[int], total: int, wanted: Iterable[int], parts: int)
     """True if shards `held` of `total` contain every element of shards `wanted` of `parts`."""
     if len(held) == total:
         return True
+    if total == parts:
+        return frozenset(held).issuperset(wanted)
     return all(i in held for j in wanted for i in range(j * total // parts, -(-(j + 1) * total // parts)))
 
 

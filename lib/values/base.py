@@ -213,6 +213,11 @@ def copy_of(value: V) -> V:
     return value._copied()
 
 
+def unrecorded(value: V) -> V:
+    """The value itself if it belongs to no record yet, otherwise an equal one that does not: what several ranks get."""
+    return value if value._recorder is None else value._copied()
+
+
 def with_fields(value: V, **changed: object) -> V:
     """The same value with other fields, which must be right."""
     return value._copied(**changed)

@@ -11,6 +11,7 @@ import click
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import OptionError
 
+from .colour_option import colour_option
 from .game_options import chosen, fold_option, game_options, game_track
 from .params import Seconds, SlugText, SolutionPath
 
@@ -35,11 +36,12 @@ from .params import Seconds, SlugText, SolutionPath
 )
 @click.option("--pareto", is_flag=True, help="Plot memory against time, of a file or of a folder of attempts.")
 @click.option("--dark", is_flag=True, help="Draw for dark slides.")
+@colour_option
 @click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time for each run.")
 @click.pass_context
 def draw(
     ctx: click.Context, /, path: str, name: str, output: str | None, text: bool, width: int | None, opens: bool,
-    critical: bool, against: str | None, pareto: bool, dark: bool, time_limit: float,
+    critical: bool, against: str | None, pareto: bool, dark: bool, colour: str | None, time_limit: float,
     **game: Any,
 ) -> None:  # fmt: skip
     """Draw a solution, as a picture or as text.
@@ -64,8 +66,10 @@ def draw(
         raise click.UsageError("--open needs a file; leave out --text, or name a file with -o")
     if width is not None and not text:
         raise click.UsageError("--width is for --text")
+    if colour and pareto:
+        raise click.UsageError("--pareto has no operations to colour; leave out --colour")
     columns = width if width is not None else max(shutil.get_terminal_size().columns, 40)
-    options = DrawOptions(output or "", text, columns, against or "", pareto, critical, dark)
+    options = DrawOptions(output or "", text, columns, against or "", pareto, critical, dark, colour or "layer")
     puzzle = chosen(name, game)
     track = game_track(puzzle)
     try:

@@ -10,6 +10,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import OptionError
 
+from .colour_option import colour_option
 from .game_options import chosen, fold_option, game_options, game_track
 from .params import Seconds, SlugText
 
@@ -31,6 +32,7 @@ from .params import Seconds, SlugText
 @click.option(
     "-o", "output", metavar="FILE.svg", default="", help="Draw predicted above measured time, or a folded run."
 )
+@colour_option
 @click.option(
     "--tensors/--no-tensors", default=None, help="Run on tensors, or only judge  [default: tensors for a puzzle]"
 )
@@ -38,7 +40,7 @@ from .params import Seconds, SlugText
 @click.pass_context
 def run(
     ctx: click.Context, /, path: str, name: str, on: str, ranks: int | None, small: bool, output: str,
-    tensors: bool | None, time_limit: float, **game: Any,
+    colour: str | None, tensors: bool | None, time_limit: float, **game: Any,
 ) -> None:  # fmt: skip
     """Run a solution on real tensors.
 
@@ -54,6 +56,8 @@ def run(
     from .workbench import CommandWorkbench
 
     puzzle = chosen(name, game)
+    if colour and not output:
+        raise click.UsageError("--colour is for the picture; name its file with -o")
     folded = bool(game["fold"])
     on_tensors = on != "inprocess" or small or (bool(output) and not folded)
     if tensors is False and on_tensors:
@@ -62,7 +66,9 @@ def run(
         raise click.UsageError("tensors need every rank, and --fold plays one replica; leave out --fold")
     if ranks is not None and not isinstance(puzzle, Puzzle):
         raise click.UsageError("-n is for a puzzle's own size; set layers, batches and ranks with --size L,B,R")
-    options = TensorOptions(on, ranks, small, output, tensors if tensors is not None else on_tensors or None)
+    options = TensorOptions(
+        on, ranks, small, output, tensors if tensors is not None else on_tensors or None, colour or "layer"
+    )
     track = game_track(puzzle)
     if tensors is not None and not track.runs_without_tensors:
         raise click.UsageError(f"{puzzle.slug} always works on tensors; --tensors and --no-tensors are for schedules")

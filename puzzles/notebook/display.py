@@ -43,7 +43,10 @@ def shown_in_this_cell(result: object) -> bool:
 
 def picture_of(result: ResultWords) -> str:
     """The run, as far as it got, as SVG; empty if nothing happened or nothing can be drawn here."""
-    return result.track.picture(result.puzzle, result.verdict.trace, judged=False) if result.verdict.trace else ""
+    if not result.verdict.trace:
+        return ""
+    coloured = {"colour": result.colour} if result.track.colours else {}
+    return result.track.picture(result.puzzle, result.verdict.trace, judged=False, **coloured)
 
 
 def _shell() -> Any:

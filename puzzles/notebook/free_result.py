@@ -32,6 +32,8 @@ class FreeResult:
     """The file or cell of the schedule."""
     explains: bool = False
     """True if the player asks for the explanation of the peak."""
+    colour: str = "layer"
+    """What the colours of operations show in its picture."""
 
     @property
     def status(self) -> str:
@@ -88,7 +90,7 @@ class FreeResult:
             excerpt(self.place, colour),
             *(f'<p style="margin:4px 0;max-width:52em">{inline(line)}</p>' for line in self.lines()),
             lines_block(self.why if self.explains else ()),
-            picture_frame(picture(self.game, self.trace) if self.trace is not None else ""),
+            picture_frame(picture(self.game, self.trace, self.colour) if self.trace is not None else ""),
         ]
         frame = f"border-left:4px solid {colour};padding:6px 0 8px 14px;margin:4px 0"
         return f'<div class="training-puzzles" data-status="{self.status}" style="{frame}">{"".join(parts)}</div>'

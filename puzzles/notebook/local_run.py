@@ -40,17 +40,19 @@ async def judge_here(puzzle: Puzzle, definition: Any, seconds: float) -> Verdict
         outcome = await _run(track, puzzle.slug, definition, request, seconds)
 
 
-async def play_freely(game: FreeGame, definition: Any, seconds: float, why: bool = False) -> FreeResult:
+async def play_freely(
+    game: FreeGame, definition: Any, seconds: float, why: bool = False, colour: str = "layer"
+) -> FreeResult:
     """What came of a schedule in a game without targets. Runs on the running event loop, as `judge_here` does."""
     track, file = free_track(), file_of(definition)
-    problem = known_of(track, game.slug, definition).problem
+    problem = known_of(track, game.slug, definition, graded=False).problem
     if problem is not None:
         return FreeResult(game, failure=problem)
     outcome = await _run(track, game.slug, definition, game.request(), seconds)
     judged = game.judged(outcome)
     if isinstance(judged, Failure):
-        return FreeResult(game, (outcome.row or {}).get("trace"), failure=judged, file=file)
-    return FreeResult(game, *judged, file=file, explains=why)
+        return FreeResult(game, (outcome.row or {}).get("trace"), failure=judged, file=file, colour=colour)
+    return FreeResult(game, *judged, file=file, explains=why, colour=colour)
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ class NotebookDefinition(Definition):
         return failure.sentence
 
 
-def known_of(track: Track[Any], slug: str, definition: Any) -> NotebookDefinition:
-    """What the judge has to know about an object before running it."""
+def known_of(track: Track[Any], slug: str, definition: Any, graded: bool = True) -> NotebookDefinition:
+    """What the judge has to know about an object before running it. What is not graded may use all of lib."""
     if not callable(definition):
         if inspect.iscoroutine(definition):
             definition.close()
@@ -71,7 +73,7 @@ def known_of(track: Track[Any], slug: str, definition: Any) -> NotebookDefinitio
         if definition is None:
             words = f"play got the puzzle's name, but not your {track.noun}; {call}"
         return NotebookDefinition(problem=Failure("crash", words))
-    if uses_withheld(definition):
+    if graded and uses_withheld(definition):
         return NotebookDefinition(problem=Failure("rule", REFUSAL, first_line_of(definition)))
     tree = tree_of(definition)
     return NotebookDefinition(sketch=Sketch() if tree is None else sketch(tree), line=first_line_of(definition))

@@ -57,6 +57,7 @@ def play(
     *,
     seconds: float | None = None,
     why: bool = False,
+    colour: str = "layer",
     size: Sequence[int] | None = None,
     costs: Costs | str | None = None,
     mesh: Mapping[str, int] | None = None,
@@ -71,7 +72,8 @@ def play(
     loop it returns the Result. The code runs in this process without isolation, so play only your own code. `seconds`
     limits how long a rank of a schedule may work without waiting for another (0.8), or how long a class or a layout may
     run at one size (10). `why` explains the peak memory of a schedule: what it consists of, and which of that nobody
-    reads again. In a file that `puzzles grade` runs, `play` does nothing and returns None.
+    reads again. `colour` is what the colours of operations show in the picture of a schedule: "layer", "microbatch" or
+    "operation". In a file that `puzzles grade` runs, `play` does nothing and returns None.
 
     With a `size` (layers, batches and ranks) or any field of a Setting, it plays a schedule freely: `play(mine,
     size=(4, 8, 4), costs="parts")`. There are no targets then, and the FreeResult has what the run took. With the name
@@ -79,18 +81,19 @@ def play(
 
     Raises:
         UnknownPuzzleError: there is no such puzzle; the message names the closest match.
-        PuzzleError: there is no such size or setting.
+        PuzzleError: there is no such size, setting or colour.
         ValueError: `seconds` is not a positive number.
     """
     fields = {"size": size, "costs": costs, "mesh": mesh, "steps": steps, "layer": layer, "task": task, "fold": fold}
     given = {name: field for name, field in fields.items() if field is not None}
     found, definition = _game(puzzle, function, given) if given else _which(puzzle, function)
+    require_colour(found, colour)
     limit = track_for(found).turn_seconds if seconds is None else seconds
     if not (isinstance(limit, int | float) and 0 < limit <= MAX_SECONDS):
         raise ValueError(f"seconds must be a positive number, as in play(..., seconds=60); got {seconds!r}")
 
     async def work() -> AnyResult:
-        return await _play(found, definition, limit, why)
+        return await _play(found, definition, limit, why, colour)
 
     try:
         loop = asyncio.get_running_loop()
@@ -102,12 +105,25 @@ def play(
     return PlayTask(work, found.slug, loop)
 
 
-async def _play(game: Puzzle | FreeGame, definition: Any, seconds: float, why: bool) -> AnyResult:
+def require_colour(game: Puzzle | FreeGame, colour: str) -> None:
+    """
+    Raises:
+        PuzzleError: a picture of this game cannot be coloured so.
+    """
+    known = track_for(game).colours
+    if colour in known or colour == "layer":
+        return
+    if not known:
+        raise PuzzleError(f"colour is for schedules; leave it out for {game.slug}")
+    raise PuzzleError(f"colour is {', '.join(map(repr, known[:-1]))} or {known[-1]!r}; got {colour!r}")
+
+
+async def _play(game: Puzzle | FreeGame, definition: Any, seconds: float, why: bool, colour: str) -> AnyResult:
     result: AnyResult
     if isinstance(game, Puzzle):
-        result = Result(game, await judge_here(game, definition, seconds), file_of(definition), why)
+        result = Result(game, await judge_here(game, definition, seconds), file_of(definition), why, colour)
     else:
-        result = await play_freely(game, definition, seconds, why)
+        result = await play_freely(game, definition, seconds, why, colour)
     result.show()
     return result
 

@@ -34,6 +34,8 @@ class ResultWords:
     """The file or cell of the definition."""
     explains: bool = False
     """True if the player asks for the explanation of the peak."""
+    colour: str = "layer"
+    """What the colours of operations show in its picture."""
 
     @property
     def track(self) -> Track[Any]:

@@ -78,6 +78,8 @@ class Track(ABC, Generic[P]):
     title: str
     idea: str
     """The question that its puzzles ask."""
+    colours: Sequence[str] = ()
+    """What the colours of its pictures may show, if a player can choose."""
     stage: str
     """Dotted name of the module that runs definitions in the worker; see `puzzles.sandbox.worker.stages`."""
     max_result: int = 1 << 20
@@ -264,7 +266,8 @@ class Track(ABC, Generic[P]):
     # --- Pictures and tensors ---
 
     def picture(self, puzzle: P, kept: str, judged: bool = True) -> str:
-        """A kept run as SVG, with the referee's words unless they are shown elsewhere; empty if there is none."""
+        """A kept run as SVG, with the referee's words unless they are shown elsewhere; empty if there is none. A track
+        with `colours` also takes one of them as `colour`."""
         return ""
 
     def pictures(self, puzzle: P, kept: str, figures: Mapping[str, float]) -> Sequence[str]:

@@ -80,8 +80,8 @@ def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) 
     show_report(console, game, trace, report)
 
 
-def picture(game: FreeGame, trace: Trace) -> str:
+def picture(game: FreeGame, trace: Trace, colour: str) -> str:
     """A run as SVG; empty if there is nothing to draw."""
     from .schedule.pictures import timeline
 
-    return timeline(trace, game.title, judged=False)
+    return timeline(trace, game.title, judged=False, colour=colour)

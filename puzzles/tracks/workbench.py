@@ -13,6 +13,9 @@ from .outcomes import RunOutcome, RunRequest
 if TYPE_CHECKING:
     from rich.console import Console
 
+COLOURS = ("layer", "microbatch", "operation")
+"""What the colours of operations may show in a picture of a schedule; `drawing` refuses any other."""
+
 Runner = Callable[[RunRequest], RunOutcome]
 """Runs the player's definition once, somewhere, and returns what came of it."""
 
@@ -61,6 +64,7 @@ class DrawOptions:
     pareto: bool = False
     critical: bool = False
     dark: bool = False
+    colour: str = "layer"
 
 
 @dataclass(frozen=True)
@@ -73,3 +77,4 @@ class TensorOptions:
     small: bool = False
     output: str = ""
     tensors: bool | None = None
+    colour: str = "layer"

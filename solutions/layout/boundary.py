@@ -1,8 +1,7 @@
-"""Boundary: one operator configured on each side of the mean, where the parallelism changes."""
+"""Boundary: the tail's columns in two, its sums scattered by rows; from there, rows over all devices spread."""
 
 from lib.layout import Graph
 
 
 def boundary(graph: Graph) -> None:
-    graph.shard("front", ((8, 1, 1), (8, 1, 1)))
-    graph.shard("matmul3", ((4, 1), (1, 2)))
+    graph.shard("matmul4", ((4, 2), (2, 1)), out=(8, 1))

@@ -1,8 +1,8 @@
-"""Two by three: activations are gathered along the short axis, rows split along the long one."""
+"""Two by three: rows split along the long axis; sums are scattered along the short one."""
 
 from lib.layout import Graph
 
 
 def mesh_2x3(graph: Graph) -> None:
-    for name in ("matmul1", "matmul2"):
-        graph.shard(name, ((3, 1), (1, 2)))
+    graph.shard("matmul1", ((3, 1), (1, 2)))
+    graph.shard("matmul2", ((3, 2), (2, 1)), out=(6, 1))

@@ -6,6 +6,7 @@ A line ends in OK when it keeps the promise in brackets. Nothing here fails: tim
 from __future__ import annotations
 
 from math import exp, log
+from random import Random
 from time import perf_counter
 
 import numpy as np
@@ -14,7 +15,7 @@ from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, propagate, redis
 from lib.layout.examples import feed_forward, transformer
 from lib.layout.planning.exact import PlacementProblem
 from tests.bench.runtime import best, show
-from tests.support.layout_strategies import eight_devices, values
+from tests.support.layout_strategies import cube_with_summands, eight_devices, values
 
 
 def parameters_capped(graph: Graph, parts: int) -> dict[str, int]:
@@ -29,6 +30,14 @@ def every_pair() -> None:
         for b in layouts:
             if a != b:
                 assert redistribute(a, b).sent.sum() >= 0  # counting the bytes makes the plan
+
+
+def every_partial_pair() -> None:
+    layouts = cube_with_summands()
+    for a in layouts:
+        for b in layouts:
+            if a.partial and not b.partial:
+                assert redistribute(a, b).sent.sum() > 0
 
 
 def named_ratio() -> float:
@@ -55,6 +64,34 @@ def timed_plan(layers: int, mesh: DeviceMatrix) -> float:
     start = perf_counter()
     assert plan(graph, tensor_caps=caps).bytes > 0
     return perf_counter() - start
+
+
+def timed_explain() -> tuple[float, float]:
+    """A plan of a layer, and its text."""
+    graph = transformer(1, DeviceMatrix((8, 8)))
+    start = perf_counter()
+    found = plan(graph, tensor_caps=parameters_capped(graph, 8))
+    between = perf_counter()
+    assert found.explain()
+    return between - start, perf_counter() - between
+
+
+def named_pairs() -> float:
+    rng = Random(1)
+    start = perf_counter()
+    for shape in ((8, 8), (16, 4), (4, 4, 4)):
+        matrix = DeviceMatrix(shape)
+        for _ in range(33):
+            assert redistribute(*(placed(rng, matrix) for _ in range(2)), named_only=True).cheapest
+    return perf_counter() - start
+
+
+def placed(rng: Random, matrix: DeviceMatrix) -> TensorLayout:
+    """A random layout of a matrix."""
+    entries: list[tuple[int, ...]] = [(), (), ()]
+    for axis in rng.sample(range(len(matrix.shape)), len(matrix.shape)):
+        entries[rng.randrange(3)] += (axis,)
+    return TensorLayout((128, 128), matrix, tuple(entries[:2]))
 
 
 def timed_capped_plan(layers: int, mesh: DeviceMatrix, part: float = 0.1) -> float:
@@ -85,9 +122,14 @@ def main() -> None:
         show(f"{what} ({seconds / yardstick:,.1f} sorts)", seconds, "s", limit)
 
     tell("2,352 redistributions on 2x2x2", best(every_pair, 1), 5)
+    tell("2,107 redistributions of partial sums on 2x2x2", best(every_partial_pair, 1), 5)
     show("  named collectives, bytes over the bound", named_ratio(), "x", 1.15)
     for devices in (64, 256, 1024):
         tell(f"redistribution among {devices:,} devices", best(lambda n=devices: thousand(n), 2), 1)
+    tell("named collectives, 100 random pairs on 64 devices", named_pairs(), 10)
+    planned, explained = timed_explain()
+    tell("exact plan, 1 layer on 8x8", planned, 10)
+    tell("  its explain, within the plan's time", explained, planned)
     for layers in (6, 12, 24, 48):
         tell(f"exact plan, {layers} layers on 8x8", timed_plan(layers, DeviceMatrix((8, 8))), 10)
     for layers in (6, 12, 24, 48):

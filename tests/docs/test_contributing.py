@@ -31,6 +31,7 @@ ANSWERS = {
     "lib/engine/metering/meter.py": "def communicate",
     "lib/engine/transports/mpi/": "mpi4py",
     "lib/layout/planning/exact.py": "def plan",
+    "drawing/runs/colouring.py": "PAINTS",
     "drawing/runs/memory.py": "def ",
     "puzzles/sandbox/worker/": "fork",
     "puzzles/catalog/schedule/classics/gpipe.py": "statement",

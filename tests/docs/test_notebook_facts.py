@@ -5,11 +5,28 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lib import HIDDEN, LENGTH, Activation, Report, Weight, WeightGrad, referee, run
+from lib import (
+    COSTS,
+    HIDDEN,
+    LENGTH,
+    Activation,
+    Report,
+    Setting,
+    Size,
+    Weight,
+    WeightGrad,
+    inflight,
+    referee,
+    run,
+)
+from lib.bounds import pipeline_time_bound
 from lib.costs import CLASSIC, elements_sent
+from lib.schedules import ddp, fsdp_prefetch, gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_h2, zb_v, zero3
+from lib.schedules.player import Order
 from puzzles.catalog.schedule import CLASSICS as EIGHT
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import CLASSICS
@@ -136,17 +153,117 @@ PUZZLE_BOOK = [
     ("twelve to thirteen million bytes", all(12e6 < r.bytes_sent < 13e6 for r in score("pipeline_fsdp").ranks)),
 ]
 
+
+# --- From GPipe to zero bubble ---
+
+
+@cache
+def played(
+    order: Order, layers: int = 4, batches: int = 8, costs: str = "stages", steps: int = 1, v: int = 0
+) -> tuple[float, tuple[float, ...]]:
+    """Timesteps of an order on four ranks, and what is in flight on each."""
+    setting = Setting(costs=costs, steps=steps)
+    trace = run(pipeline(order, **({"v": v} if v else {})), layers, batches, 4, setting=setting).trace
+    return referee(trace).timesteps, inflight(trace, chunk=1)
+
+
+def steps_of(order: Order, *game: Any) -> float:
+    return played(order, *game)[0]
+
+
+def held(order: Order, *game: Any) -> float:
+    """In flight on the rank that has most."""
+    return max(played(order, *game)[1])
+
+
+@cache
+def shared(schedule: Any) -> Report:
+    return referee(run(schedule, 4, 4, 4, setting=Setting(costs="overlap")).trace)
+
+
+def idle_share(batches: int) -> bool:
+    """Whether GPipe on four ranks is idle for (p - 1) / (m + p - 1)."""
+    report = referee(run(pipeline(gpipe), 4, batches, 4, setting=Setting(costs="stages")).trace)
+    return report.bubble == pytest.approx(3 / (batches + 3))
+
+
+PARTS = (4, 8, "parts")
+MODERN = [
+    (
+        "Four ranks hold one layer each. A forward takes 1 step, a backward 2",
+        COSTS["stages"].duration("backward") == 20,
+    ),
+    ("as long as the work of p - 1 microbatches", steps_of(gpipe) == 3 * (8 + 3)),
+    ("the idle share is (p - 1) / (m + p - 1). Try 32 microbatches", idle_share(8) and idle_share(32)),
+    (f"all {held(gpipe)} microbatches are *in flight* at once", played(gpipe)[1] == (8, 8, 8, 8)),
+    ("1F1B: one forward, one backward", True),
+    ("The time is the same", steps_of(one_f_one_b) == steps_of(gpipe)),
+    (f"But rank 0 holds {held(one_f_one_b)} microbatches, as many as there are ranks", held(one_f_one_b) == 4),
+    ("Try 32 microbatches again: the memory stays", held(one_f_one_b, 4, 32) == held(one_f_one_b)),
+    (
+        "For GPipe and for 1F1B the second line says that no order of whole backwards is faster",
+        pipeline_time_bound(Size(4, 8, 4), Setting(costs="stages"), [({r}, 1) for r in range(4)]).least
+        == steps_of(gpipe),
+    ),
+    ("Take a model of 8 layers", True),
+    (
+        f"The run takes {steps_of(interleaved, 8):g} steps and not {steps_of(one_f_one_b, 8):g}",
+        steps_of(one_f_one_b, 8) - 48 == 2 * (steps_of(interleaved, 8) - 48),
+    ),
+    (f"rank 0 keeps {held(interleaved, 8)} of them, where it kept {held(one_f_one_b, 8)}", True),
+    ("Try `layers=16, v=4`", steps_of(interleaved, 16, 8, "stages", 1, 4) == 4 * 24 + 9),
+    ("ZB-H1: cut backward in two", True),
+    ("ZB-H2: no bubble between steps", True),
+    ("ZB-H2 pays with memory", held(zb_h2, *PARTS) > held(zb_h1, *PARTS)),
+    ("they are two operations of 1 step each", COSTS["parts"].duration("backward_input") == 10),
+    (
+        f"The run takes {steps_of(zb_h1, *PARTS):g} steps and not {steps_of(one_f_one_b, *PARTS):g}",
+        played(zb_h1, *PARTS)[1] == (4, 4, 4, 4) and held(one_f_one_b) == 4,
+    ),
+    ("with as much in flight on rank 0 as 1F1B. (Others hold as much as rank 0 now", True),
+    (f"It still takes {steps_of(zb_h2, *PARTS):g} steps", True),
+    ("first with ZB-H1 and then with ZB-H2", True),
+    (
+        f"{steps_of(zb_h2, *PARTS, 2):g} steps and not {steps_of(zb_h1, *PARTS, 2):g}, for {held(zb_h2, *PARTS, 2)} "
+        f"microbatches in flight instead of {held(zb_h1, *PARTS, 2)}",
+        True,
+    ),
+    (
+        "Every further step saves the same again. Try `steps=4`",
+        steps_of(zb_h1, *PARTS, 4) - steps_of(zb_h2, *PARTS, 4) == 9 == 3 * (54 - 51),
+    ),
+    ("So let rank 0 have the first chunk", zb_v(4, 8).stages_of(0) == [0, 7]),
+    (
+        f"Compare with 1F1B on the same 8 layers: {steps_of(zb_v, 8, 8, 'parts'):g} steps and not "
+        f"{steps_of(one_f_one_b, 8, 8, 'parts'):g}",
+        True,
+    ),
+    (
+        f"the most in flight on any rank is {held(zb_v, 8, 8, 'parts')} activations of a layer in both",
+        held(zb_v, 8, 8, "parts") == held(one_f_one_b, 8),
+    ),
+    ("`1F0` is the forward of stage 1 for microbatch 0. This one is 1F1B for two ranks and four microbatches", True),
+    ("FSDP (ZeRO-3) keeps a shard", True),
+    ("leaves a third of the time idle", shared(zero3).bubble == pytest.approx(1 / 3)),
+    ("Almost", 0 < shared(fsdp_prefetch).timesteps - shared(ddp).timesteps < 1),
+    (
+        "for the memory of one more layer",
+        shared(fsdp_prefetch).peak.memory - shared(zero3).peak.memory == CLASSIC.weight,
+    ),
+    ("needs about half of DDP's memory", 0.45 < shared(fsdp_prefetch).peak.memory / shared(ddp).peak.memory < 0.55),
+]
+
 REFERENCES = r"\(https://arxiv\.org/abs/[\d.]+\)|^\d\. | \d\. |\*\*0\d_\w+\*\*|\{puzzle: \w+\}"
 """Digits that are not figures: addresses, numbered lists, names."""
 
 
-@pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK)])
+@pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK), ("02_modern", MODERN)])
 def test_every_quoted_fact_holds(name: str, facts: list[tuple[str, bool]]) -> None:
     assert [quote for quote, holds in facts if not holds] == []
     assert [quote for quote, _ in facts if quote not in words(name)] == []
 
 
-@pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK)])
+@pytest.mark.parametrize(("name", "facts"), [("00_tour", TOUR), ("01_puzzles", PUZZLE_BOOK), ("02_modern", MODERN)])
 def test_every_figure_is_measured(name: str, facts: list[tuple[str, bool]]) -> None:
     assert unmeasured(words(name), [quote for quote, _ in facts], REFERENCES) == []
 

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 import lib
+from drawing.palette import BATCHES, OPERATIONS
 from puzzles.catalog.chapter import Chapter
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
@@ -244,6 +245,25 @@ def outputs(notebook: Any, cell: str) -> list[Any]:
 def test_every_puzzle_is_passed_or_not_attempted(executed: tuple[bool, list[Any]]) -> None:
     solved, (_, book) = executed
     require_played(book, CLASSICS, solved)
+
+
+@pytest.mark.slow
+def test_the_second_tour_names_what_it_draws() -> None:
+    tour = run_through(next(book.text for book in books() if book.file == "02_modern.ipynb"))
+    shown = [out for cell in tour.cells for out in cell.get("outputs", ())]
+    printed = "".join(out.text for out in shown if out.get("name") == "stdout")
+    assert re.findall(r"This is (.*) \(", printed) == [
+        *("GPipe", "1F1B", "1F1B", "interleaved 1F1B", "ZB-H1", "ZB-H2", "ZB-H1", "ZB-H2", "ZB-V", "1F1B"),
+        "like 1F1B, but rank 0 runs one forward too many before its first backward",
+    ]
+    assert "ZeRO-3 (FSDP), with prefetch" in printed
+    pages = [out.data["text/html"] for out in shown if "text/html" in out.get("data", {})]
+    assert len(pages) == 10
+    assert all(
+        BATCHES[3] in page or OPERATIONS["backward"] in page or OPERATIONS["backward_weight"] in page for page in pages
+    )
+    assert not [out for out in shown if out.get("name") == "stderr"]
+    assert len(nbformat.writes(tour).encode()) < MEGABYTE
 
 
 @pytest.mark.slow

@@ -275,7 +275,7 @@ async def wait_for_ever(model: Model) -> None:
         (many, (1, 1, 1)),
         (gather_and_forward, (130, 1, 2)),
         (gather_and_forward, (2, 1, 64)),
-        (gather_and_forward, (1, 1, 300)),
+        pytest.param(gather_and_forward, (1, 1, 300), marks=pytest.mark.slow),
         (pizza, (1, 1, 4)),
         (wait_for_ever, (1, 1, 2)),
     ],

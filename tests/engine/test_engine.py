@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -10,11 +12,15 @@ import numpy as np
 import pytest
 
 from lib import DeadlockError, RuleError
-from lib.engine import ShardedEngine, launch
-from tests.support.engine_bodies import BODIES, Script, on_each
+from lib.engine import Reader, ShardedEngine, Writer, launch
+from lib.engine.executors import streams
+from lib.engine.transports.inprocess import InProcessPort
+from tests.support.engine_bodies import BODIES, Assembly, Script, on_each
+
+EXHAUSTIVE = ("all_byte_and_memory_orders", "many_launches")
 
 
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("body", [pytest.param(b, marks=pytest.mark.slow if b in EXHAUSTIVE else []) for b in BODIES])
 def test_in_process(body: str) -> None:
     BODIES[body]("inprocess")
 
@@ -138,6 +144,17 @@ PRODUCTS = {
     "outer tensordot": (lambda a, b: np.tensordot(a, b, 0), 2 * 6 * 12),
     "einsum": (lambda a, b: np.einsum("ij,jk", a, b), 2 * 2 * 3 * 4),
     "einsum optimized": (lambda a, b: np.einsum("ij,jk->ik", a, b, optimize=True), 2 * 2 * 3 * 4),
+    "einsum in steps": (lambda a, b: np.einsum("ij,jk,kl->il", a, b, b.T, optimize=True), 2 * (3 * 4 * 3 + 2 * 3 * 3)),
+    "einsum at once": (lambda a, b: np.einsum("ij,jk,kl->il", a, b, b.T), 2 * 2 * 3 * 4 * 3),
+    "einsum of lists in steps": (
+        lambda a, b: np.einsum(a, [0, 1], b, [1, 2], b.T, [2, 3], optimize="greedy"),
+        2 * (3 * 4 * 3 + 2 * 3 * 3),
+    ),
+    "einsum on a given path": (
+        lambda a, b: np.einsum("...ij,jk,kl", a, b, b.T, optimize=["einsum_path", (0, 1), (0, 1)]),
+        2 * (2 * 3 * 4 + 2 * 4 * 3),
+    ),
+    "matmul of other axes": (lambda a, b: np.matmul(a.T, b, axes=[(1, 0), (0, 1), (0, 1)]), 2 * 2 * 3 * 4),
     "einsum of lists": (lambda a, b: np.einsum(a, [0, 1], b, [1, 2]), 2 * 2 * 3 * 4),
     "einsum with dots": (lambda a, b: np.einsum("...ij,jk->...ik", np.stack([a] * 5), b), 5 * 2 * 2 * 3 * 4),
     "einsum of one": (lambda a, b: np.einsum("ij->ji", a), 0),
@@ -147,6 +164,10 @@ PRODUCTS = {
     "sum": (lambda a, b: a.sum(), 0),
     "elementwise": (lambda a, b: a * a, 0),
 }
+
+
+if hasattr(np, "vecdot"):
+    PRODUCTS["vectors along an axis"] = (lambda a, b: np.vecdot(a, a, axis=0), 2 * 2 * 3)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -226,6 +247,131 @@ def test_a_player_that_catches_everything_is_ended_all_the_same() -> None:
 
     with pytest.raises(KeyError):
         on_each("inprocess", does)
+
+
+def test_inputs_are_not_kept_for_devices_that_read_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[Any] = []
+
+    class Counted(np.ndarray):  # type: ignore[type-arg]
+        """An array that can be counted while it exists."""
+
+    def endless() -> Any:
+        while True:
+            item = np.zeros(1).view(Counted)
+            alive.append(weakref.ref(item))
+            yield item
+            del item
+
+    monkeypatch.setattr(streams, "MAX_UNREAD", 10)
+    with launch(Assembly, 4, metered=False) as run:
+        for number, _ in enumerate(run.inference_loop(endless())):
+            if number == 100:
+                break
+        assert sum(ref() is not None for ref in alive) <= 12
+
+    class ReadsLate(Assembly):
+        def inference_loop(self, input_stream: Any, output_stream: Any) -> None:
+            if self.device_id:
+                self.receive(0)
+            number = sum(1 for _ in input_stream)
+            if not self.device_id:
+                self.send(1, np.array(number))
+
+    refused = pytest.raises(RuleError, match="device 1 begins to read the stream after others have read 30 inputs")
+    with refused, launch(ReadsLate, 2, metered=False) as run:
+        list(run.inference_loop(np.arange(30)))
+    with launch(ReadsLate, 2, metered=False) as run:
+        assert list(run.inference_loop(np.arange(9))) == []
+
+
+def test_waits_that_are_alike_are_named_together() -> None:
+    def does(me: Any, x: Any) -> Any:
+        device = int(me.device_id)
+        return me.receive(7) if device in (0, 2, 5) else None if device == 4 else me.barrier()
+
+    with pytest.raises(DeadlockError) as caught:
+        on_each("inprocess", does, n=1000)
+    text = str(caught.value)
+    assert "devices 0, 2, 5 wait in receive(7), line " in text
+    assert "; devices 1, 3, 6 to 999 wait in barrier(), line " in text
+    assert "; device 4 has returned. Every wait" in text
+
+
+def test_a_deadlock_names_the_players_line_also_through_a_wrapped_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the sandbox, where a log wraps the calls of a device."""
+    names: dict[str, Any] = {"__name__": "puzzles.anywhere", "receive": InProcessPort.receive}
+    exec("def wrapped(port, source): return receive(port, source)", names)
+    monkeypatch.setattr(InProcessPort, "receive", names["wrapped"])
+    with pytest.raises(DeadlockError, match=r"device 0 waits in receive\(1\), line \d+ of test_engine\.py"):
+        on_each("inprocess", lambda me, x: me.receive(1) if me.device_id == 0 else None, n=2)
+
+
+def test_runs_in_several_threads_have_meters_of_their_own() -> None:
+    """Here the threads take turns, so that both runs are open all the time."""
+    turn = threading.Barrier(2, timeout=30)
+
+    def does(me: Any, x: Any) -> Any:
+        kept = []
+        for _ in range(4):
+            if me.device_id == 0:
+                turn.wait()
+            kept.append(x @ np.ones_like(x))
+        return kept
+
+    found: dict[int, Any] = {}
+
+    def run(size: int) -> None:
+        with launch(Script, 2, does) as running:
+            running.forward(np.ones((size, size)))
+            found[size] = [(m.flops, m.peak) for m in running.meters]
+
+    threads = [threading.Thread(target=run, args=(size,)) for size in (2, 5)]
+    zeros = np.zeros
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {n: [(4 * 2 * n**3, 8 * n * n * 6)] * 2 for n in (2, 5)}
+    assert np.zeros is zeros
+
+
+def test_a_thread_of_the_players_is_charged_to_the_device() -> None:
+    def does(me: Any, x: Any) -> Any:
+        if me.device_id == 1:
+            thread = threading.Thread(target=lambda: np.ones((2, 3)) @ np.ones((3, 4)))
+            thread.start()
+            thread.join()
+
+    with launch(Script, 2, does) as run:
+        run.forward(0)
+        assert [m.flops for m in run.meters] == [0, 48]
+
+
+def test_the_types_of_streams_can_be_subscripted() -> None:
+    assert [str(kind[np.ndarray]) for kind in (Reader, Writer)] == [
+        f"lib.engine.reader_writer.{name}[numpy.ndarray]" for name in ("Reader", "Writer")
+    ]
+
+
+def test_a_thousand_devices_run_in_one_process() -> None:
+    n = 1000
+
+    def does(me: Any, x: Any) -> Any:
+        total = me.all_reduce(x)
+        me.send((me.device_id + 1) % n, x)
+        return [total[0], me.receive((me.device_id - 1) % n)[0]]
+
+    got = on_each("inprocess", does, [np.array([i]) for i in range(n)], n=n)
+    assert got == [[n * (n - 1) // 2, (i - 1) % n] for i in range(n)]
+
+    def last_first(me: Any, x: Any) -> int:
+        """Each device waits for the next one before it sends anything."""
+        behind = int(me.receive(me.device_id + 1)) if me.device_id < n - 1 else 0
+        if me.device_id:
+            me.send(me.device_id - 1, behind + 1)
+        return behind
+
+    assert on_each("inprocess", last_first, n=n) == list(range(n - 1, -1, -1))
 
 
 def test_a_stream_is_read_no_faster_than_its_outputs_are_taken() -> None:

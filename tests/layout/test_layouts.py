@@ -118,6 +118,10 @@ REFUSED = [
     (lambda: Graph(8).input(None, (2,)), "name of a tensor is a string; got None"),
     (lambda: Graph(8).relu("r", ["x"]), r"there is no tensor named '\['x'\]'; there are none"),
     (lambda: Graph(), "exactly one"),
+    (lambda: Graph(True), "1 device or more; got True"),
+    (lambda: Graph(8, itemsize=-4), "whole number of bytes, 1 or more; got -4"),
+    (lambda: Graph(8, itemsize=True), "whole number of bytes, 1 or more; got True"),
+    (lambda: DeviceMatrix((True, 2)), "positive whole numbers; got"),
     (lambda: Graph(2.5), "1 device or more; got 2.5"),
     (lambda: Graph(devices=0), "1 device or more; got 0"),
 ]

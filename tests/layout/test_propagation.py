@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,7 +27,7 @@ from lib.layout.examples import attention, boundary, embedding_and_head, feed_fo
 from lib.layout.planning.exact import PlacementProblem
 from lib.layout.program.distributed import strategy_text
 from tests.support.examples import examples
-from tests.support.layout_strategies import assert_same_program, brute_force
+from tests.support.layout_strategies import assert_same_program, brute_force, values
 
 
 def configured_ffn() -> Graph:
@@ -159,6 +161,121 @@ def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     if cases <= 3000:
         assert free.bytes == brute_force(problem, None)
         assert capped.bytes == brute_force(problem, cap)
+
+
+def several_readers(devices: int, readers: int, width: int = 4, columns: int = 4) -> Graph:
+    """A tensor that several matmuls take."""
+    graph = Graph(devices)
+    graph.input("x", (4, width))
+    graph.relu("relu", "x")
+    for i in range(readers):
+        graph.parameter(f"w{i}", (width, columns))
+        graph.matmul(f"matmul{i}", "relu", f"w{i}")
+    return graph
+
+
+def test_a_tensor_that_several_operators_take_in_one_layout_moves_once():
+    """q, k and v of attention: the rows that they need are gathered once, not three times."""
+    graph = attention()
+    for name in "qkv":
+        graph.shard(name, ((1, 1, 1), (1, 8)))
+    graph.shard("attended", ((4, 2, 1), (4, 2, 1)))
+    moving = GraphPlan(graph, propagate(graph).operators, {**propagate(graph).homes, "x": rows_over_all(graph)})
+    edges = [edge for edge in moving.edges if edge.tensor == "x"]
+    assert [(edge.operator, edge.bytes, edge.moved_for) for edge in edges] == [
+        ("q", 8 * 7 * 512 * 4, ""), ("k", 0, "q"), ("v", 0, "q"), ("attended", 0, ""),
+    ]  # fmt: skip
+    assert moving.bytes == int(moving.sent.sum()) == int(moving.received.sum())
+    assert "x -> k: as moved for q, 0 bytes" in moving.explain()
+    assert_same_program(moving)
+    done = moving.on_engine({name: value.astype(np.float32) for name, value in values(graph).items()})
+    assert done.sent == tuple(moving.sent)
+
+
+def rows_over_all(graph: Graph) -> TensorLayout:
+    return mesh_split(graph.shapes["x"], mesh(a=4, b=2), ("a", "b", -1))
+
+
+@pytest.mark.parametrize("readers", [2, 3])
+def test_the_exact_plan_with_shared_moves_is_what_plans_one_by_one_find(readers):
+    """Independent of the planner's tables: the bytes of every plan that can be made of the candidates."""
+    graph = several_readers(2, readers)
+    graph.shard("relu", ((2, 1),))
+    for i in range(readers):
+        graph.shard(f"matmul{i}", ((1, 1), (1, 2)))
+    problem = PlacementProblem(graph, {}, scatter=True)
+    least = min(
+        GraphPlan(graph, dict(zip(graph.operators, ways)), dict(zip(graph.sources, homes))).bytes
+        for ways in product(*problem.operators.values())
+        for homes in product(*(dict.fromkeys(homes) for homes in problem.homes.values()))
+    )
+    found = plan(graph)
+    assert found.bytes == least == 2 * 8 * 4  # each device gets the other half, once
+    assert found.not_shared == ()
+    assert_same_program(found)
+
+
+def test_sharing_decides_which_plan_is_cheapest(monkeypatch):
+    """Each alone would rather exchange 64 bytes and scatter a sum of 32 than gather 128; three share the gather."""
+    from lib.layout.planning import shared_copies
+
+    graph = several_readers(2, 3, width=8, columns=2)
+    graph.shard("relu", ((2, 1),))
+    caps = {f"w{i}": 8 * 2 * 4 // 2 for i in range(3)}
+    found = plan(graph, tensor_caps=caps)
+    assert [edge.bytes for edge in found.edges if edge.tensor == "relu"] == [128, 0, 0]
+    assert found.bytes == 128
+    assert_same_program(found)
+    monkeypatch.setattr(shared_copies, "MAX_VALUES", 1)
+    assert plan(graph, tensor_caps=caps).bytes == 64 + 3 * 32
+
+
+def test_a_plan_says_if_not_every_way_to_share_was_considered(monkeypatch):
+    from lib.layout.planning import shared_copies
+
+    graph = several_readers(4, 3)
+    assert plan(graph).not_shared == ()
+    monkeypatch.setattr(shared_copies, "MAX_VALUES", 3)
+    found = plan(graph)
+    assert "relu" in found.not_shared
+    assert "not every way to share moves of 'relu'" in found.explain()
+
+
+def test_the_rule_reaches_parts_that_share_only_a_weight():
+    graph = Graph(4)
+    graph.parameter("w", (8, 8))
+    for name in ("one", "two"):
+        graph.relu(f"{name}_relu", graph.matmul(name, graph.input(f"{name}_x", (8, 8)), "w"))
+    graph.shard("one", ((1, 1), (1, 4)))
+    found = propagate(graph)
+    assert found.operators["two"].inputs[1] == found.operators["one"].inputs[1] == found.homes["w"]
+    assert found.bytes == 0
+    assert_same_program(found)
+
+
+def test_an_out_strategy_reduce_scatters_what_would_be_all_reduced():
+    """As MindSpore's out-strategy: half the bytes of the all-reduce, and each device keeps a part of the sum."""
+    graph = megatron_mlp()
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    graph.shard("matmul2", ((2, 4), (4, 1)))
+    assert propagate(graph).bytes == 98_304
+    graph.shard("matmul2", ((2, 4), (4, 1)), out=(8, 1))
+    found = propagate(graph)
+    matmul2 = found.operators["matmul2"]
+    assert [step.name for step in matmul2.reduction] == ["reduce-scatter"]
+    assert (matmul2.output.splits, found.bytes) == ((8, 1), 49_152)
+    assert plan(graph, memory_cap=found.memory, scatter=False).operators["matmul2"].output.splits == (8, 1)
+    assert_same_program(found)
+    graph.shard("matmul2", ((2, 4), (4, 1)))
+    assert (graph.outs, propagate(graph).bytes) == ({}, 98_304)
+
+
+def test_an_out_strategy_on_a_mesh():
+    graph = transformer(1, mesh(data=2, model=2), batch=4, length=4, heads=4, width=8)
+    graph.shard("l0.matmul2", ((2, 1, 2), (2, 1)), out=(2, 2, 1))
+    found = plan(graph)
+    assert found.operators["l0.matmul2"].output.splits == (2, 2, 1)
+    assert_same_program(found)
 
 
 def test_the_exact_plan_follows_a_cap_step_by_step():
@@ -336,6 +453,12 @@ REFUSED = [
         "the cap of 'weight2' is a whole number of bytes, such as 4096; got None",
     ),
     (lambda: plan(configured_ffn(), tensor_caps=["weight2"]), "by name, such as {'weight2': 4096}; got ['weight2']"),
+    (
+        lambda: feed_forward().shard("matmul2", ((2, 4), (4, 1)), out=(4, 1)),
+        "matmul2: the strategy ((2,4),(4,1)) cannot leave the output of shape (64, 64) in parts (4, 1); it can leave",
+    ),
+    (lambda: feed_forward().shard("matmul2", ((2, 4), (4, 1)), out=8), "a whole number for each dimension"),
+    (lambda: feed_forward().shard("relu", ((8, 1),), out=(1, 8)), "it can leave (8, 1)"),
     (lambda: complete(None, {}), "only a Graph can be planned"),
     (lambda: complete(megatron_mlp(), ["up"]), "layouts by tensor name; got ['up']"),
     (lambda: propagate(feed_forward()), "no operator is configured; give one a strategy with graph.shard"),

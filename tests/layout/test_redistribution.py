@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import chain, combinations
-from math import ceil, exp, log
+from itertools import chain, combinations, product
+from math import ceil, exp, log, prod
 
 import numpy as np
 import pytest
@@ -25,7 +25,8 @@ from lib.layout import (
     same_placement,
 )
 from tests.support.examples import examples
-from tests.support.layout_strategies import eight_devices, numbers, pairs, summands
+from tests.support.layout_strategies import cube_with_summands, eight_devices, numbers, pairs, summands, triples
+from tests.support.sum_messages import cases, fewest_messages
 
 CUBE = eight_devices()
 EVERY_PAIR = [(a, b) for a in CUBE for b in CUBE if a != b]
@@ -122,6 +123,74 @@ def test_partial_sums_are_completed_on_the_way(two):
         assert plan.sent.sum() == plan.received.sum()
 
 
+def on_four(partial: bool) -> list[TensorLayout]:
+    """Every layout of a 2x2 tensor on four devices: 2x2, 4, and 2x2 in another order; with or without summands."""
+    found = []
+    for matrix in (DeviceMatrix((2, 2)), DeviceMatrix((4,)), DeviceMatrix((2, 2), (0, 3, 1, 2))):
+        axes = range(len(matrix.shape))
+        for owner in product((None, 0, 1, "partial"), repeat=len(axes)):
+            entries = [tuple(a for a in axes if owner[a] == dim) for dim in (0, 1)]
+            if all(prod(matrix.shape[a] for a in entry) <= 2 for entry in entries):
+                found.append(TensorLayout((2, 2), matrix, entries, tuple(a for a in axes if owner[a] == "partial")))
+    return [layout for layout in dict.fromkeys(found) if bool(layout.partial) == partial]
+
+
+ON_FOUR = [(a, b) for a in on_four(True) for b in on_four(False)]
+
+
+@pytest.mark.parametrize("summed", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_partial_sums_are_completed_with_the_fewest_messages_that_a_search_finds(summed):
+    pairs_of_it = [(a, b) for a, b in ON_FOUR if a.summands == summed]
+    assert len(pairs_of_it) > 20
+    for a, b in pairs_of_it:
+        fewest = sum(fewest_messages(case) * number for case, number in cases(a, b).items())
+        plan = redistribute(a, b, itemsize=1)
+        assert plan.bytes == least_bytes(a, b, 1) == fewest, (a, b)
+        whole = join(summands(a), a)
+        assert all(np.array_equal(plan.run(summands(a))[d], piece) for d, piece in cut(whole, b).items()), (a, b)
+
+
+def test_summands_go_straight_to_where_they_are_wanted():
+    """The default reduced everywhere first, 98,304 bytes, and was above the named collectives."""
+    source = on(-1, -1, partial="y")
+    for target in (on("x", "y"), on(("x", "y"), -1), on(-1, ("y", "x"))):
+        assert redistribute(source, target).bytes == 3 * 4096 * 4
+
+
+@examples(60)
+@given(pairs(partial=True))
+def test_no_plan_moves_more_than_named_collectives(two):
+    assert least_bytes(*two) == redistribute(*two).bytes <= redistribute(*two, named_only=True).bytes
+
+
+@examples(100)
+@given(triples())
+def test_a_detour_never_moves_less(three):
+    a, b, c = three
+    assert least_bytes(a, c) <= least_bytes(a, b) + least_bytes(b, c)
+
+
+@pytest.mark.slow
+def test_every_detour_of_partial_sums_on_a_cube():
+    cube = cube_with_summands((8, 8))
+    whole = [each for each in cube if not each.partial]
+    assert len(cube) - len(whole) == 43
+    for a in cube:
+        for b in (each for each in cube if not each.partial or each.summands == a.summands):
+            there = least_bytes(a, b)
+            assert all(least_bytes(a, c) <= there + least_bytes(b, c) for c in whole), (a, b)
+
+
+@pytest.mark.slow
+def test_the_plan_of_every_partial_sum_on_a_cube_is_within_the_named_one():
+    cube = cube_with_summands((8, 8))
+    for a in cube:
+        for b in cube:
+            if a.partial and not b.partial:
+                plan = redistribute(a, b)
+                assert plan.bytes == least_bytes(a, b) <= redistribute(a, b, named_only=True).bytes
+
+
 GRID = mesh(x=2, y=4)
 
 
@@ -159,6 +228,66 @@ def test_a_plan_that_is_no_collective_is_a_general_exchange():
     assert_makes_the_target(named)
 
 
+LARGE = [((8, 8), 114_688), ((16, 4), 61_440), ((4, 4, 4), 196_608)]
+
+
+@pytest.mark.parametrize(("shape", "moved"), LARGE)
+def test_columns_become_rows_by_one_all_to_all_on_64_devices(shape, moved):
+    matrix = DeviceMatrix(shape)
+    columns, rows = (TensorLayout((64, 64), matrix, entries) for entries in (((), (0,)), ((0,), ())))
+    plan = redistribute(columns, rows, named_only=True)
+    assert (plan.names, plan.bytes, plan.cheapest) == (("all-to-all",), moved, True)
+    assert moved == 64 * (64 * 64 // shape[0]) * (shape[0] - 1) // shape[0] * 4
+    assert_makes_the_target(plan)
+
+
+@pytest.mark.parametrize("shape", [shape for shape, _ in LARGE])
+def test_named_collectives_on_64_devices_make_the_target(shape):
+    """A pair that whole axes reach at the bound, one that needs parts of axes, and partial sums."""
+    matrix = DeviceMatrix(shape)
+    last = len(shape) - 1
+    pairs_of_it = [
+        (TensorLayout((64, 64), matrix, ((0,), (last,))), TensorLayout((64, 64), matrix, ((0, last), ()))),
+        (TensorLayout((64, 64), matrix, ((0,), (last,))), TensorLayout((64, 64), matrix, ((last,), (0,)))),
+        (TensorLayout((64, 64), matrix, ((), (last,)), (0,)), TensorLayout((64, 64), matrix, ((), (0,)))),
+    ]
+    for a, b in pairs_of_it:
+        plan = redistribute(a, b, named_only=True)
+        assert plan.cheapest
+        assert plan.bytes >= least_bytes(a, b)
+        made = plan.run(summands(a))
+        whole = cut(join(summands(a), a), b)
+        assert all(np.array_equal(made[device], piece) for device, piece in whole.items())
+
+
+def test_a_search_that_gives_up_says_so(monkeypatch):
+    """Its path is that on whole axes; without one everything is gathered."""
+    from lib.layout.redistribution import collective_path
+
+    monkeypatch.setattr(collective_path, "MAX_LAYOUTS_SEARCHED", 3)
+    collective_path._cheapest.cache_clear()
+    try:
+        source, target = (on(*dims, shape=(36, 36), grid=mesh(x=2, y=3)) for dims in (("x", "y"), ("y", "x")))
+        plan = redistribute(source, target, named_only=True)
+        assert not plan.cheapest
+        assert plan.names == ("all-gather", "slice")
+        assert "gave up; there may be cheaper" in plan.explain()
+        assert_makes_the_target(plan)
+        assert "gave up" not in redistribute(source, target).explain()
+    finally:
+        collective_path._cheapest.cache_clear()
+
+
+@pytest.mark.parametrize(("names", "others"), [(("x", "y"), "data model"), (("data", "model"), "x y")])
+def test_steps_have_the_axis_names_of_their_own_mesh(names, others):
+    """Results of the search are shared between meshes that differ only in names."""
+    grid = mesh(**dict(zip(names, (2, 4))))
+    source, target = (on(*dims, shape=(40, 40), grid=grid) for dims in ((names, -1), (-1, names[::-1])))
+    text = redistribute(source, target, named_only=True).explain()
+    assert "+".join(names) in text
+    assert not any(f"[{other}" in text or f"+{other}" in text for other in others.split())
+
+
 def test_local_pieces_move_nothing():
     plan = redistribute(replicate((8, 8), 4), mesh_split((8, 8), mesh(a=4), ("a", -1)))
     assert (plan.bytes, plan.explain().endswith("each device takes its part of what it holds")) == (0, True)
@@ -192,6 +321,9 @@ REFUSED = [
     (lambda: redistribute(on(-1, -1), on(-1, -1, shape=(8, 8))), r"is for shape \(64, 64\), the target layout for"),
     (lambda: redistribute(on(-1, -1), replicate((64, 64), 4)), "has 8 devices, the target layout 4"),
     (lambda: redistribute(on(-1, -1), on(-1, -1, partial="x")), "the target is a sum of 2 pieces, the source of 1"),
+    (lambda: redistribute(on("x", -1), on(-1, "x"), itemsize=-4), "whole number of bytes, 1 or more; got -4"),
+    (lambda: redistribute(on("x", -1), on(-1, "x"), itemsize=True), "whole number of bytes, 1 or more; got True"),
+    (lambda: least_bytes(on("x", -1), on(-1, "x"), 2.5), "whole number of bytes, 1 or more; got 2.5"),
     (lambda: exchange(on(-1, -1, partial="x"), on(-1, -1)), "reduce the partial sums first"),
     (
         lambda: redistribute(on(-1, -1, partial="x"), on(-1, -1, grid=mesh(a=4, b=2), partial="b"), named_only=True),

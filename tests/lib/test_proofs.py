@@ -1,14 +1,19 @@
-"""Proofs by constraint programming: no pipeline is shorter than a record, and none of its length holds less."""
+"""Proofs by constraint programming: no pipeline is shorter than a record, and none of its length holds less, if each
+operation runs once and each rank keeps its own activations."""
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
+from importlib import import_module
+from math import gcd
 
 import pytest
 
-from lib import Setting, inflight, referee, run
-from lib.schedules import one_f_one_b, pipeline, zb_h1, zb_h2
-from tests.support.pipeline_solver import Problem, solved
+from lib import Setting, Trace, inflight, referee, run
+from lib.schedules import Cell, one_f_one_b, pipeline, zb_h1, zb_h2
+from puzzles.catalog.schedule import PUZZLES
+from tests.support.pipeline_solver import Problem, Sizes, solved
 from tests.support.truth import UNIT, costs_of, played
 
 with warnings.catch_warnings():
@@ -56,3 +61,75 @@ def test_two_steps_of_zb_h2_hold_as_little_as_pipelines_of_their_time_can() -> N
     trace, report = played(zb_h2, 4, 8, steps=2)
     assert (max(inflight(trace, 1, 1)), report.makespan) == (7, 51)
     require_least(Problem(4, 8, 51, 7, split=True, steps=2))
+
+
+# --- Records of puzzles, in elements ---
+
+LETTERS = {"forward": "F", "backward": "B", "backward_input": "I", "backward_weight": "W"}
+
+
+def starts(trace: Trace) -> dict[Cell, int]:
+    """When each operation of a pipeline starts. The microbatches of all steps are counted on."""
+    seen: Counter[tuple[int, str]] = Counter()
+    found = {}
+    for op in (op for ops in trace.ranks for op in ops if op.name in LETTERS):
+        place = op.layer, LETTERS[op.name]
+        found[Cell(*place, seen[place])] = op.start // trace.costs.unit
+        seen[place] += 1
+    return found
+
+
+def record_problem(slug: str) -> tuple[Problem, dict[Cell, int]]:
+    """A pipeline as fast as the puzzle's fastest record and no larger; and the starts of that record."""
+    goal = PUZZLES[slug].goal
+    (layers, batches, ranks), costs = goal.size, goal.costs
+    record = min(goal.records, key=lambda record: (record.timesteps, record.peak_memory))
+    sizes = Sizes(costs.activation, costs.activation, costs.activation_grad, costs.weight)
+    unit, v = gcd(*sizes), layers // ranks
+    room = record.peak_memory - v * 2 * costs.weight  # weights and optimizer states
+    schedule = getattr(import_module(record.by.removesuffix(".py").replace("/", ".")), slug)
+    outcome = run(schedule, *goal.size, setting=goal.setting)
+    assert outcome.error is None
+    assert room % unit == 0
+    problem = Problem(
+        ranks,
+        batches,
+        int(record.timesteps),
+        room // unit,
+        split=costs.priced("backward_weight"),
+        v=v,
+        steps=goal.setting.steps,
+        first_is_free=True,
+        sizes=Sizes(*(size // unit for size in sizes)),
+    )
+    return problem, starts(outcome.trace)
+
+
+RECORDS = ["one_f_one_b", "interleaved", "zb_h1", "zb_h2"]
+
+
+@pytest.mark.parametrize("slug", RECORDS)
+def test_the_constraints_measure_a_record_as_the_ledger_does(slug: str) -> None:
+    problem, played_at = record_problem(slug)
+    assert solved(problem, played_at) is not None
+    assert solved(problem._replace(cap=problem.cap - 1), played_at) is None
+
+
+@pytest.mark.parametrize("slug", RECORDS)
+def test_no_pipeline_as_fast_as_a_record_needs_fewer_elements(slug: str) -> None:
+    """None, that is, whose ranks keep their activations themselves and compute nothing twice: rank 0, whose own inputs
+    are free, has room for those of other ranks."""
+    problem, _ = record_problem(slug)
+    assert solved(problem._replace(cap=problem.cap - 1)) is None
+
+
+def test_no_pipeline_with_sharded_weights_is_faster_than_the_record() -> None:
+    """Even if it gathers and scatters each layer only once, and no rank waits for its replica."""
+    goal = PUZZLES["breadth_first"].goal
+    (record,) = goal.records
+    axes = dict(goal.setting.mesh)
+    stages, batches = axes["pp"], goal.size.batches // axes["dp"]
+    v = goal.size.layers // stages
+    problem = Problem(stages, batches, int(record.timesteps), batches * v, v=v, sharded=True)
+    assert solved(problem) is not None
+    assert solved(problem._replace(horizon=problem.horizon - 1)) is None

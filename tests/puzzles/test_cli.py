@@ -307,6 +307,7 @@ def test_the_end_of_a_chapter_is_applauded_and_the_next_one_begun():
     assert "That is every puzzle of the chapter 'The classics'. Well played! Next: puzzle 8" in page
 
 
+@pytest.mark.slow
 def test_all_puzzles_end_with_applause():
     Path("all.py").write_text("\n".join(map(solution, PUZZLES)))
     result = puzzles("grade", "all.py")

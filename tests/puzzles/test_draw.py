@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from drawing.palette import OPERATIONS, batch_colour
 from puzzles.commands.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -142,3 +143,39 @@ def test_refusals_say_what_would_be_right(arguments: tuple[str, ...], code: int,
     result = draw(*arguments, code=code)
     assert message.lower() in " ".join(result.stderr.lower().split())
     assert "Traceback" not in result.stderr
+
+
+def test_colours_of_a_picture_a_page_and_a_comparison() -> None:
+    for arguments in (["-o", "x.svg"], ["-o", "x.html"], ["--against", GPIPE, "-o", "x.svg"]):
+        draw(GPIPE, "gpipe", *arguments)
+        plain = written(arguments[-1])
+        draw(GPIPE, "gpipe", "--colour", "layer", *arguments)
+        assert written(arguments[-1]) == plain
+        draw(GPIPE, "gpipe", "--colour", "microbatch", *arguments)
+        assert all(batch_colour(batch) in written(arguments[-1]) for batch in range(4))
+        assert not any(batch_colour(batch) in plain for batch in range(4))
+    assert "rank 0 F0F0F1F1" in draw(GPIPE, "gpipe", "--text", "--colour", "operation").stdout
+
+
+def test_colours_that_there_are_not_are_refused() -> None:
+    layout = f"{SOLUTIONS}/layout/ffn.py"
+    for arguments, facts in (
+        ([GPIPE, "gpipe", "--colour", "stage"], ["--colour", "'stage'", "layer", "microbatch", "operation"]),
+        ([GPIPE, "gpipe", "--pareto", "--colour", "microbatch"], ["--pareto", "leave out --colour"]),
+        ([layout, "ffn", "--colour", "microbatch"], ["ffn is a layout", "without these options"]),
+    ):
+        output = " ".join(draw(*arguments, code=2).output.replace("│", "").split())
+        assert [fact for fact in facts if fact not in output] == []
+    assert list(Path().iterdir()) == []
+
+
+def test_run_colours_its_picture() -> None:
+    def run(*arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(main, ["run", GPIPE, "gpipe", *arguments])
+        assert result.exit_code == code, result.output
+        return result
+
+    run("--small", "-o", "x.svg", "--colour", "operation")
+    assert written("x.svg").count(f'fill="{OPERATIONS["backward"]}"') > 2 * 4 * 8
+    refused = run("--colour", "operation", code=2).output
+    assert all(fact in refused for fact in ("--colour", "-o"))

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from drawing.palette import OPERATIONS, batch_colour
 from lib import COSTS, Model, PuzzleError, Report, Trace, referee, run
 from lib.setting import Setting
 from puzzles import play
+from puzzles.notebook.display import picture_of
 from puzzles.notebook.free_result import FreeResult
 from puzzles.notebook.result import Result
 from puzzles.tracks import UnknownPuzzleError
@@ -181,3 +183,32 @@ def test_a_class_of_another_track_has_no_size() -> None:
 def test_without_a_size_the_way_to_play_freely_is_shown() -> None:
     with pytest.raises(UnknownPuzzleError, match=r"play\(hers, size="):
         play(hers)
+
+
+def test_the_picture_has_the_colours_that_are_asked_for() -> None:
+    from solutions.gpipe import gpipe
+
+    result = play("gpipe", gpipe, colour="microbatch")
+    shown = [
+        picture_of(result),
+        picture_of(play("gpipe", gpipe)),
+        free(gpipe, size=(4, 2, 4), colour="microbatch").page(),
+    ]
+    assert [batch_colour(1) in picture for picture in shown] == [True, False, True]
+    failed = play(
+        "gpipe", lambda model: model.forward(0, model.get_activation([1]), model.load_weights(0)[0]), colour="operation"
+    )
+    assert (failed.status, OPERATIONS["forward"] in picture_of(failed)) == ("failed", True)
+
+
+def test_a_colour_that_there_is_not_is_refused_before_anything_runs() -> None:
+    def untouched(model: Model) -> None:
+        raise AssertionError
+
+    for size in ({}, {"size": (1, 1, 1)}):
+        with pytest.raises(PuzzleError) as refusal:
+            play("gpipe", untouched, colour="stage", **size)
+        assert all(word in str(refusal.value) for word in ("'layer'", "'microbatch'", "'operation'", "'stage'"))
+    for slug in ("ffn", "FSDP"):
+        with pytest.raises(PuzzleError, match=f"leave it out for {slug}"):
+            play(slug, untouched, colour="microbatch")

@@ -179,7 +179,7 @@ def is_at_the_margin(lines: list[str]) -> bool:
     return all(len(line) - len(line.lstrip()) <= 4 for line in lines)
 
 
-@pytest.mark.parametrize(("columns", "rows"), SIZES)
+@pytest.mark.parametrize(("columns", "rows"), [SIZES[0], pytest.param(*SIZES[1], marks=pytest.mark.slow)])
 def test_watch_on_a_terminal(columns: int, rows: int, environment: Mapping[str, str]) -> None:
     mine = Path("mine.py")
     mine.write_text(PUZZLES["basic"].starter)
@@ -230,6 +230,7 @@ def test_an_interrupt_ends_watch_and_leaves_the_terminal_as_it_was(environment: 
         assert "Traceback" not in terminal.text
 
 
+@pytest.mark.slow
 def test_watch_uses_asterisks_and_no_colour_where_there_is_neither(environment: Mapping[str, str]) -> None:
     plain = {
         **environment,

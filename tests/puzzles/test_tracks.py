@@ -15,6 +15,7 @@ from puzzles.commands.main import main
 from puzzles.grading import progress
 from puzzles.sandbox.plain_data import Foreign, pack, unpack
 from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_several, groups
+from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[2]
 
@@ -181,6 +182,7 @@ def same(a: object, b: object) -> bool:
     return type(a) is type(b) and a == b
 
 
+@examples(40)
 @given(trees)
 def test_what_is_packed_comes_back_as_it_was(tree: object) -> None:
     assert same(tree, unpack(json.loads(json.dumps(pack(tree)))))

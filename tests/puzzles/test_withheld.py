@@ -153,6 +153,13 @@ def test_play_judges_what_a_player_wrote_while_it_is_imported() -> None:
     assert play("gpipe", gpipe).status == "passed"
 
 
+def test_play_without_targets_may_use_it_too() -> None:
+    from lib.schedules import gpipe, pipeline
+
+    result = play(pipeline(gpipe), size=(2, 4, 2), costs="stages")
+    assert (result.status, result.report.timesteps) == ("correct", 3 * (4 + 1))
+
+
 SOLUTION = (Path(__file__).parents[2] / "solutions" / "gpipe.py").read_text(encoding="utf-8")
 DRAWN = f"""
 import drawing

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from lib import PuzzleError
-from lib.engine import ShardedEngine, collectives, launch
-
-N = 4
+from lib.engine import Reader, ShardedEngine, Writer, collectives, launch
+from tests.support.collective_arrays import Case, N, cases, wrong
 
 
 class Script(ShardedEngine):
@@ -92,6 +92,38 @@ def exchanges(on: str) -> None:
             assert all_equal([g[1] for g in got], collectives.all_to_all(xs, axis))
             got = on_each(on, lambda me, x, a=axis: me.reduce_scatter(x, axis=a), xs)
             assert all_equal(got, collectives.reduce_scatter(xs, axis=axis))
+
+
+def _require_right(on: str, some: list[Case]) -> None:
+    """Each device compares its own results, because pickling between processes loses the byte order of dates."""
+
+    def mistakes(me: Any, _: Any) -> list[str]:
+        device = int(me.device_id)
+        texts = [wrong(one, device, getattr(me, one.name)(one.arrays[device], **one.arguments)) for one in some]
+        return [text for text in texts if text][:3]
+
+    assert on_each(on, mistakes) == [[]] * N
+
+
+def byte_and_memory_orders(on: str) -> None:
+    """Every eleventh kind of array: all dtypes, byte orders, memory orders and shapes occur, but not all together."""
+    _require_right(on, cases(slice(None, None, 11)))
+
+
+def all_byte_and_memory_orders(on: str) -> None:
+    _require_right(on, cases())
+
+
+def averages(on: str) -> None:
+    """Of whole numbers and booleans: float64, without wrapping; large arrays too."""
+    for dtype in ("int8", "uint8", "int16", ">i2", "int64", "bool"):
+        for length in (8, 8000):
+            full = np.full(length, 1 if dtype == "bool" else np.iinfo(dtype).max // 2 + 1, dtype)
+            xs = [full if device != 1 else np.zeros_like(full) for device in range(N)]
+            got = on_each(on, lambda me, x: [me.all_reduce(x, "avg"), me.reduce_scatter(x, "avg")], xs)
+            mean = np.stack(xs).mean(0, dtype=np.float64)
+            assert all_equal([g[0] for g in got], [mean] * N), dtype
+            assert all_equal([g[1] for g in got], np.split(mean, N)), dtype
 
 
 def odd_arrays(on: str) -> None:
@@ -212,6 +244,55 @@ def one_sided_puts(on: str) -> None:
         assert all_equal(got[i], [np.zeros((N, 3), "float32"), wanted, np.array([0, 0, 1, 0, 2], "int32")])
 
 
+def barriers_of_groups(on: str) -> None:
+    """A group's barrier delivers the puts between its members, and only those; others do not wait."""
+
+    def does(me: Any, x: Any) -> Any:
+        device = int(me.device_id)
+        buffer = me.symmetric(N, "int32")
+        if device == 3:
+            me.send_async(np.array([9], "int32"), buffer[3:], 0)
+            first = buffer.copy()
+        else:
+            group = [2, 0, 1]
+            me.send_async(np.array([device + 1], "int32"), buffer[device : device + 1], (device + 1) % 3)
+            me.send_async(np.array([device + 1], "int32"), buffer[device : device + 1], 3)
+            me.barrier(group=group)
+            first = buffer.copy()
+            me.barrier(group)
+            me.barrier(group=[device])
+        me.barrier()
+        return [first, buffer.copy()]
+
+    got = on_each(on, does, metered=True)
+    firsts = [[0, 0, 3, 0], [1, 0, 0, 0], [0, 2, 0, 0], [0, 0, 0, 0]]
+    assert [g[0].tolist() for g in got] == firsts
+    assert [g[1].tolist() for g in got] == [[0, 0, 3, 9], *firsts[1:3], [1, 2, 3, 0]]
+    text = refused(on, lambda me, _: me.barrier(group=[0, 1] if me.device_id < 2 else [1, 2]))
+    assert "device 3 of 4, barrier(): device 3 is not in group (1, 2)" in text, text
+    text = refused(on, lambda me, _: me.barrier(group=[0, 1]) if me.device_id == 0 else None)
+    assert "device 0 waits in barrier() in group (0, 1), line " in text, text
+
+
+def empty_puts(on: str) -> None:
+    """A slice that is empty on some devices can be put, as any other; an array elsewhere cannot, empty or not."""
+
+    def does(me: Any, x: Any) -> Any:
+        buffer = me.symmetric((4, 2), "float32")
+        nothing = me.symmetric((0, 3), "int8")
+        me.send_async(x[: me.device_id], buffer[: me.device_id], (me.device_id + 1) % N)
+        me.send_async(x[:0], buffer[4:], (me.device_id + 1) % N)
+        me.send_async(np.zeros((0, 3), "int8"), nothing, (me.device_id + 1) % N)
+        me.barrier()
+        return buffer
+
+    for metered in (False, True):
+        got = on_each(on, does, np.ones((4, 2), "float32"), metered=metered)
+        assert [float(g.sum()) for g in got] == [2.0 * ((i - 1) % N) for i in range(N)]
+    text = refused(on, lambda me, _: (me.symmetric(3), me.send_async(np.zeros(0), np.zeros(0), (me.device_id + 1) % N)))
+    assert "dst is not a view of a symmetric buffer" in text, text
+
+
 def numbers_answer_when_called(on: str) -> None:
     got = on_each(on, lambda me, _: [me.device_id + 0, me.device_id(), me.num_devices + 0, me.num_devices()])
     assert got == [[i, i, N, N] for i in range(N)]
@@ -281,6 +362,123 @@ def loops_of_ones_own(on: str) -> None:
         got = list(run.inference_loop(np.array(i) for i in range(7)))
     assert [list(map(int, y)) for y in got[:2]] == [[12] * N, [48] * N]
     assert [int(y) for y in got[2:]] == [-1]
+
+
+class Assembly(ShardedEngine):
+    """A pipeline for inference: the first device reads, the others serve whoever sends, and the last one writes."""
+
+    def __init__(self) -> None:
+        self.digit = int(self.device_id)
+
+    def load_checkpoint(self, params: Any) -> None:
+        """Nothing to load."""
+
+    def forward(self, x: Any) -> Any:
+        return x * 10 + self.digit
+
+    def inference_loop(self, input_stream: Reader[Any], output_stream: Writer[Any]) -> None:
+        if self.device_id == 0:
+            for x in input_stream:
+                self.send(1, self.forward(x))
+            return
+        while True:
+            y = self.forward(self.receive(self.device_id - 1))
+            if self.device_id == self.num_devices - 1:
+                output_stream.write(y)
+            else:
+                self.send(self.device_id + 1, y)
+
+
+class ReadingAssembly(Assembly):
+    """The same, but every device reads the stream to know when it ends."""
+
+    def inference_loop(self, input_stream: Reader[Any], output_stream: Writer[Any]) -> None:
+        for x in input_stream:
+            y = self.forward(self.receive(self.device_id - 1) if self.device_id else x)
+            if self.device_id == self.num_devices - 1:
+                output_stream.write(y)
+            else:
+                self.send(self.device_id + 1, y)
+
+
+def only_the_last_device_writes(on: str) -> None:
+    for cls in (Assembly, ReadingAssembly):
+        with launch(cls, N, on=on, patience=PATIENCE) as run:
+            assert list(map(int, run.inference_loop(np.array(i) for i in range(1, 7)))) == [
+                i * 10**4 + 123 for i in range(1, 7)
+            ]
+            assert [int(y) for y in run.inference_loop([np.array(2)])] == [20123]
+            assert "Assembly defines no backward" in refusal_of(lambda run=run: run.backward(0))
+
+
+def outputs_come_while_the_stream_goes_on(on: str) -> None:
+    """The stream is read no faster than a full pipeline needs, on MPI with some messages between two devices."""
+    ahead = N if on == "inprocess" else 4 * N * N
+    for cls in (Assembly, ReadingAssembly):
+        taken: list[int] = []
+        pulled: list[int] = []
+
+        def endless(taken: list[int] = taken, pulled: list[int] = pulled) -> Any:
+            while True:
+                assert len(pulled) <= len(taken) + ahead
+                pulled.append(len(pulled))
+                yield np.full(20, len(pulled))
+
+        with launch(cls, N, on=on, metered=False, patience=PATIENCE) as run:
+            for y in run.inference_loop(endless()):
+                taken.append(int(y[0]))
+                if len(taken) == 300:
+                    break
+        assert taken == [i * 10**4 + 123 for i in range(1, 301)]
+
+
+def rows_of_unlike_loops(on: str) -> None:
+    """Devices that write for the same inputs share a row, also if each writes only for some."""
+
+    class Turns(Script):
+        def inference_loop(self, input_stream: Any, output_stream: Any) -> None:
+            for i, x in enumerate(input_stream):
+                if self.device_id in (i % N, (i + 1) % N):
+                    output_stream.write(x + self.device_id)
+                else:
+                    output_stream.write(None)
+
+    with launch(Turns, N, None, on=on, metered=False, patience=PATIENCE) as run:
+        rows = list(run.inference_loop(np.array(10 * i) for i in range(5)))
+    for i, row in enumerate(rows):
+        writers = i % N, (i + 1) % N
+        assert [y if y is None else int(y) for y in row] == [10 * i + d if d in writers else None for d in range(N)]
+    assert len(rows) == 5
+
+
+def a_wait_in_a_stream_for_nobody(on: str) -> None:
+    """A device that reads inputs, or waits in a circle, is not ended with the stream."""
+
+    class OneMore(ReadingAssembly):
+        def inference_loop(self, input_stream: Any, output_stream: Any) -> None:
+            super().inference_loop(input_stream, output_stream)
+            if self.device_id == 2:
+                self.receive(1)
+
+    class Circle(Assembly):
+        def inference_loop(self, input_stream: Any, output_stream: Any) -> None:
+            if self.device_id == 0:
+                list(input_stream)
+            else:
+                self.receive(self.device_id % (N - 1) + 1)
+
+    for cls, words in (
+        (OneMore, "device 2 waits in receive(1), line "),
+        (Circle, "device 3 waits in receive(1), line "),
+    ):
+
+        def streamed(cls: Any = cls) -> None:
+            with launch(cls, N, on=on, metered=False, patience=PATIENCE) as run:
+                list(run.inference_loop([np.array(1)]))
+
+        text = refusal_of(streamed)
+        assert text.startswith("DeadlockError"), text
+        assert words in text, text
 
 
 def a_raise_in_a_stream(on: str) -> None:
@@ -410,7 +608,25 @@ def deadlocks(on: str) -> None:
     assert "device 3 waits in all_reduce(float64 (2,), op='sum') in group (3, 0), line " in text, text
     text = refused(on, lambda me, _: me.barrier() if me.device_id else None)
     assert "device 0 has returned" in text, text
-    assert "device 3 waits in barrier()" in text, text
+    assert "devices 1 to 3 wait in barrier(), line " in text, text
+
+
+def calls_of_another_thread(on: str) -> None:
+    calls: list[Callable[[Any], Any]] = [
+        lambda me: me.all_reduce(np.ones(1)),
+        lambda me: me.barrier(),
+        lambda me: me.send(0, np.ones(1)),
+        lambda me: me.receive(0),
+    ]
+    for call in calls:
+
+        def does(me: Any, _: Any, call: Any = call) -> None:
+            if me.device_id == 1:
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(call, me).result()
+
+        text = refused(on, does)
+        assert "device 1 of 4 communicates from a thread that its code has started; only the thread" in text, text
 
 
 def a_raise_ends_all(on: str) -> None:
@@ -429,6 +645,28 @@ def a_raise_ends_all(on: str) -> None:
     assert "raised on device 2 of 4, in forward" in notes, notes
 
 
+def many_launches(on: str) -> None:
+    """More than an MPI has communicators: those that fail, and clean ones with groups and large arrays."""
+
+    def fails(me: Any, x: Any) -> Any:
+        if me.device_id == 2:
+            raise KeyError(int(x))
+        me.send((me.device_id + 1) % N, x)
+        return me.barrier()
+
+    for number in range(1200):
+        caught: list[Any] = []
+        try:
+            on_each(on, fails, np.array(number))
+        except KeyError as why:
+            caught.extend(why.args)
+        assert caught == [number]
+    pair = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}
+    for number in range(2100):
+        got = on_each(on, lambda me, x: me.all_gather(x, group=pair[me.device_id]), np.full(600, number))
+        assert all_equal(got, [np.full(1200, number)] * N)
+
+
 def unread_messages(on: str) -> None:
     text = refused(on, lambda me, _: me.send(1, np.ones(2)) if me.device_id == 0 else None)
     assert "1 from device 0 to device 1; receive them, or do not send them" in text, text
@@ -439,22 +677,33 @@ BODIES = {
     for body in (
         reductions,
         exchanges,
+        byte_and_memory_orders,
+        all_byte_and_memory_orders,
+        averages,
         odd_arrays,
         large_arrays,
         groups,
         results_are_ones_own,
         messages,
         one_sided_puts,
+        empty_puts,
+        barriers_of_groups,
         numbers_answer_when_called,
         streams,
         endless_streams,
         loops_of_ones_own,
+        only_the_last_device_writes,
+        outputs_come_while_the_stream_goes_on,
+        rows_of_unlike_loops,
+        a_wait_in_a_stream_for_nobody,
         a_raise_in_a_stream,
         meters,
         slower_memories,
         mismatches,
         deadlocks,
+        calls_of_another_thread,
         a_raise_ends_all,
+        many_launches,
         unread_messages,
     )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from math import prod
 from typing import Any
 
@@ -40,6 +40,15 @@ def pairs(draw: Any, partial: bool = False) -> tuple[TensorLayout, TensorLayout]
     return draw(layouts(shape, devices, partial)), draw(layouts(shape, devices))
 
 
+@st.composite
+def triples(draw: Any) -> tuple[TensorLayout, TensorLayout, TensorLayout]:
+    """Three layouts of one tensor on the same devices; the first may be partial, and then the second as well."""
+    devices = draw(st.sampled_from([2, 3, 4, 6, 8]))
+    shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 8]), min_size=1, max_size=2)))
+    a, b, c = (draw(layouts(shape, devices, partial)) for partial in (True, True, False))
+    return a, b if a.summands == b.summands else b.full(), c
+
+
 def numbers(shape: tuple[int, ...]) -> np.ndarray:
     return np.arange(prod(shape), dtype=np.int64).reshape(shape) + 1
 
@@ -62,6 +71,18 @@ def eight_devices(shape: tuple[int, int] = (64, 64)) -> list[TensorLayout]:
     for n in range(4):
         for order in permutations(range(3), n):
             found += [TensorLayout(shape, matrix, (order[:k], order[k:])) for k in range(n + 1)]
+    return list(dict.fromkeys(found))
+
+
+def cube_with_summands(shape: tuple[int, int] = (64, 64)) -> list[TensorLayout]:
+    """Every layout on 2x2x2 whose other axes may also be partial: 49 without summands, 43 with."""
+    matrix = DeviceMatrix((2, 2, 2))
+    found = eight_devices(shape)
+    for n in range(3):
+        for order in permutations(range(3), n):
+            rest = [axis for axis in range(3) if axis not in order]
+            for partial in (some for k in range(1, len(rest) + 1) for some in combinations(rest, k)):
+                found += [TensorLayout(shape, matrix, (order[:k], order[k:]), partial) for k in range(n + 1)]
     return list(dict.fromkeys(found))
 
 

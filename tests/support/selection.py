@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,22 +13,28 @@ from puzzles.sandbox.tiers import best
 TIERS = ("bubblewrap", "process")
 
 
-def first_of_each_kind(cases: Iterable[Any], kind: Callable[[Any], Any]) -> list[Any]:
-    """The cases, each a tuple of arguments, as parameters: of every kind all but the first are slow."""
-    seen = set()
+def first_of_each_kind(cases: Iterable[Any], kind: Callable[[Any], Any], every: int = 10**9) -> list[Any]:
+    """The cases, each a tuple of arguments, as parameters: of every kind all are slow but the first, and then one in
+    `every`."""
+    seen: Counter[Any] = Counter()
     found = []
     for case in cases:
-        found.append(pytest.param(*case, marks=[pytest.mark.slow] if kind(case) in seen else []))
-        seen.add(kind(case))
+        found.append(pytest.param(*case, marks=[pytest.mark.slow] if seen[kind(case)] % every else []))
+        seen[kind(case)] += 1
     return found
 
 
 def in_every_tier(*kinds: Iterable[str]) -> pytest.MarkDecorator:
     """Parametrizes a test with `name` and with the tier that the fixture `here` makes of a name.
 
-    In the strictest tier that works here every case is run; in the other one the first of each kind, the rest is slow.
+    In the strictest tier that works here one in three of each kind is run; in the other one the first of each kind. The
+    rest is slow.
     """
     cases = [(tier, name, number) for number, names in enumerate(kinds) for name in names for tier in TIERS]
-    chosen = first_of_each_kind(cases, lambda case: case if case[0] == best().name else (case[0], case[2]))
-    found = [pytest.param(*one.values[:2], marks=one.marks) for one in chosen]
+    strictest = best().name
+    found = []
+    for tier, every in ((tier, 3 if tier == strictest else 10**9) for tier in TIERS):
+        mine = [case for case in cases if case[0] == tier]
+        chosen = first_of_each_kind(mine, lambda case: case[2], every)
+        found += [pytest.param(*one.values[:2], marks=one.marks) for one in chosen]
     return pytest.mark.parametrize(("here", "name"), found, indirect=["here"])

@@ -10,6 +10,7 @@ from typing import Any
 from lib import Outcome, Record, run
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from tests.support.selection import first_of_each_kind
 
 RECORDS = list(dict.fromkeys(record for puzzle in PUZZLES.values() for record in puzzle.goal.records))
 
@@ -29,3 +30,7 @@ def solved_by(record: Record) -> Iterator[tuple[SchedulePuzzle, Any]]:
 
 def played(puzzle: SchedulePuzzle, function: Any) -> Outcome:
     return run(function, *puzzle.goal.size, setting=puzzle.goal.setting)
+
+
+SOME_RECORDS = first_of_each_kind(((record,) for record in RECORDS), lambda case: next(solved_by(case[0]))[0].slug)
+"""As parameters: of each puzzle the first is quick, the others are slow."""

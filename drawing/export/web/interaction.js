@@ -154,6 +154,12 @@ function theme(dark) {
   root.dataset.theme = dark ? "dark" : "light";
   $("theme").setAttribute("aria-pressed", dark);
   for (const item of document.querySelectorAll(".kind")) item.style.background = run.memory.fills[item.dataset.kind][state.dark];
+  for (const item of document.querySelectorAll("[data-swatch]")) {
+    const swatch = run.swatches[item.dataset.swatch];
+    if (!swatch) continue;
+    item.className = "filled";
+    [item.style.background, item.style.color] = swatch.map((tones) => tones[state.dark]);
+  }
   redraw();
 }
 

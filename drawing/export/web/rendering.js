@@ -237,6 +237,7 @@ function stretch(px, w) {
 
 function mark(i, x0, x1, related) {
   const look = run.looks[run.look[i]], y = topOf(i), high = heightOf(i), w = x1 - x0, instant = run.start[i] === run.stop[i];
+  if (instant && !look.pin) return; // a free message is its link, and a free update has no width
   const future = run.start[i] >= state.cursor && state.cursor < whole;
   pen.globalAlpha = (related ? 1 : 0.28) * (future ? 0.25 : 1);
   pen.fillStyle = look.fill[state.dark];
@@ -255,11 +256,19 @@ function mark(i, x0, x1, related) {
     pen.lineWidth = look.line;
     pen.stroke();
     if (again.has(i) && w > 6) hatch(x0 + 5, y, x1 - 5, y + high, 5, paint("paper"));
+    if (look.bar) bar(look, x0, y, w, high);
     if (!instant) label(run.label[i], x0, y, w, high, look.ink[state.dark]);
     else if (high >= 24) write(run.label[i][0], x0, y - high * 0.2 + high * 0.27, 9, look.ink[state.dark], "center", true);
   }
   pen.globalAlpha = 1;
   pen.lineWidth = 1;
+}
+
+// Along the bottom of a box: which chunk of its rank.
+function bar(look, x0, y, w, high) {
+  const inset = Math.min(5, w / 4), thick = Math.min(2, high / 8);
+  pen.fillStyle = look.ink[state.dark];
+  pen.fillRect(x0 + inset, y + high - 2 * thick, (w - 2 * inset) * look.bar, thick);
 }
 
 function label(lines, x0, y, w, high, ink) {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lib.engine.transports.base import Port
@@ -38,5 +38,5 @@ class Device:
             lent.settle()
         return map_arrays(self.held, copy_out)
 
-    def loop(self, source: InputStream, sink: OutputStream) -> None:
-        self.player.inference_loop(source.reader(self.port), sink)
+    def loop(self, source: InputStream, asks: Callable[[], object], sink: OutputStream) -> None:
+        self.player.inference_loop(source.reader(self.port, asks), sink)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from lib.errors import PuzzleError, RuleError
 from .base import unread_text
 from .copies import argument_for
 from .device import Device
-from .streams import InputStream, OutputStreams
+from .streams import InputStream, OutputStream, OutputStreams
 
 
 class InProcessExecutor:
@@ -63,9 +62,9 @@ class InProcessExecutor:
         return results
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        source, sink = InputStream(inputs, self.size), OutputStreams([deque() for _ in range(self.size)])
-        with patched_numpy(self.cls, self.metered):
-            self.scheduler.start(lambda port: self.devices[port.device].loop(source, sink.writer(port.device)))
+        source, sink = InputStream(inputs, self.size), OutputStreams(self.size)
+        self.scheduler.start(lambda port: self._loop(port, source, sink))
+        self.scheduler.ends_with_its_source = lambda device: not sink.devices[device].asked
         done = False
         try:
             while not done:
@@ -76,6 +75,22 @@ class InProcessExecutor:
             self.scheduler.close()
             self.scheduler.forget_messages()
             raise
+        finally:
+            self.scheduler.ends_with_its_source = lambda device: False
+
+    def _loop(self, port: InProcessPort, source: InputStream, sink: OutputStreams) -> None:
+        mine = sink.devices[port.device]
+
+        def asks() -> None:
+            mine.asked += 1
+
+        def keep(item: Any) -> None:
+            mine.pending.append((mine.asked, item))
+            if sink.is_ready():  # a device that reads has a turn for each input; another turn would put it behind
+                port.yield_turn(resume_next=mine.asked > 0)
+
+        self.devices[port.device].loop(source, asks, OutputStream(keep))
+        mine.ended = True
 
     def readings(self) -> tuple[Reading, ...]:
         return tuple(meter.reading() for port in self.scheduler.ports if (meter := port.meter) is not None)

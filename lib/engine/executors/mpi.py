@@ -8,9 +8,8 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from threading import get_ident
 from typing import Any
-
-from greenlet import getcurrent, greenlet
 
 from lib.engine.metering.meter import Meter, Reading, current
 from lib.engine.metering.numpy_patch import patched_numpy
@@ -24,15 +23,13 @@ except ImportError as why:
 
 from lib.engine.transports.mpi.control import ControlChannel, PeerFailedError
 from lib.engine.transports.mpi.port import MpiPort
+from lib.engine.transports.mpi.run_tags import next_run
 
 from .base import unread_text
 from .copies import argument_for
 from .device import Device
 from .mpi_errors import marked, pickled, print_once
-from .streams import InputStream, OutputStream, OutputStreams
-
-MAX_AHEAD = 4
-"""Outputs of a stream, times the number of devices, by which one device may be ahead: enough to fill a pipeline."""
+from .mpi_stream import MpiStream
 
 CLOSED = "closed"
 """The state in which a device ends the call that closes a run. It is a call like any other, so that a process that
@@ -61,8 +58,9 @@ class MpiExecutor:
         self.cls = cls
         self.size = size
         self.metered = metered
-        self.control = ControlChannel(patience)
-        self.port = MpiPort(self.control, Meter(byte_time) if metered else None)
+        tags = next_run()
+        self.control = ControlChannel(patience, tags)
+        self.port = MpiPort(self.control, Meter(byte_time) if metered else None, tags)
         self.device = Device(cls, self.port)
         self._readings: list[Any] = []
         self.own_error: BaseException | None = None
@@ -78,6 +76,8 @@ class MpiExecutor:
         """Runs this device's work. It ends as "returned" with its result, "failed" with its error, or "stopped"."""
         try:
             with patched_numpy(self.cls, self.metered):
+                current.run_here()
+                self.port.thread = get_ident()
                 current.meter = self.port.meter
                 return "returned", work()
         except PeerFailedError:
@@ -130,48 +130,37 @@ class MpiExecutor:
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
         """Every process reads all inputs. This device's loop runs from one input to the next while an output is
         needed; the outputs of the others arrive as control messages."""
-        control, sink = self.control, OutputStreams(self.control.stream(self.control.call_number))
-        self.loop = greenlet(lambda: self.device.loop(InputStream(inputs, 1), OutputStream(control.write)))
-        self.port.hub = getcurrent()
+        control = self.control
+        stream = MpiStream(self.device, control, self.port, inputs)
+        self.loop = stream.loop
         state, result = "returned", None
-        while state == "returned" and not self.loop.dead:
-            state, result = self._run_here("inference_loop", lambda: self._until_output(sink))
-            yield from sink.take()
-        control.announce_end(self._outcome(state, result))
+        while state == "returned" and not stream.loop.dead:
+            state, result = self._run_here("inference_loop", stream.advance)
+            yield from stream.sink.take()
+        stream.end()
+        control.announce_end(self._outcome(state, result if state == "failed" else list(self.port.sent)))
         while not control.all_have_ended():
-            control.wait(lambda: control.all_have_ended() or sink.is_ready(), "ended")
-            yield from sink.take()
-        self.port.hub = None
+            control.wait(lambda: control.all_have_ended() or stream.is_ready(), "ended")
+            yield from stream.sink.take()
+        self.port.stream = None
+        stream.is_ready()
         self._results(control.take_outcomes())
-        yield from sink.take(all_of_them=True)
-
-    def _until_output(self, sink: OutputStreams) -> None:
-        """Runs this device's loop until an output of all devices is complete or the loop has ended; waits for the
-        others while it is far ahead."""
-
-        def has_come() -> bool:
-            self.control.receive_news("inference_loop")
-            return sink.is_ready()
-
-        while not self.loop.dead and not sink.is_ready():
-            if len(sink.written[self.port.device]) < MAX_AHEAD * self.size:
-                self.loop.switch()
-            else:
-                self.control.wait(has_come, "inference_loop")
+        yield from stream.sink.take(all_of_them=True)
 
     def readings(self) -> tuple[Reading, ...]:
         return tuple(self._readings)
 
     def close(self, failed: bool) -> None:
         if failed:
+            self.port.free()
             return
-        left = self.port.hub is not None
+        left = self.port.stream is not None
         if left:
             end_greenlet(self.loop)
             if not self.control.has_ended:
                 self.control.announce_end(("left", None))
             self.control.wait(self.control.all_have_ended, "ended")
-            self.port.hub = None
+            self.port.stream = None
         else:
             self._results(self.control.finish_call((CLOSED, (None, None))))
         unread = self.port.close()

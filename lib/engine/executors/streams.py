@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from lib.engine.transports.base import Port
+from lib.errors import RuleError
 
 from .copies import argument_for, copy_out, map_arrays
+
+MAX_UNREAD = 1024
+"""Inputs that are kept for devices that have not begun to read."""
 
 
 class InputStream:
@@ -20,22 +24,30 @@ class InputStream:
         self.size = size
         self.kept: dict[int, list[Any]] = {}
         """By number: an item that some device has not read yet, and how many have."""
+        self.begun = 0
+        """Devices that have begun to read."""
         self.pulled = 0
         self.ended = False
 
-    def reader(self, port: Port) -> Iterator[Any]:
-        """The inputs of one device, copied."""
+    def reader(self, port: Port, asks: Callable[[], object]) -> Iterator[Any]:
+        """The inputs of one device, copied. Calls `asks` before each."""
+        self.begun += 1
         number = 0
         while True:
+            asks()
             port.yield_turn()  # so that no device gets ahead of the others
             if number == self.pulled and not self.ended:
                 self._pull()
             if number >= self.pulled:
                 return
+            if number not in self.kept:
+                raise RuleError(
+                    f"device {port.device} begins to read the stream after others have read {self.pulled} inputs, and "
+                    f"only {MAX_UNREAD} are kept; begin to read before that, or let another device send the inputs"
+                )
             entry = self.kept[number]
             item, entry[1] = entry[0], entry[1] + 1
-            if entry[1] == self.size:
-                del self.kept[number]
+            self._forget(number)
             number += 1
             mine = item[port.device] if isinstance(item, list | tuple) else item
             yield argument_for(mine, False, port.meter)
@@ -48,30 +60,73 @@ class InputStream:
             self.ended = True
         else:
             self.pulled += 1
+            self._forget(self.pulled - MAX_UNREAD)
+
+    def _forget(self, number: int) -> None:
+        """Drops an item that nobody needs: read by all, or an old one, by all that have begun."""
+        _, readers = self.kept.get(number, (None, 0))
+        if readers == self.size or (number <= self.pulled - MAX_UNREAD and readers >= self.begun):
+            self.kept.pop(number, None)
+
+
+class DeviceOutputs:
+    """What one device has written to its stream and nobody has taken: each output with the number of inputs that the
+    device had asked for. `asked` is that number now, 0 if it reads none, or UNKNOWN."""
+
+    def __init__(self, asked: int) -> None:
+        self.pending: deque[tuple[int, Any]] = deque()
+        self.asked = asked
+        self.in_rows = False
+        """It has written an output of a row, and is waited for in all that follow."""
+        self.ended = False
+
+    def may_write_for(self, inputs: int) -> bool:
+        """True if an output could follow that belongs to the first `inputs` inputs."""
+        return not self.ended and self.asked != 0 and (self.in_rows or self.asked <= inputs)
+
+
+UNKNOWN = -1
+"""The inputs that a device has asked for, before it is known whether it reads any."""
 
 
 class OutputStreams:
-    """The outputs of all devices. The n-th outputs of each device belong together."""
+    """The outputs of all devices.
 
-    def __init__(self, written: list[deque[Any]]) -> None:
-        self.written = written
-        """By device: the outputs that have not been taken yet."""
+    The first outputs that devices write for the same input belong together, in a row, and so do the n-th after them. A
+    row is complete when no other device can write for it: all others have written, read on without writing, or ended.
+    An output of a device that reads no inputs is a row of its own.
+    """
 
-    def writer(self, device: int) -> OutputStream:
-        return OutputStream(self.written[device].append)
+    def __init__(self, size: int, asked: int = 0) -> None:
+        self.devices = [DeviceOutputs(asked) for _ in range(size)]
 
     def is_ready(self) -> bool:
-        """True if every device has written its next output."""
-        return all(self.written)
+        return bool(self._next_row())
 
     def take(self, all_of_them: bool = False) -> Iterator[Any]:
-        """Removes what is complete, or everything: an output if one device wrote it, else a row of all devices'
-        outputs."""
-        while self.is_ready() or (all_of_them and any(self.written)):
-            row = [items.popleft() if items else None for items in self.written]
+        """Removes the complete rows, or everything: an output if one device wrote it, else a list with one item per
+        device. None is not an output."""
+        for device in self.devices if all_of_them else ():
+            device.ended = True
+        while writers := self._next_row():
+            for device in writers:
+                device.in_rows = True
+            row = [d.pending.popleft()[1] if d in writers else None for d in self.devices]
             there = [item for item in row if item is not None]
             if there:
                 yield there[0] if len(there) == 1 else row
+
+    def _next_row(self) -> list[DeviceOutputs]:
+        """The devices whose next outputs are the next row; none if it is not complete."""
+        written = [d for d in self.devices if d.pending]
+        if not written:
+            return []
+        inputs = min(d.pending[0][0] for d in written)
+        if not inputs:
+            return [next(d for d in written if not d.pending[0][0])]
+        if any(not d.pending and d.may_write_for(inputs) for d in self.devices):
+            return []
+        return [d for d in written if d.in_rows or d.pending[0][0] == inputs]
 
 
 class OutputStream:

@@ -68,7 +68,7 @@ class MeteredArray(ndarray[Any, Any]):
         result = getattr(ufunc, method)(*bare, **kwargs)
         meter = current.meter
         if meter is not None and method == "__call__" and ufunc in flops.FLOPS_OF_UFUNC:
-            meter.compute(flops.FLOPS_OF_UFUNC[ufunc](bare, result))
+            meter.compute(flops.FLOPS_OF_UFUNC[ufunc](bare, kwargs, result))
         if out is not None:
             return out[0] if len(out) == 1 else out
         if type(result) is ndarray:
@@ -100,7 +100,7 @@ def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
     bare = [plain_view(array) for array in args]
     result = function(*bare, **{name: plain_view(value) for name, value in kwargs.items()})
     if current.meter is not None:
-        current.meter.compute(count(bare, result))
+        current.meter.compute(count(bare, kwargs, result))
     if out is None and args and any(result is array for array in bare):
         return next(array for array, plain in zip(args, bare) if result is plain)  # `out` as the third argument
     return charge_results(result) if out is None else out

@@ -6,6 +6,7 @@ every run.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -93,13 +94,25 @@ class Meter:
         return Reading(self.sent, calls, self.flops, self.live, self.peak, self.stored, self.clock, *slower)
 
 
-class Current:
-    """The meter of the device whose code is running, to which new arrays and flops are charged, or None."""
+class Current(threading.local):
+    """The meter of the device whose code is running in this thread, to which new arrays and flops are charged, or None.
 
-    __slots__ = ("meter",)
+    A thread that runs no devices, such as one that a player starts, is charged to the device of the newest thread that
+    does."""
 
-    def __init__(self) -> None:
-        self.meter: Meter | None = None
+    meter: Meter | None
+
+    def __getattr__(self, name: str) -> Meter | None:
+        """Called in a thread that has never set `meter`."""
+        return _newest[0].get(name)
+
+    def run_here(self) -> None:
+        """Called by a thread that is about to run devices."""
+        self.meter = None
+        _newest[0] = self.__dict__
+
+
+_newest: list[dict[str, Meter | None]] = [{}]
 
 
 current = Current()

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -87,32 +89,37 @@ STAND_INS = {
 }
 """By name in numpy: the function, and its wrapper."""
 
-_depth = 0
-"""Number of open contexts."""
+_depths: Counter[int] = Counter()
+"""Number of open contexts, by the id of the module's globals; numpy's own are in all of them."""
+
+_lock = threading.Lock()
+"""Held while names are swapped: runs in several threads have contexts of their own."""
 
 
 @contextmanager
 def patched_numpy(cls: type, metered: bool) -> Iterator[None]:
     """A context in which numpy's functions count, also where the module of a player's class imported them by name.
-    Contexts nest; without `metered` it does nothing."""
-    global _depth
+    Contexts nest, and may be open in several threads; without `metered` it does nothing."""
     if not metered:
         yield
         return
-    _depth += 1
-    if _depth == 1:
-        _swap(0, 1)
-    imported = _modules_of(cls)
-    for names in imported:
-        _swap_imported(names, 0, 1)
+    modules = [vars(np), *_modules_of(cls)]
+    _open_or_close(modules, +1)
     try:
         yield
     finally:
-        _depth -= 1
-        for names in imported:
-            _swap_imported(names, 1, 0)
-        if not _depth:
-            _swap(1, 0)
+        _open_or_close(modules, -1)
+
+
+def _open_or_close(modules: Sequence[dict[str, Any]], change: int) -> None:
+    """Swaps the functions of each module when its first context opens, and back when the last one closes."""
+    old, new = (0, 1) if change > 0 else (1, 0)
+    with _lock:
+        for names in modules:
+            before = _depths[id(names)]
+            _depths[id(names)] += change
+            if 0 in (before, before + change):
+                _swap(old, new) if names is vars(np) else _swap_imported(names, old, new)
 
 
 def _swap(old: int, new: int) -> None:

@@ -7,11 +7,13 @@ because an MPI may return garbage when devices disagree.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter
+from lib.errors import RuleError
 
 
 class CallableInt(int):
@@ -48,8 +50,8 @@ class Port(Protocol):
         ...
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
-        """Synchronizes all devices and delivers `puts`, each with its target; returns those that arrive here, in the
-        order of the devices that sent them."""
+        """Synchronizes the call's group and delivers `puts`, each with its target in the group; returns those that
+        arrive here, in the order of the group's devices."""
         ...
 
     def try_put(self, to: int, put: Put) -> bool:
@@ -68,6 +70,19 @@ class Port(Protocol):
     def yield_turn(self) -> None:
         """Lets the other devices run, where they share one thread."""
         ...
+
+
+def require_own_thread(thread: int | None, port: Port) -> None:
+    """Refuses a call that is not made in the thread that runs the device; None: any thread may call.
+
+    Raises:
+        RuleError: naming the device.
+    """
+    if thread is not None and thread != get_ident():
+        raise RuleError(
+            f"device {port.device} of {port.size} communicates from a thread that its code has started; "
+            "only the thread that runs the device may, so collect the thread's result there first"
+        )
 
 
 def call_place(port: Port, name: str, partner: object = "") -> str:

@@ -1,35 +1,57 @@
-"""Formats the engine's deadlock messages: which device waits in which call, and on which line of the player's file."""
+"""Formats the engine's deadlock messages: which devices wait in which call, and on which line of the player's file."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterable
+from itertools import groupby
 from types import FrameType
 
 from lib.engine.call import CollectiveCall
 
+RETURNED = "has returned"
+"""The state of a device whose call has ended."""
 
-def deadlock_text(devices: Iterable[str]) -> str:
-    """The whole message, from the state of each device."""
-    return f"nobody can move: {'; '.join(devices)}. Every wait needs a partner: check who calls what, and how often"
-
-
-def returned_text(device: int) -> str:
-    return f"device {device} has returned"
+MACHINERY = ("lib", "drawing", "puzzles", "numpy")
+"""Packages whose frames are not a player's."""
 
 
-def waiting_text(device: int, call: object, size: int, line: str) -> str:
-    """Describes the wait of one of `size` devices: a collective, with its group unless that is all, or a receive."""
+def deadlock_text(states: Iterable[str]) -> str:
+    """The whole message, from the state of each device in order; devices in the same state are named together."""
+    alike: dict[str, list[int]] = {}
+    for device, state in enumerate(states):
+        alike.setdefault(state, []).append(device)
+    parts = [_state_of(devices, state) for state, devices in alike.items()]
+    return f"nobody can move: {'; '.join(parts)}. Every wait needs a partner: check who calls what, and how often"
+
+
+def _state_of(devices: list[int], state: str) -> str:
+    verb, _, rest = state.partition(" ")
+    if len(devices) == 1:
+        return f"device {devices[0]} {state}"
+    return f"devices {_ranges(devices)} {'have' if verb == 'has' else 'wait'} {rest}"
+
+
+def _ranges(devices: list[int]) -> str:
+    """Increasing numbers, three or more in sequence as a range: "0, 2 to 5"."""
+    texts: list[str] = []
+    for _, pairs in groupby(enumerate(devices), lambda pair: pair[1] - pair[0]):
+        run = [device for _, device in pairs]
+        texts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    return ", ".join(texts)
+
+
+def waiting_text(call: object, size: int, line: str) -> str:
+    """The state of one of `size` devices: a collective, with its group unless that is all, or a receive."""
     group = f" in group {call.group}" if isinstance(call, CollectiveCall) and len(call.group) < size else ""
-    return f"device {device} waits in {call}{group}{line}"
+    return f"waits in {call}{group}{line}"
 
 
 def player_line(frame: FrameType | None) -> str:
-    """', line 12 of mine.py' for the innermost frame outside the engine and numpy; '' if there is none."""
+    """', line 12 of mine.py' for the innermost frame of the player's code; '' if there is none."""
     while frame is not None:
-        package = frame.f_globals.get("__package__") or ""
-        if package.split(".")[:2] != ["lib", "engine"] and package.split(".")[0] != "numpy":
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in MACHINERY:
             return f", line {frame.f_lineno} of {os.path.basename(frame.f_code.co_filename)}"
         frame = frame.f_back
     return ""

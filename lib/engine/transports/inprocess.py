@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import get_ident
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -18,8 +19,8 @@ from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter, current
 from lib.errors import DeadlockError
 
-from .base import CallableInt, Put
-from .deadlock_text import deadlock_text, player_line, returned_text, waiting_text
+from .base import CallableInt, Put, require_own_thread
+from .deadlock_text import RETURNED, deadlock_text, player_line, waiting_text
 
 
 class GreenletScheduler:
@@ -39,8 +40,13 @@ class GreenletScheduler:
         """By group: the call of its first member, and what each member that has arrived contributes."""
         self.hub: Any = None
         """The greenlet that runs `advance`."""
+        self.thread: int | None = None
+        """The thread that does, while it does."""
         self.failure: tuple[int, BaseException] | None = None
         self.closed = False
+        self.ends_with_its_source: Callable[[int], bool] = lambda device: False
+        """True for a device of an inference loop that reads no inputs: it ends when the device that it receives from
+        has ended."""
         self.late_puts = late_puts
         """Devices whose puts arrive at the barrier, while those of others arrive immediately. None: all, as on MPI."""
 
@@ -60,9 +66,12 @@ class GreenletScheduler:
             BaseException: raised by a device; all others have been ended.
         """
         self.hub = getcurrent()
+        self.thread = get_ident()
+        current.run_here()
         try:
-            while self.ready:
-                self.ready.popleft().task.switch()
+            while self.ready or self._end_followers():
+                if self.ready:
+                    self.ready.popleft().task.switch()
                 if self.failure is not None:
                     raise self.failure[1]
                 if until():
@@ -74,7 +83,25 @@ class GreenletScheduler:
             raise
         finally:
             current.meter = None
+            self.thread = None
         return True
+
+    def _end_followers(self) -> bool:
+        """Ends the devices that only wait for one that has ended, where that ends them too; False if there are none."""
+        ended = [port for port in self.ports if self._has_lost_its_source(port)]
+        for port in ended:
+            current.meter = port.meter
+            end_greenlet(port.task)
+        return bool(ended)
+
+    def _has_lost_its_source(self, port: InProcessPort) -> bool:
+        waits_in = port.waits_in
+        return (
+            isinstance(waits_in, _PendingReceive)
+            and not port.task.dead
+            and self.ports[waits_in].task.dead
+            and self.ends_with_its_source(port.device)
+        )
 
     def close(self) -> None:
         """Ends every device that has not ended."""
@@ -99,8 +126,8 @@ class GreenletScheduler:
 
     def _state_text(self, port: InProcessPort) -> str:
         if port.task.dead:
-            return returned_text(port.device)
-        return waiting_text(port.device, port.waits_in, len(self.ports), player_line(port.task.gr_frame))
+            return RETURNED
+        return waiting_text(port.waits_in, len(self.ports), player_line(port.task.gr_frame))
 
 
 class InProcessPort:
@@ -148,6 +175,7 @@ class InProcessPort:
         self, call: CollectiveCall, brought: Any, combine: Callable[[CollectiveCall, Sequence[Any]], Sequence[Any]]
     ) -> Any:
         """Waits until the whole group has made the call. The last to arrive combines all contributions."""
+        require_own_thread(self.scheduler.thread, self)
         if len(call.group) == 1:
             return combine(call, [brought])[0]
         there = self._come(call, brought)
@@ -196,6 +224,7 @@ class InProcessPort:
                 require_same_call((other, call), (member, self.device))
 
     def send(self, to: int, arr: Array) -> None:
+        require_own_thread(self.scheduler.thread, self)
         port = self.scheduler.ports[to]
         box = port.inbox.setdefault(self.device, deque())
         box.append((arr.copy(), self.meter.clock if self.meter else 0))
@@ -204,6 +233,7 @@ class InProcessPort:
             self.scheduler.ready.append(port)
 
     def receive(self, source: int) -> Array:
+        require_own_thread(self.scheduler.thread, self)
         box = self.inbox.setdefault(source, deque())
         if not box:
             self._wait(_PendingReceive(source))
@@ -212,9 +242,14 @@ class InProcessPort:
             self.meter.clock = max(self.meter.clock, clock)
         return arr
 
-    def yield_turn(self) -> None:
+    def yield_turn(self, resume_next: bool = False) -> None:
+        """Lets the caller of `advance` continue if it has what it waits for, and the other devices, or none of them if
+        this device is to `resume_next`."""
         if self.scheduler.hub is not None and len(self.scheduler.ports) > 1:
-            self.scheduler.ready.append(self)
+            if resume_next:
+                self.scheduler.ready.appendleft(self)
+            else:
+                self.scheduler.ready.append(self)
             self.scheduler.hub.switch()
             current.meter = self.meter
             self._unless_closed()
@@ -228,9 +263,10 @@ class InProcessPort:
             raise DeadlockError(
                 f"device {self.device} would wait in {what} forever, because it is alone; use launch(...)"
             )
-        if scheduler.ready:
-            scheduler.ready.popleft().task.switch()
-        else:
+        ready = scheduler.ready
+        if ready and ready[0].task:
+            ready.popleft().task.switch()
+        else:  # only the hub starts a task: one started here would count this one's calls as its own recursion
             scheduler.hub.switch()
         current.meter = self.meter
         self._unless_closed()

@@ -16,7 +16,7 @@ def require_int(given: Any, what: str) -> int:
     Raises:
         LayoutError: it is not an integer.
     """
-    if not isinstance(given, Integral):
+    if not _is_whole(given):
         raise LayoutError(f"{what}; got {given!r}")
     return int(given)
 
@@ -31,9 +31,25 @@ def require_ints(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
         numbers = tuple(given)
     except TypeError:
         numbers = (None,)
-    if not all(isinstance(n, Integral) for n in numbers):
+    if not all(map(_is_whole, numbers)):
         raise LayoutError(f"{what}; got {(given if within is None else within)!r}")
     return tuple(int(n) for n in numbers)
+
+
+def require_itemsize(given: Any) -> int:
+    """The size of an element in bytes.
+
+    Raises:
+        LayoutError: it is not a positive integer.
+    """
+    wanted = "the size of an element is a whole number of bytes, 1 or more"
+    if require_int(given, wanted) < 1:
+        raise LayoutError(f"{wanted}; got {given}")
+    return int(given)
+
+
+def _is_whole(given: Any) -> bool:
+    return isinstance(given, Integral) and not isinstance(given, bool)
 
 
 def nearest_name(wanted: Any, known: Iterable[str]) -> str:

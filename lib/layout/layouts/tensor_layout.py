@@ -15,6 +15,8 @@ from .checks import require_ints
 from .device_matrix import DeviceMatrix, Ints, coordinates
 
 Axes = tuple[int, ...]
+Placement = tuple[tuple[int, ...], bytes]
+"""What every device holds, however it is expressed."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,12 @@ def same_placement(a: TensorLayout, b: TensorLayout) -> bool:
         and bool((parts(a) == parts(b)).all())
         and (a.partial == b.partial == () or (a.matrix, a.partial) == (b.matrix, b.partial))
     )
+
+
+@lru_cache(maxsize=65536)
+def placement(layout: TensorLayout) -> Placement:
+    """Equal for layouts without partial sums under which every device holds the same."""
+    return layout.splits, parts(layout).tobytes()
 
 
 @lru_cache(maxsize=65536)

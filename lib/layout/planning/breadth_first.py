@@ -6,6 +6,7 @@ Source: "Sharding Propagation", documentation of MindSpore 2.1.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout
@@ -22,7 +23,8 @@ def propagate(graph: Graph) -> GraphPlan:
 
     For each operator, the strategy whose redistribution on that edge moves the fewest bytes is chosen. Ties are broken
     by less computation, then less memory for the operator, then order. Partial sums are all-reduced. Sources are stored
-    in the layout that their first consumer needs.
+    in the layout that their first consumer needs. Where parts of the graph share only a source, the rule goes on
+    through it: from the layout of an operator that takes it to the next operator that does.
 
     Raises:
         LayoutError: no operator is configured, or some operator is not connected to a configured one.
@@ -34,7 +36,7 @@ def propagate(graph: Graph) -> GraphPlan:
     queue = deque(name for name in graph.operators if name in graph.strategies)
     for name in queue:
         settled[name] = candidates(graph, graph.operators[name], scatter=False)[0]
-    while queue:
+    while queue or _pass_source(graph, settled, queue):
         here = graph.operators[queue.popleft()]
         producers = [(name, here, place) for place, name in enumerate(here.inputs) if name in graph.operators]
         consumers = [(op.name, op, place) for op, place in graph.consumers(here.name)]
@@ -46,6 +48,19 @@ def propagate(graph: Graph) -> GraphPlan:
         if name not in settled:
             raise LayoutError(f"'{name}' is not connected to a configured operator; configure it or a neighbor")
     return GraphPlan(graph, {name: settled[name] for name in graph.operators}, homes(graph, settled))
+
+
+def _pass_source(graph: Graph, settled: dict[str, DistributedOperator], queue: deque[str]) -> bool:
+    """Settles and queues one operator that shares a source with a settled one; False if there is none."""
+    for source in graph.sources:
+        takers = graph.consumers(source)
+        given = [settled[op.name].inputs[place] for op, place in takers if op.name in settled]
+        for op, place in takers if given else ():
+            if op.name not in settled:
+                settled[op.name] = _from_source(graph, given[0], op.name, place)
+                queue.append(op.name)
+                return True
+    return False
 
 
 def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, TensorLayout]:
@@ -66,9 +81,21 @@ def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, 
 def _cheapest(
     graph: Graph, neighbour: DistributedOperator, name: str, consumer: str, place: int
 ) -> DistributedOperator:
-    def cost(choice: DistributedOperator) -> tuple[int, int, int]:
+    def edge(choice: DistributedOperator) -> tuple[TensorLayout, TensorLayout]:
         source, target = (neighbour, choice) if consumer == name else (choice, neighbour)
-        moved = least_bytes(source.output, target.inputs[place], graph.itemsize)
-        return moved, choice.flops, choice.held
+        return source.output, target.inputs[place]
+
+    return _cheapest_of(graph, name, edge)
+
+
+def _from_source(graph: Graph, given: TensorLayout, name: str, place: int) -> DistributedOperator:
+    return _cheapest_of(graph, name, lambda choice: (given, choice.inputs[place]))
+
+
+def _cheapest_of(
+    graph: Graph, name: str, edge: Callable[[DistributedOperator], tuple[TensorLayout, TensorLayout]]
+) -> DistributedOperator:
+    def cost(choice: DistributedOperator) -> tuple[int, int, int]:
+        return least_bytes(*edge(choice), graph.itemsize), choice.flops, choice.held
 
     return min(candidates(graph, graph.operators[name], scatter=False), key=cost)

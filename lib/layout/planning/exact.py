@@ -8,15 +8,16 @@ import numpy as np
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import nearest_name, require_int
-from lib.layout.layouts.tensor_layout import TensorLayout
+from lib.layout.layouts.tensor_layout import Placement, TensorLayout, placement
 from lib.layout.program.candidates import candidates, even_layouts
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph, require_graph
-from lib.layout.redistribution.exchange import least_table
+from lib.layout.redistribution.exchange import least_elements, least_table
 
 from .elimination import FORBIDDEN, Table
 from .memory_cap import cheapest
 from .plan import GraphPlan
+from .shared_copies import Copies, shared_copies
 
 
 def plan(
@@ -30,6 +31,8 @@ def plan(
     Configured operators keep their strategies. Every other operator may have any of its `candidates`, every source any
     even layout or one that a consumer needs. Each device may hold `memory_cap` bytes (as `GraphPlan.memory` counts
     them) and `tensor_caps[name]` bytes of a single tensor. Without `scatter`, partial sums are always all-reduced.
+    Operators that take a tensor in the same layout share one move of it. If there are too many sets of such moves to
+    consider, `GraphPlan.not_shared` names the tensor; the plan may then not be the cheapest.
 
     Raises:
         LayoutError: a cap names no tensor or cannot be met (the message has the smallest possible value), or the graph
@@ -75,10 +78,14 @@ class PlacementProblem:
         self._tables: dict[tuple[tuple[int, ...], bytes], Table] = {}
         self._lives: dict[str, tuple[int, list[TensorLayout]]] = {}
         """By tensor: its variable, and the layout that each value means."""
+        self._copies: dict[str, list[Copies]] = {}
+        """By tensor with several readers: the moved copies that they share under each value."""
+        self.not_shared: list[str] = []
+        """Tensors for which not every set of shared copies is a choice, because there are too many."""
         self._computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
         """By operator: a variable, and the inputs that its values need."""
         for name, homes in self.homes.items():
-            self._lives[name] = self._variable([0] * len(homes), homes), homes
+            self._store(name, homes)
         for name, choices in self.operators.items():
             self._number(name, choices)
         self._add_edges()
@@ -90,7 +97,7 @@ class PlacementProblem:
         for name, (v, ways) in self._computes.items():
             fitting = (c for c in self.operators[name] if (c.inputs, c.output) == (ways[chosen[v]], placed[name]))
             operators[name] = min(fitting, key=lambda choice: choice.moved)
-        return GraphPlan(self.graph, operators, {name: placed[name] for name in self.homes})
+        return GraphPlan(self.graph, operators, {name: placed[name] for name in self.homes}, tuple(self.not_shared))
 
     def _variable(self, moved: Sequence[int], held: Sequence[TensorLayout]) -> int:
         self.costs.append(self._one(np.array(moved, dtype=np.float64) * self.graph.itemsize))
@@ -106,20 +113,38 @@ class PlacementProblem:
         """Variables for an operator: one, or if several choices compute in the same way, one more for its output."""
         ways = list(dict.fromkeys(choice.inputs for choice in choices))
         outputs = [choice.output for choice in choices]
-        if len(ways) == len(choices):
+        if len(ways) == len(choices) and len(self.graph.consumers(name)) < 2:
             v = self._variable([choice.moved for choice in choices], outputs)
             self._computes[name], self._lives[name] = (v, ways), (v, outputs)
             return
-        outputs = list(dict.fromkeys(outputs))
-        table = np.full((len(ways), len(outputs)), FORBIDDEN)
-        row, column = {way: i for i, way in enumerate(ways)}, {output: i for i, output in enumerate(outputs)}
-        for choice in choices:
-            place = row[choice.inputs], column[choice.output]
-            table[place] = min(table[place], choice.moved * self.graph.itemsize)
-        u, v = self._variable([0] * len(ways), []), self._variable([0] * len(outputs), outputs)
+        u = self._variable([0] * len(ways), [])
         self.memory[u] = self.costs[u]  # zero: the output takes the memory
+        self._computes[name] = u, ways
+        self._store(name, list(dict.fromkeys(outputs)))
+        v, outputs = self._lives[name]
+        table = np.full((len(ways), len(outputs)), FORBIDDEN)
+        row = {way: i for i, way in enumerate(ways)}
+        columns: dict[TensorLayout, list[int]] = {}
+        for i, output in enumerate(outputs):
+            columns.setdefault(output, []).append(i)
+        for choice in choices:
+            place = row[choice.inputs], columns[choice.output]
+            table[place] = np.minimum(table[place], choice.moved * self.graph.itemsize)
         self.pairs[u, v] = self._one(table)
-        self._computes[name], self._lives[name] = (u, ways), (v, outputs)
+
+    def _store(self, name: str, layouts: list[TensorLayout]) -> None:
+        """The variable for where a tensor lives. With several readers its values also have the copies they share."""
+        readers = [
+            {placement(c.inputs[place]): c.inputs[place] for c in self.operators[op.name]}
+            for op, place in self.graph.consumers(name)
+        ]
+        values, all_of_them = shared_copies(layouts, readers)
+        stored = [layout for layout, _ in values]
+        self._copies[name] = [frozenset(map(placement, copies)) for _, copies in values]
+        moved = [sum(least_elements(layout, copy) for copy in copies) for layout, copies in values]
+        self._lives[name] = self._variable(moved, stored), stored
+        if not all_of_them:
+            self.not_shared.append(name)
 
     def _homes(self, name: str) -> list[TensorLayout]:
         found = dict.fromkeys(
@@ -159,21 +184,27 @@ class PlacementProblem:
             )
 
     def _add_edges(self) -> None:
-        tables: dict[tuple[tuple[TensorLayout, ...], tuple[TensorLayout, ...]], Table] = {}
+        tables: dict[tuple[tuple[TensorLayout, ...], tuple[Copies, ...], tuple[TensorLayout, ...]], Table] = {}
         for op in self.graph.operators.values():
             v, ways = self._computes[op.name]
             for place, tensor in enumerate(op.inputs):
                 u, layouts = self._lives[tensor]
-                between = tuple(layouts), tuple(way[place] for way in ways)
+                between = tuple(layouts), tuple(self._copies.get(tensor, ())), tuple(way[place] for way in ways)
                 if between not in tables:
                     tables[between] = _edge_costs(*between) * self.graph.itemsize
                 both = self.pairs[u, v] + tables[between] if (u, v) in self.pairs else tables[between]
                 self.pairs[u, v] = self._one(both)
 
 
-def _edge_costs(given: tuple[TensorLayout, ...], wanted: tuple[TensorLayout, ...]) -> Table:
-    """Elements moved from each given layout to each wanted one: given x wanted."""
+def _edge_costs(given: tuple[TensorLayout, ...], copies: tuple[Copies, ...], wanted: tuple[TensorLayout, ...]) -> Table:
+    """Elements moved from each given layout to each wanted one, none where a shared copy has it: given x wanted."""
     rows, columns = list(dict.fromkeys(given)), list(dict.fromkeys(wanted))
     table = least_table(rows, columns)
     at_row, at_column = {a: i for i, a in enumerate(rows)}, {b: i for i, b in enumerate(columns)}
-    return table[np.ix_([at_row[a] for a in given], [at_column[b] for b in wanted])]
+    table = table[np.ix_([at_row[a] for a in given], [at_column[b] for b in wanted])]
+    places: dict[Placement, list[int]] = {}
+    for i, layout in enumerate(wanted):
+        places.setdefault(placement(layout), []).append(i)
+    for row, shared in zip(table, copies):
+        row[[i for copy in shared for i in places.get(copy, ())]] = 0
+    return table

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lib.layout.instructions import DeviceProgram, Instruction
+from lib.layout.instructions import DeviceProgram, Fetch, Instruction
 from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Array, Pieces, cut, join
-from lib.layout.layouts.tensor_layout import TensorLayout
+from lib.layout.layouts.tensor_layout import TensorLayout, placement, same_placement
 from lib.layout.program.distributed import DistributedOperator, strategy_text
 from lib.layout.program.graph import Graph
 from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class Edge(NamedTuple):
-    """A tensor on its way to the operator that takes it as input number `place`; `bytes` over all devices."""
+    """A tensor on its way to the operator that takes it as input number `place`; `bytes` over all devices.
+
+    If an earlier operator took it in the same layout, that one is `moved_for`, and nothing moves again.
+    """
 
     tensor: str
     operator: str
@@ -30,6 +33,7 @@ class Edge(NamedTuple):
     source: TensorLayout
     target: TensorLayout
     bytes: int
+    moved_for: str = ""
 
     def __str__(self) -> str:
         return f"{self.tensor} -> {self.operator}"
@@ -42,6 +46,8 @@ class GraphPlan:
     graph: Graph
     operators: Mapping[str, DistributedOperator]
     homes: Mapping[str, TensorLayout]
+    not_shared: tuple[str, ...] = ()
+    """Tensors whose shared moves the planner could not consider in full, so that a cheaper plan may exist."""
 
     def layout(self, tensor: str) -> TensorLayout:
         """The layout of a tensor: as a source is stored, or as its operator leaves it."""
@@ -51,10 +57,15 @@ class GraphPlan:
     def edges(self) -> tuple[Edge, ...]:
         """Every edge, in the order of the program."""
         found = []
+        moved_for: dict[Hashable, str] = {}
         for name, op in self.graph.operators.items():
             for place, (tensor, wanted) in enumerate(zip(op.inputs, self.operators[name].inputs)):
-                moved = least_bytes(self.layout(tensor), wanted, self.graph.itemsize)
-                found.append(Edge(tensor, name, place, self.layout(tensor), wanted, moved))
+                given, copy = self.layout(tensor), (tensor, placement(wanted))
+                before = moved_for.get(copy, "")
+                moved = 0 if before else least_bytes(given, wanted, self.graph.itemsize)
+                found.append(Edge(tensor, name, place, given, wanted, moved, before))
+                if not same_placement(given, wanted):
+                    moved_for.setdefault(copy, name)
         return tuple(found)
 
     def collective_bytes(self, name: str) -> int:
@@ -85,21 +96,30 @@ class GraphPlan:
     def moves(self) -> dict[str, list[Redistribution]]:
         """By operator: the redistribution of each of its inputs."""
         found: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
+        made: dict[tuple[TensorLayout, TensorLayout], Redistribution] = {}  # identical layers move alike
         for edge in self.edges:
-            found[edge.operator].append(redistribute(edge.source, edge.target, self.graph.itemsize))
+            pair = edge.source, edge.target
+            if pair not in made:
+                made[pair] = redistribute(*pair, self.graph.itemsize)
+            found[edge.operator].append(made[pair])
         return found
 
     @cached_property
     def sent(self) -> Ints:
         """Bytes that each device sends."""
         own = [step.sent * self.graph.itemsize for op in self.operators.values() for step in op.reduction]
-        return sum([move.sent for moves in self.moves.values() for move in moves] + own, self._nothing)
+        return sum([move.sent for move in self._moved] + own, self._nothing)
 
     @cached_property
     def received(self) -> Ints:
         """Bytes that each device receives."""
         own = [step.received * self.graph.itemsize for op in self.operators.values() for step in op.reduction]
-        return sum([move.received for moves in self.moves.values() for move in moves] + own, self._nothing)
+        return sum([move.received for move in self._moved] + own, self._nothing)
+
+    @property
+    def _moved(self) -> list[Redistribution]:
+        """The redistributions that take place: one for all edges that share it."""
+        return [self.redistribution(edge) for edge in self.edges if not edge.moved_for]
 
     @property
     def _nothing(self) -> Ints:
@@ -112,6 +132,7 @@ class GraphPlan:
         """
         tensors = {name: cut(values[name], self.homes[name]) for name in self.graph.check_values(values)}
         for name, op in self.operators.items():
+            # Where the engine takes a copy that was moved before, this moves it again, which gives the same.
             inputs = [move.run(tensors[tensor]) for move, tensor in zip(self.moves[name], op.operator.inputs)]
             pieces = {d: op.compute(d, [each[d] for each in inputs]) for d in range(self.graph.devices)}
             for step in op.reduction:
@@ -141,11 +162,12 @@ class GraphPlan:
         inputs, parameters = (
             {name: self.homes[name] for name in sources if sources[name] == role} for role in ("input", "parameter")
         )
+        fetches = self._fetches()
         instructions = tuple(
             Instruction(
                 name,
                 op.operator.inputs,
-                tuple(move.named_steps for move in self.moves[name]),
+                tuple(fetches[name, place] for place in range(len(op.inputs))),
                 op.inputs,
                 op.compute,
                 op.reduction,
@@ -153,6 +175,19 @@ class GraphPlan:
             for name, op in self.operators.items()
         )
         return DeviceProgram(self.graph.devices, inputs, parameters, instructions)
+
+    def _fetches(self) -> dict[tuple[str, int], Fetch]:
+        """By operator and number of the input: its steps, and the number of the copy if several share it."""
+        sharing: dict[Hashable, list[Edge]] = {}
+        for edge in self.edges:
+            sharing.setdefault((edge.tensor, placement(edge.target)), []).append(edge)
+        found = {}
+        for number, edges in enumerate(sharing.values()):
+            shared = number if edges[-1].moved_for else None
+            for edge in edges:
+                steps = self.redistribution(edge).named_steps
+                found[edge.operator, edge.place] = Fetch(steps, shared, edge is edges[-1])
+        return found
 
     def values(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The same run, with every tensor joined from its pieces."""
@@ -181,7 +216,9 @@ class GraphPlan:
         for name, op in self.operators.items():
             for place in range(len(op.inputs)):
                 edge = edges[name, place]
-                if edge.source.elements != edge.target.elements or edge.bytes:
+                if edge.moved_for:
+                    lines.append(f"  {edge}: as moved for {edge.moved_for}, 0 bytes")
+                elif edge.source.elements != edge.target.elements or edge.bytes:
                     steps = ", ".join(self.redistribution(edge).names)
                     lines.append(f"  {edge}: {steps}, {edge.bytes:,} bytes")
             shapes = " x ".join(str(layout.local_shape) for layout in op.inputs)
@@ -189,5 +226,9 @@ class GraphPlan:
             for step in op.reduction:
                 moved = int(step.received.sum()) * self.graph.itemsize
                 lines.append(f"  {name}: {step.name}, {moved:,} bytes, -> {step.target.local_shape}")
-        lines.append(f"{self.bytes:,} bytes moved, {self.memory:,} bytes on each device")
+        if self.not_shared:
+            names = ", ".join(f"'{name}'" for name in self.not_shared)
+            lines.append(f"there may be cheaper plans: not every way to share moves of {names} was considered")
+        most = int(self.sent.max())
+        lines.append(f"{self.bytes:,} bytes moved, at most {most:,} by a device; {self.memory:,} bytes on each device")
         return "\n".join(lines)

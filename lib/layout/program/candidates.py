@@ -11,8 +11,8 @@ from math import prod
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout
 
-from .distributed import DistributedOperator, arrange, distribute
-from .graph import Graph
+from .distributed import DistributedOperator, arrange, distribute, ways_to_reduce, with_out
+from .graph import Graph, Out
 from .operators import Operator
 
 
@@ -21,26 +21,28 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
 
     For a number of devices: every strategy that uses all of them, on the matrix that it implies; if the tensors are too
     small for that, the strategies that use the most. On a mesh: every assignment of mesh axes to letters, or to none.
-    With `scatter`, summands may also be reduce-scattered. A configured operator has only its strategy.
+    With `scatter`, summands may also be reduce-scattered. A configured operator has only its strategy,
+    and with an out-strategy only the cheapest way to that.
     """
-    configured = graph.strategies.get(operator.name)
+    configured, out = graph.strategies.get(operator.name), graph.outs.get(operator.name)
     if graph.mesh is None:
         if configured is not None:
             bases = [distribute(operator, configured, graph.devices)]
         else:
             bases = [distribute(operator, each, graph.devices) for each in strategies(operator, graph.devices)]
-        found = [way for base in bases for way in _ways(base, scatter)]
+        found = [way for base in bases for way in _ways(base, scatter, out)]
     else:
         form = replace(operator, name="", inputs=("",) * len(operator.inputs))
         found = [
             DistributedOperator(operator, each.inputs, each.local, each.reduction)
-            for each in _forms(form, graph.mesh, scatter)
+            for each in _forms(form, graph.mesh, scatter or out is not None)
         ]
         if configured is not None:
             # A strategy that no assignment of the mesh produces gets its own matrix.
-            found = [each for each in found if each.strategy == configured] or _ways(
-                distribute(operator, configured, graph.devices), scatter
-            )
+            mine = [each for each in found if each.strategy == configured and out in (None, each.output.splits)]
+            found = mine or _ways(distribute(operator, configured, graph.devices), scatter, out)
+            if out is not None:
+                found = sorted(found, key=lambda each: each.moved)[:1]
     return found
 
 
@@ -71,13 +73,10 @@ def even_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
     return found
 
 
-def _ways(base: DistributedOperator, scatter: bool) -> list[DistributedOperator]:
-    if not (scatter and base.reduction):
-        return [base]
-    split: dict[str, Axes] = {}
-    for layout, letters in zip(base.inputs, base.operator.input_letters):
-        split.update({letter: axes for letter, axes in zip(letters, layout.tensor_map) if letter != "1"})
-    return arrange(base.operator, base.local.matrix, split)
+def _ways(base: DistributedOperator, scatter: bool, out: Out | None = None) -> list[DistributedOperator]:
+    if out is not None:
+        return with_out(base, out)[:1]
+    return ways_to_reduce(base) if scatter else [base]
 
 
 def _on_mesh(operator: Operator, mesh: DeviceMatrix, scatter: bool) -> Iterator[DistributedOperator]:

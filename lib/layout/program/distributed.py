@@ -114,6 +114,33 @@ def arrange(operator: Operator, matrix: DeviceMatrix, split: Mapping[str, Axes])
     return [DistributedOperator(operator, inputs, local, way) for way in ways]
 
 
+def ways_to_reduce(base: DistributedOperator) -> list[DistributedOperator]:
+    """The same operator with each way to complete its partial sums."""
+    if not base.reduction:
+        return [base]
+    split: dict[str, Axes] = {}
+    for layout, letters in zip(base.inputs, base.operator.input_letters):
+        split.update({letter: axes for letter, axes in zip(letters, layout.tensor_map) if letter != "1"})
+    return arrange(base.operator, base.local.matrix, split)
+
+
+def with_out(base: DistributedOperator, out: tuple[int, ...]) -> list[DistributedOperator]:
+    """The ways to complete an operator's partial sums into these parts of its output, the cheapest first.
+
+    Raises:
+        LayoutError: there is none; the message has the possible ones.
+    """
+    ways = ways_to_reduce(base)
+    found = [way for way in ways if way.output.splits == out]
+    if not found:
+        possible = ", ".join(map(str, sorted({way.output.splits for way in ways})))
+        raise LayoutError(
+            f"{base.operator.name}: the strategy {strategy_text(base.strategy)} cannot leave the output of shape "
+            f"{base.operator.output_shape} in parts {out}; it can leave {possible}"
+        )
+    return sorted(found, key=lambda way: (way.moved, len(way.reduction)))
+
+
 def strategy_of(name: str, given: Any) -> tuple[tuple[int, ...], ...]:
     """A strategy given for an operator, as tuples of int.
 

@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 
 from lib.layout.errors import LayoutError
-from lib.layout.layouts.checks import nearest_name, require_int, require_ints
+from lib.layout.layouts.checks import nearest_name, require_int, require_ints, require_itemsize
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 
 from .dimension_labels import in_order, of_einsum, of_reshape
-from .distributed import distribute, strategy_of
+from .distributed import distribute, strategy_of, with_out
 from .operators import KINDS, Operator
 
 Strategy = tuple[tuple[int, ...], ...]
 """A Sharding Strategy: the number of parts for each dimension of each input."""
 
+Out = tuple[int, ...]
+"""An out-strategy: the number of parts for each dimension of the output."""
+
 LEADING_LETTERS = "bcdefgh"
-ITEMSIZE_WANTED = "the size of an element is a whole number of bytes, 1 or more"
+DEVICES_WANTED = "a graph needs 1 device or more"
 
 
 class Graph:
@@ -35,15 +38,13 @@ class Graph:
     def __init__(self, devices: int | None = None, mesh: DeviceMatrix | None = None, itemsize: int = 4) -> None:
         if (devices is None) == (mesh is None):
             raise LayoutError("a graph takes either a number of devices or a mesh: give exactly one of them")
-        if devices is not None and (not isinstance(devices, int) or devices < 1):
-            raise LayoutError(f"a graph needs 1 device or more; got {devices!r}")
+        if devices is not None and require_int(devices, DEVICES_WANTED) < 1:
+            raise LayoutError(f"{DEVICES_WANTED}; got {devices}")
         if mesh is not None and not isinstance(mesh, DeviceMatrix):
             raise LayoutError(f"a graph takes a mesh, such as mesh(data=2, model=4); got {mesh!r}")
-        if require_int(itemsize, ITEMSIZE_WANTED) < 1:
-            raise LayoutError(f"{ITEMSIZE_WANTED}; got {itemsize}")
         self.mesh = mesh
         self.devices = mesh.size if mesh is not None else int(devices or 1)
-        self.itemsize = itemsize
+        self.itemsize = require_itemsize(itemsize)
         self.shapes: dict[str, tuple[int, ...]] = {}
         """Shapes of all tensors, sources and outputs."""
         self.sources: dict[str, str] = {}
@@ -51,6 +52,8 @@ class Graph:
         self.operators: dict[str, Operator] = {}
         self.strategies: dict[str, Strategy] = {}
         """Strategies of the configured operators."""
+        self.outs: dict[str, Out] = {}
+        """Out-strategies of those that have one."""
 
     def input(self, name: str, shape: Sequence[int]) -> str:
         """A tensor that is given from outside."""
@@ -159,16 +162,25 @@ class Graph:
             raise LayoutError(f"{name}: {kind} is called as {kind}({form}): {why}") from None
         return str(method(name, *inputs, **settings))
 
-    def shard(self, name: str, strategy: Iterable[Iterable[int]]) -> None:
+    def shard(self, name: str, strategy: Iterable[Iterable[int]], out: Iterable[int] | None = None) -> None:
         """Configures an operator with a Sharding Strategy: for each input, the number of parts of each dimension.
+
+        If the strategy leaves partial sums, they are all-reduced. `out`, the number of parts of each dimension of the
+        output, asks for reduce-scatters instead, as MindSpore's out-strategy does.
 
         Raises:
             LayoutError: there is no such operator, or it cannot be distributed like that.
         """
         operator = self.operator_named(name)
         chosen = strategy_of(name, strategy)
-        distribute(operator, chosen, self.devices)  # refuses an impossible strategy
+        base = distribute(operator, chosen, self.devices)  # refuses an impossible strategy
+        if out is not None:
+            out = require_ints(out, f"{name}: an out-strategy is a whole number for each dimension of the output")
+            with_out(base, out)
         self.strategies[name] = chosen
+        self.outs.pop(name, None)
+        if out is not None:
+            self.outs[name] = out
 
     def operator_named(self, name: str) -> Operator:
         """The operator of this name.
@@ -261,7 +273,7 @@ class Graph:
 
     @staticmethod
     def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
-        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+        if not isinstance(axis, int) or isinstance(axis, bool) or not -len(shape) <= axis < len(shape):
             raise LayoutError(f"{name}: there is no axis {axis!r} in shape {shape}")
         return axis % len(shape)
 

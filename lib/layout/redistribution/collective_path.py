@@ -1,9 +1,13 @@
-"""The cheapest sequence of named collectives between two layouts: a shortest path over layouts on prime sub-axes.
+"""The cheapest sequence of named collectives between two layouts: a shortest path over layouts.
 
-Steps are slice, all-gather, all-to-all, permute, reduce-scatter and all-reduce, each over whole axes of the
-device matrix after it has been cut into axes of prime size. Two matrices without a common refinement (2x3 and
-3x2) are connected by permutes. Up to MAX_ARRANGEMENTS layouts, all permutes are tried; above that, only those which
-swap two axes or end at the target. After MAX_LAYOUTS_SEARCHED layouts the path gathers everything and slices.
+Steps are slice, all-gather, all-to-all, permute, reduce-scatter and all-reduce, each over whole axes of the device
+matrix. The search is A*: what is left to move from a layout is estimated by the bound, which no steps undercut. On the
+matrix as it is, it is small; if it finds a path at the bound, that is the cheapest. Otherwise the matrix is cut into
+axes of prime size. Two matrices without a common refinement (2x3 and 3x2) are connected by permutes. Up to
+MAX_ARRANGEMENTS layouts, all permutes are tried; above that, only those which swap two axes or end at the target.
+
+After MAX_LAYOUTS_SEARCHED layouts the search gives up, and the path says so: then it is that on the whole axes, or
+gathers everything and slices.
 
 The idea of a search over small steps is that of Rink et al. 2021, "Memory-efficient array redistribution
 through portable collective communication".
@@ -13,16 +17,21 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations, count, pairwise, permutations
 from math import prod
+from typing import NamedTuple
+
+import numpy as np
 
 from lib.layout.layouts.common_refinement import refined
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, parts, same_placement
 
-from .steps import Step
+from .exchange import least_elements, least_table
+from .steps import Step, lifted
+from .sum_exchange import least_sum_elements
 
 RESPELLED = ""
 """The step between two descriptions of the same placement: nothing moves."""
@@ -34,52 +43,120 @@ MAX_LAYOUTS_SEARCHED = 4000
 
 Neighbour = tuple[str, TensorLayout, int]
 """Name of a step, layout after it, elements moved in total."""
-Arrivals = dict[TensorLayout, tuple[str, TensorLayout]]
-"""For each layout that a search has reached, the name of the last step and the previous layout."""
 
 
-def collective_path(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
-    """The steps from `source` to `target` with the fewest bytes in total, then the fewest steps."""
+class CollectivePath(NamedTuple):
+    """Named collectives one after the other, and whether they are known to be the cheapest."""
+
+    steps: tuple[Step, ...]
+    cheapest: bool
+
+
+class Found(NamedTuple):
+    """The steps of a search, backwards: name, layout before, layout after; None if there are none within its limits."""
+
+    steps: tuple[tuple[str, TensorLayout, TensorLayout], ...] | None
+    gave_up: bool
+    cost: int = 0
+
+
+def collective_path(source: TensorLayout, target: TensorLayout, at_bound: bool = False) -> CollectivePath:
+    """The steps from `source` to `target` with the fewest bytes in total, then the fewest steps.
+
+    With `at_bound` only steps that move no more than the bound; if none are found, there are no steps.
+    """
+    steps, cheapest = _cheapest(source, target, at_bound)
+    # Results are shared between matrices that differ only in the names of their axes.
+    fine = refined(target, source.matrix).matrix, refined(source, target.matrix).matrix
+    named = {matrix: matrix for matrix in (*fine, target.matrix, source.matrix)}
+
+    def respelled(layout: TensorLayout) -> TensorLayout:
+        return TensorLayout(layout.shape, named[layout.matrix], layout.tensor_map, layout.partial)
+
+    steps = tuple(Step(step.name, respelled(step.source), respelled(step.target)) for step in steps)
+    return CollectivePath(steps, cheapest)
+
+
+@lru_cache(maxsize=16384)
+def _cheapest(source: TensorLayout, target: TensorLayout, at_bound: bool) -> CollectivePath:
+    bound = _left([source], target)[0]
+    whole = _search(source, target, bound if at_bound else None) if source.matrix == target.matrix else None
+    if whole is not None and whole.steps is not None and whole.cost == bound:
+        return CollectivePath(_steps(whole.steps), True)
     start, goal = refined(source, target.matrix), refined(target, source.matrix)
-    arrivals = _search(start, goal)
-    return _gather_and_slice(start, goal) if arrivals is None else _steps_to(goal, start, arrivals)
+    ceiling = bound if at_bound else whole.cost if whole is not None and whole.steps is not None else None
+    fine = _search(start, goal, ceiling)
+    for found in (fine, whole):
+        if found is not None and found.steps is not None:
+            return CollectivePath(_steps(found.steps), not fine.gave_up)
+    return CollectivePath(() if at_bound else _gather_and_slice(start, goal), not fine.gave_up)
 
 
-def _search(start: TensorLayout, goal: TensorLayout) -> Arrivals | None:
-    """Dijkstra's algorithm from `start` until `goal` is reached; None if the search gives up before."""
+def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> Found:
+    """A* from `start` to `goal`, through nothing that leads to more than `ceiling` elements."""
     best: dict[TensorLayout, tuple[int, int]] = {start: (0, 0)}
-    arrivals: Arrivals = {}
+    arrivals: dict[TensorLayout, tuple[str, TensorLayout]] = {}
     ticket = count()
     queue = [(0, 0, next(ticket), start)]
     done: set[TensorLayout] = set()
     while queue:
-        cost, steps, _, here = heapq.heappop(queue)
+        _, _, _, here = heapq.heappop(queue)
         if here in done:
             continue
+        if here == goal:
+            return Found(_back(goal, start, arrivals), False, best[goal][0])
+        if len(done) == MAX_LAYOUTS_SEARCHED:
+            return Found(None, True)
         done.add(here)
-        if here == goal or len(done) > MAX_LAYOUTS_SEARCHED:
-            break
-        for name, there, more in neighbours(here, goal):
+        cost, steps = best[here]
+        # A goal that is a partial sum is of the same summands, so nothing may be added up on the way.
+        near = [
+            (name, there, more)
+            for name, there, more in neighbours(here, goal)
+            if there not in done and (there.partial == goal.partial or not goal.partial)
+        ]
+        for (name, there, more), left in zip(near, _left([there for _, there, _ in near], goal)):
             merged = name == RESPELLED or (name in MERGEABLE and here in arrivals and arrivals[here][0] == name)
             offer = (cost + more, steps + (0 if merged else 1))
-            if there not in done and (there not in best or offer < best[there]):
+            if (there not in best or offer < best[there]) and (ceiling is None or offer[0] + left <= ceiling):
                 best[there], arrivals[there] = offer, (name, here)
-                heapq.heappush(queue, (*offer, next(ticket), there))
-    return arrivals if goal in done else None
+                heapq.heappush(queue, (offer[0] + left, offer[1], next(ticket), there))
+    return Found(None, False)
 
 
-def _steps_to(goal: TensorLayout, start: TensorLayout, arrivals: Arrivals) -> tuple[Step, ...]:
-    """The steps of a search, traced from its end to its start and reversed; consecutive slices and gathers are
-    merged."""
+def _left(layouts: Sequence[TensorLayout], goal: TensorLayout) -> list[int]:
+    """The bound from each of these layouts to the goal."""
+    if goal.partial:
+        return [least_elements(lifted(each), lifted(goal)) for each in layouts]
+    if any(layout.partial for layout in layouts):
+        return [(least_sum_elements if each.partial else least_elements)(each, goal) for each in layouts]
+    if not layouts:
+        return []
+    # What two pieces have in common does not depend on the direction, so one row of the table has all of it.
+    held = np.array([layout.elements for layout in layouts])
+    left: list[int] = (least_table([goal], layouts)[0] + goal.devices * (goal.elements - held)).astype(int).tolist()
+    return left
+
+
+def _back(
+    goal: TensorLayout, start: TensorLayout, arrivals: dict[TensorLayout, tuple[str, TensorLayout]]
+) -> tuple[tuple[str, TensorLayout, TensorLayout], ...]:
+    found = []
+    while goal != start:
+        name, before = arrivals[goal]
+        found.append((name, before, goal))
+        goal = before
+    return tuple(found)
+
+
+def _steps(backwards: tuple[tuple[str, TensorLayout, TensorLayout], ...]) -> tuple[Step, ...]:
+    """The steps in order; consecutive slices and gathers are merged."""
     path: list[Step] = []
-    here = goal
-    while here != start:
-        name, before = arrivals[here]
+    for name, before, after in backwards:
         if name in MERGEABLE and path and path[-1].name == name:
             path[-1] = Step(name, before, path[-1].target)
         elif name != RESPELLED:
-            path.append(Step(name, before, here))
-        here = before
+            path.append(Step(name, before, after))
     return tuple(reversed(path))
 
 

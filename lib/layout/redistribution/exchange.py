@@ -55,12 +55,12 @@ class Exchange:
     @cached_property
     def sends(self) -> list[dict[int, list[int]]]:
         """For each device, by receiver: the indices of its messages."""
-        return _by_partner(self.sender, self.receiver, self.source.devices)
+        return by_partner(self.sender, self.receiver, self.source.devices)
 
     @cached_property
     def receives(self) -> list[dict[int, list[int]]]:
         """For each device, by sender: the indices of the messages to it."""
-        return _by_partner(self.receiver, self.sender, self.source.devices)
+        return by_partner(self.receiver, self.sender, self.source.devices)
 
     def run(self, pieces: Pieces) -> Pieces:
         """The target's pieces, assembled from the source's."""
@@ -77,17 +77,17 @@ class Exchange:
         start = np.maximum(mine, yours)
         stop = np.minimum(mine + self.source.local_shape, yours + self.target.local_shape)
         if (start < stop).all():
-            result[_within(start, stop, yours)] = piece[_within(start, stop, mine)]
+            result[within(start, stop, yours)] = piece[within(start, stop, mine)]
         return result
 
     def take(self, i: int, piece: Array) -> Array:
         """The elements of message i, flat, taken from its sender's piece."""
-        box = _within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[0][self.sender[i]])
+        box = within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[0][self.sender[i]])
         return piece[box].ravel()[self.lo[i] : self.hi[i]]
 
     def put(self, i: int, result: Array, elements: Array) -> None:
         """Writes the elements of message i into its receiver's new piece."""
-        box = _within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[1][self.receiver[i]])
+        box = within(self.starts[self.cell[i]], self.stops[self.cell[i]], self.origins[1][self.receiver[i]])
         given = result[box]
         if len(elements) == given.size:
             given[...] = elements.reshape(given.shape)
@@ -112,8 +112,8 @@ def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
     require_same(source, target)
     if source.partial or target.partial:
         raise LayoutError("an exchange moves whole values; reduce the partial sums first")
-    from_part, to_part, starts, stops = _cells(source.shape, source.splits, target.splits)
-    mine, yours = _piece_of(source), _piece_of(target)
+    from_part, to_part, starts, stops = cells(source.shape, source.splits, target.splits)
+    mine, yours = piece_of(source), piece_of(target)
     receivers = np.argsort(yours, kind="stable").reshape(prod(target.splits), -1)[to_part]
     owners = np.argsort(mine, kind="stable").reshape(prod(source.splits), -1)
     cell, column = np.nonzero(mine[receivers] != from_part[:, None])
@@ -197,7 +197,7 @@ def require_same(source: TensorLayout, target: TensorLayout) -> None:
         raise LayoutError(f"the source layout has {source.devices} devices, the target layout {target.devices}")
 
 
-def _piece_of(layout: TensorLayout) -> Ints:
+def piece_of(layout: TensorLayout) -> Ints:
     """The number of the piece that each device holds, row-major."""
     number = np.zeros(layout.devices, dtype=np.int64)
     for column, split in zip(parts(layout).T, layout.splits):
@@ -205,7 +205,7 @@ def _piece_of(layout: TensorLayout) -> Ints:
     return number
 
 
-def _cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
+def cells(shape: tuple[int, ...], mine: tuple[int, ...], yours: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Ints]:
     """The boxes in which source pieces and target pieces overlap; small results are cached."""
     small = prod(mine) * prod(yours) <= MAX_CELLS_CACHED
     return (_remembered_cells if small else _new_cells)(shape, mine, yours)
@@ -235,9 +235,11 @@ def _meetings(size: int, mine: int, yours: int) -> Ints:
     return np.stack([edges // (size // mine), edges // (size // yours), edges, stops], axis=1)
 
 
-def _by_partner(mine: Ints, other: Ints, devices: int) -> list[dict[int, list[int]]]:
+def by_partner(mine: Ints, other: Ints, devices: int, what: Ints | None = None) -> list[dict[int, list[int]]]:
+    """For each device, by its partner: the indices of their messages, or `what` these carry."""
     found: list[dict[int, list[int]]] = [{} for _ in range(devices)]
-    for i, (here, there) in enumerate(zip(mine.tolist(), other.tolist())):
+    carried = range(len(mine)) if what is None else what.tolist()
+    for i, here, there in zip(carried, mine.tolist(), other.tolist()):
         found[here].setdefault(there, []).append(i)
     return found
 
@@ -247,5 +249,6 @@ def _count(place: Ints, amount: Ints, length: int) -> Ints:
     return np.bincount(place, weights=amount, minlength=length).astype(np.int64)
 
 
-def _within(start: Ints, stop: Ints, origin: Ints) -> tuple[slice, ...]:
+def within(start: Ints, stop: Ints, origin: Ints) -> tuple[slice, ...]:
+    """A box of the tensor in coordinates of a piece that starts at `origin`."""
     return tuple(slice(a, b) for a, b in zip((start - origin).tolist(), (stop - origin).tolist()))

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lib.layout.errors import LayoutError
+from lib.layout.layouts.checks import require_itemsize
 from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Pieces, check
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
 
 from .collective_path import collective_path
 from .exchange import least_elements, require_same
-from .steps import Step, lifted, reductions
+from .steps import SUM_EXCHANGE, Step, lifted, reductions
+from .sum_exchange import least_sum_elements
 
 if TYPE_CHECKING:
     from lib.layout.on_engine import Executed
@@ -32,6 +34,8 @@ class Redistribution:
     target: TensorLayout
     steps: tuple[Step, ...]
     itemsize: int = 4
+    cheapest: bool = True
+    """False if a search for named collectives gave up, so that there may be cheaper ones."""
 
     @cached_property
     def sent(self) -> Ints:
@@ -70,9 +74,9 @@ class Redistribution:
     def named_steps(self) -> tuple[Step, ...]:
         """The plan as named collectives, if every device then sends and receives the same amount; otherwise
         unchanged."""
-        if all(step.name != "exchange" for step in self.steps):
+        if not any(step.name in ("exchange", SUM_EXCHANGE) for step in self.steps):
             return self.steps
-        named = collective_path(self.source, self.target)
+        named = collective_path(self.source, self.target, at_bound=True).steps
         if len(named) == 1:
             named = (Step(named[0].name, self.source, self.target),)
         as_named = Redistribution(self.source, self.target, named, self.itemsize)
@@ -93,6 +97,8 @@ class Redistribution:
                 f"{step}: {int(received.sum()):,} bytes; a device sends at most {int(sent.max()):,} "
                 f"and receives at most {int(received.max()):,}"
             )
+        if not self.cheapest:
+            lines.append("the search for named collectives gave up; there may be cheaper ones")
         return "\n".join(lines)
 
     @property
@@ -112,13 +118,16 @@ def redistribute(
 ) -> Redistribution:
     """The plan from one layout to another.
 
-    Every device receives exactly the whole values that it needs and does not hold. Partial sums are reduced first, by
-    the reduce-scatters and all-reduces that make reduction and exchange together cheapest. With `named_only` the plan
-    is the cheapest sequence of named collectives.
+    Every device receives exactly the whole values that it needs and does not hold. Partial sums are completed with the
+    fewest elements that are possible (`sum_exchange`): by reduce-scatters, all-reduces and an exchange where these
+    reach that bound, otherwise by one step that adds up and moves at the same time. With `named_only` the plan is the
+    cheapest sequence of named collectives.
 
     Raises:
-        LayoutError: different tensors or devices, or a target with partial sums that the source does not have.
+        LayoutError: different tensors or devices, a target with partial sums that the source does not have, or an
+            itemsize that is not a positive whole number.
     """
+    itemsize = require_itemsize(itemsize)
     require_same(source, target)
     if target.partial and source.summands != target.summands:
         raise LayoutError(
@@ -133,28 +142,32 @@ def redistribute(
         if not named_only:
             return Redistribution(source, target, (Step("exchange", source, target),), itemsize)
     if named_only:
-        return Redistribution(source, target, collective_path(source, target), itemsize)
+        path = collective_path(source, target)
+        return Redistribution(source, target, path.steps, itemsize, path.cheapest)
     return Redistribution(source, target, _least(source, target), itemsize)
 
 
 def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
-    ways = reductions(source, source.partial) if source.partial else [()]
+    if not source.partial:
+        return (Step("exchange", source, target),)
 
     def cost(way: tuple[Step, ...]) -> tuple[int, int]:
-        last = way[-1].target if way else source
+        last = way[-1].target
         moved = sum(step.total for step in way) + least_elements(last, target)
         return moved, len(way) + (not same_placement(last, target))
 
-    way = min(ways, key=cost)
-    last = way[-1].target if way else source
+    way = min(reductions(source, source.partial), key=cost)
+    last = way[-1].target
+    if cost(way)[0] > least_sum_elements(source, target):
+        return (Step(SUM_EXCHANGE, source, target),)
     return way if same_placement(last, target) else (*way, Step("exchange", last, target))
 
 
 def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -> int:
     """The bytes that `redistribute` moves, over all devices, without creating the plan."""
-    if source.partial or target.partial:
+    if target.partial:
         return redistribute(source, target, itemsize).bytes
-    return least_elements(source, target) * itemsize
+    return (least_sum_elements if source.partial else least_elements)(source, target) * require_itemsize(itemsize)
 
 
 __all__ = ["Redistribution", "least_bytes", "lifted", "redistribute"]

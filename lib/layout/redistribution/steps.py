@@ -19,9 +19,12 @@ from lib.layout.layouts.pieces import Pieces, check
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, groups, parts
 
 from .exchange import Exchange, exchange, least_elements
+from .sum_exchange import SumExchange, least_sum_elements, sum_exchange
 
 REDUCING = ("reduce-scatter", "all-reduce")
-"""Steps that add up summands; all others move values unchanged. Axes that are partial in the target stay partial."""
+"""Collectives that add up summands. Axes that are partial in the target stay partial."""
+SUM_EXCHANGE = "sum exchange"
+"""The step that adds up all summands and moves the sums at the same time; all others move values unchanged."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,18 @@ class Step:
         """The messages of a step that moves values unchanged; summands count as a first dimension."""
         return exchange(lifted(self.source), lifted(self.target))
 
+    @cached_property
+    def sum_exchange(self) -> SumExchange:
+        """The messages of a step of that name."""
+        return sum_exchange(self.source, self.target)
+
+    @property
+    def messages(self) -> Exchange | SumExchange:
+        """The messages of a step that is not a reducing collective."""
+        return self.sum_exchange if self.name == SUM_EXCHANGE else self.exchange
+
     def group(self, device: int) -> tuple[int, ...]:
-        """The devices that make this step together with this device, in the order in which sums are added up."""
+        """The devices that make this collective together with this device, in the order in which sums are added up."""
         if self.name in REDUCING:
             return self._groups[device]
         return tuple(sorted({device, *self.exchange.receives[device]}))
@@ -52,6 +65,9 @@ class Step:
         """Computes in advance the tables that devices look up during this step."""
         if self.name in REDUCING:
             _ = self._groups, parts(self.source), parts(self.target)
+        elif self.name == SUM_EXCHANGE:
+            _ = self.sum_exchange.owned, self.sum_exchange.keeps, self.sum_exchange.origins
+            _ = [(each.sends, each.receives) for each in self.sum_exchange.rounds]
         else:
             _ = self.exchange.sends, self.exchange.receives, self.exchange.origins
 
@@ -62,16 +78,18 @@ class Step:
     @cached_property
     def sent(self) -> Ints:
         """Elements that each device sends."""
-        return self._reduction_traffic() if self.name in REDUCING else self.exchange.sent
+        return self._reduction_traffic() if self.name in REDUCING else self.messages.sent
 
     @cached_property
     def received(self) -> Ints:
         """Elements that each device receives."""
-        return self._reduction_traffic() if self.name in REDUCING else self.exchange.received
+        return self._reduction_traffic() if self.name in REDUCING else self.messages.received
 
     @property
     def total(self) -> int:
         """Elements moved in total, without creating the messages."""
+        if self.name == SUM_EXCHANGE:
+            return least_sum_elements(self.source, self.target)
         if self.name not in REDUCING:
             return least_elements(lifted(self.source), lifted(self.target))
         sizes = self.source.matrix.shape
@@ -82,6 +100,10 @@ class Step:
     def traffic(self) -> Ints:
         """Elements that each device (row) sends to each other (column); for a reduction, as its bytes are counted."""
         table = np.zeros((self.source.devices, self.source.devices), dtype=np.int64)
+        if self.name == SUM_EXCHANGE:
+            for each in self.sum_exchange.rounds:
+                np.add.at(table, (each.sender, each.receiver), each.size[each.share])
+            return table
         if self.name not in REDUCING:
             moved = self.exchange
             np.add.at(table, (moved.sender, moved.receiver), moved.hi - moved.lo)
@@ -98,6 +120,8 @@ class Step:
         check(pieces, self.source)
         if self.name in REDUCING:
             return self._reduce(pieces)
+        if self.name == SUM_EXCHANGE:
+            return self.sum_exchange.run(pieces)
         if not self.source.partial:
             return self.exchange.run(pieces)
         moved = self.exchange.run({device: piece[None] for device, piece in pieces.items()})

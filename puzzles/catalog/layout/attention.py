@@ -13,12 +13,16 @@ PUZZLE = LayoutPuzzle(
     annotations=4,
     memory_cap=62_000,
     target=49_152,
+    best=32_768,
     statement="""\
 Multi-head attention on 4 sequences of 16 tokens, 64 columns, 8 heads, 8 devices: projections `q`, `k`, `v`, each
 reshaped into heads and transposed; `scores`, `softmax`, `mixed`; back again; `out`; and `attended` adds the input. A
 reshape that cuts columns into heads keeps a split of the columns, if the split divides the number of heads.
 
 Configure four operators. Everything between the projections and `out` can run without communication.
+
+A sum need not be complete on every device. With `out=`, the number of parts of each dimension of the output, it is
+reduce-scattered instead of all-reduced; that earns the third star.
 """,
     starter='''\
 def attention(graph: Graph) -> None:
@@ -34,6 +38,8 @@ def attention(graph: Graph) -> None:
         "do instead.",
         "Configure all four in the same way: rows of the batch in two, columns of the weight in four. "
         '`for name in "q", "k", "v", "out": graph.shard(name, ((2, 1, 1), (1, 4)))`.',
+        "A gather in pairs and a scatter in pairs are cheaper than either in fours: "
+        '`graph.shard("out", ((2, 1, 2), (2, 2)), out=(2, 2, 2))`.',
     ),
     concept="""\
 Heads are independent between the projections and the output, so splitting the columns of the three projections

@@ -13,6 +13,7 @@ PUZZLE = LayoutPuzzle(
     annotations=2,
     memory_cap=1_164_000,
     target=98_304,
+    best=65_536,
     statement="""\
 Two blocks on 8 devices. The front (`matmul1`, `relu1`, `matmul2`, and `front`, which adds its input) is narrow and
 works on 16 pixels of each of 256 rows. Then `mean` averages over the pixels. The tail (`matmul3`, `relu2`, `matmul4`,
@@ -21,6 +22,9 @@ would move nothing at all, but then every device holds the full weights of the t
 
 Configure two operators: one that keeps the front data parallel, and one on the other side of the boundary. The mean
 makes the activation sixteen times smaller; choose on which side of it to communicate.
+
+A sum need not be complete on every device. With `out=`, the number of parts of each dimension of the output, it is
+reduce-scattered instead of all-reduced; that earns the third star.
 """,
     starter='''\
 def boundary(graph: Graph) -> None:
@@ -37,6 +41,8 @@ def boundary(graph: Graph) -> None:
         "tail, edge by edge, and it chooses badly. Annotate the last operator of the front and the first of the tail.",
         "Rows over 8 in the front, rows over 4 and columns over 2 in the tail: "
         '`graph.shard("front", ((8, 1, 1), (8, 1, 1)))` and `graph.shard("matmul3", ((4, 1), (1, 2)))`.',
+        "Scatter the sums of the tail by rows, and rows over 8 spread from there by themselves: "
+        '`graph.shard("matmul4", ((4, 2), (2, 1)), out=(8, 1))` alone earns the third star.',
     ),
     concept="""\
 Different parts of a network prefer different kinds of parallelism. With two annotations, one on each side, each part

@@ -14,6 +14,7 @@ PUZZLE = LayoutPuzzle(
     annotations=1,
     memory_cap=40_000,
     target=12_288,
+    best=12_288,
     statement="""\
 Dense, ReLU, Dense: `matmul1`, `add1`, `relu`, `matmul2`, `add2`, all 64 by 64, on 8 devices. `matmul1` is
 configured as ((2, 1), (1, 4)), and breadth-first propagation does the rest: each operator gets the strategy that is

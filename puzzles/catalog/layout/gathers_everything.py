@@ -12,14 +12,18 @@ PUZZLE = LayoutPuzzle(
     build=lambda: feed_forward(devices=8, batch=64, width=64, hidden=256),
     given={"matmul1": ((2, 1), (1, 4)), "relu": ((1, 1),), "matmul2": ((2, 4), (4, 1))},
     may_change=True,
-    annotations=1,
+    annotations=2,
     memory_cap=80_000,
     target=98_304,
+    best=49_152,
     statement="""\
 Someone has configured three operators of a feed-forward network with a hidden width of 256, on 8 devices, and
 wonders why it is slow: it moves 557,056 bytes, most of them on one edge.
 
-Change one annotation. `puzzles grade` shows which edges pay, so you may grade before you think.
+Change one annotation, or two. `puzzles grade` shows which edges pay, so you may grade before you think.
+
+A sum need not be complete on every device. With `out=`, the number of parts of each dimension of the output, it is
+reduce-scattered instead of all-reduced; that earns the third star.
 """,
     starter='''\
 def gathers_everything(graph: Graph) -> None:
@@ -34,6 +38,7 @@ def gathers_everything(graph: Graph) -> None:
         "need?",
         "A strategy of ones is not a harmless default: it requests the full tensor on every device.",
         '`relu` can work on the pieces that it gets: `graph.shard("relu", ((2, 4),))`.',
+        'Then only the sums of `matmul2` pay. Scatter them: `graph.shard("matmul2", ((2, 4), (4, 1)), out=(8, 1))`.',
     ),
     concept="""\
 An annotation is a command, not a hint. "Replicated" on a tensor in the middle makes the compiler gather it, compute the

@@ -13,6 +13,7 @@ PUZZLE = LayoutPuzzle(
     annotations=1,
     memory_cap=50_000,
     target=0,
+    best=0,
     statement="""\
 `matmul` multiplies x of shape (256, 64) with w of shape (64, 128) on 8 devices. A Sharding Strategy states into how
 many parts each dimension of each input is split: ((2, 1), (1, 4)) cuts the rows of x in two and the columns of

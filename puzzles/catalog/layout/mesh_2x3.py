@@ -13,11 +13,15 @@ PUZZLE = LayoutPuzzle(
     annotations=2,
     memory_cap=35_000,
     target=18_432,
+    best=9_216,
     statement="""\
 The feed-forward network again, 48 to 96 to 48 columns on 48 rows, now on 6 devices. A device matrix may be (2, 3) or
 (3, 2), and no piece of one matches a piece of the other: halves and thirds of a dimension overlap in sixths.
 
 Configure two operators. Watch what `relu` passes to `matmul2`.
+
+A sum need not be complete on every device. With `out=`, the number of parts of each dimension of the output, it is
+reduce-scattered instead of all-reduced; that earns the third star.
 """,
     starter='''\
 def mesh_2x3(graph: Graph) -> None:
@@ -34,6 +38,8 @@ def mesh_2x3(graph: Graph) -> None:
         "gathered, within small groups.",
         "Groups of two are cheaper than groups of three: rows in three, columns in two, for both. "
         '`graph.shard("matmul1", ((3, 1), (1, 2)))`, and the same for `matmul2`.',
+        "`matmul2` may also take the columns as they are and scatter its sums in pairs, which are half as wide: "
+        '`graph.shard("matmul2", ((3, 2), (2, 1)), out=(6, 1))`.',
     ),
     concept="""\
 A gather among g devices brings g - 1 pieces to each. So gather activations along the short axis, and use the long one

@@ -30,7 +30,7 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
         OptionError: these options are not supported.
         PuzzleError: the picture cannot be written.
     """
-    if options.text or options.against or options.pareto or options.critical:
+    if options.text or options.against or options.pareto or options.critical or options.colour != "layer":
         raise OptionError(f"{puzzle.slug} is a layout; only its plan can be drawn, without these options")
     target = options.output or f"{puzzle.slug}.svg"
     drawing = import_drawing()

@@ -67,7 +67,7 @@ def on_transport(plan: GraphPlan, slug: str, on: str) -> PlanRun:
         return run_plan(plan, on)
     from lib.engine.transports.mpi.spawn import by_mpiexec
 
-    request = json.dumps({"puzzle": slug, "strategies": plan.graph.strategies})
+    request = json.dumps({"puzzle": slug, "strategies": plan.graph.strategies, "outs": plan.graph.outs})
     answered = by_mpiexec(plan.graph.devices, "puzzles.tracks.layout.run_on_tensors", request)
     return PlanRun(**json.loads(answered, object_hook=_tuples))
 
@@ -77,7 +77,7 @@ def answer(request: str) -> str:
     asked = json.loads(request)
     graph = LAYOUT_PUZZLES[asked["puzzle"]].graph()
     for name, strategy in asked["strategies"].items():
-        graph.shard(name, strategy)
+        graph.shard(name, strategy, asked["outs"].get(name))
     return json.dumps(asdict(run_plan(propagate(graph), "mpi")))
 
 

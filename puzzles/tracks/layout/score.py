@@ -8,12 +8,15 @@ from typing import Any
 
 from lib import PuzzleError
 from lib.layout import GraphPlan, propagate
-from lib.layout.program.graph import Strategy
+from lib.layout.program.graph import Out, Strategy
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.sandbox.plain_data import unpack
 from puzzles.tracks.outcomes import Row, RunRequest, Score
 from puzzles.tracks.workbench import Workbench
+
+Configured = Mapping[str, tuple[Strategy, Out | None]]
+"""By operator: its strategy and its out-strategy."""
 
 MAX_PAYERS = 3
 """Edges or operators that a message names."""
@@ -34,7 +37,8 @@ def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:
     if isinstance(found, Failure):
         return found
     missed = tuple(_missed(found, puzzle))
-    return Score({"bytes": found.bytes, "memory": found.memory}, missed, 1 if missed else 3)
+    stars = 1 if missed else 3 if found.bytes <= puzzle.best else 2
+    return Score({"bytes": found.bytes, "memory": found.memory}, missed, stars)
 
 
 def plan_of_file(puzzle: LayoutPuzzle, bench: Workbench) -> GraphPlan | Failure:
@@ -48,21 +52,25 @@ def plan_of_file(puzzle: LayoutPuzzle, bench: Workbench) -> GraphPlan | Failure:
     return strategies if isinstance(strategies, Failure) else completed(puzzle, strategies)
 
 
-def strategies_of(row: Row) -> dict[str, Strategy] | Failure:
-    """The strategies that a run sent back."""
+def strategies_of(row: Row) -> Configured | Failure:
+    """The strategies that a run sent back, each with its out-strategy."""
     try:
-        given = unpack(row.get("strategies"))
-        if not isinstance(given, dict) or len(given) > MAX_COUNT:
+        given, outs = unpack(row.get("strategies")), unpack(row.get("outs"))
+        if not isinstance(given, dict) or not isinstance(outs, dict) or len(given) > MAX_COUNT:
             raise ValueError("they are not a dictionary")
-        return {_name(name): tuple(_parts(parts) for parts in _collection(one)) for name, one in given.items()}
+        return {
+            _name(name): (tuple(map(_parts, _collection(one))), _parts(outs[name]) if name in outs else None)
+            for name, one in given.items()
+        }
     except (ValueError, TypeError, RecursionError, MemoryError) as why:
         return Failure("layout", plain(f"the strategies that the graph was left with cannot be read: {why}")[:300])
 
 
-def completed(puzzle: LayoutPuzzle, strategies: Mapping[str, Strategy]) -> GraphPlan | Failure:
+def completed(puzzle: LayoutPuzzle, strategies: Configured) -> GraphPlan | Failure:
     """The plan that propagation makes of these strategies, on a fresh graph; or why there is none."""
     graph = puzzle.graph()
-    mine = {name: strategy for name, strategy in strategies.items() if graph.strategies.get(name) != strategy}
+    given = {name: (strategy, graph.outs.get(name)) for name, strategy in graph.strategies.items()}
+    mine = {name: one for name, one in strategies.items() if given.get(name) != one}
     taken = [name for name in mine if name in puzzle.given]
     if taken and not puzzle.may_change:
         return Failure("annotations", f"'{taken[0]}' is given as {puzzle.given[taken[0]]}; configure other operators")
@@ -72,8 +80,8 @@ def completed(puzzle: LayoutPuzzle, strategies: Mapping[str, Strategy]) -> Graph
             "annotations", f"{len(mine)} operators are configured, {names}; this puzzle allows {puzzle.annotations}"
         )
     try:
-        for name, strategy in mine.items():
-            graph.shard(name, strategy)
+        for name, (strategy, out) in mine.items():
+            graph.shard(name, strategy, out)
         return propagate(graph)
     except PuzzleError as why:
         return of_refusal(why)
@@ -88,7 +96,10 @@ def strategies_text(row: Row) -> str:
 def plan_of(puzzle: LayoutPuzzle, text: str) -> GraphPlan | Failure:
     """The plan of strategies that `strategies_text` gave."""
     given = json.loads(text)
-    return completed(puzzle, {name: tuple(map(tuple, strategy)) for name, strategy in given.items()})
+    return completed(
+        puzzle,
+        {name: (tuple(map(tuple, one)), None if out is None else tuple(out)) for name, (one, out) in given.items()},
+    )
 
 
 def _name(name: Any) -> str:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 CALLS = (
     ("graph.shard(name, strategy)", "Configures an operator: for each input, the number of parts of each dimension."),
+    (
+        "graph.shard(name, strategy, out=(...))",
+        "The same, with partial sums reduce-scattered into these parts of the output.",
+    ),
     ("graph.operators, graph.shapes", "The operators by name, in order; the shape of every tensor."),
     ("graph.consumers(tensor)", "The operators that use a tensor, and as which input."),
     ("propagate(graph).explain()", "The plan after propagation: strategies, local shapes, bytes on every edge."),

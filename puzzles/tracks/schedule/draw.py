@@ -61,13 +61,13 @@ class _Drawing:
     def _write_timeline(self, trace: Trace) -> None:
         options, title, goal = self.options, self.puzzle.title, self.puzzle.goal
         if options.text:
-            click.echo(self.drawing.text(trace, title, options.width, goal), nl=False)
+            click.echo(self.drawing.text(trace, title, options.width, goal, options.colour), nl=False)
         if self.drawing.is_picture(self.target) and (options.output or not options.text):
             with redirect_stdout(StringIO()):  # `draw` prints figures, which the picture shows too
-                picture = self.drawing.draw(trace, title, options.critical, goal, options.dark)
+                picture = self.drawing.draw(trace, title, options.critical, goal, options.dark, colour=options.colour)
             self._save(picture)
         elif options.output:
-            self.drawing.save(trace, options.output, title, goal, options.critical)
+            self.drawing.save(trace, options.output, title, goal, options.critical, options.colour)
             self.bench.wrote(options.output)
 
     def _compare(self) -> bool:
@@ -80,7 +80,7 @@ class _Drawing:
         if mine is not None and any(mine.ranks):
             names, goal = (self.bench.path, path), self.puzzle.goal
             picture = self.drawing.draw_compare(
-                mine, reference, self.puzzle.title, names, options.critical, goal, options.dark
+                mine, reference, self.puzzle.title, names, options.critical, goal, options.dark, options.colour
             )
             self._save(picture)
         return report_failure(self.puzzle.slug, failure, self.bench)

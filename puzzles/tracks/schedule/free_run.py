@@ -36,12 +36,12 @@ def run_freely(game: FreeGame, options: TensorOptions, bench: Workbench) -> bool
     if options.tensors:
         return replay_trace(game.slug, game.title, trace, options, bench)
     if options.output:
-        draw_run(options.output, game.title, trace)
+        draw_run(options.output, game.title, trace, options.colour)
         bench.wrote(options.output)
     return True
 
 
-def draw_run(output: str, title: str, trace: Trace) -> None:
+def draw_run(output: str, title: str, trace: Trace, colour: str) -> None:
     """Draws a run, to a file.
 
     Raises:
@@ -50,7 +50,7 @@ def draw_run(output: str, title: str, trace: Trace) -> None:
     import drawing
 
     with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already
-        picture = drawing.draw(trace, title)
+        picture = drawing.draw(trace, title, colour=colour)
     drawing.save(picture, output)
 
 

@@ -14,7 +14,7 @@ MAX_SIZE, MAX_TICKS = 256, 100_000
 """Layers, batches and ranks; ticks. Of a forged trace that failed, nothing larger is drawn."""
 
 
-def timeline(trace: Trace, title: str, judged: bool = True) -> str:
+def timeline(trace: Trace, title: str, judged: bool = True, colour: str = "layer") -> str:
     """The run as SVG; empty where drawing is not installed, or nothing happened."""
     if not any(trace.events(rank) for rank in range(len(trace.ranks))) or not _is_plausible(trace):
         return ""
@@ -22,7 +22,7 @@ def timeline(trace: Trace, title: str, judged: bool = True) -> str:
         import drawing
 
         with redirect_stdout(StringIO()):  # `draw` prints the figures as well, as it always did
-            return str(drawing.svg(drawing.draw(trace, title=title, judged=judged)))
+            return str(drawing.svg(drawing.draw(trace, title=title, judged=judged, colour=colour)))
     except Exception:  # a picture that fails must not cost the report; some failed traces cannot be drawn
         return ""
 

@@ -49,7 +49,7 @@ def replay_trace(slug: str, title: str, trace: Trace, options: TensorOptions, be
         return bench.refuse(f"could not be run: {why}")
     show_replay(bench.console, slug, result)
     if options.output:
-        draw_replay(options.output, title, trace, result)
+        draw_replay(options.output, title, trace, result, options.colour)
         bench.wrote(options.output)
     return result.passed
 
@@ -73,7 +73,7 @@ def on_transport(trace: Trace, on: str, small: bool) -> Replay:
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay.replay", request))
 
 
-def draw_replay(output: str, title: str, trace: Trace, result: Replay) -> None:
+def draw_replay(output: str, title: str, trace: Trace, result: Replay, colour: str) -> None:
     """Draws the predicted timeline above the measured one, to a file.
 
     Raises:
@@ -87,7 +87,7 @@ def draw_replay(output: str, title: str, trace: Trace, result: Replay) -> None:
         f"{_weights(result)} Memory, messages and bytes as predicted on {same} of {len(result.ranks)} ranks.",
     ]
     times = [[(span.start, span.end, span.called, span.awaited) for span in rank] for rank in result.measured]
-    drawing.save(drawing.draw_replay(trace, times, title, lines), output)
+    drawing.save(drawing.draw_replay(trace, times, title, lines, colour=colour), output)
 
 
 def show_replay(console: Console, slug: str, result: Replay) -> None:

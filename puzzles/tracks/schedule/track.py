@@ -13,6 +13,7 @@ from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks.base import Column, Overview, PuzzleGroup, Section, Track, Turns
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
+from puzzles.tracks.workbench import COLOURS
 
 from .calls import reminder
 from .score import parse_trace, request_at, trace_in
@@ -39,6 +40,7 @@ class Schedules(Track[SchedulePuzzle]):
     star_imports_solve = True
     has_pictures = True
     runs_without_tensors = True
+    colours = COLOURS
     turn_seconds = 0.8
     """A turn is what a rank does between two waits; most take less than a thousandth of it."""
 
@@ -164,10 +166,10 @@ class Schedules(Track[SchedulePuzzle]):
 
     # --- Pictures and tensors ---
 
-    def picture(self, puzzle: SchedulePuzzle, kept: str, judged: bool = True) -> str:
+    def picture(self, puzzle: SchedulePuzzle, kept: str, judged: bool = True, colour: str = "layer") -> str:
         from .pictures import timeline
 
-        return timeline(parse_trace(kept), puzzle.title, judged) if kept else ""
+        return timeline(parse_trace(kept), puzzle.title, judged, colour) if kept else ""
 
     def pictures(self, puzzle: SchedulePuzzle, kept: str, figures: Mapping[str, float]) -> Sequence[str]:
         from .pictures import pareto

@@ -22,6 +22,7 @@ def test_meters_are_the_same_on_mpi(devices: int) -> None:
     assert there == readings(devices)
 
 
+@pytest.mark.slow
 def test_no_puzzle_is_left_out() -> None:
     found = {name.partition(",")[0] for devices in numbers_of_devices() for name in readings(devices)}
     assert found == set(ENGINE_PUZZLES)

@@ -39,10 +39,23 @@ def test_nothing_moves_less_than_the_target_under_the_cap(puzzle: LayoutPuzzle):
 
 
 @every_puzzle
+def test_three_stars_are_the_fewest_bytes_that_move_under_the_cap(puzzle: LayoutPuzzle):
+    graph = puzzle.build() if puzzle.may_change else puzzle.graph()
+    assert plan(graph, memory_cap=puzzle.memory_cap).bytes == puzzle.best <= puzzle.target
+
+
+def test_the_target_alone_is_two_stars(tmp_path):
+    source = "def megatron_mlp(graph):\n    graph.shard('matmul1', ((2, 1), (1, 4)))"
+    verdict = verdict_on(tmp_path, "megatron_mlp", source)
+    assert (verdict.status, verdict.stars, verdict.figures["bytes"]) == ("passed", 2, 98_304)
+    assert "49,152 for three stars" in LAYOUT_PUZZLES["megatron_mlp"].limits
+
+
+@every_puzzle
 def test_the_reference_solution_passes_and_its_plan_runs(puzzle: LayoutPuzzle):
     (verdict,) = grade_file(str(SOLUTIONS / f"{puzzle.slug}.py"), [puzzle]).verdicts
     assert (verdict.status, verdict.stars, verdict.message) == ("passed", 3, "")
-    assert verdict.figures["bytes"] == puzzle.target
+    assert verdict.figures["bytes"] == puzzle.best
     assert verdict.figures["memory"] <= puzzle.memory_cap
     graph = puzzle.graph()
     getattr(import_module(f"solutions.layout.{puzzle.slug}"), puzzle.slug)(graph)
@@ -100,6 +113,8 @@ VERDICTS = [
     ("ffn", "def ffn():\n    pass", "failed", "crash", "ffn is called with one argument, the graph"),
     ("ffn", "async def ffn(graph):\n    pass", "failed", "crash", "ffn has to be a plain function"),
     ("ffn", "ffn = 3", "failed", "crash", "ffn is of type int, not a function"),
+    ("ffn", "def ffn(graph):\n    return {'matmul2': ((8, 1), (1, 1))}", "failed", "crash",
+     "ffn returns a dict, which is not used; configure operators of the graph"),
     ("ffn", "def ffn(graph:\n    pass", "failed", "syntax", "this is not valid Python"),
     ("ffn", "def other(graph):\n    pass", "not_attempted", None, ""),
 ]  # fmt: skip
@@ -118,6 +133,19 @@ def test_only_strategies_are_taken_from_the_players_graph(tmp_path):
     assert verdict_on(tmp_path, "ffn", tricks).figures["bytes"] == 98_304
     loop = FFN + "graph.strategies['nothing'] = ((1, 1),)"
     assert verdict_on(tmp_path, "ffn", loop).reason == "layout"
+
+
+BOUNDARY = "def boundary(graph):\n    graph.shard('matmul4', ((4, 2), (2, 1)), out="
+
+
+def test_an_out_strategy_reaches_the_judge(tmp_path):
+    verdict = verdict_on(tmp_path, "boundary", BOUNDARY + "(8, 1))")
+    assert (verdict.status, verdict.stars, verdict.figures["bytes"]) == ("passed", 3, 65_536)
+    wrong = verdict_on(tmp_path, "boundary", BOUNDARY + "(2, 1))")
+    assert "in parts (2, 1); it can leave" in wrong.message
+    for forged in ("'ab'", "3", "(8, 'x')", "(8, 1, 1)", "(1 << 40, 1)"):
+        source = f"{BOUNDARY}(8, 1))\n    graph.outs['matmul4'] = {forged}"
+        assert verdict_on(tmp_path, "boundary", source).reason == "layout"
 
 
 @pytest.fixture

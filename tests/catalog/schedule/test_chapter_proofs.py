@@ -238,6 +238,14 @@ def offloads(parked: Iterable[tuple[int, ...]], leads: Iterable[int]) -> Iterato
                 yield figures(report)
 
 
+def test_offloading_takes_no_longer_than_the_work() -> None:
+    """Every forward, backward and update runs on the one rank; the last update starts 0.5 before the end."""
+    goal = PUZZLES["offload"].goal
+    price = goal.costs.duration
+    work = goal.size.layers * sum(map(price, ("forward", "backward", "update"))) - price("update")
+    assert fastest("offload")[0] == work / 10 == 19.5
+
+
 def test_parking_any_five_neighbours_is_no_better() -> None:
     fives = [tuple(range(first, first + 5)) for first in (1, 2, 3)]
     assert min(offloads(fives, (1, 2))) == fastest("offload")

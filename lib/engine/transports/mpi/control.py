@@ -16,8 +16,10 @@ from typing import Any
 
 from mpi4py import MPI
 
-from lib.engine.transports.deadlock_text import current_player_line, deadlock_text, returned_text, waiting_text
+from lib.engine.transports.deadlock_text import RETURNED, current_player_line, deadlock_text, waiting_text
 from lib.errors import DeadlockError
+
+from .run_tags import RunTags
 
 POLLS_PER_CHECK = 64
 """Polls between two checks of the control messages."""
@@ -34,11 +36,12 @@ class PeerFailedError(BaseException):
 
 
 class ControlChannel:
-    """This process's end of a communicator for control messages only: "ended" and "wrote" report to all, "ask" and
+    """This process's end of a communicator for control messages only: "ended" and "stream" report to all, "ask" and
     "answer" look for a deadlock."""
 
-    def __init__(self, patience: float) -> None:
-        self.world = MPI.COMM_WORLD.Dup()
+    def __init__(self, patience: float, tags: RunTags) -> None:
+        self.world = tags.control
+        self.tag = tags.first
         self.device = self.world.rank
         self.others = [i for i in range(self.world.size) if i != self.device]
         self.patience = patience
@@ -46,8 +49,7 @@ class ControlChannel:
         """Number of the run's current call; all devices make the same calls."""
         self.ended: dict[int, dict[int, tuple[str, Any]]] = {}
         """By call number and device: the state it ended in, and its result."""
-        self.written: dict[int, list[deque[Any]]] = {}
-        """By call number and device: the outputs written to the stream and not taken yet."""
+        self._reports: dict[int, deque[tuple[int, Any]]] = {}
         self.has_ended = False
         """This device has ended the current call."""
         self.gave_up = False
@@ -89,15 +91,15 @@ class ControlChannel:
             PeerFailedError: another device has failed.
         """
         status = MPI.Status()
-        while self.world.Iprobe(MPI.ANY_SOURCE, 0, status):
+        while self.world.Iprobe(MPI.ANY_SOURCE, self.tag, status):
             source = status.Get_source()
-            kind, *content = self.world.recv(source=source, tag=0)
+            kind, *content = self.world.recv(source=source, tag=self.tag)
             if kind == "ended":
                 call_number, outcome = content
                 self.ended.setdefault(call_number, {})[source] = outcome
-            elif kind == "wrote":
-                call_number, item = content
-                self.stream(call_number)[source].append(item)
+            elif kind == "stream":
+                call_number, report = content
+                self.reports_of(call_number).append((source, report))
             elif kind == "ask" and what is not None:
                 self._send(source, ("answer", content[0], self._state_text(what), self._progress))
             elif kind == "answer" and content[0] == self._question:
@@ -106,15 +108,19 @@ class ControlChannel:
         if not self.has_ended and any(outcome[0] == "failed" for outcome in now.values()):
             raise PeerFailedError
 
-    def stream(self, call_number: int) -> list[deque[Any]]:
-        """The outputs of each device in the call of this number."""
-        return self.written.setdefault(call_number, [deque() for _ in range(self.world.size)])
+    def reports_of(self, call_number: int) -> deque[tuple[int, Any]]:
+        """What devices have reported of their streams in the call of this number, and nobody has read: (from, what)."""
+        return self._reports.setdefault(call_number, deque())
 
-    def write(self, item: Any) -> None:
-        """Sends an output of this device to all."""
+    def report(self, content: Any) -> None:
+        """Reports something of this device's stream to all, this device included."""
         for other in self.others:
-            self._send(other, ("wrote", self.call_number, item))
-        self.stream(self.call_number)[self.device].append(item)
+            self._send(other, ("stream", self.call_number, content))
+        self.reports_of(self.call_number).append((self.device, content))
+
+    def outcome_of(self, device: int) -> tuple[str, Any]:
+        """How a device has ended the current call; ("", None) if it has not."""
+        return self.ended.get(self.call_number, {}).get(device, ("", None))
 
     def finish_call(self, outcome: tuple[str, Any]) -> list[tuple[str, Any]]:
         """Reports to all how this device has ended the call, and waits for the others; returns the outcomes by
@@ -143,7 +149,7 @@ class ControlChannel:
     def take_outcomes(self) -> list[tuple[str, Any]]:
         """The outcomes of the call by device; the next call can begin."""
         now = self.ended.pop(self.call_number)
-        self.written.pop(self.call_number, None)
+        self._reports.pop(self.call_number, None)
         self.call_number += 1
         self.has_ended = False
         return [now.get(device, ("lost", None)) for device in range(self.world.size)]
@@ -176,8 +182,8 @@ class ControlChannel:
 
     def _state_text(self, what: object) -> str:
         if what == "ended":
-            return returned_text(self.device)
-        return waiting_text(self.device, what, self.world.size, current_player_line())
+            return RETURNED
+        return waiting_text(what, self.world.size, current_player_line())
 
     def _deadlock_text(self) -> str:
         states = {device: text for device, (text, _) in self._answers.items()}
@@ -186,4 +192,4 @@ class ControlChannel:
 
     def _send(self, other: int, message: tuple[Any, ...]) -> None:
         self._sending = [request for request in self._sending if not request.Test()]
-        self._sending.append(self.world.isend(message, other, 0))
+        self._sending.append(self.world.isend(message, other, self.tag))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy import concatenate, empty, stack
+from numpy import ascontiguousarray, empty
 
 from lib.engine import collectives
 from lib.engine.call import CollectiveCall
@@ -36,7 +36,7 @@ def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Arra
         [_as_bytes(flat), sent, [e * itemsize for e in ends[:-1]], MPI.BYTE],
         [_as_bytes(others), received, [i * mine.nbytes for i in range(n)], MPI.BYTE],
     )
-    result = empty(arr.shape, np.float64 if call.op == "avg" and arr.dtype.kind in "biu" else arr.dtype)
+    result = empty(arr.shape, collectives.reduced_dtype(call.op, arr.dtype))
     parts = [mine if i == index else others[i] for i in range(n)]
     _reduce_in_blocks(parts, call.op, result.reshape(-1)[ends[index] : ends[index + 1]])
     places = [[k * result.dtype.itemsize for k in elements] for elements in (counts, ends[:-1])]
@@ -55,12 +55,12 @@ def _all_gather(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Arra
     comm.Allgather([_as_bytes(arr), MPI.BYTE], [_as_bytes(parts), MPI.BYTE])
     if call.axis == 0:
         return parts.reshape(-1, *arr.shape[1:])
-    return concatenate(list(parts), call.axis)
+    return collectives.joined(list(parts), call.axis)
 
 
 def _exchanged(comm: Any, call: CollectiveCall, arr: Array) -> list[Array]:
     """This device's part of every member's array, in the group's order."""
-    pieces = stack(np.split(arr, comm.size, call.axis))
+    pieces = ascontiguousarray(collectives.cut(arr, comm.size, call.axis))
     parts = empty(pieces.shape, arr.dtype)
     comm.Alltoall([_as_bytes(pieces), MPI.BYTE], [_as_bytes(parts), MPI.BYTE])
     return list(parts)
@@ -84,6 +84,6 @@ LARGE_COLLECTIVES: dict[str, Callable[[Any, CollectiveCall, Array, int], Array]]
     "all_reduce": _all_reduce,
     "all_gather": _all_gather,
     "reduce_scatter": lambda comm, call, arr, _: collectives.reduce_arrays(_exchanged(comm, call, arr), call.op),
-    "all_to_all": lambda comm, call, arr, _: concatenate(_exchanged(comm, call, arr), call.axis),
+    "all_to_all": lambda comm, call, arr, _: collectives.joined(_exchanged(comm, call, arr), call.axis),
 }
 """By name: the result of one device, from the communicator of its group, the call, its array, and its index there."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -19,34 +20,35 @@ from numpy import ascontiguousarray, zeros
 from lib.engine.call import CollectiveCall, require_same_call, result_of
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter
-from lib.engine.transports.base import CallableInt, Put
+from lib.engine.transports.base import CallableInt, Put, require_own_thread
 
 from .control import ControlChannel
 from .handshake import Handshake, buffer_bytes
 from .large_arrays import LARGE_COLLECTIVES
+from .run_tags import TAGS_OF_A_RUN, RunTags, group_communicator
 
 MAX_HANDSHAKES = 1024
 """Number of handshakes that are cached for the next time that their call is made."""
 
 Startall, Testall = MPI.Prequest.Startall, MPI.Request.Testall
 
-MEETING_TAG, MESSAGE_TAG, PUT_TAG = 1, 2, 3
-
 
 class MpiPort:
     """One process's end of the MPI transport."""
 
-    def __init__(self, control: ControlChannel, meter: Meter | None) -> None:
+    def __init__(self, control: ControlChannel, meter: Meter | None, tags: RunTags) -> None:
         self.control = control
-        self.data = control.world.Dup()
+        self.data = tags.data
+        self.meeting_tag, self.message_tag, self.put_tag = range(tags.first + 1, tags.first + TAGS_OF_A_RUN)
         self.device = CallableInt(self.data.rank)
         self.size = CallableInt(self.data.size)
         self.meter = meter
+        self.thread = get_ident()
         self.apply_put: Callable[[Put], None]
         self.sent = [0] * self.size
         self.received = [0] * self.size
-        self.hub: Any = None
-        """The greenlet that runs this device's inference loop, while a stream is open."""
+        self.stream: Any = None
+        """What runs this device's inference loop, while a stream is open."""
         self._sending: list[Any] = []
         self._out = zeros(buffer_bytes(self.size), np.uint8)
         self._in = [zeros(buffer_bytes(self.size), np.uint8) for _ in range(self.size)]
@@ -54,9 +56,9 @@ class MpiPort:
         self._in_buffer: Handshake | None = None
         """The handshake whose call is in the send buffer."""
         self._requests: dict[tuple[int, ...], list[Any]] = {}
-        self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.size)): self.data}
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
+        require_own_thread(self.thread, self)
         if len(call.group) == 1:
             return result_of(call, [arr], 0)
         carries_arrays = call.name in LARGE_COLLECTIVES
@@ -69,7 +71,7 @@ class MpiPort:
         if not carries_arrays:
             return None
         contiguous = ascontiguousarray(arr).reshape(arr.shape)
-        return LARGE_COLLECTIVES[call.name](self._comm(call.group), call, contiguous, handshake.index)
+        return LARGE_COLLECTIVES[call.name](group_communicator(call.group), call, contiguous, handshake.index)
 
     def _new_handshake(self, call: CollectiveCall, content: Array | None) -> Handshake:
         if len(self._handshakes) >= MAX_HANDSHAKES:
@@ -101,28 +103,24 @@ class MpiPort:
     def _persistent_requests(self, group: tuple[int, ...]) -> list[Any]:
         """Persistent requests of a group, restarted for each meeting: half the time of new ones."""
         others = [member for member in group if member != self.device]
-        requests = [self.data.Recv_init([self._in[member], MPI.BYTE], member, MEETING_TAG) for member in others]
-        requests += [self.data.Send_init([self._out, MPI.BYTE], member, MEETING_TAG) for member in others]
+        requests = [self.data.Recv_init([self._in[member], MPI.BYTE], member, self.meeting_tag) for member in others]
+        requests += [self.data.Send_init([self._out, MPI.BYTE], member, self.meeting_tag) for member in others]
         self._requests[group] = requests
         return requests
 
-    def _comm(self, group: tuple[int, ...]) -> Any:
-        if group not in self._groups:
-            self._groups[group] = self.data.Create_group(self.data.group.Incl(list(group)))
-        return self._groups[group]
-
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
-        if self.size == 1:
+        require_own_thread(self.thread, self)
+        if len(call.group) == 1:
             return [put for _, put in puts]
         counts = np.array([sum(to == target for to, _ in puts) for target in range(self.size)], np.int32)
-        sending = [self.data.isend(tuple(put), to, PUT_TAG) for to, put in puts]
+        sending = [self.data.isend(tuple(put), to, self.put_tag) for to, put in puts]
         handshake = self._handshakes.get(call) or self._new_handshake(call, counts)
         handshake.arrays[handshake.index][...] = counts
         self._meet(handshake)
         arrived = []
-        for source, counted in enumerate(handshake.arrays):
+        for source, counted in zip(call.group, handshake.arrays):
             count = counted[self.device] if source != self.device else 0
-            arrived += [Put(*self.data.recv(source=source, tag=PUT_TAG)) for _ in range(count)]
+            arrived += [Put(*self.data.recv(source=source, tag=self.put_tag)) for _ in range(count)]
         MPI.Request.waitall(sending)
         return arrived
 
@@ -130,14 +128,21 @@ class MpiPort:
         return False
 
     def send(self, to: int, arr: Array) -> None:
+        require_own_thread(self.thread, self)
         clock = self.meter.clock if self.meter is not None else 0
         self._sending = [request for request in self._sending if not request.Test()]
-        self._sending.append(self.data.isend((clock, arr.copy()), to, MESSAGE_TAG))
+        start = self.data.isend if self.stream is None else self.data.issend  # the latter ends when it is received
+        self._sending.append(start((clock, arr.copy()), to, self.message_tag))
         self.sent[to] += 1
 
     def receive(self, source: int) -> Array:
-        self.control.wait(lambda: self.data.Iprobe(source, MESSAGE_TAG), f"receive({source})")
-        clock, array = self.data.recv(source=source, tag=MESSAGE_TAG)
+        require_own_thread(self.thread, self)
+        arrived, what = partial(self.data.Iprobe, source, self.message_tag), f"receive({source})"
+        if self.stream is None:
+            self.control.wait(arrived, what)
+        else:
+            self.stream.wait_to_receive(source, arrived, what)
+        clock, array = self.data.recv(source=source, tag=self.message_tag)
         self.received[source] += 1
         if self.meter is not None:
             self.meter.clock = max(self.meter.clock, clock)
@@ -146,8 +151,13 @@ class MpiPort:
 
     def yield_turn(self) -> None:
         self.control.receive_news(None)
-        if self.hub is not None:
-            self.hub.switch()
+        if self.stream is not None:
+            self.stream.yield_turn()
+
+    def unreceived(self) -> int:
+        """Messages sent in the open stream that have not been received."""
+        self._sending = [request for request in self._sending if not request.Test()]
+        return len(self._sending)
 
     def close(self) -> list[tuple[int, int, int]]:
         """Ends the connection; returns the messages that were not received: (from, to, how many)."""
@@ -158,11 +168,14 @@ class MpiPort:
                 left = sent[to] - received[source]
                 unread += [(source, to, left)] if left else []
                 for _ in range(left if to == self.device else 0):
-                    self.data.recv(source=source, tag=MESSAGE_TAG)
+                    self.data.recv(source=source, tag=self.message_tag)
         MPI.Request.waitall(self._sending)
+        self.free()
+        return unread
+
+    def free(self) -> None:
+        """Frees what MPI holds for this run."""
         for requests in self._requests.values():
             for request in requests:
                 request.Free()
-        for comm in self._groups.values():
-            comm.Free()
-        return unread
+        self._requests.clear()

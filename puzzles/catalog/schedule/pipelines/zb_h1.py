@@ -59,8 +59,8 @@ async def zb_h1(model: Model) -> Model:
     concept="""\
 With times F, I and W for a forward and the two halves, 1F1B's bubble is (K - 1)(F + I + W), and this one's is (K -
 1)(F + I - W): a third of it here. Every rank keeps the same number of activations: those that are ahead of their
-backward, and those that wait for their weight gradient. For these sizes a solver has shown that no schedule
-of 27 steps needs less.
+backward, and those that wait for their weight gradient. For these sizes a solver has shown that no schedule of 27
+steps needs less, if each rank has one layer, keeps the activations of that layer itself, and computes nothing twice.
 """,
     in_practice="""\
 Zero-bubble pipelines split backward this way (Qi et al. 2024). In a matrix product the two halves cost the same,

@@ -68,9 +68,10 @@ async def expert_parallel(model: Model) -> Model:
     ),
     concept="""\
 Tokens travel twice for each layer, forward and backward, and nothing can be computed with them meanwhile. With two
-batches in turn, one's computation hides the other's travel. If each call had to wait for the value that it brings,
-11.5 steps would be the least; chained, each trip begins when the last one has ended, and 10 is the least. What is
-left is the wait at the loss, until the last outputs are back. The best schedule known avoids it.
+batches in turn, one's computation hides the other's travel. Let all ranks work in the same order. If each call had to
+wait for the value that it brings, 11.5 steps would be the least; chained, each trip begins when the last one has
+ended, and 10 is the least. What is left is the wait at the loss, until the last outputs are back. The best schedule
+known avoids it.
 """,
     in_practice="""\
 GShard introduced layers of experts on many devices, with an all-to-all to the experts and another one back

@@ -22,12 +22,17 @@ def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite)
     """The strategies that the function has set.
 
     Raises:
-        UnplayableError: it is not a function of a graph.
+        UnplayableError: it is not a function of a graph, or returns something instead of configuring the graph.
         Exception: any error of the function.
     """
     _require_playable(slug, function)
-    function(graph)
-    return StageResult({"strategies": pack(graph.strategies)})
+    returned = function(graph)
+    if returned is not None and returned is not graph:
+        raise UnplayableError(
+            f"{slug} returns a {type(returned).__name__}, which is not used; configure operators of the graph, "
+            "such as with graph.shard('matmul', ((2, 1), (1, 4)))"
+        )
+    return StageResult({"strategies": pack(graph.strategies), "outs": pack(graph.outs)})
 
 
 def _require_playable(slug: str, function: Any) -> None:

@@ -1,0 +1,140 @@
+"""Colours of the operations: by layer, by microbatch or by operation, and the bar that shows a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from drawing.palette import INK, OPERATIONS, PAPER, SOFT, WIRE, batch_colour, layer_colour, mix
+from lib import PuzzleError
+
+from .marks import Lane, Mark
+
+COLOURS = ("layer", "microbatch", "operation")
+"""What a colour may show."""
+
+HOLLOW = 2.0
+"""Border width of a hollow shape; if the shape is narrow, only the border is drawn."""
+
+Paint = tuple[str, str, float]
+"""Fill, stroke and stroke width."""
+
+
+def tinted(hue: str) -> Paint:
+    return mix(hue, PAPER, 0.62), PAPER, 0.5
+
+
+def between(hue: str) -> Paint:
+    return mix(hue, PAPER, 0.3), PAPER, 0.5
+
+
+def full(hue: str) -> Paint:
+    return hue, PAPER, 0.5
+
+
+def hollow(hue: str) -> Paint:
+    return PAPER, mix(hue, INK, 0.15), HOLLOW
+
+
+def inked(hue: str) -> Paint:
+    return INK, PAPER, 0.8
+
+
+def wire(hue: str) -> Paint:
+    return WIRE, PAPER, 0.5
+
+
+PAINTS: dict[str, Callable[[str], Paint]] = {
+    "forward": tinted,
+    "loss": inked,
+    "backward": full,
+    "backward_input": full,
+    "backward_weight": between,
+    "update": hollow,
+}
+"""From the hue of an operation to its paint; all others are wire."""
+
+
+def require_colour(by: str) -> None:
+    """
+    Raises:
+        PuzzleError: there are no colours of this kind; the text names those that there are.
+    """
+    if by not in COLOURS:
+        raise PuzzleError(f"colour is {', '.join(map(repr, COLOURS[:-1]))} or {COLOURS[-1]!r}; got {by!r}")
+
+
+@dataclass(frozen=True)
+class Colouring:
+    """What the colours of a run show, and how its boxes are labelled."""
+
+    by: str
+    layers: int
+    bars: Mapping[tuple[int, int], float]
+    """By rank and layer: the length of the bar that shows its chunk, as a share of the box; empty without chunks."""
+    varied: frozenset[int]
+    """The ranks that compute more than one layer."""
+
+    @classmethod
+    def of(cls, by: str, layers: int, lanes: Iterable[Lane]) -> Colouring:
+        """The colouring of a run."""
+        computed = {
+            lane.rank: {mark.op.layer for mark in lane.marks if mark.op.name == "forward" and mark.op.layer is not None}
+            for lane in lanes
+        }
+        varied = frozenset(rank for rank, own in computed.items() if len(own) > 1)
+        return cls(by, layers, chunk_bars(computed) if by != "layer" else {}, varied)
+
+    @property
+    def shows_batches(self) -> bool:
+        """True if a box is labelled with its microbatch first."""
+        return self.by != "layer"
+
+    def paint(self, mark: Mark) -> Paint:
+        """Fill, stroke and stroke width of a mark."""
+        if self.by == "operation" and mark.op.name in OPERATIONS:
+            return full(OPERATIONS[mark.op.name])
+        return PAINTS.get(mark.op.name, wire)(self.hue(mark))
+
+    def hue(self, mark: Mark) -> str:
+        """The full colour that a mark is painted with. Of several microbatches the first one counts."""
+        if self.by == "layer":
+            return layer_colour(mark.op.layer or 0, self.layers)
+        if self.by == "microbatch" and mark.op.batches:
+            return batch_colour(min(mark.op.batches))
+        return SOFT
+
+    def bar(self, mark: Mark) -> float:
+        """The length of the bar on a mark, as a share of its box: 0 in the first chunk of a rank, 1 in the last."""
+        shows = mark.op.layer is not None and mark.op.name in OPERATIONS
+        return self.bars.get((mark.rank, mark.op.layer or 0), 0.0) if shows else 0.0
+
+    def layer_text(self, mark: Mark) -> str:
+        """The number of the layer where its rank has several."""
+        return str(mark.op.layer) if mark.rank in self.varied else ""
+
+
+def chunk_bars(computed: Mapping[int, Iterable[int]]) -> dict[tuple[int, int], float]:
+    """By rank and layer: how far its chunk is between the first of its rank (0) and the last (1).
+
+    A chunk is a run of layers that follow each other. If ranks have several, the shortest run is the size of all:
+    the last rank of a V has two chunks that touch.
+    """
+    runs = {rank: list(consecutive(sorted(layers))) for rank, layers in computed.items()}
+    if max(map(len, runs.values()), default=0) < 2:
+        return {}
+    size = min(len(run) for found in runs.values() for run in found)
+    return {
+        (rank, layer): i / (len(chunks) - 1)
+        for rank, found in runs.items()
+        if len(chunks := [run[at : at + size] for run in found for at in range(0, len(run), size)]) > 1
+        for i, chunk in enumerate(chunks)
+        for layer in chunk
+    }
+
+
+def consecutive(numbers: list[int]) -> Iterable[list[int]]:
+    """Sorted numbers, cut where one is missing: 0, 1, 4 is [0, 1] and [4]."""
+    cuts = [0, *(i for i, (a, b) in enumerate(pairwise(numbers), 1) if b != a + 1), len(numbers)]
+    return (numbers[start:end] for start, end in pairwise(cuts) if end > start)

@@ -1,0 +1,24 @@
+"""The streams of an inference loop, as types that can be subscripted: `Reader[ArrayLike]`.
+
+`io` has types of these names only from Python 3.14 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item", covariant=True)
+Output = TypeVar("Output", contravariant=True)
+
+
+class Reader(Protocol[Item]):
+    """A stream of inputs."""
+
+    def __iter__(self) -> Iterator[Item]: ...
+
+
+class Writer(Protocol[Output]):
+    """A stream of outputs."""
+
+    def write(self, item: Output, /) -> object: ...

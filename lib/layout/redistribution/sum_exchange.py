@@ -1,0 +1,182 @@
+"""Sum exchange: partial sums added up and moved to where they are wanted, at the lower bound.
+
+To add up an element of S summands on S devices and bring the sum to W devices takes S + W - 2 messages if one of the
+W holds a summand, otherwise S + W - 1: no device has the sum before S - 1 messages have joined the S holders, and
+each further device needs at least one more. Here an owner among the W, if there is one, collects the summands of its
+group and sends the sum to the others. All possible owners of an element's box own equal shares of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.layout.layouts.device_matrix import Ints
+from lib.layout.layouts.pieces import Array, Pieces, check
+from lib.layout.layouts.tensor_layout import TensorLayout, groups, parts
+
+from .exchange import by_partner, cells, piece_of, require_same, within
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """Message i carries share[i] from sender[i] to receiver[i]; `size` is that of each share."""
+
+    sender: Ints
+    receiver: Ints
+    share: Ints
+    size: Ints
+    devices: int
+
+    def count(self, side: Ints) -> Ints:
+        """Elements by device, as `sender` or `receiver`."""
+        return np.bincount(side, weights=self.size[self.share], minlength=self.devices).astype(np.int64)
+
+    @cached_property
+    def sends(self) -> list[dict[int, list[int]]]:
+        """For each device, by receiver: the shares that it sends."""
+        return by_partner(self.sender, self.receiver, self.devices, self.share)
+
+    @cached_property
+    def receives(self) -> list[dict[int, list[int]]]:
+        """For each device, by sender: the shares that it receives."""
+        return by_partner(self.receiver, self.sender, self.devices, self.share)
+
+
+@dataclass(frozen=True, eq=False)
+class SumExchange:
+    """Share i is elements lo[i] to hi[i], row-major, of the box starts[i] to stops[i] of the tensor.
+
+    Its `owner` adds up the summands of `group[i]`, in this order, and sends the sum to `wanted[i]`.
+    """
+
+    source: TensorLayout
+    target: TensorLayout
+    owner: Ints
+    group: Ints
+    wanted: Ints
+    lo: Ints
+    hi: Ints
+    starts: Ints
+    stops: Ints
+
+    @cached_property
+    def summands(self) -> Messages:
+        """The messages to the owners."""
+        share, column = np.nonzero(self.group != self.owner[:, None])
+        return Messages(self.group[share, column], self.owner[share], share, self.hi - self.lo, self.source.devices)
+
+    @cached_property
+    def sums(self) -> Messages:
+        """The messages from the owners."""
+        share, column = np.nonzero(self.wanted != self.owner[:, None])
+        return Messages(self.owner[share], self.wanted[share, column], share, self.hi - self.lo, self.source.devices)
+
+    @property
+    def rounds(self) -> tuple[Messages, Messages]:
+        """Both in order."""
+        return self.summands, self.sums
+
+    @property
+    def sent(self) -> Ints:
+        """Elements sent, by device."""
+        return sum((each.count(each.sender) for each in self.rounds), np.zeros(self.source.devices, dtype=np.int64))
+
+    @property
+    def received(self) -> Ints:
+        """Elements received, by device."""
+        return sum((each.count(each.receiver) for each in self.rounds), np.zeros(self.source.devices, dtype=np.int64))
+
+    @cached_property
+    def owned(self) -> list[list[int]]:
+        """The shares of each device."""
+        found: list[list[int]] = [[] for _ in range(self.source.devices)]
+        for share, owner in enumerate(self.owner.tolist()):
+            found[owner].append(share)
+        return found
+
+    @cached_property
+    def keeps(self) -> list[bool]:
+        """For each share, whether its owner wants the sum."""
+        return [bool(kept) for kept in (self.wanted == self.owner[:, None]).any(axis=1)]
+
+    @cached_property
+    def origins(self) -> tuple[Ints, Ints]:
+        """The first element of each device's old and new piece in the tensor: devices x dimensions, twice."""
+        return (
+            parts(self.source) * np.array(self.source.local_shape, dtype=np.int64),
+            parts(self.target) * np.array(self.target.local_shape, dtype=np.int64),
+        )
+
+    def take(self, share: int, device: int, piece: Array) -> Array:
+        """A device's summand of a share, flat."""
+        box = within(self.starts[share], self.stops[share], self.origins[0][device])
+        return piece[box].ravel()[self.lo[share] : self.hi[share]]
+
+    def add(self, share: int, summands: dict[int, Array]) -> Array:
+        """The sum of a share, always in the order of its group, so that it never depends on the order of arrival."""
+        first, *others = (summands[device] for device in self.group[share].tolist())
+        total = first
+        for summand in others:
+            total = total + summand
+        return total
+
+    def put(self, share: int, device: int, result: Array, total: Array) -> None:
+        """Writes the sum of a share into a device's new piece."""
+        given = result[within(self.starts[share], self.stops[share], self.origins[1][device])]
+        if total.size == given.size:
+            given[...] = total.reshape(given.shape)
+        else:
+            given.flat[self.lo[share] : self.hi[share]] = total
+
+    def run(self, pieces: Pieces) -> Pieces:
+        """The target's pieces, assembled from the source's summands."""
+        check(pieces, self.source)
+        result = {d: np.empty(self.target.local_shape, dtype=piece.dtype) for d, piece in pieces.items()}
+        for share, (group, wanted) in enumerate(zip(self.group.tolist(), self.wanted.tolist())):
+            total = self.add(share, {device: self.take(share, device, pieces[device]) for device in group})
+            for device in wanted:
+                self.put(share, device, result[device], total)
+        return result
+
+
+def sum_exchange(source: TensorLayout, target: TensorLayout) -> SumExchange:
+    """The exchange that completes the sums of `source` in the layout `target`, which has none, at the bound."""
+    holders, wanted, both, starts, stops = _boxes(source, target)
+    possible = both | ~both.any(axis=1, keepdims=True)
+    number, of = np.cumsum(possible, axis=1) - 1, possible.sum(axis=1)
+    volume = (stops - starts).prod(axis=1)
+    row, column = np.nonzero(possible)
+    lo = volume[row] * number[row, column] // of[row]
+    hi = volume[row] * (number[row, column] + 1) // of[row]
+    row, column, lo, hi = (each[lo < hi] for each in (row, column, lo, hi))
+    members = np.empty((source.devices, source.summands), dtype=np.int64)
+    for group in groups(source, source.partial):
+        members[group] = group
+    owner = holders[row, column]
+    return SumExchange(source, target, owner, members[owner], wanted[row], lo, hi, starts[row], stops[row])
+
+
+@lru_cache(maxsize=262144)
+def least_sum_elements(source: TensorLayout, target: TensorLayout) -> int:
+    """The fewest elements that complete the sums of `source` in the layout `target`, over all devices."""
+    _, wanted, both, starts, stops = _boxes(source, target)
+    volume = (stops - starts).prod(axis=1)
+    none_holds = ~both.any(axis=1)
+    return int((volume * (source.summands + wanted.shape[1] - 2 + none_holds)).sum())
+
+
+def _boxes(source: TensorLayout, target: TensorLayout) -> tuple[Ints, Ints, Bools, Ints, Ints]:
+    """Every overlap of a source and a target piece: its holders, who wants it, which holders want it, its box."""
+    require_same(source, target)
+    from_part, to_part, starts, stops = cells(source.shape, source.splits, target.splits)
+    mine, yours = piece_of(source), piece_of(target)
+    holders = np.argsort(mine, kind="stable").reshape(prod(source.splits), -1)[from_part]
+    wanted = np.argsort(yours, kind="stable").reshape(prod(target.splits), -1)[to_part]
+    return holders, wanted, yours[holders] == to_part[:, None], starts, stops

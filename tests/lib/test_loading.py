@@ -1,0 +1,40 @@
+"""What `lib` exports, and which of its modules an import loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lib
+
+ROOT = Path(__file__).parents[2]
+
+LATER = ("lib.judging.referee", "lib.notation", "lib.goal", "json", "difflib", "asyncio")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules of LATER that a new interpreter has loaded after a statement."""
+    code = f"{statement}\nimport sys\nprint(*[name for name in {LATER!r} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    return set(found.stdout.split())
+
+
+def test_a_run_loads_neither_the_referee_nor_the_notation() -> None:
+    assert loaded_by("from lib import Model, run") == set()
+    assert {"lib.judging.referee", "lib.notation"} <= loaded_by("from lib import *")
+
+
+def test_every_exported_name_is_there_and_listed() -> None:
+    assert [name for name in lib.__all__ if not hasattr(lib, name)] == []
+    assert set(lib.__all__) <= {*dir(lib)}
+    assert lib.LOADED_LATER.keys() <= set(lib.__all__)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(AttributeError, match="'lib' has no attribute 'refree'"):
+        lib.refree  # type: ignore[attr-defined]
+    with pytest.raises(ImportError, match="refree"):
+        exec("from lib import refree")

@@ -1,0 +1,83 @@
+"""Arrays of many dtypes, byte orders, memory orders and shapes, with what every collective of them must give.
+
+The expected results use numpy's `split`, `stack` and `concatenate` on native arrays, and none of the engine's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+N = 4
+TYPES = ("?", "i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", "c8", "c16")
+UNREDUCED = ("M8[s]", "m8[ms]", "S3", "U2")
+ORDERS = {
+    "C": lambda a: a.copy("C"),
+    "F": lambda a: a.copy("F"),
+    "reversed": lambda a: a[::-1].copy()[::-1] if a.ndim else a,
+    "every other": lambda a: np.repeat(a, 2, -1)[..., ::2] if a.ndim else a,
+}
+SHAPES = ((), (4,), (0,), (4, 0), (8, 3), (4, 8, 2), (64, 12))
+LARGE = (8, 4, 40)
+"""More than a handshake holds, at one byte for each element as well."""
+
+
+class Case(NamedTuple):
+    """One collective of one kind of array; the `wanted` result is that of each device."""
+
+    what: str
+    arrays: list[Any]
+    name: str
+    arguments: dict[str, Any]
+    wanted: list[Any]
+
+
+def dtypes() -> Iterator[np.dtype[Any]]:
+    for kind in (*TYPES, *UNREDUCED):
+        for order in "<>":
+            dtype = np.dtype(kind).newbyteorder(order)
+            if order == "<" or dtype != np.dtype(kind).newbyteorder("<"):
+                yield dtype
+
+
+def cases(chosen: slice = slice(None)) -> list[Case]:
+    """Every combination, or only those that `chosen` selects from them."""
+    kinds = [(dtype, shape, order) for dtype in dtypes() for shape in (*SHAPES, LARGE) for order in ORDERS]
+    return [case for dtype, shape, order in kinds[chosen] for case in _cases_of(dtype, shape, order)]
+
+
+def _cases_of(dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> Iterator[Case]:
+    draw = np.random.default_rng(len(shape))
+    native = [np.asarray(draw.integers(0, 5, shape)).astype(dtype.newbyteorder("=")) for _ in range(N)]
+    arrays = [ORDERS[order](a.astype(dtype)) for a in native]
+    assert all(a.dtype == dtype and np.array_equal(a, b) for a, b in zip(arrays, native))
+
+    def case(name: str, wanted: list[Any], **arguments: Any) -> Case:
+        what = f"{name}({dtype.str} {shape} {order}, {arguments})"
+        return Case(what, arrays, name, arguments, [np.asarray(w).astype(dtype) for w in wanted])
+
+    for axis in range(len(shape)):
+        yield case("all_gather", [np.concatenate(native, axis)] * N, axis=axis)
+    if not shape:
+        yield case("all_gather", [np.stack(native)] * N)
+    axes = [axis for axis, length in enumerate(shape) if length % N == 0]
+    for axis in axes:
+        pieces = [np.split(a, N, axis) for a in native]
+        yield case("all_to_all", [np.concatenate([p[i] for p in pieces], axis) for i in range(N)], axis=axis)
+    if dtype.kind not in "biufc":
+        return
+    stacked = np.stack(native)
+    for op, reduce in (("sum", np.add.reduce), ("max", np.maximum.reduce), ("prod", np.multiply.reduce)):
+        total = reduce(stacked, axis=0, dtype=stacked.dtype)
+        yield case("all_reduce", [total] * N, op=op)
+        for axis in axes:
+            yield case("reduce_scatter", np.split(total, N, axis), op=op, axis=axis)
+
+
+def wrong(case: Case, device: int, got: Any) -> str:
+    """What is wrong with a device's result: the dtype with its byte order, the shape, or the numbers; "" if nothing."""
+    wanted = case.wanted[device]
+    seen, right = ((a.dtype.str, a.shape, a.tolist()) for a in (got, wanted))
+    return "" if seen == right else f"{case.what}, device {device}: {str(seen)[:300]}, not {str(right)[:300]}"
