@@ -24,7 +24,7 @@ from puzzles.sandbox.tiers import Tier
 from puzzles.sandbox.worker import seccomp
 from puzzles.tracks import TRACKS
 from tests.support import hostile
-from tests.support.selection import TIERS, in_every_tier
+from tests.support.selection import TIERS, in_each_tier, in_every_tier
 from tests.support.shared_sandbox_server import LENDER, children
 from tests.support.tiers import require_tier
 
@@ -150,6 +150,7 @@ def test_a_locked_folder_is_emptied_too(here: Tier):
 
 
 @pytest.mark.own_server
+@in_each_tier()
 def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier):
     for name in ("kills_the_supervisor", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
         source = hostile.basic_with(BODIES[name][0]) + hostile.DDP
@@ -159,6 +160,7 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier
 
 
 @pytest.mark.own_server
+@in_each_tier()
 def test_a_server_that_is_killed_leaves_nothing_running(here: Tier):
     """The client kills a server that does not answer in time, here while a run has a child in a session of its own."""
     body = "if os.fork() == 0: os.setsid()\nwhile True: time.sleep(60)"
@@ -224,6 +226,7 @@ def test_the_grader_itself_runs_nothing_of_a_submission(here: Tier):
 
 
 @pytest.mark.own_server
+@in_each_tier()
 def test_many_at_once_do_not_take_each_others_processes(here: Tier):
     """The system counts processes by user, so without a supervisor that counts each submission needs its own user."""
     if not here.is_sandbox and os.getuid() != 0 and not seccomp.can_ask():
