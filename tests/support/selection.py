@@ -25,11 +25,9 @@ def first_of_each_kind(cases: Iterable[Any], kind: Callable[[Any], Any], every: 
 
 
 def in_each_tier() -> pytest.MarkDecorator:
-    """Parametrizes a test with the tier that the fixture `here` makes; all but the strictest that works here are slow."""
-    tiers = sorted(TIERS, key=lambda tier: tier != best().name)
-    return pytest.mark.parametrize(
-        "here", first_of_each_kind(((tier,) for tier in tiers), lambda _: None), indirect=True
-    )
+    """Parametrizes a test with the tier that the fixture `here` makes; all but the strictest that works are slow."""
+    tiers = [(tier,) for tier in sorted(TIERS, key=lambda tier: tier != best().name)]
+    return pytest.mark.parametrize("here", first_of_each_kind(tiers, lambda _: None), indirect=True)
 
 
 def in_every_tier(*kinds: Iterable[str]) -> pytest.MarkDecorator:
