@@ -162,7 +162,7 @@ GAMES = [
 
 
 @pytest.mark.parametrize("setting", GAMES, ids=lambda setting: f"{setting.layer}, {setting.task}")
-@examples(5)
+@examples(12)
 @given(st.integers(1, 2), st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4]), st.integers(0, 10**9))
 def test_every_value_of_a_random_program_is_what_it_says(
     setting: Setting, layers: int, batches: int, ranks: int, seed: int

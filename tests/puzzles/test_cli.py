@@ -296,6 +296,7 @@ def test_a_file_that_is_not_python_is_reported_even_if_it_names_no_puzzle():
     assert "> x = = 1" in page
 
 
+@pytest.mark.slow
 def test_a_chapter_with_a_puzzle_left_is_not_applauded():
     Path("seven.py").write_text("\n".join(map(solution, list(CLASSICS.files)[1:])))
     assert "every puzzle of" not in puzzles("grade", "seven.py").stdout

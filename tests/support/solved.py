@@ -10,6 +10,7 @@ from typing import Any
 from lib import Outcome, Record, run
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.tracks import chapter_of
 from tests.support.selection import first_of_each_kind
 
 RECORDS = list(dict.fromkeys(record for puzzle in PUZZLES.values() for record in puzzle.goal.records))
@@ -31,6 +32,9 @@ def solved_by(record: Record) -> Iterator[tuple[SchedulePuzzle, Any]]:
 def played(puzzle: SchedulePuzzle, function: Any) -> Outcome:
     return run(function, *puzzle.goal.size, setting=puzzle.goal.setting)
 
+
+SOME_PUZZLES = first_of_each_kind(((slug,) for slug in PUZZLES), lambda case: chapter_of(case[0]).name, every=3)
+"""Slugs as parameters: of each chapter one in three is quick, the others are slow."""
 
 SOME_RECORDS = first_of_each_kind(((record,) for record in RECORDS), lambda case: next(solved_by(case[0]))[0].slug)
 """As parameters: of each puzzle the first is quick, the others are slow."""
