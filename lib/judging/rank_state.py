@@ -25,6 +25,8 @@ class RankState(Cursor):
 
     costs: Costs = CLASSIC
     clock: int = 0
+    idle: tuple[object, ...] = (0, 0, None, NO_BATCHES)
+    """The columns from `start` to `batches` of what takes no time now."""
     values: dict[int, Value] = field(default_factory=dict)
     stored: dict[tuple[str, object], int] = field(default_factory=dict)
     """By name of a dictionary and key in it: the number of the value there."""
@@ -72,6 +74,10 @@ class RankState(Cursor):
         if self.cause is not None or self.computed < 0:
             return self.cause
         return self.rank, self.computed
+
+    def move_clock(self, tick: int) -> None:
+        self.clock = tick
+        self.idle = tick, tick, None, NO_BATCHES
 
     def awaits(self, call: int) -> bool:
         """True if the next operation joins a call."""
@@ -124,7 +130,7 @@ def confirm(
         rank.events.append(at)
         if rank.cause is not None:
             rank.causes[at], rank.cause = rank.cause, None
-        rank.clock = end
+        rank.move_clock(end)
 
 
 def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:

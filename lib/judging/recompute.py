@@ -162,11 +162,10 @@ class Retrace(Walk[RankState]):
 
     def _keep(self, rank: RankState, op: Op) -> None:
         """Stores or deletes: most of a trace, so this looks at each column once."""
-        name, start, end, layer, batches, used, made, args, _ = op
-        idle = start == end == rank.clock and layer is None and not batches
-        if not idle or made != () or len(args) != 2 or type(used) is not tuple:
-            raise TraceError(f"to {name} takes no time, and makes nothing; this record is {op}")
-        if name == "store":
+        used, made, args = op[5:8]
+        if op[1:5] != rank.idle or made != () or len(args) != 2 or type(used) is not tuple:
+            raise TraceError(f"to {op.name} takes no time, and makes nothing; this record is {op}")
+        if op.name == "store":
             (number,) = used
             value = rank.values.get(number)
             if value is None:

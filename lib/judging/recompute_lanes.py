@@ -79,7 +79,8 @@ class RetracedLanes(Lanes):
                 f"this record is {op}"
             )
         if after > rank.clock:
-            rank.clock, rank.cause = after, call.place
+            rank.move_clock(after)
+            rank.cause = call.place
         del rank.calls[at]
         for number in call.op.made:
             del rank.under_way[number]

@@ -14,7 +14,7 @@ from lib.lifetimes import lifetimes
 from lib.rules import require_cuttable
 from lib.setting import Game
 from lib.trace import NO_BATCHES, Op, call_text, place_text
-from lib.values.base import V, Value, copy_of, object_text, stamp
+from lib.values.base import V, Value, copy_of, object_text, set_number, set_recorder
 from lib.values.kinds import Parked
 
 _op = tuple.__new__  # what Op(...) does, in half of its time
@@ -181,7 +181,8 @@ class RankRecorder:
         """Writes down when a call starts and ends; the values that it makes become this rank's own."""
         self.ops[call.at] = call.op = _op(Op, (call.op.name, call.start, call.end, *call.op[3:]))
         for number, value in zip(call.op.made, call.made):
-            stamp(value, self, number)
+            set_recorder(value, self)
+            set_number(value, number)
 
     def write_await(self, call: Call, line: int) -> None:
         """Writes down that a call was joined, and moves the clock to its end."""
@@ -192,7 +193,8 @@ class RankRecorder:
     def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
         first = number = self.values
         for value in made:
-            stamp(value, self, number)
+            set_recorder(value, self)
+            set_number(value, number)
             number += 1
         self.values = number
         return (first,) if number == first + 1 else tuple(range(first, number))

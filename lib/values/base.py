@@ -204,8 +204,9 @@ class Batched(Value):
             self._freeze(**{held: chosen, count: n})
 
 
-_set_recorder: Callable[[Value, object], None] = Value.__dict__["_recorder"].__set__
-_set_number: Callable[[Value, object], None] = Value.__dict__["_number"].__set__
+# A new value, which is frozen, becomes number `_number` of the record it belongs to.
+set_recorder: Callable[[Value, object], None] = Value.__dict__["_recorder"].__set__
+set_number: Callable[[Value, object], None] = Value.__dict__["_number"].__set__
 
 
 def copy_of(value: V) -> V:
@@ -221,13 +222,6 @@ def unrecorded(value: V) -> V:
 def with_fields(value: V, **changed: object) -> V:
     """The same value with other fields, which must be right."""
     return value._copied(**changed)
-
-
-def stamp(value: V, recorder: Recorder, number: int) -> V:
-    """Marks a new value with the record it belongs to, and returns it."""
-    _set_recorder(value, recorder)
-    _set_number(value, number)
-    return value
 
 
 def join_shards(values: Sequence[S], who: Who = operand) -> S:
