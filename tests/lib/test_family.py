@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +31,7 @@ from tests.support import CLASSICS
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
-from tests.support.solved import SOME_PUZZLES
+from tests.support.solved import SOME_PUZZLES, records_of, reference_of
 
 OF_REFERENCE = {
     "basic": ONE_RANK,
@@ -63,18 +61,16 @@ def solution(slug: str) -> Callable[[Model], Any]:
 def test_a_reference_is_of_its_family_at_every_size(slug: str) -> None:
     puzzle = PUZZLES[slug]
     assert puzzle.goal.family == OF_REFERENCE.get(slug, puzzle.goal.family)
-    schedule = getattr(import_module(f"solutions.{slug}"), slug)
     for size in (puzzle.goal.size, *puzzle.other_sizes):
-        assert family(schedule, size, puzzle.goal.setting) == puzzle.goal.family
+        assert family(reference_of(slug), size, puzzle.goal.setting) == puzzle.goal.family
 
 
 @pytest.mark.parametrize("slug", SOME_PUZZLES)
 def test_a_record_is_of_its_family_at_every_size(slug: str) -> None:
     puzzle = PUZZLES[slug]
-    for record in puzzle.goal.records:
-        module = import_module(".".join(Path(record.by).with_suffix("").parts))
-        for size in puzzle.other_sizes if hasattr(module, slug) else ():
-            assert family(getattr(module, slug), size, puzzle.goal.setting) == record.family
+    for record, function in records_of(slug):
+        for size in puzzle.other_sizes:
+            assert family(function, size, puzzle.goal.setting) == record.family
 
 
 class Altered:

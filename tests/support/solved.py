@@ -29,6 +29,16 @@ def solved_by(record: Record) -> Iterator[tuple[SchedulePuzzle, Any]]:
             yield puzzle, getattr(module, "FRONT", {}).get(record.timesteps) or getattr(module, slug)
 
 
+def reference_of(slug: str) -> Any:
+    return getattr(import_module(f"solutions.{slug}"), slug)
+
+
+def records_of(slug: str) -> Iterator[tuple[Record, Any]]:
+    """The records of a puzzle's goal whose file solves this puzzle, with the functions."""
+    for record in PUZZLES[slug].goal.records:
+        yield from ((record, function) for puzzle, function in solved_by(record) if puzzle.slug == slug)
+
+
 def played(puzzle: SchedulePuzzle, function: Any) -> Outcome:
     return run(function, *puzzle.goal.size, setting=puzzle.goal.setting)
 

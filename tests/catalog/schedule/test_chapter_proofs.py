@@ -117,43 +117,6 @@ def test_no_way_to_cut_buckets_is_faster() -> None:
     assert found[6,][0] == 18
 
 
-def updating_early(buckets: tuple[int, ...], early: tuple[int, ...]) -> Callable[[Model], Any]:
-    """Backward in buckets of so many layers each; after each backward, so many buckets are awaited and updated."""
-
-    async def schedule(model: Model) -> None:
-        weights, opt_states, inputs, grads, weight_grads = model.storage()
-        calls: list[tuple[list[int], Any]] = []
-
-        async def update() -> None:
-            bucket, call = calls.pop(0)
-            weight_grads.update(zip(bucket, await call))
-            for layer in bucket:
-                new = model.update(layer, weight_grads.pop(layer), weights[layer], opt_states[layer])
-                weights[layer], opt_states[layer] = new
-                model.set_final_weight(layer, weights[layer])
-
-        for layer in range(model.LAYERS):
-            weights[layer], opt_states[layer] = model.load_weights(layer)
-        inputs[0] = model.get_activation([model.rank])
-        for layer in range(model.LAYERS):
-            inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
-        grads[0] = model.loss(inputs.pop(model.LAYERS))
-        ends = {*accumulate(buckets)}
-        for done, (layer, updates) in enumerate(zip(reversed(range(model.LAYERS)), early, strict=True), 1):
-            weight_grads[layer], grads[0] = model.backward(layer, inputs.pop(layer), grads[0], weights[layer])
-            if layer == 0:
-                del grads[0]
-            if done in ends:
-                bucket = list(weight_grads)
-                calls.append((bucket, model.allreduce([weight_grads.pop(one) for one in bucket], bucket)))
-            for _ in range(updates):
-                await update()
-        while calls:
-            await update()
-
-    return schedule
-
-
 def ways_to_update(buckets: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """How many buckets to update after each backward: any number of those that were called before it."""
     ends, layers = list(accumulate(buckets)), sum(buckets)
@@ -170,7 +133,7 @@ def ways_to_update(buckets: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 def orders_of_updates(ways: Iterable[tuple[int, ...]]) -> list[tuple[float, int]]:
     return [
-        figures(judged(updating_early(buckets, early), "ddp_overlap"))
+        figures(judged(ddp_overlap(*buckets, early=early), "ddp_overlap"))
         for buckets in ways
         for early in ways_to_update(buckets)
     ]

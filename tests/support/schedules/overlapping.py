@@ -3,39 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate, zip_longest
 from typing import Any
 
 from lib import Model
 
 
-def ddp_overlap(*buckets: int) -> Callable[[Model], Any]:
-    """Gradients are summed in buckets of so many layers each, from the last layer on, while backward goes on."""
+def ddp_overlap(*buckets: int, early: tuple[int, ...] = ()) -> Callable[[Model], Any]:
+    """Gradients are summed in buckets of so many layers each, from the last layer on, while backward goes on. So many
+    buckets are awaited and updated early, after each backward; the others at the end."""
 
     async def schedule(model: Model) -> None:
         weights, opt_states, inputs, grads, weight_grads = model.storage()
+        calls: list[tuple[list[int], Any]] = []
+
+        async def update() -> None:
+            bucket, call = calls.pop(0)
+            weight_grads.update(zip(bucket, await call))
+            for layer in bucket:
+                new = model.update(layer, weight_grads.pop(layer), weights[layer], opt_states[layer])
+                weights[layer], opt_states[layer] = new
+                model.set_final_weight(layer, weights[layer])
+
         for layer in range(model.LAYERS):
             weights[layer], opt_states[layer] = model.load_weights(layer)
         inputs[0] = model.get_activation([model.rank])
         for layer in range(model.LAYERS):
             inputs[layer + 1] = model.forward(layer, inputs[layer], weights[layer])
         grads[0] = model.loss(inputs.pop(model.LAYERS))
-        calls: list[tuple[list[int], Any]] = []
-        layers = list(reversed(range(model.LAYERS)))
-        for size in buckets:
-            bucket, layers = layers[:size], layers[size:]
-            for layer in bucket:
-                weight_grads[layer], grads[0] = model.backward(layer, inputs[layer], grads[0], weights[layer])
-                del inputs[layer]
-                if layer == 0:
-                    del grads[0]
-            calls.append((bucket, model.allreduce([weight_grads.pop(layer) for layer in bucket], bucket)))
-        for bucket, call in calls:
-            for layer, grad in zip(bucket, await call):
-                weight_grads[layer] = grad
-            for layer in bucket:
-                new = model.update(layer, weight_grads.pop(layer), weights[layer], opt_states[layer])
-                weights[layer], opt_states[layer] = new
-                model.set_final_weight(layer, weights[layer])
+        ends = {*accumulate(buckets)}
+        bucket: list[int] = []
+        for done, (layer, updates) in enumerate(zip_longest(reversed(range(model.LAYERS)), early, fillvalue=0), 1):
+            weight_grads[layer], grads[0] = model.backward(layer, inputs[layer], grads[0], weights[layer])
+            del inputs[layer]
+            if layer == 0:
+                del grads[0]
+            bucket.append(layer)
+            if done in ends:
+                calls.append((bucket, model.allreduce([weight_grads.pop(one) for one in bucket], bucket)))
+                bucket = []
+            for _ in range(updates):
+                await update()
+        while calls:
+            await update()
 
     return schedule
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +14,13 @@ from lib.schedules import one_f_one_b, pipeline
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.possible import above_possible
+from tests.support.solved import played, records_of, reference_of
 
 
-def said_on_a_pass(slug: str, module: str) -> tuple[Report, Recognition, str]:
+def said_on_a_pass(slug: str, function: Any) -> tuple[Report, Recognition, str]:
     """The report on a solution, what it is, and everything that is said about it."""
     puzzle, track = PUZZLES[slug], track_of(slug)
-    trace = run(getattr(import_module(module), slug), *puzzle.goal.size, setting=puzzle.goal.setting).trace
+    trace = played(puzzle, function).trace
     report, found = referee(trace, puzzle.goal), recognize(trace)
     assert found is not None
     figures = {"timesteps": report.timesteps, "peak_memory": report.peak.memory}
@@ -28,21 +28,19 @@ def said_on_a_pass(slug: str, module: str) -> tuple[Report, Recognition, str]:
     return report, found, " ".join([track.record(puzzle, figures, report.stars, report.family), *compared])
 
 
-def solutions_of(slug: str) -> list[str]:
+def solutions_of(slug: str) -> list[Any]:
     """The reference of a puzzle, and a record at its size of each family."""
-    modules = {"": f"solutions.{slug}"}
-    for record in PUZZLES[slug].goal.records:
-        module = ".".join(Path(record.by).with_suffix("").parts)
-        if hasattr(import_module(module), slug):
-            modules.setdefault(record.family, module)
-    return list(modules.values())
+    functions = {"": reference_of(slug)}
+    for record, function in records_of(slug):
+        functions.setdefault(record.family, function)
+    return list(functions.values())
 
 
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_a_pass_says_once_what_the_schedule_is_and_never_two_things(slug: str) -> None:
     goal = PUZZLES[slug].goal
-    for module in solutions_of(slug):
-        report, found, said = said_on_a_pass(slug, module)
+    for function in solutions_of(slug):
+        report, found, said = said_on_a_pass(slug, function)
         assert said.count("This is ") == 1
         if report.family == goal.family:
             assert f"This is {found.with_papers}." in said
@@ -54,7 +52,7 @@ def test_a_pass_says_once_what_the_schedule_is_and_never_two_things(slug: str) -
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_a_pass_says_how_far_it_is_from_the_bounds(slug: str) -> None:
     goal = PUZZLES[slug].goal
-    report, _, said = said_on_a_pass(slug, f"solutions.{slug}")
+    report, _, said = said_on_a_pass(slug, reference_of(slug))
     for unit, figure, bound in (
         ("steps", report.timesteps, time_bound(goal.size, goal.setting)),
         ("elements", report.peak.memory, memory_bound(goal.size, goal.setting)),
