@@ -101,7 +101,8 @@ def assert_same_program(plan: Any, seed: int = 0) -> None:
     given = values(plan.graph, seed)
     alone, together = plan.graph.run(given), plan.values(given)
     for name, tensor in alone.items():
-        np.testing.assert_allclose(together[name], tensor, rtol=1e-12, atol=1e-12, err_msg=name)
+        largest = max(1.0, float(np.abs(tensor).max()))  # sums in another order round by their largest summands
+        np.testing.assert_allclose(together[name], tensor, rtol=1e-12, atol=1e-12 * largest, err_msg=name)
 
 
 def brute_force(problem: Any, cap: int | None) -> float | None:

@@ -12,8 +12,9 @@ from lib.layout.layouts.pieces import Array
 
 RATE = 0.125
 """Learning rate of the updates: a power of two, so that SGD on small whole numbers is exact."""
-MOMENTUM, SQUARES, EPSILON = 0.5, 0.75, 2.0**-10
-"""Decay of the first moment and of the second, and what is added to its root (Kingma and Ba 2015)."""
+MOMENTUM, SQUARES, EPSILON = 0.5, 0.75, 1.0
+"""Decay of the first moment and of the second, and what is added to its root (Kingma and Ba 2015): much, so that it
+never magnifies rounding."""
 
 
 class Task(NamedTuple):

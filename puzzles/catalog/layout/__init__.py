@@ -22,6 +22,9 @@ LAYOUT_PUZZLES: Mapping[str, LayoutPuzzle] = Listing(
             "attention",
             "embedding_head",
             "gathers_everything",
+            "train_ffn",
+            "train_layer",
+            "zero_or_tensor",
         )
     }
 )
