@@ -144,11 +144,12 @@ def _top_k(task: Task) -> Array:
 def _route(task: Task) -> Array:
     """Each token's gate at its expert and its place in that expert's queue; zeros for a token that finds it full."""
     gates, capacity = task.arrays[0], task.settings["capacity"]
+    values = np.ones_like(gates) if task.settings["ones"] else gates
     chosen = gates.argmax(axis=-1)
     at_expert = np.eye(gates.shape[-1], dtype=np.int64)[chosen]
     place = (np.cumsum(at_expert, axis=-2) * at_expert).sum(axis=-1) - 1
     at_place = np.arange(capacity) == place[..., None]
-    made: Array = (gates * at_expert)[..., None] * at_place[..., None, :]
+    made: Array = (values * at_expert)[..., None] * at_place[..., None, :]
     return made
 
 
