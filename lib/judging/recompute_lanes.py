@@ -51,6 +51,7 @@ class RetracedLanes(Lanes):
             brought = [self._made(rank, number) or value for number, value in zip(op.used, used)]
         call = Call(rank.rank, rank.at, rank.clock, rank.came_from(), op, group, tuple(brought))
         rank.events.append(rank.at)
+        rank.named[op.name].append(rank.at)
         rank.calls[rank.at] = call
         for number, value in zip(op.made, used):
             rank.values[number] = value
@@ -79,8 +80,9 @@ class RetracedLanes(Lanes):
                 f"this record is {op}"
             )
         if after > rank.clock:
-            rank.move_clock(after)
+            rank.clock = after
             rank.cause = call.place
+        rank.named["await"].append(rank.at)
         del rank.calls[at]
         for number in call.op.made:
             del rank.under_way[number]
