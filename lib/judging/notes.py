@@ -28,11 +28,7 @@ class Note(NamedTuple):
 
 
 def notes_on(
-    retrace: Retrace,
-    ranks: Sequence[RankState],
-    lasting: Sequence[int],
-    profiles: Sequence[Profile],
-    peak: PeakContents,
+    retrace: Retrace, lasting: Sequence[int], profiles: Sequence[Profile], peak: PeakContents
 ) -> tuple[Note, ...]:
     """All remarks on a run; one on several ranks names them all. `lasting` has each rank's lasting peak."""
     ranks = retrace.ranks
