@@ -122,10 +122,9 @@ def confirm(
     batches: frozenset[int] = NO_BATCHES,
 ) -> None:
     """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
-    name, its_start, its_end, _, its_batches, _, numbers, _, _ = op
-    end = start + ticks
-    if its_start != start or its_end != end:
-        raise TraceError(f"it takes place from tick {start} to {end}, not {its_start} to {its_end}")
+    name, its_batches, numbers, end = op.name, op.batches, op.made, start + ticks
+    if op.start != start or op.end != end:
+        raise TraceError(f"it takes place from tick {start} to {end}, not {op.start} to {op.end}")
     if its_batches is not batches and its_batches != batches:
         raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(its_batches)}")
     if made or numbers != ():
