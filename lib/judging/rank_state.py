@@ -146,9 +146,8 @@ def confirm(
 
 def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:
     """Refuses to use what a call makes before that call has been awaited."""
-    if not rank.under_way.keys().isdisjoint(numbers):
-        first = min(rank.under_way.keys() & {*numbers})
-        raise RuleError(f"the {rank.values[first]} is still under way; await it first")
+    if under_way := rank.under_way.keys() & {*numbers}:
+        raise RuleError(f"the {rank.values[min(under_way)]} is still under way; await it first")
 
 
 _new = tuple.__new__  # what Arrival(...) does, in half of its time

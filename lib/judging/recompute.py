@@ -68,10 +68,13 @@ class Retrace(Walk[RankState]):
         if len(self.ranks) != self.game.classes:
             raise TraceError(f"the trace is of {self.game.classes} ranks and holds {len(self.ranks)}")
         self.mesh = mesh_of(self.game)
-        if stuck := self.walk():
-            self._refuse_deadlock(stuck)
-        if self.lanes is not None:
-            self.lanes.refuse_unawaited()
+        try:
+            if stuck := self.walk():
+                self._refuse_deadlock(stuck)
+            if self.lanes is not None:
+                self.lanes.refuse_unawaited()
+        finally:
+            self.lanes = None  # which refers to this retrace: so both are freed without a collection
         self._refuse_unread()
         if self.game.task == "infer":
             rules.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
@@ -103,7 +106,7 @@ class Retrace(Walk[RankState]):
                     value = values.get(number)
                     if HOLDS.get(place[0]) is not type(value):
                         self._refuse_to_store(place[0], number, value)
-                    if cursor.under_way:
+                    if number in cursor.under_way:
                         refuse_under_way(cursor, used)
                     if cursor.given and self.strict:
                         refuse_given(cursor, cursor.op)
@@ -179,7 +182,7 @@ class Retrace(Walk[RankState]):
             used = [*map(rank.values.__getitem__, numbers)]
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
-        if rank.under_way and name not in LANES:
+        if not rank.under_way.keys().isdisjoint(numbers) and name not in LANES:
             refuse_under_way(rank, numbers)
         if rank.given and self.strict:
             refuse_given(rank, op)
