@@ -16,6 +16,7 @@ from time import monotonic
 from typing import IO, Any, NoReturn
 
 from puzzles.sandbox import leftovers, protocol
+from puzzles.sandbox.deadline import READING_PATIENCE, READING_SECONDS
 from puzzles.sandbox.protocol import RUN_FOLDER
 
 from . import os_limits
@@ -28,9 +29,6 @@ from .task_limit import TaskLimit
 
 GRACE_SECONDS = 0.3
 """Seconds after the time limit in which a worker may still report the line that it was at."""
-
-READING_SECONDS = 10.0
-"""Seconds in which a submission has to be read and compiled."""
 
 MAX_COMPILED = 64 << 20
 """Bytes of a compiled submission, with its survey."""
@@ -95,7 +93,8 @@ class Supervisor:
             survey = json.dumps(code.survey()).encode() + b"\n"
             _write(out, survey + code.compiled.dump())
 
-        answer = self._in_worker(work, READING_SECONDS, MAX_COMPILED)
+        limits = {**self.limits, "processor": READING_SECONDS}
+        answer = self._in_worker(work, READING_PATIENCE, MAX_COMPILED, limits)
         survey, _, self.compiled = answer["result"].partition(b"\n")
         return {**answer, "result": survey.decode(errors="replace")}
 
@@ -105,10 +104,10 @@ class Supervisor:
         def work(out: int) -> None:
             DefinitionRun(CompiledCode.load(self.compiled), request, self.limits["seconds"], out).run()
 
-        answer = self._in_worker(work, request["left"], request["longest"])
+        answer = self._in_worker(work, request["left"], request["longest"], self.limits)
         return {**answer, "result": answer["result"].decode(errors="replace")}
 
-    def _in_worker(self, work: Work, seconds: float, longest: int) -> dict[str, Any]:
+    def _in_worker(self, work: Work, seconds: float, longest: int, limits: dict[str, Any]) -> dict[str, Any]:
         """One run, from an empty folder until the last of its processes is gone and the folder is empty again."""
         self._make_folder()
         result, result_end = os.pipe()
@@ -118,7 +117,7 @@ class Supervisor:
         supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_worker(work, supervisor, result_end, output_end, tasks)
+            self._be_worker(work, limits, supervisor, result_end, output_end, tasks)
         os.close(result_end)
         os.close(output_end)
         monitor = WorkerMonitor(pid, result, output, self.limits["output"], longest)
@@ -146,13 +145,15 @@ class Supervisor:
             with suppress(OSError):  # a root without that power does not become another user either
                 os.chown(RUN_FOLDER, self.uid, self.uid)
 
-    def _be_worker(self, work: Work, supervisor: int, result: int, output: int, tasks: TaskLimit) -> NoReturn:
+    def _be_worker(
+        self, work: Work, limits: dict[str, Any], supervisor: int, result: int, output: int, tasks: TaskLimit
+    ) -> NoReturn:
         """Runs in the forked worker."""
         try:
             signal.set_wakeup_fd(-1)
             os.chdir(RUN_FOLDER)
             where = (self.uid, supervisor, self.readable, not self.sandboxed)
-            restricted, listener = os_limits.confine(self.limits, *where)
+            restricted, listener = os_limits.confine(limits, *where)
             tasks.hand_over(listener)
             out = os.dup2(result, 3)
             os.dup2(output, 1)
