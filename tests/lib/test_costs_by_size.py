@@ -33,7 +33,7 @@ from lib import (
 from lib.cost_checks import MAX_DIGITS, MOST
 from lib.costs import Tier
 from lib.setting_notation import costs_from_json, record_to_json
-from tests.support.examples import examples
+from tests.support.examples import LETTERS, examples
 
 NAMES = st.sampled_from(["forward", "update", "allreduce", "pass_to", "offload", "fetch"])
 PRICES = st.dictionaries(NAMES, st.integers(0, MOST) | st.integers(0, 20), max_size=3)
@@ -42,7 +42,7 @@ FRACTIONS = st.builds(lambda above, below: Fraction(above, below + 1) if below <
 TIERS = st.builds(Tier, *[st.none() | st.integers(0, MOST)] * 3)
 RECORDS = st.builds(
     Costs,
-    st.text(max_size=9),
+    st.text(LETTERS, max_size=9),
     hidden=st.integers(1, MOST),
     length=st.integers(1, 64),
     ticks=PRICES,
@@ -50,7 +50,7 @@ RECORDS = st.builds(
     gradient=st.none() | st.integers(0, MOST),
     overlap=st.booleans(),
     lanes=st.sampled_from(["one", "group"]),
-    tiers=st.dictionaries(st.text(min_size=1, max_size=5), TIERS, max_size=2),
+    tiers=st.dictionaries(st.text(LETTERS, min_size=1, max_size=5), TIERS, max_size=2),
     calls=PRICES,
     alpha=PRICES,
     beta=st.dictionaries(NAMES, FRACTIONS, max_size=3),
