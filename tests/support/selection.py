@@ -14,7 +14,7 @@ TIERS = ("bubblewrap", "process")
 
 
 def mark_all_but_samples(items: list[pytest.Item]) -> None:
-    """Marks slow, of each test that is marked `sampled(n)`, all cases but n, which are spread evenly over the others."""
+    """Marks slow, of each test with the mark `sampled(n)`, all cases but n, which are spread evenly over the others."""
     cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         mark = item.get_closest_marker("sampled")
