@@ -18,6 +18,7 @@ from .notebook import notebook
 from .params import Commands
 from .reset import reset
 from .run import run
+from .share import share
 from .show import show
 from .start import start
 from .status import status
@@ -35,5 +36,6 @@ def main() -> None:
             reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
 
 
-for command in (list_, show, start, hint, draw, run, grade, watch, status, reset, verify, costs, doctor, notebook):
+PLAY = (list_, show, start, hint, draw, run, grade, watch, status, reset)
+for command in (*PLAY, verify, share, costs, doctor, notebook):
     main.add_command(command)

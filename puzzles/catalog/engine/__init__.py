@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.listing import Listing
 
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 
 CHAPTERS: tuple[Chapter, ...] = (DATA, TENSORS, SEQUENCE, LAYERS, EXPERTS, INFERENCE, FEDERATED, ANNOTATED)
 
-ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = Listing(
-    {slug: module for chapter in CHAPTERS for slug, module in chapter.modules.items()}
-)
+ENGINE_PUZZLES: Listing[EnginePuzzle] = Listing(CHAPTERS)
 
 
 def trials_of(puzzle: EnginePuzzle) -> tuple[Callable[[], Trial], ...]:
     """Makers of the trials that a class is graded with; the first is the one shown."""
-    (chapter,) = (chapter for chapter in CHAPTERS if puzzle.slug in chapter.files)
-    return chapter.trials(puzzle.slug)
+    chapter: Any = ENGINE_PUZZLES.chapter_of(puzzle.slug)
+    trials: tuple[Callable[[], Trial], ...] = chapter.trials(puzzle.slug)
+    return trials
 
 
 __all__ = ["CHAPTERS", "ENGINE_PUZZLES", "Chapter", "EnginePuzzle", "trials_of"]

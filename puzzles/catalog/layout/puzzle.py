@@ -20,7 +20,6 @@ class LayoutPuzzle(Puzzle):
     are for `best`, what it finds with reduce-scatters too: nothing moves less.
     """
 
-    number: int
     build: Callable[[], Graph]
     annotations: int
     memory_cap: int

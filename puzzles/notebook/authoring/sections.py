@@ -10,6 +10,7 @@ from pathlib import Path
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
+from puzzles.tracks import track_of
 from puzzles.tracks.schedule.calls import reminder
 from puzzles.version import VERSION
 
@@ -77,7 +78,7 @@ def _task(puzzle: SchedulePuzzle) -> str:
     goal = puzzle.goal
     calls = "\n".join(f"- `{call}`: {meaning}" for call, meaning in reminder(puzzle))
     return f"""\
-## Puzzle {puzzle.number}: {puzzle.title}
+## {track_of(puzzle.slug).heading(puzzle)}
 
 {puzzle.statement.strip()}
 
