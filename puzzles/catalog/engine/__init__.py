@@ -19,6 +19,7 @@ from .sequence import CHAPTER as SEQUENCE
 from .tensors import CHAPTER as TENSORS
 
 if TYPE_CHECKING:
+    from .least import Leasts
     from .trial import Trial
 
 CHAPTERS: tuple[Chapter, ...] = (DATA, TENSORS, SEQUENCE, LAYERS, EXPERTS, INFERENCE, FEDERATED, ANNOTATED)
@@ -30,8 +31,17 @@ ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = Listing(
 
 def trials_of(puzzle: EnginePuzzle) -> tuple[Callable[[], Trial], ...]:
     """Makers of the trials that a class is graded with; the first is the one shown."""
+    return _chapter_of(puzzle).trials(puzzle.slug)
+
+
+def least_of(puzzle: EnginePuzzle, trial: Trial) -> Leasts:
+    """The least figures of one of its trials, by figure."""
+    return _chapter_of(puzzle).least(puzzle.slug)(trial)
+
+
+def _chapter_of(puzzle: EnginePuzzle) -> Chapter:
     (chapter,) = (chapter for chapter in CHAPTERS if puzzle.slug in chapter.files)
-    return chapter.trials(puzzle.slug)
+    return chapter
 
 
-__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "Chapter", "EnginePuzzle", "trials_of"]
+__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "Chapter", "EnginePuzzle", "least_of", "trials_of"]
