@@ -129,7 +129,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         raise click.UsageError("there is no submission to write Gradescope's results for")
     alone = len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
-    job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options))
+    job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options), _own())
     graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"], _load_reports)
     problems = [_shown(lambda: _show(graded, tier, options))]
     reports = {name: options[name] for name in FORMATS}
@@ -145,6 +145,13 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     for problem in filter(None, problems):
         click.echo(f"Error: {problem}", err=True)
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
+
+
+def _own() -> tuple[tuple[str, str], ...]:
+    """The folders of own puzzles, for processes that have to add them too."""
+    from puzzles.own import folders
+
+    return tuple((str(folder.path), folder.digest) for folder in folders())
 
 
 def _load_reports() -> None:
