@@ -13,7 +13,7 @@ from lib.errors import MismatchError, RuleError
 
 from . import collectives
 from .arguments import checked_group, require_sendable
-from .collectives import Array
+from .collectives import NEW, Array, Memory
 
 
 class CollectiveCall(NamedTuple):
@@ -86,17 +86,17 @@ def _checked_axis(name: str, shape: tuple[int, ...], axis: int, parts: int) -> i
     return axis
 
 
-def results_of(call: CollectiveCall, arrays: Sequence[Array]) -> Sequence[Any]:
+def results_of(call: CollectiveCall, arrays: Sequence[Array], memory: Memory = NEW) -> Sequence[Any]:
     """Every member's result, from the arrays of all members in the group's order."""
     match call.name:
         case "all_reduce":
-            return collectives.all_reduce(arrays, call.op)
+            return collectives.all_reduce(arrays, call.op, memory)
         case "all_gather":
-            return collectives.all_gather(arrays, call.axis)
+            return collectives.all_gather(arrays, call.axis, memory)
         case "reduce_scatter":
-            return collectives.reduce_scatter(arrays, call.op, call.axis)
+            return collectives.reduce_scatter(arrays, call.op, call.axis, memory)
         case "all_to_all":
-            return collectives.all_to_all(arrays, call.axis)
+            return collectives.all_to_all(arrays, call.axis, memory)
     return [None] * len(arrays)
 
 
@@ -104,13 +104,11 @@ def result_of(call: CollectiveCall, arrays: Sequence[Array], index: int) -> Arra
     """The result of the member at `index` alone, equal to `results_of(call, arrays)[index]`."""
     match call.name:
         case "all_reduce":
-            return collectives.reduce_arrays(arrays, call.op)
+            return collectives.reduced(arrays, call.op)
         case "all_gather":
             return collectives.joined(arrays, call.axis)
         case "reduce_scatter":
-            return collectives.reduce_arrays(
-                [collectives.cut(a, len(arrays), call.axis)[index] for a in arrays], call.op
-            )
+            return collectives.reduced([collectives.cut(a, len(arrays), call.axis)[index] for a in arrays], call.op)
         case "all_to_all":
             return collectives.joined([collectives.cut(a, len(arrays), call.axis)[index] for a in arrays], call.axis)
     return None

@@ -31,6 +31,12 @@ Met = tuple[tuple[Value, ...], int, int, int, Place, Place | None]
 start, and the event that this call came after."""
 
 
+KEEPING = frozenset(("store", "delete"))
+
+_SHAPES = {name: (not form.layer, form.uses, len(form.args)) for name, form in FORMS.items()}
+"""Of a record without optional columns: whether it names no layer, and how many values and arguments it holds."""
+
+
 class Retrace(Walk[RankState]):
     """The run of a trace. `made_up` lists the values that no operation made; `strict` refuses them."""
 
@@ -73,30 +79,31 @@ class Retrace(Walk[RankState]):
 
     def go_on(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place."""
-        ops = cursor.ops
+        ops, names, alone = cursor.ops, cursor.columns.name, self._alone
         try:
             while cursor.at < len(ops):
-                op = ops[cursor.at]
-                name = op.name
-                if name == "store" or name == "delete":  # most of a trace, so without `visit` in between
-                    self._keep(cursor, op)
-                    cursor.at += 1
-                elif not self.visit(cursor, op):
+                name = names[cursor.at]
+                if name in KEEPING:
+                    self._keep(cursor)
+                elif name in alone:
+                    self._compute(cursor, ops[cursor.at])
+                elif not self.visit(cursor, ops[cursor.at]):
                     return
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
 
     def visit(self, cursor: RankState, op: Op) -> bool:
-        name, used = op.name, self._used(cursor, op)
-        if name in self._alone:
-            self._compute(cursor, op, used)
-        elif name == "given":
-            self._take_over(cursor, op)
-        elif name in LANES:
-            return self._call(cursor, op, used)
-        elif name == "await":
+        name = op.name
+        if name == "await":
             if not self._lanes(op).join(cursor, op):
                 return False
+            cursor.at += 1
+            return True
+        used = self._used(cursor, op)
+        if name in LANES:
+            return self._call(cursor, op, used)
+        if name == "given":
+            self._take_over(cursor, op)
         else:
             require_tag(self.game, op)
             return self.receive(cursor, op)
@@ -138,51 +145,59 @@ class Retrace(Walk[RankState]):
     def _used(self, rank: RankState, op: Op) -> list[Value]:
         """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
         name, _, _, layer, _, numbers, _, args, _ = op
-        form = FORMS.get(name)
-        if form is None:
-            raise TraceError(f"there is no operation {name!r}")
-        if (
-            (layer is None) is form.layer
-            or not (type(numbers) is type(args) is tuple)
-            or (len(numbers) != form.uses and not form.takes(len(numbers), self.lanes is not None))
-            or (len(args) != len(form.args) and not form.fits(args))
-        ):
-            raise TraceError(f"a record of {name} holds {form.describe()}; this one is {op}")
+        if not type(numbers) is type(args) is tuple or _SHAPES.get(name) != (layer is None, len(numbers), len(args)):
+            self._require_form(op)
         try:
             used = [*map(rank.values.__getitem__, numbers)]
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
-        if rank.under_way and name not in LANES and name != "await":
+        if rank.under_way and name not in LANES:
             refuse_under_way(rank, numbers)
         if rank.given and self.strict:
             refuse_given(rank, op)
         return used
 
+    def _require_form(self, op: Op) -> None:
+        """Refuses a record that does not hold what FORMS asks of it."""
+        form = FORMS.get(op.name)
+        if form is None:
+            raise TraceError(f"there is no operation {op.name!r}")
+        fits = type(op.used) is type(op.args) is tuple and form.takes(len(op.used), self.lanes is not None)
+        if not fits or (op.layer is None) is form.layer or not form.fits(op.args):
+            raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
+
     # --- What a rank does on its own ---
 
-    def _keep(self, rank: RankState, op: Op) -> None:
-        """Stores or deletes: most of a trace, so this looks at each column once."""
-        used, made, args = op[5:8]
-        if op[1:5] != rank.idle or made != () or len(args) != 2 or type(used) is not tuple:
-            raise TraceError(f"to {op.name} takes no time, and makes nothing; this record is {op}")
-        if op.name == "store":
-            (number,) = used
-            value = rank.values.get(number)
-            if value is None:
-                raise TraceError(f"it stores value {number}, which this rank has not made")
-            if HOLDS.get(args[0]) is not type(value):
-                raise RuleError(f"{args[0]} does not hold {value.kind}")
-            if rank.under_way:
-                refuse_under_way(rank, used)
-            if rank.given and self.strict:
-                refuse_given(rank, op)
-            rank.stored[args] = number
-        elif used != () or rank.stored.pop(args, None) is None:
-            raise RuleError("nothing is stored under this key")
+    def _keep(self, rank: RankState) -> None:
+        """Stores and deletes until the rank does something else: most of a trace, so this looks at each column once."""
+        names, starts, ends, layers, batches, uses, makes, arguments, _ = rank.columns
+        at, clock, values, stored = rank.at, rank.clock, rank.values, rank.stored
+        while at < len(names) and (name := names[at]) in KEEPING:
+            rank.at = at
+            used, place = uses[at], arguments[at]
+            timeless = starts[at] == clock == ends[at] and layers[at] is None and batches[at] == NO_BATCHES
+            if not timeless or makes[at] != () or len(place) != 2 or type(used) is not tuple:
+                raise TraceError(f"to {name} takes no time, and makes nothing; this record is {rank.op}")
+            if name == "store":
+                (number,) = used
+                value = values.get(number)
+                if value is None:
+                    raise TraceError(f"it stores value {number}, which this rank has not made")
+                if HOLDS.get(place[0]) is not type(value):
+                    raise RuleError(f"{place[0]} does not hold {value.kind}")
+                if rank.under_way:
+                    refuse_under_way(rank, used)
+                if rank.given and self.strict:
+                    refuse_given(rank, rank.op)
+                stored[place] = number
+            elif used != () or stored.pop(place, None) is None:
+                raise RuleError("nothing is stored under this key")
+            at += 1
+        rank.at = at
 
-    def _compute(self, rank: RankState, op: Op, used: list[Value]) -> None:
+    def _compute(self, rank: RankState, op: Op) -> None:
         """Executes an operation on the rank's own values."""
-        name = op.name
+        name, used = op.name, self._used(rank, op)
         made = rules.LOCAL_RULES[name](self.game, op, used)
         if made and type(made[0]) is Parked:
             tier_rules.require_room(self.costs, rank.parked(), made)
@@ -191,13 +206,14 @@ class Retrace(Walk[RankState]):
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
         length = 0 if name in FREE else rules.ticks(self.game, name, items, used, made)
-        confirm(rank, op, made, rank.clock, length, batches)
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(named("batch", sorted(batches)))
-        elif name == "set_final_weight":
+        confirm(rank, op, made, rank.clock, length, batches)
+        if name == "set_final_weight":
             rank.final.append(used[0])  # type: ignore[arg-type]  # the rule has checked that it is a weight
         elif name == "set_output":
             rank.outputs.append(used[0])  # type: ignore[arg-type]  # an activation, as above
+        rank.at += 1
 
     def _note_made_up_gradient(self, batches: str) -> None:
         if self.strict:

@@ -20,6 +20,7 @@ from .notebook import notebook
 from .params import Commands, with_own_puzzles
 from .reset import reset
 from .run import run
+from .share import share
 from .show import show
 from .start import start
 from .status import status
@@ -41,7 +42,8 @@ def main() -> None:
         click.echo(f"Warning: {problem}", err=True)
 
 
-for command in (list_, show, start, hint, draw, run, grade, watch, status, reset, verify, notebook):
+PLAY = (list_, show, start, hint, draw, run, grade, watch, status, reset)
+for command in (*PLAY, verify, share, notebook):
     main.add_command(with_own_puzzles(command))
 for command in (new, check, costs, doctor):
     main.add_command(command)

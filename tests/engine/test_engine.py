@@ -20,6 +20,7 @@ from tests.support.engine_bodies import BODIES, Assembly, Script, on_each
 EXHAUSTIVE = ("all_byte_and_memory_orders", "many_launches")
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("body", [pytest.param(b, marks=pytest.mark.slow if b in EXHAUSTIVE else []) for b in BODIES])
 def test_in_process(body: str) -> None:
     BODIES[body]("inprocess")

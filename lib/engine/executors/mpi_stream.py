@@ -81,7 +81,7 @@ class MpiStream:
     def _wait_for_receivers(self) -> None:
         """Waits while too many messages of this device have not been received, but not for long."""
         until = perf_counter() + AHEAD_SECONDS
-        while self.port.unreceived() > self.max_ahead and perf_counter() < until:
+        while self.port.messages.unreceived() > self.max_ahead and perf_counter() < until:
             self.control.receive_news(None)
             os.sched_yield()
 
@@ -104,7 +104,7 @@ class MpiStream:
             if self.inputs:
                 return False
             state, report = self.control.outcome_of(source)
-            return state == "returned" and report[0][self.port.device] == self.port.received[source]
+            return state == "returned" and report[0][self.port.device] == self.port.messages.received[source]
 
         while not arrived():
             self.control.wait(lambda: arrived() or self.is_ready() or has_ended(), what)

@@ -9,7 +9,7 @@ import numpy as np
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import nearest_name, require_int
 from lib.layout.layouts.tensor_layout import Placement, TensorLayout, placement
-from lib.layout.program.candidates import candidates, even_layouts
+from lib.layout.program.candidates import beside_weights, candidates, even_layouts
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.redistribution.exchange import least_elements, least_table
@@ -68,8 +68,14 @@ class PlacementProblem:
             if name not in graph.shapes:
                 advice = nearest_name(name, graph.shapes)
                 raise LayoutError(f"a cap names a tensor '{name}' that is not in the graph; {advice}")
-        self.operators = {op.name: candidates(graph, op, scatter) for op in graph.operators.values()}
+        optimizer = graph.step.weights if graph.step else {}
+        self.operators = {
+            name: candidates(graph, op, scatter) for name, op in graph.operators.items() if name not in optimizer
+        }
         self.homes = {name: self._homes(name) for name in graph.sources}
+        for name, weight in optimizer.items():
+            self.operators[name] = beside_weights(graph, name, self.homes[weight])
+        self.homes |= {name: self._homes(name) for name, role in graph.sources.items() if role == "state"}
         for name, cap in tensor_caps.items():
             self._limit(name, cap)
         self.costs: list[Table] = []
@@ -78,8 +84,8 @@ class PlacementProblem:
         self._tables: dict[tuple[tuple[int, ...], bytes], Table] = {}
         self._lives: dict[str, tuple[int, list[TensorLayout]]] = {}
         """By tensor: its variable, and the layout that each value means."""
-        self._copies: dict[str, list[Copies]] = {}
-        """By tensor with several readers: the moved copies that they share under each value."""
+        self._views: dict[tuple[str, int], tuple[int, list[TensorLayout], tuple[Copies, ...]]] = {}
+        """By tensor and phase: its variable there, and for each value the layout and the copies that readers share."""
         self.not_shared: list[str] = []
         """Tensors for which not every set of shared copies is a choice, because there are too many."""
         self._computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
@@ -89,6 +95,7 @@ class PlacementProblem:
         for name, choices in self.operators.items():
             self._number(name, choices)
         self._add_edges()
+        self._add_replacements()
 
     def plan(self, chosen: Sequence[int]) -> GraphPlan:
         """The plan of one value for each variable."""
@@ -99,9 +106,10 @@ class PlacementProblem:
             operators[name] = min(fitting, key=lambda choice: choice.moved)
         return GraphPlan(self.graph, operators, {name: placed[name] for name in self.homes}, tuple(self.not_shared))
 
-    def _variable(self, moved: Sequence[int], held: Sequence[TensorLayout]) -> int:
+    def _variable(self, name: str, moved: Sequence[int], held: Sequence[TensorLayout]) -> int:
         self.costs.append(self._one(np.array(moved, dtype=np.float64) * self.graph.itemsize))
-        elements = [layout.elements for layout in held]
+        kept = name in self.homes or self.graph.keeps(name)
+        elements = [layout.elements * kept for layout in held]
         self.memory.append(self._one(np.array(elements, dtype=np.float64) * self.graph.itemsize))
         return len(self.costs) - 1
 
@@ -114,10 +122,10 @@ class PlacementProblem:
         ways = list(dict.fromkeys(choice.inputs for choice in choices))
         outputs = [choice.output for choice in choices]
         if len(ways) == len(choices) and len(self.graph.consumers(name)) < 2:
-            v = self._variable([choice.moved for choice in choices], outputs)
+            v = self._variable(name, [choice.moved for choice in choices], outputs)
             self._computes[name], self._lives[name] = (v, ways), (v, outputs)
             return
-        u = self._variable([0] * len(ways), [])
+        u = self._variable(name, [0] * len(ways), [])
         self.memory[u] = self.costs[u]  # zero: the output takes the memory
         self._computes[name] = u, ways
         self._store(name, list(dict.fromkeys(outputs)))
@@ -133,24 +141,47 @@ class PlacementProblem:
         self.pairs[u, v] = self._one(table)
 
     def _store(self, name: str, layouts: list[TensorLayout]) -> None:
-        """The variable for where a tensor lives. With several readers its values also have the copies they share."""
-        readers = [
+        """The variable for where a tensor lives, whose values also have the copies that forward's readers share.
+
+        If several operators of backward read it, they have one more variable, of the same layout, for their copies.
+        """
+        stored = self._view(name, 0, layouts, layouts)
+        self._lives[name] = self._views[name, 0][0], stored
+        if len(self._readers(name, 1)) < 2:
+            self._views[name, 1] = self._views[name, 0][0], stored, ()
+            return
+        u, (v, again) = self._views[name, 0][0], (len(self.costs), self._view(name, 1, layouts, []))
+        number = {layout: i for i, layout in enumerate(layouts)}
+        one, two = (np.array([number[layout] for layout in each]) for each in (stored, again))
+        self.pairs[u, v] = self._one(np.where(one[:, None] == two, 0.0, FORBIDDEN))
+
+    def _view(self, name: str, phase: int, layouts: list[TensorLayout], held: list[TensorLayout]) -> list[TensorLayout]:
+        """A variable for a tensor as the operators of one phase read it; the layouts that its values mean."""
+        values, all_of_them = shared_copies(layouts, self._readers(name, phase))
+        stored = [layout for layout, _ in values]
+        moved = [sum(least_elements(layout, copy) for copy in copies) for layout, copies in values]
+        v = self._variable(name, moved, stored if held else [])
+        if not held:
+            self.memory[v] = self._one(np.zeros(len(stored)))
+        self._views[name, phase] = v, stored, tuple(frozenset(map(placement, copies)) for _, copies in values)
+        if not all_of_them and name not in self.not_shared:
+            self.not_shared.append(name)
+        return stored
+
+    def _readers(self, name: str, phase: int) -> list[dict[Placement, TensorLayout]]:
+        """For each input of an operator of this phase that the tensor is: the layouts in which it may be needed."""
+        return [
             {placement(c.inputs[place]): c.inputs[place] for c in self.operators[op.name]}
             for op, place in self.graph.consumers(name)
+            if self.graph.phase(op.name) == phase
         ]
-        values, all_of_them = shared_copies(layouts, readers)
-        stored = [layout for layout, _ in values]
-        self._copies[name] = [frozenset(map(placement, copies)) for _, copies in values]
-        moved = [sum(least_elements(layout, copy) for copy in copies) for layout, copies in values]
-        self._lives[name] = self._variable(moved, stored), stored
-        if not all_of_them:
-            self.not_shared.append(name)
 
     def _homes(self, name: str) -> list[TensorLayout]:
         found = dict.fromkeys(
-            choice.inputs[place] for op, place in self.graph.consumers(name) for choice in self.operators[op.name]
+            choice.inputs[place] for op, place in self.graph.consumers(name) for choice in self.operators.get(op.name, ())
         )
-        found.update(dict.fromkeys(even_layouts(self.graph.shapes[name], self.graph)))
+        if self.graph.sources[name] != "state":
+            found.update(dict.fromkeys(even_layouts(self.graph.shapes[name], self.graph)))
         return list(found)
 
     def _layouts(self, name: str) -> list[TensorLayout]:
@@ -183,13 +214,23 @@ class PlacementProblem:
                 f"'{name}' does not fit into {cap:,} bytes on each device; the smallest possible is {smallest:,}"
             )
 
+    def _add_replacements(self) -> None:
+        """What replaces a weight or a state is laid out like it."""
+        for operator, source in (self.graph.step.replaces if self.graph.step else {}).items():
+            (u, new), (v, old) = self._lives[operator], self._lives[source]
+            places = [placement(layout) for layout in old]
+            allowed = np.array([[placement(layout) == place for place in places] for layout in new])
+            table = np.where(allowed, 0.0, FORBIDDEN)
+            self.pairs[u, v] = self._one(self.pairs[u, v] + table if (u, v) in self.pairs else table)
+
     def _add_edges(self) -> None:
         tables: dict[tuple[tuple[TensorLayout, ...], tuple[Copies, ...], tuple[TensorLayout, ...]], Table] = {}
         for op in self.graph.operators.values():
             v, ways = self._computes[op.name]
             for place, tensor in enumerate(op.inputs):
-                u, layouts = self._lives[tensor]
-                between = tuple(layouts), tuple(self._copies.get(tensor, ())), tuple(way[place] for way in ways)
+                # a tensor without a view of its own has a single reader
+                u, layouts, copies = self._views.get((tensor, self.graph.phase(op.name)), (*self._lives[tensor], ()))
+                between = tuple(layouts), copies, tuple(way[place] for way in ways)
                 if between not in tables:
                     tables[between] = _edge_costs(*between) * self.graph.itemsize
                 both = self.pairs[u, v] + tables[between] if (u, v) in self.pairs else tables[between]

@@ -27,7 +27,7 @@ def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
     for make in trials_of(puzzle):
         trial = make()
         shown = shown or trial
-        data = {"trial": pack(asked(trial))}
+        data = {"trial": pack(asked(trial)), "devices": trial.devices}
         yield RunRequest(size_of(trial, shown), data, _scorer(puzzle, trial), trial.hidden)
 
 

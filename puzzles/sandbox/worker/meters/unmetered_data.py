@@ -24,13 +24,22 @@ def require_arrays(run: Run) -> None:
         RuleError: naming the device and where.
     """
     for number, device in enumerate(getattr(run._executor, "devices", ())):
-        for name, value in kept(device.player):
-            found = numbers_in(value)
-            if found > MAX_NUMBERS:
-                raise RuleError(
-                    f"device {number} keeps {found:,} numbers in {name} outside of arrays, where no meter counts "
-                    "them; keep them in numpy arrays"
-                )
+        require_few_numbers(device.player, number)
+
+
+def require_few_numbers(player: Any, number: int) -> None:
+    """The same of one device.
+
+    Raises:
+        RuleError: naming the device and where.
+    """
+    for name, value in kept(player):
+        found = numbers_in(value)
+        if found > MAX_NUMBERS:
+            raise RuleError(
+                f"device {number} keeps {found:,} numbers in {name} outside of arrays, where no meter counts "
+                "them; keep them in numpy arrays"
+            )
 
 
 def kept(player: Any) -> Iterator[tuple[str, Any]]:
