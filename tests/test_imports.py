@@ -29,8 +29,9 @@ lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_text drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
-puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.grading puzzles.reports
-puzzles.notebook puzzles.site puzzles.commands puzzles puzzles.__main__ puzzles.package.training_puzzles
+puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.own puzzles.grading
+puzzles.reports puzzles.notebook puzzles.site puzzles.commands puzzles puzzles.__main__
+puzzles.package.training_puzzles
 """.split()
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""
 
