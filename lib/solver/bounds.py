@@ -29,7 +29,7 @@ def span_bound(problem: Problem) -> Least:
 
 def makespan_bound(problem: Problem) -> Least:
     """The least time from the start of the first operation to the end of the last."""
-    f, i, w, c = problem.ticks
+    f, i, w, _ = problem.ticks
     found = []
     for rank in range(problem.ranks):
         first = problem.stages_of(rank)[0]
@@ -46,9 +46,7 @@ def makespan_bound(problem: Problem) -> Least:
 def _way(problem: Problem, first: int, last: int, each: int) -> int:
     """From the start of one stage to the start of a later one (or back, from end to end)."""
     send = problem.ticks[3]
-    return sum(
-        each + send * (problem.rank_of(stage) != problem.rank_of(stage + 1)) for stage in range(first, last)
-    )
+    return sum(each + send * (problem.rank_of(stage) != problem.rank_of(stage + 1)) for stage in range(first, last))
 
 
 def turn(problem: Problem, stage: int) -> int:
@@ -73,7 +71,9 @@ def _spans(problem: Problem, rank: int) -> Iterator[Least]:
         why += f", and waits for {problem.time(idle):g} while it has room for {room} forwards"
     yield Least(problem.work + idle, why)
     area = problem.microbatches * sum(m_b * (f + turn(problem, stage) + i) + m_w * w for stage in mine)
-    yield Least(-(-area // cap) if cap else 0, f"each microbatch is held on rank {rank} while it goes on and comes back")
+    yield Least(
+        -(-area // cap) if cap else 0, f"each microbatch is held on rank {rank} while it goes on and comes back"
+    )
 
 
 def _work_in(problem: Problem, room: int, pieces: int) -> Fraction:

@@ -1,5 +1,5 @@
-"""Proofs for small problems: with the package ortools, a constraint program finds the best schedule, or shows that there
-is no better one."""
+"""Proofs for small problems: with the package ortools, a constraint program finds the best schedule, or proves that
+there is no better one."""
 
 from __future__ import annotations
 

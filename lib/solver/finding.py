@@ -55,9 +55,9 @@ def _found(problem: Problem, effort: float) -> Solution:
     found = [solution(problem, one) for one in tables]
     fitting = [one for one in found if problem.memory is None or max(one.held) <= problem.memory + 1e-9]
     if not fitting:
+        known = min((max(one.held) for one in found), default=problem.v * problem.ranks)
         raise RuleError(
-            f"no schedule was found for a memory of {problem.memory:g}; take memory="
-            f"{min((max(one.held) for one in found), default=problem.v * problem.ranks):g}, which a textbook order needs"
+            f"no schedule was found for a memory of {problem.memory:g}; take memory={known:g}, as a textbook order needs"
         )
     return min(fitting, key=lambda one: (one.took, one.makespan))
 

@@ -8,8 +8,8 @@ from random import Random
 
 from .bounds import bound
 from .family import Shape, policies, rows_of, shapes, travelling
-from .textbook import Textbook, orders, ordered
 from .problem import Problem
+from .textbook import Textbook, ordered, orders
 from .timing import NEVER, Policy, Step, Timed, linked, timed
 
 EFFORT = 24_000_000
@@ -140,9 +140,9 @@ class Search:
         stages = self.problem.stages
         a, b = sorted((self.random.randrange(stages), self.random.randrange(stages)))
         some = self.random.choice((range(a, a + 1), range(a, stages), range(b + 1), range(a, b + 1)))
-        by = self.random.choice((-1, 1)) * self.random.choice((1.0, 0.5, 0.25, 0.1)) / self.problem.v
+        shift = self.random.choice((-1, 1)) * self.random.choice((1.0, 0.5, 0.25, 0.1)) / self.problem.v
         for stage in some:
-            lags[stage] += by
+            lags[stage] += shift
         return new
 
 

@@ -2,8 +2,8 @@
 
 from lib.torch_csv import read_csv, write_csv
 
-`write_csv(trace)` is what `torch.distributed.pipelining` loads (tried with PyTorch 2.13), `read_csv(text)` the timetable
-that such a file holds. Neither needs torch.
+`write_csv(trace)` is what `torch.distributed.pipelining` loads (tried with PyTorch 2.13), `read_csv(text)` the
+timetable that such a file holds. Neither needs torch.
 """
 
 from .pipeline import Pipeline

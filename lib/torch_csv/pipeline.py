@@ -20,8 +20,8 @@ Cells = Mapping[Cell, Sequence[int]]
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One replica of a pipeline. A stage is as many layers of a rank as follow each other; where two of its stages meet,
-    in the middle of a V, the layers are divided between them."""
+    """One replica of a pipeline. A stage is as many layers of a rank as follow each other; where two stages of a rank
+    meet, in the middle of a V, the layers are divided between them."""
 
     table: Timetable
     stage_of: Sequence[int]
@@ -61,7 +61,9 @@ class Pipeline:
         for others_ranks, other, _ in others:
             for work, mine, theirs in zip(others_ranks, cells, other):
                 if list(mine) != list(theirs):
-                    raise RuleError(f"rank {work.rank} has another order than in the first replica; a file has only one")
+                    raise RuleError(
+                        f"rank {work.rank} has another order than in the first replica; a file has only one"
+                    )
         table = Timetable.of(list(row) for row in cells)
         return cls(table, stage_of, ranks, cells, batches, len(found))
 

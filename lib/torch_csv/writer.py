@@ -119,8 +119,7 @@ class _Communication:
         wanted: Counter[Message] = Counter()
         for row in self.found.table.rows:
             for slot in row:
-                for message in self.needs.sent(slot):
-                    made = message.made
+                for made in (message.made for message in self.needs.sent(slot)):
                     wanted["F" if made.op == "F" else "B", made.stage, made.batch] += 1
         sent = Counter(message for messages in self.sent.values() for message in messages)
         for words, has in (("sent", sent), ("received", Counter(list(self.received)))):

@@ -11,16 +11,20 @@ from puzzles.version import VERSION
 from .costs import costs
 from .doctor import doctor
 from .draw import draw
+from .export import export
 from .grade import grade
 from .hint import hint
+from .import_ import import_
 from .list import list_
 from .notebook import notebook
 from .params import Commands
 from .reset import reset
 from .run import run
 from .show import show
+from .solve import solve
 from .start import start
 from .status import status
+from .torch import torch
 from .verify import verify
 from .watch import watch
 
@@ -35,5 +39,8 @@ def main() -> None:
             reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
 
 
-for command in (list_, show, start, hint, draw, run, grade, watch, status, reset, verify, costs, doctor, notebook):
+for command in (
+    list_, show, start, hint, draw, run, grade, watch, status, reset, verify, costs, doctor, notebook,
+    export, import_, torch, solve,
+):  # fmt: skip
     main.add_command(command)

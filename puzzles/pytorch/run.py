@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -129,10 +130,8 @@ def _work(folder: Path, seconds: float) -> None:
         raise PuzzleError(f"PyTorch did not end within {seconds:g} seconds; give it more with --time-limit") from None
     finally:
         if worker.poll() is None or worker.returncode:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             worker.communicate()
     if worker.returncode and not list(folder.glob("rank-*.json")):
         last = errors.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]

@@ -12,6 +12,8 @@ import socket
 import sys
 import time
 from pathlib import Path
+from select import select
+from signal import SIGKILL
 from typing import Any
 
 SEED = 7
@@ -22,46 +24,44 @@ def main(folder: Path) -> None:
     ranks leave one by one may hang."""
     import torch
     import torch.distributed
-    import torch.distributed.pipelining.schedules  # noqa: F401  # here, once for all ranks
+    import torch.distributed.pipelining.schedules  # here, once for all ranks
 
     torch.set_num_threads(1)
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     leave, hold = os.pipe()
-    processes = []
+    processes, done = [], []
     for rank in range(request["ranks"]):
+        told, tell = os.pipe()
         process = os.fork()
         if not process:
             os.close(hold)
-            _rank(folder, rank, request)
+            is_good = _rank(folder, rank, request)
+            os.write(tell, b"+" if is_good else b"-")
             os.read(leave, 1)
             os._exit(0)
+        os.close(tell)
         processes.append(process)
-    _wait(folder, processes)
+        done.append(told)
+    while done:
+        ready, _, _ = select(done, (), ())
+        if any(os.read(pipe, 1) != b"+" for pipe in ready):  # the others would wait for it forever
+            for process in processes:
+                os.kill(process, SIGKILL)
+            sys.exit(1)
+        done = [pipe for pipe in done if pipe not in ready]
     os.close(hold)
     for process in processes:
         os.waitpid(process, 0)
 
 
-def _wait(folder: Path, processes: list[int]) -> None:
-    """Until each rank has a result, or one has failed: then the others would wait for it forever."""
-    files = [folder / f"rank-{rank}.json" for rank in range(len(processes))]
-    while not all(file.exists() for file in files):
-        failed = [file for file in files if file.exists() and "error" in file.read_text(encoding="utf-8")[:12]]
-        if failed or os.waitpid(-1, os.WNOHANG)[0]:
-            for process in processes:
-                os.kill(process, 9)
-            os._exit(1)
-        time.sleep(0.02)
-
-
-def _rank(folder: Path, rank: int, request: dict[str, Any]) -> None:
+def _rank(folder: Path, rank: int, request: dict[str, Any]) -> bool:
+    """Writes what a rank measured, or why it failed; True if it did not."""
     try:
         result: dict[str, Any] = {"runs": _runs(folder, rank, request)}
     except BaseException as why:
         result = {"error": f"{type(why).__name__}: {why}"}
-    unfinished = folder / f"rank-{rank}.tmp"
-    unfinished.write_text(json.dumps(result), encoding="utf-8")
-    unfinished.rename(folder / f"rank-{rank}.json")
+    (folder / f"rank-{rank}.json").write_text(json.dumps(result), encoding="utf-8")
+    return "error" not in result
 
 
 def _runs(folder: Path, rank: int, request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -74,8 +74,8 @@ def _runs(folder: Path, rank: int, request: dict[str, Any]) -> list[dict[str, An
 
 
 def _run(folder: Path, rank: int, request: dict[str, Any], schedule: dict[str, Any]) -> dict[str, Any]:
-    """One schedule, twice: the first time is for warming up. The gradients of this rank's stages are compared with those
-    of the whole model in one process."""
+    """One schedule, twice: the first time is for warming up. The gradients of this rank's stages are compared with
+    those of the whole model in one process."""
     import torch
     import torch.distributed as dist
     from torch.distributed.pipelining import PipelineStage

@@ -1,7 +1,7 @@
-"""The greedy search that was published for zero-bubble pipelines (Qi et al. 2024, section 3.1), and the textbook orders,
+"""The greedy search that was published for zero-bubble pipelines (Qi et al. 2024, section 3.1), and textbook orders,
 written and timed here without the solver: what it is compared with.
 
-The paper leaves some steps open; where it does, the choices are those of its authors' program, as far as they are known.
+Where the paper leaves a step open, the choice is that of its authors' program, as far as it is known.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def textbook(case: Case, warm: int, late: int) -> Rows:
 
 
 class _Greedy:
-    """One run of the search, microbatch by microbatch: forwards down the ranks, then input halves up. `delays`: the last
-    forward of the warm-up may delay the first backward. `skips`: a rank may leave out a forward while the next rank has
-    two less. `fills`: a weight half goes into a gap that is too short for it also where no bubble is saved by that."""
+    """One run of the search, microbatch by microbatch: forwards down the ranks, then input halves up. `delays`: the
+    last forward of the warm-up may delay the first backward. `skips`: a rank may leave out a forward while the next
+    rank has two less. `fills`: a weight half goes also into a gap that is too short for it where that saves nothing."""
 
     def __init__(self, case: Case, delays: bool, skips: bool, fills: bool) -> None:
         self.case, self.delays, self.skips, self.fills = case, delays, skips, fills
