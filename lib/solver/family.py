@@ -50,7 +50,7 @@ def rows_of(problem: Problem, shape: Shape) -> list[list[int]]:
 
 
 def warm_up(problem: Problem, ahead: list[int]) -> Shape:
-    """The shape in which rank r, with one stage, does `ahead[r]` forwards, and then a forward and a backward in turn."""
+    """The shape in which rank r, with one stage, does `ahead[r]` forwards, then a forward and a backward in turn."""
     return Shape([0.0] * problem.ranks, [count + 0.5 for count in ahead])
 
 

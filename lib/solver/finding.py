@@ -57,7 +57,7 @@ def _found(problem: Problem, effort: float) -> Solution:
     if not fitting:
         known = min((max(one.held) for one in found), default=problem.v * problem.ranks)
         raise RuleError(
-            f"no schedule was found for a memory of {problem.memory:g}; take memory={known:g}, as a textbook order needs"
+            f"no schedule was found for a memory of {problem.memory:g}; take memory={known:g}, which an order needs"
         )
     return min(fitting, key=lambda one: (one.took, one.makespan))
 
