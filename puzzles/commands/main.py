@@ -12,8 +12,10 @@ from .check import check
 from .costs import costs
 from .doctor import doctor
 from .draw import draw
+from .export import export
 from .grade import grade
 from .hint import hint
+from .import_ import import_
 from .list import list_
 from .new import new
 from .notebook import notebook
@@ -22,8 +24,10 @@ from .reset import reset
 from .run import run
 from .share import share
 from .show import show
+from .solve import solve
 from .start import start
 from .status import status
+from .torch import torch
 from .verify import verify
 from .watch import watch
 
@@ -45,6 +49,6 @@ def main() -> None:
 PLAY = (list_, show, start, hint, draw, run, grade, watch, status, reset)
 for command in (*PLAY, verify, share, notebook):
     main.add_command(with_own_puzzles(command))
-for command in (new, check, costs, doctor):
+for command in (new, check, costs, doctor, export, import_, torch, solve):
     main.add_command(command)
 with_own_puzzles(main)
