@@ -7,7 +7,6 @@ from puzzles.catalog.papers import SHARDING_PROPAGATION
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=8,
     slug="train_ffn",
     title="The feed-forward network, trained",
     build=lambda: training(feed_forward(batch=256), "sgd"),

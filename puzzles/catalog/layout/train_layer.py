@@ -7,7 +7,6 @@ from puzzles.catalog.papers import MEGATRON, SEQUENCE_PARALLELISM, ZERO
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=9,
     slug="train_layer",
     title="A layer, trained with Adam",
     build=lambda: training(megatron_mlp(devices=8, tokens=1024, width=64), "adam"),

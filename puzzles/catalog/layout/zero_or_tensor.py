@@ -7,7 +7,6 @@ from puzzles.catalog.papers import MEGATRON, PYTORCH_FSDP, ZERO
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=10,
     slug="zero_or_tensor",
     title="ZeRO or tensor parallelism",
     build=lambda: training(megatron_mlp(devices=8, tokens=4096, width=64), "adam"),
