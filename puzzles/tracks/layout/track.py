@@ -34,6 +34,11 @@ BYTES = (
     "What all devices send: redistributions of tensors, and the collectives that complete sums. A tensor that several "
     "operators take in one layout moves once.",
 )
+LEFT_OUT = (
+    "stars",
+    "Two stars: the fewest bytes with all sums all-reduced; three: with reduce-scatters as well. Both among plans in "
+    "which every operator uses all devices.",
+)
 COUNTED = (
     BYTES,
     ("memory", "Inputs, weights and every operator's output, on one device; not the copies that redistributions make."),
@@ -106,7 +111,7 @@ class Layouts(Track["LayoutPuzzle"]):
         counted = COUNTED_IN_STEPS if puzzle.graph().step else COUNTED
         return [
             Section("Graph", [(line, "") for line in graph_lines(puzzle)]),
-            Section("Counted", counted),
+            Section("Counted", (*counted, LEFT_OUT)),
             Section("Calls", CALLS),
         ]
 
