@@ -193,8 +193,17 @@ def test_drawing_a_plan(here: Path):
     (here / "mine.py").write_text(FFN + "graph.shard('relu', ((8, 1),))")
     assert puzzles("draw", "mine.py", "ffn").stdout == "Wrote ffn.svg.\n"
     assert "12,288 bytes" in (here / "ffn.svg").read_text()
-    refused = puzzles("draw", "mine.py", "ffn", "-o", "a.txt").stderr
-    assert (".txt" in refused, "use .svg, .png or .pdf" in refused) == (True, True)
+    refused = puzzles("draw", "mine.py", "ffn", "-o", "a.json").stderr
+    assert (".json" in refused, "use .svg, .png or .pdf" in refused) == (True, True)
+    shown = puzzles("draw", "mine.py", "ffn", "--text").stdout
+    assert "  add1 -> relu: all-to-all, 12,288 bytes\nrelu: relu ((8,1)), (8, 64) -> (8, 64)\n" in shown
+    assert puzzles("draw", "mine.py", "ffn", "--text", "--width", "40").stdout == shown, "lines are not cut"
+    assert puzzles("draw", "mine.py", "ffn", "-o", "ffn.txt").stdout == "Wrote ffn.txt.\n"
+    assert (here / "ffn.txt").read_text() == shown
+    assert puzzles("draw", "mine.py", "ffn", "-o", "ffn.html").stdout == "Wrote ffn.html.\n"
+    page = (here / "ffn.html").read_text()
+    assert ("<svg" in page, "add1 -&gt; relu: all-to-all" in page) == (True, True)
+    assert "cannot write no/ffn.html: no such file" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.html").stderr
     assert "mine.py has no function matmul; write 'def matmul(graph):'" in puzzles("draw", "mine.py", "matmul").stderr
     assert "cannot write no/ffn.svg: no such file" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.svg").stderr
     assert puzzles("draw", "mine.py", "ffn", "--dark", "-o", "dark.svg").exit_code == 0
