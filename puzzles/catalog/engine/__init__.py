@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.listing import Listing
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 CHAPTERS: tuple[Chapter, ...] = (DATA, TENSORS, SEQUENCE, LAYERS, EXPERTS, INFERENCE, FEDERATED, ANNOTATED)
 
-ENGINE_PUZZLES: Mapping[str, EnginePuzzle] = Listing(
-    {slug: module for chapter in CHAPTERS for slug, module in chapter.modules.items()}
-)
+ENGINE_PUZZLES: Listing[EnginePuzzle] = Listing(CHAPTERS)
 
 
 def trials_of(puzzle: EnginePuzzle) -> tuple[Callable[[], Trial], ...]:
     """Makers of the trials that a class is graded with; the first is the one shown."""
-    return _chapter_of(puzzle).trials(puzzle.slug)
+    trials: tuple[Callable[[], Trial], ...] = _chapter_of(puzzle).trials(puzzle.slug)
+    return trials
 
 
 def least_of(puzzle: EnginePuzzle, trial: Trial) -> Leasts:
-    """The least figures of one of its trials, by figure."""
-    return _chapter_of(puzzle).least(puzzle.slug)(trial)
+    """The least figures of one of its trials, by figure; none where a chapter names none, as teachers' need not."""
+    chapter = _chapter_of(puzzle)
+    found: Leasts = chapter.least(puzzle.slug)(trial) if hasattr(chapter, "least") else {}
+    return found
 
 
-def _chapter_of(puzzle: EnginePuzzle) -> Chapter:
-    (chapter,) = (chapter for chapter in CHAPTERS if puzzle.slug in chapter.files)
-    return chapter
+def _chapter_of(puzzle: EnginePuzzle) -> Any:
+    return ENGINE_PUZZLES.chapter_of(puzzle.slug)
 
 
 __all__ = ["CHAPTERS", "ENGINE_PUZZLES", "Chapter", "EnginePuzzle", "least_of", "trials_of"]

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog import chapter
-from puzzles.catalog.listing import Listing
 
 from .puzzle import EnginePuzzle
 
@@ -23,7 +22,7 @@ class Chapter(chapter.Chapter):
 
     @property
     def puzzles(self) -> tuple[EnginePuzzle, ...]:
-        return tuple(Listing[EnginePuzzle](self.modules).values())
+        return tuple(map(self.puzzle, self.slugs))
 
     def trials(self, slug: str) -> tuple[Callable[[], Trial], ...]:
         """Makers of a puzzle's trials. They need numpy, so they are loaded only here."""

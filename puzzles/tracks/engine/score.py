@@ -60,13 +60,14 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
         WrongResultError: naming device, call and place of the first wrong number.
     """
     require_right(trial, performed)
+    _require_allowed(puzzle, performed)
     targets = puzzle.targets if trial.targets is None else trial.targets
     measured = {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *targets)}
     _require_counted(puzzle, trial, measured, targets)
     _require_named_memories(puzzle, trial, performed)
     missed = tuple(_missed(measured, targets))
     figures = {name: measured[name] for name in puzzle.targets}
-    stars = 1 if missed else 2 if better_record(puzzle.slug, figures) else 3
+    stars = 1 if missed else 2 if better_record(puzzle, figures) else 3
     why = _place_of_peak(measured, targets, performed)
     advice = _advice(measured, targets, performed) if missed else ""
     return Score(figures, missed, stars, advice=advice, why=why, why_matters=bool(why))
@@ -103,9 +104,18 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
                 )
 
 
-def better_record(slug: str, figures: Mapping[str, float]) -> Mapping[str, int] | None:
+def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one."""
-    return next((record for record in RECORDS.get(slug, ()) if _is_better(record, figures)), None)
+    records = (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
+    return next((record for record in records if _is_better(record, figures)), None)
+
+
+def _require_allowed(puzzle: EnginePuzzle, performed: Performed) -> None:
+    """Refuses calls that the puzzle forbids."""
+    for device, reading in enumerate(performed.readings[-1]):
+        for call, times in reading.calls.items():
+            if times and puzzle.refuses(call):
+                raise WrongResultError(f"device {device} calls {call}, which this puzzle {puzzle.rule_text()}")
 
 
 def _missed(figures: Mapping[str, float], targets: Mapping[str, int]) -> Iterator[str]:

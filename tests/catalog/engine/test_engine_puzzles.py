@@ -50,6 +50,7 @@ def source(slug: str) -> str:
     return REFERENCES[slug].read_text(encoding="utf-8")
 
 
+@pytest.mark.sampled(4)
 @of_each_chapter()
 def test_the_reference_passes_with_three_stars_unless_a_record_beats_it(puzzle: EnginePuzzle) -> None:
     verdict = verdict_on(puzzle.slug, REFERENCES[puzzle.slug])
@@ -58,6 +59,7 @@ def test_the_reference_passes_with_three_stars_unless_a_record_beats_it(puzzle: 
     assert verdict.figures == FIGURES[puzzle.slug]
 
 
+@pytest.mark.sampled(8)
 @of_each_chapter(every=2)
 def test_the_reference_is_right_and_measures_what_the_table_says(puzzle: EnginePuzzle) -> None:
     cls = reference(puzzle.slug)
@@ -79,6 +81,7 @@ def test_the_words_are_all_there(puzzle: EnginePuzzle) -> None:
     assert puzzle.sources
 
 
+@pytest.mark.sampled(12)
 @every_puzzle
 def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
@@ -90,6 +93,7 @@ def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle,
     assert verdict_on(puzzle.slug, path).status == "not_attempted"
 
 
+@pytest.mark.sampled(3)
 @of_each_chapter()
 def test_a_starter_with_a_change_is_attempted(puzzle: EnginePuzzle, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
@@ -106,6 +110,7 @@ def kind_of_mistake(wrong: tuple[str, str]) -> tuple[str, str]:
     return CHAPTER_OF[wrong[0]], " ".join(WRONG[wrong][2].split()[:2])
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("slug", "mistake"), first_of_each_kind(WRONG, kind_of_mistake))
 def test_a_wrong_solution_gets_the_right_message(slug: str, mistake: str, tmp_path: Path) -> None:
     old, new, wanted = WRONG[slug, mistake]
@@ -144,7 +149,7 @@ def test_the_record_is_that_of_the_best_class(puzzle: EnginePuzzle) -> None:
     score = score_class(puzzle, best)
     assert (score.stars, score.missed) == (3, ())
     assert RECORDS[slug] == ({name: score.figures[name] for name in puzzle.targets},)
-    assert better_record(slug, FIGURES[slug]) == RECORDS[slug][0]
+    assert better_record(puzzle, FIGURES[slug]) == RECORDS[slug][0]
 
 
 def test_every_record_class_is_tried() -> None:
