@@ -288,3 +288,22 @@ def test_a_child_measures_what_this_process_measures() -> None:
     assert ran.row is not None, ran.failure
     there = unpack(ran.row["readings"])
     assert [[one["peak"] for one in step] for step in there] == [[one.peak for one in step] for step in here]
+
+
+@every_puzzle
+def test_a_statement_names_everything_that_a_class_is_given_or_returns(puzzle: EnginePuzzle) -> None:
+    """Keys of dictionaries; where layers or experts are numbered, the first and the last, or the pattern."""
+    trial = trials_of(puzzle)[0]()
+    given = [argument for call in trial.calls for argument in call.arguments]
+    returned = [right for call in trial.calls for right in call.wanted or ()]
+    keys = {*trial.params, *(key for tree in given + returned if isinstance(tree, dict) for key in tree)}
+    numbered: dict[str, list[str]] = {}
+    for key in keys:
+        numbered.setdefault(re.sub(r"_\d+", "_i", key), []).append(key)
+    for pattern, names in numbered.items():
+        ends = {min(names, key=_number), max(names, key=_number)}
+        assert f"'{pattern}'" in puzzle.statement or all(f"'{end}'" in puzzle.statement for end in ends), names
+
+
+def _number(name: str) -> int:
+    return int((re.findall(r"_(\d+)", name) or ["0"])[0])
