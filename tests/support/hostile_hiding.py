@@ -63,10 +63,7 @@ FILES = {
 """By name: something to write that other devices could see."""
 
 SEEN = {
-    "packed_arrays": "assert not [o for o in gc.get_objects() if type(o) is list and len(o) == 3 and type(o[2]) is str and len(o[2]) > 99]",
     "requests": "assert not [o for o in gc.get_objects() if type(o) is dict and {'calls', 'devices'} <= o.keys()]",
-    "texts": "assert not [t for o in gc.get_objects() if type(o) in (list, dict, tuple) for t in (o.values() if type(o) is dict else o) "
-    "if type(t) in (str, bytes) and len(t) > 5000 and str(t).count('array') > 3 and 'float32' not in str(t) and 'ndarray' not in str(t)]",
     "open_files": "assert [fd for fd in range(64) if _is_open(fd)] == [0, 1, 2, 3]",
     "processes": "assert not _readable('/proc/self/status') and not _readable(f'/proc/{os.getppid()}/status') and not _readable('/proc/self/maps')",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
 
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
+
+def in_one_process(request: RunRequest) -> RunRequest:
+    """The same run, with all devices as greenlets of one process."""
+    return replace(request, data={name: value for name, value in request.data.items() if name != "devices"})
+
 
 CALLS = (
     ("self.device_id, self.num_devices", "This device's number, from 0; their number n."),
@@ -104,12 +110,13 @@ class Engine(Track[EnginePuzzle]):
             raise OptionError(f"{puzzle.slug} is a class, and only runs of schedules are drawn; leave out -o")
 
     def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        """On MPI every device is a process: without a sandbox, so it is for the player's own code."""
+        """All devices in one process of the sandbox; or on MPI, each in a process without a sandbox. Both are quick and
+        for the player's own code: only grading separates the devices."""
         needed = puzzle.devices
         if options.devices not in (None, needed):
             return bench.refuse(f"is tried on {needed} devices; leave out -n, or say -n {needed}")
         if options.on != "mpi":
-            return bench.grade(options.on)
+            return bench.grade(options.on, change=in_one_process)
         from .on_mpi import runner_on_mpi
 
         return bench.grade(options.on, lambda submission: runner_on_mpi(submission, puzzle.slug))
