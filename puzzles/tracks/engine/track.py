@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
 
+
 def in_one_process(request: RunRequest) -> RunRequest:
     """The same run, with all devices as greenlets of one process."""
     return replace(request, data={name: value for name, value in request.data.items() if name != "devices"})
@@ -30,6 +31,13 @@ CALLS = (
     ("self.all_gather(arr, axis=0)", "All devices' arrays, concatenated in order; sends (n-1) S."),
     ("self.all_to_all(arr, axis=0)", "This device's n-th of every array, concatenated; sends (n-1)/n S."),
     ("help(ShardedEngine)", "The rest: groups, barriers, other devices' buffers, slower memories."),
+)
+
+
+JUDGED = (
+    ("Results", "May differ from a single device's by 0.00001 of the largest number; data use all 24 bits of float32."),
+    ("Figures", "Each device is a process. A figure below what any class needs is refused: something was not counted."),
+    ("self.host, self.disk", "Slower memories, refused unless a target names them or they take time."),
 )
 
 
@@ -92,7 +100,8 @@ class Engine(Track[EnginePuzzle]):
         return f"Best known: {known}. Match that for the third star."
 
     def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
-        return [] if puzzle.imports else [Section("Calls", CALLS)]  # with imports, others make the calls
+        judged = Section("How it is judged", JUDGED)
+        return [judged] if puzzle.imports else [Section("Calls", CALLS), judged]  # with imports, others make the calls
 
     def background(self, puzzle: EnginePuzzle) -> Sequence[tuple[str, str]]:
         return [("The targets", puzzle.arithmetic)]

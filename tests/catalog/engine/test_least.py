@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle, least, least_of, trials_of
+from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle, least, least_of, trials_of, two_layer_mlp
+from puzzles.catalog.engine.data import trials as data_trials
+from puzzles.catalog.engine.data import uneven_trials
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.least import Least
 from puzzles.catalog.engine.records import RECORDS
+from puzzles.catalog.engine.tensors import trials as tensor_trials
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 from puzzles.tracks.engine.compare import require_right
@@ -118,3 +121,22 @@ def test_float16_is_further_off_than_the_tolerance_and_float32_is_not() -> None:
     exact = np.dot(numbers(4, 64).astype(np.float64), numbers(5, 64))
     for order in (terms, terms[::-1], sorted(terms)):
         assert abs(float(np.cumsum(order, dtype=np.float32)[-1]) - exact) < ROUNDING
+
+
+def test_no_relu_of_the_two_layer_model_is_near_its_kink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So rounding, at most 4e-6, cannot change which numbers it passes, in any step of any trial."""
+    margins = []
+
+    def recorded(params: Any, x: Any, g: Any) -> Any:
+        z = np.asarray(x, np.float64) @ params[two_layer_mlp.W0] + params.get(two_layer_mlp.B0, 0)
+        margins.append(np.abs(z).min() / np.abs(z).max())
+        return original(params, x, g)
+
+    original = two_layer_mlp.mlp_forward_backward
+    for module in (data_trials, uneven_trials, tensor_trials):
+        monkeypatch.setattr(module, "mlp_forward_backward", recorded)
+    for slug in ("DataParallel", "ZeRO1", "ZeRO2", "FSDP", "UnevenFSDP", "TensorParallel", "SequenceParallel"):
+        for make in trials_of(ENGINE_PUZZLES[slug]):
+            make()
+    assert len(margins) > 20
+    assert min(margins) > 2e-5

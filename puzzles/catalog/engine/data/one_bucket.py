@@ -16,7 +16,8 @@ how much it carries.
 
 Send both gradients as one flat array, and take them apart again.
 
-`params` holds 'layer_0/weights' (16, 64) and 'layer_1/weights' (64, 16); gradients have the same names.
+The model is `relu(x @ w0) @ w1`. `params` holds w0 as 'layer_0/weights', (16, 64), and w1 as 'layer_1/weights',
+(64, 16); gradients have the same names.
 """,
     starter='''\
 class OneBucket(ShardedEngine):

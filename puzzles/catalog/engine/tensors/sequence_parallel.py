@@ -20,7 +20,8 @@ gradient and returns 'x' for your rows.
 
 It must not send more than TensorParallel does.
 
-`params` holds 'layer_0/weights' (16, 64) and 'layer_1/weights' (64, 16); gradients have the same names.
+The model is `relu(x @ w0) @ w1`. `params` holds w0 as 'layer_0/weights', (16, 64), and w1 as 'layer_1/weights',
+(64, 16); gradients have the same names.
 """,
     starter='''\
 class SequenceParallel(ShardedEngine):
