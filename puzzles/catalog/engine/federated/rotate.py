@@ -34,6 +34,7 @@ minimum; if all are equal, they stay unchanged. The server gets None, does not k
 (4, 4096). There is no room for H as a matrix. Another d is also tried: take it from `size`.
 
 A client gets {'update': (4096,), 'seed': a whole number}.
+This puzzle is about compression, so arrays of any type may be sent.
 """,
     starter='''\
 class Rotate(ShardedEngine):
