@@ -97,10 +97,10 @@ class RemoteDevice:
     def place(self) -> str:
         """Where it waits, asked of the device: ', line 12 of mine.py'."""
         self._send("where", 0, [], None)
-        kind, _, line = self._receive()
-        if kind != "at" or not isinstance(line, str):
-            raise self._broken("it does not say where it waits")
-        return line
+        match self._receive():
+            case ["at", _, str(line)]:
+                return line
+        raise self._broken("it does not say where it waits")
 
     def reading(self) -> dict[str, Any]:
         """The device's own reading, with the bytes and calls that the judge has counted."""
