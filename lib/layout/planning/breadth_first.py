@@ -63,7 +63,9 @@ def _optimizer(graph: Graph, name: str, weight: str, home: TensorLayout) -> Dist
         return beside_weights(graph, name, [home])[0]
     guide = name if name in mine else mine[0]
     layouts = (home, *even_layouts(graph.shapes[weight], graph))
-    beside = {way.strategy: layout for layout in reversed(layouts) for way in (beside_weight(graph.operators[guide], layout),)}
+    beside = {
+        way.strategy: layout for layout in reversed(layouts) for way in (beside_weight(graph.operators[guide], layout),)
+    }
     return beside_weight(graph.operators[name], beside[graph.strategies[guide]])
 
 

@@ -178,7 +178,9 @@ class PlacementProblem:
 
     def _homes(self, name: str) -> list[TensorLayout]:
         found = dict.fromkeys(
-            choice.inputs[place] for op, place in self.graph.consumers(name) for choice in self.operators.get(op.name, ())
+            choice.inputs[place]
+            for op, place in self.graph.consumers(name)
+            for choice in self.operators.get(op.name, ())
         )
         if self.graph.sources[name] != "state":
             found.update(dict.fromkeys(even_layouts(self.graph.shapes[name], self.graph)))

@@ -54,7 +54,9 @@ class ProgramBuilder:
         left = letters + (("k", "m") if transpose_a else ("m", "k"))
         right = (letters if lead2 else ()) + (("n", "k") if transpose_b else ("k", "n"))
         settings = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-        return self.add_labelled(name, "matmul", (a, b), (*lead, m, n), (left, right), (*letters, "m", "n"), settings=settings)
+        return self.add_labelled(
+            name, "matmul", (a, b), (*lead, m, n), (left, right), (*letters, "m", "n"), settings=settings
+        )
 
     def add(self, name: str, a: str, b: str) -> str:
         """a + b, where b may lack leading dimensions or have dimensions of size 1."""
@@ -178,7 +180,9 @@ class ProgramBuilder:
         """
         shape = self._shape(gates)
         if len(shape) < 2 or require_int(capacity, f"{name}: a capacity is a whole number of tokens") < 1:
-            raise LayoutError(f"{name}: gates are (..., tokens, experts), a capacity 1 or more; got {shape}, {capacity}")
+            raise LayoutError(
+                f"{name}: gates are (..., tokens, experts), a capacity 1 or more; got {shape}, {capacity}"
+            )
         letters = in_order(len(shape))
         settings = {"capacity": capacity}
         return self.add_labelled(
@@ -227,7 +231,9 @@ class ProgramBuilder:
         """Products and sums in numpy.einsum's notation: einsum("hidden", "x", "w", spec="bd,df->bf")."""
         shapes = [self._shape(x) for x in inputs]
         left, right, sizes = of_einsum(name, spec, shapes)
-        return self.add_labelled(name, "einsum", inputs, tuple(sizes[x] for x in right), left, right, settings={"spec": spec})
+        return self.add_labelled(
+            name, "einsum", inputs, tuple(sizes[x] for x in right), left, right, settings={"spec": spec}
+        )
 
     def operator(self, kind: str, name: str, *inputs: str, **settings: Any) -> str:
         """An operator, given the name of its kind."""
@@ -259,7 +265,9 @@ class ProgramBuilder:
         letters = in_order(len(shape))
         rest = letters[:dim] + letters[dim + 1 :]
         free = rest if kind == "reduce_max" else letters  # a maximum of parts is no sum of summands
-        return self.add_labelled(name, kind, (x,), shape[:dim] + shape[dim + 1 :], (letters,), rest, free, {"axis": dim})
+        return self.add_labelled(
+            name, kind, (x,), shape[:dim] + shape[dim + 1 :], (letters,), rest, free, {"axis": dim}
+        )
 
     def _broadcast(self, name: str, kind: str, a: str, b: str) -> str:
         one, two = self._shape(a), self._shape(b)
@@ -290,7 +298,9 @@ class ProgramBuilder:
     ) -> str:
         """An operator that changes the size of one axis, which stays whole."""
         free = [letter for i, letter in enumerate(letters) if i != dim]
-        return self.add_labelled(name, kind, inputs, whole, tuple(rows), letters, free, {"axis": dim, **(settings or {})})
+        return self.add_labelled(
+            name, kind, inputs, whole, tuple(rows), letters, free, {"axis": dim, **(settings or {})}
+        )
 
     def state(self, name: str, shape: Sequence[int]) -> str:
         """A tensor of the optimizer that lasts from step to step."""
