@@ -264,7 +264,7 @@ class Track(ABC, Generic[P]):
         return ()
 
     def sources(self, puzzle: P) -> Sequence[str]:
-        return [*map(str, puzzle.sources), puzzle.credit]
+        return list(filter(None, [*map(str, puzzle.sources), puzzle.credit]))
 
     def overview(self, slugs: Sequence[str]) -> Overview | None:
         """A table of a chapter's puzzles; None: they are listed one below the other."""

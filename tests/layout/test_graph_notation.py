@@ -56,7 +56,7 @@ RELU = {"relu": "y", "inputs": ["x"]}
         ({"devices": 2, "tensors": [X], "operators": [{"relo": "y", "inputs": ["x"]}]}, "relu"),
         ({"devices": 2, "tensors": [X], "operators": [{"relu": "y", "inputs": "x"}]}, "list of names"),
         ({"devices": 2, "tensors": [X], "operators": [{"relu": "y", "inputs": ["z"]}]}, "'z'"),
-        ({"devices": 2, "tensors": [X], "operators": [RELU], "configured": {"y": [[3, 1]]}}, "3 parts"),
+        ({"devices": 2, "tensors": [X], "operators": [RELU], "configured": {"y": [[3, 1]]}}, "3 equal parts"),
     ],
 )
 def test_what_is_no_graph_is_refused(data: dict[str, Any], words: str) -> None:

@@ -86,7 +86,7 @@ def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, 
     """Every source in the layout that its first consumer needs; an unused source is on every device."""
     found = {}
     for name in graph.sources:
-        takers = graph.consumers(name)
+        takers = [taker for taker in graph.consumers(name) if taker[0].name in operators]
         if takers:
             operator, place = takers[0]
             found[name] = operators[operator.name].inputs[place]

@@ -79,7 +79,7 @@ class Engine(Track[EnginePuzzle]):
             return "Three stars: no known class is better."
         from .score import better_record
 
-        better = better_record(puzzle.slug, figures)
+        better = better_record(puzzle, figures)
         if better is None:
             return "See the note for the third star."
         known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
