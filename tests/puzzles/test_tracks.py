@@ -126,7 +126,7 @@ def test_a_class_has_no_picture_and_a_layout_only_one() -> None:
     Path("mine.py").write_text("")
     for words, told in (
         (("draw", "mine.py", "FSDP"), "FSDP is a class, and classes have no picture"),
-        (("draw", "mine.py", "ffn", "--text"), "ffn is a layout; only its plan can be drawn"),
+        (("draw", "mine.py", "ffn", "--pareto"), "ffn is a layout; only its plan can be drawn"),
         (
             ("run", "mine.py", "ffn", "-o", "ffn.svg"),
             "ffn is a layout, and 'puzzles draw' draws it; leave out -o",
