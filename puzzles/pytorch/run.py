@@ -26,8 +26,8 @@ INSTALL = "pip install 'training-puzzles[torch]'"
 CLOSE = 1e-9
 """Gradients in float64 are equal up to the order of sums if they differ by less than this part of the largest."""
 
-WIDTH, TOKENS = 192, 192
-"""A layer is a matrix of WIDTH x WIDTH and a tanh, a microbatch TOKENS x WIDTH, both in float64."""
+WIDTH = 384
+"""A layer is a matrix of this size and a tanh, a microbatch another matrix of this size, both in float64."""
 
 FORMATS = {False: "compute_only", True: "compute_comms"}
 
@@ -85,8 +85,8 @@ def missing() -> str:
     return "" if hasattr(os, "fork") else "this needs a system that can fork processes, such as Linux or macOS"
 
 
-def run_all(schedules: Sequence[Scheduled], seconds: float) -> list[Measured]:
-    """Runs schedules of equally many ranks one after the other, by as many processes, and returns what was measured.
+def run_all(schedules: Sequence[Scheduled], seconds: float, width: int = WIDTH) -> list[Measured]:
+    """Runs schedules of equally many ranks one after the other, by as many processes, on matrices of `width`.
 
     Raises:
         PuzzleError: PyTorch is missing, failed, or took longer than `seconds`.
@@ -96,7 +96,7 @@ def run_all(schedules: Sequence[Scheduled], seconds: float) -> list[Measured]:
     with TemporaryDirectory(prefix="puzzles-torch-") as name:
         folder = Path(name)
         ranks = len(schedules[0].pipeline.works)
-        request = {"ranks": ranks, "width": WIDTH, "tokens": TOKENS, "schedules": []}
+        request = {"ranks": ranks, "width": width, "schedules": []}
         for number, schedule in enumerate(schedules):
             table = schedule.pipeline.table
             file = f"schedule-{number}.csv"

@@ -81,12 +81,12 @@ def _run(folder: Path, rank: int, request: dict[str, Any], schedule: dict[str, A
     from torch.distributed.pipelining import PipelineStage
     from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
-    m, width, tokens, depths = schedule["microbatches"], request["width"], request["tokens"], schedule["depths"]
+    m, width, depths = schedule["microbatches"], request["width"], schedule["depths"]
     file = folder / schedule["file"]
     mine = schedule["stages"][rank]
     model = [_stage(width, depth, number) for number, depth in enumerate(depths)]
     random = torch.Generator().manual_seed(SEED)
-    x, target = (torch.randn(m * tokens, width, generator=random, dtype=torch.float64) for _ in range(2))
+    x, target = (torch.randn(m * width, width, generator=random, dtype=torch.float64) for _ in range(2))
     stages = [PipelineStage(model[stage], stage, len(depths), torch.device("cpu")) for stage in mine]
     runtime = _PipelineScheduleRuntime(stages, m, loss_fn=_loss, scale_grads=False)
     runtime._load_csv(str(file), format=schedule["format"])
