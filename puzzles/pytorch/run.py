@@ -21,6 +21,12 @@ from lib.torch_csv import Pipeline, write_csv
 TRIED = "2.13"
 """The version of PyTorch that was tried: what loads a CSV there is not public, and may change."""
 
+ROOT = str(Path(__file__).resolve().parents[2])
+"""The folder that holds this `puzzles`."""
+
+START = f"import sys; sys.path.insert(0, {ROOT!r}); from puzzles.pytorch.worker import main; main(sys.argv[1])"
+"""The program of the worker. With -P a `torch.py` of the player's folder is not what is imported."""
+
 INSTALL = "pip install 'training-puzzles[torch]'"
 
 CLOSE = 1e-9
@@ -116,12 +122,12 @@ def run_all(schedules: Sequence[Scheduled], seconds: float, width: int = WIDTH) 
 
 def _work(folder: Path, seconds: float) -> None:
     """Runs the worker to its end; nothing of it is left behind."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     worker = subprocess.Popen(
-        [sys.executable, "-m", "puzzles.pytorch.worker", str(folder)],
+        [sys.executable, "-P", "-c", START, str(folder)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=environment,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         start_new_session=True,
     )
     try:

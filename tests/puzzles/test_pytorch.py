@@ -70,7 +70,11 @@ def require_in_order(schedule: Scheduled, measured: Measured) -> None:
 
 @with_torch
 @pytest.mark.slow
-def test_the_command_runs_a_puzzle_and_draws_it(tmp_path: Path) -> None:
+def test_the_command_runs_a_puzzle_and_draws_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file of the player's folder has the name of a module, it is not run."""
+    (tmp_path / "torch.py").write_text("raise SystemExit('the wrong torch')\n")
+    (tmp_path / "lib.py").write_text("raise SystemExit('the wrong lib')\n")
+    monkeypatch.chdir(tmp_path)
     picture = tmp_path / "measured.svg"
     path = str(ROOT / "solutions" / "zb_h1.py")
     result = CliRunner().invoke(main, ["torch", path, "zb_h1", "-o", str(picture), "--time-limit", str(PATIENCE)])
