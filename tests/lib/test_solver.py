@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lib import RuleError, inflight, referee
+from lib import RuleError, inflight, referee, run_async
 from lib.schedules import Timetable, breadth_first, interleaved, zb_v
 from lib.solver import Problem, Solution, solve
 from lib.solver import exact as exact_module
@@ -72,6 +72,12 @@ PROBLEMS = [
 @pytest.mark.parametrize("given", PROBLEMS)
 def test_the_ledger_confirms_what_the_solver_says(given: dict[str, object]) -> None:
     require_confirmed(solve(**given, **QUICK))  # type: ignore[arg-type]
+
+
+async def test_in_a_notebook_it_is_run_on_the_loop() -> None:
+    found = solve(2, 3, send=0.1, memory=2, **QUICK)  # type: ignore[arg-type]
+    outcome = await run_async(found.schedule, *found.size, setting=found.setting)
+    assert referee(outcome.trace).makespan == found.makespan
 
 
 def test_the_same_problem_has_the_same_solution() -> None:
