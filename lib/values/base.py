@@ -122,7 +122,7 @@ class Sharded(Value):
     """In a folded run, which shards the other replicas have, if not the same."""
 
     def memory(self, costs: Costs = CLASSIC) -> int:
-        size = costs.hidden * costs.hidden
+        size = costs.weight
         if size % self.total:
             return algebra.uneven_size(size, self.shards, self.total)
         return len(self.shards) * (size // self.total)
