@@ -72,9 +72,9 @@ class Costs:
     computing, and of the all-to-alls) or value.
 
     `unit` is the ticks in a step. `parameters` is the elements of a layer's weight, where that is not one matrix of
-    hidden x hidden: of a transformer's layer, say. `gradient` is the elements of a microbatch's activation gradient, by default as many
-    as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of a
-    rank, or one for each "group". `tiers` are the memories besides the
+    hidden x hidden: of a transformer's layer, say. `gradient` is the elements of a microbatch's activation gradient,
+    by default as many as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of
+    a rank, or one for each "group". `tiers` are the memories besides the
     device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for each hop of a
     ring (a message or a copy to or from a tier is one hop), `beta`, a Fraction, for each element sent. With `islands`,
     the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several. `flops_per_tick`

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from lib.errors import RuleError
 
-from .gpu import Gpu
-from .transformer import Transformer
+from .gpus import Gpu
+from .transformers import Transformer
 
 GIB = 2**30
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from lib import Costs, Model, Setting, run
 
-from .gpu import LATENCY
+from .gpus import LATENCY
 from .job import Job
 from .split import Split
 from .traffic import executed, sent_by
@@ -46,8 +46,11 @@ def layer_times(job: Job, split: Split) -> LayerTimes:
     if split.ep > 1:
         pieces.append(_experts(job, split))
     axes = ("tp", "cp", "ep")
+    forward, back_input, back_weight = (sum(piece.seconds[k] for piece in pieces) for k in range(3))
     return LayerTimes(
-        *(sum(piece.seconds[k] for piece in pieces) for k in range(3)),
+        forward,
+        back_input,
+        back_weight,
         MappingProxyType({axis: sum(sum(piece.sent) for piece in pieces if piece.axis == axis) for axis in axes}),
         MappingProxyType({axis: sum(piece.sent[0] for piece in pieces if piece.axis == axis) for axis in axes}),
     )
@@ -127,7 +130,9 @@ def _blocks(job: Job, split: Split) -> Piece:
     tp, parts = split.tp, 2
     seconds = compute_seconds(job, split)
     ticks = {name: _ticks(second * tp / parts) for name, second in zip(HALVES, seconds)}
-    costs = _costs(job, split, "tp", ticks, job.model.hidden, tokens_of(job, split), 2 / job.gpu.rate(job.gpu.members(1, tp), tp))
+    costs = _costs(
+        job, split, "tp", ticks, job.model.hidden, tokens_of(job, split), 2 / job.gpu.rate(job.gpu.members(1, tp), tp)
+    )
     return _measured("tp", _cut_blocks(split.sp), (parts, 1, tp), Setting(costs, layer="block"), 2)
 
 

@@ -63,10 +63,11 @@ def measured(trace: Trace, job: Job, prices: Prices, program: Program) -> Measur
     most = max(totals, key=lambda sent: sum(sent.values()))
     return Measured(end, busy, memories[fullest], fullest, most)
 
+
 def _sent(retrace: Retrace, rank: RankState, job: Job, prices: Prices) -> dict[str, int]:
     """Bytes that a rank sends in the step, by what they are."""
-    totals = dict.fromkeys(SENT, Fraction())
-    widths = {
+    totals: dict[str, Fraction] = dict.fromkeys(SENT, Fraction())
+    widths: dict[str, tuple[str, Fraction | int]] = {
         "pass_to": ("messages", 2),
         "allgather": ("weights", job.weight),
         **dict.fromkeys(("allreduce", "scatterreduce"), ("gradients", job.gradient)),
@@ -87,9 +88,7 @@ def _memory(rank: RankState, job: Job, prices: Prices, program: Program) -> dict
     spans = [(number, after, min(until, reduced.get(number, until))) for number, after, until in lives.held]
     kinds = {number: _bytes(value, mine, job, prices) for number, value in rank.values.items()}
     sizes = [kinds[number][1] for number in range(len(kinds))]
-    by_kind = {
-        kind: lives.sampled([span for span in spans if kinds[span[0]][0] == kind], sizes) for kind in KINDS[:4]
-    }
+    by_kind = {kind: lives.sampled([span for span in spans if kinds[span[0]][0] == kind], sizes) for kind in KINDS[:4]}
     fixed = {"ends": 0, "workspace": prices.workspace}
     stages = program.table.stages_of(rank.rank)
     fixed["ends"] += prices.first if 0 in stages else 0

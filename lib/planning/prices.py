@@ -10,7 +10,7 @@ from types import MappingProxyType
 from lib import Costs, Setting
 from lib.costs import Tier
 
-from .gpu import LATENCY, REACHED
+from .gpus import LATENCY, REACHED
 from .job import Job
 from .layer import LayerTimes, activation_bytes, exact, layer_times, shared, tokens_of, workspace_bytes
 from .split import Split
@@ -71,8 +71,12 @@ def prices(job: Job, split: Split) -> Prices:
     """The prices of a split that fits the job."""
     model, gpu, tp = job.model, job.gpu, split.tp
     of_chunk = split.slots(job) // split.stages
-    units = of_chunk if split.zero == 3 else max(
-        n for n in range(1, of_chunk + 1) if of_chunk % n == 0 and (n == 1 or n * split.stages <= MOST_BUCKETS)
+    units = (
+        of_chunk
+        if split.zero == 3
+        else max(
+            n for n in range(1, of_chunk + 1) if of_chunk % n == 0 and (n == 1 or n * split.stages <= MOST_BUCKETS)
+        )
     )
     layers = of_chunk // units
     replicas = split.dp * split.cp

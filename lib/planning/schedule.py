@@ -261,7 +261,7 @@ class _Rank:
     async def state(self, layer: int, after: int | None) -> OptState:
         """The state of a layer, from the host while the one before it is used."""
         if not self.program.offload:
-            return self.model.opt_states.pop(layer)
+            return self.model.opt_states.pop(layer)  # type: ignore[no-any-return]
         state: OptState = await (self.fetching or self.fetch(layer))
         self.fetching = self.fetch(after) if after is not None else None
         return state

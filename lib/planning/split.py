@@ -106,8 +106,9 @@ def problems(job: Job, split: Split) -> Iterator[str]:
         ("cp", job.sequence, "tokens of a sequence"),
         ("ep", model.experts or 1, "experts"),
     ):
-        if count % getattr(split, axis):
-            yield f"{axis} {getattr(split, axis)} does not divide {count} {of}; {_fit(axis, count, getattr(split, axis))}"
+        given = getattr(split, axis)
+        if count % given:
+            yield f"{axis} {given} does not divide {count} {of}; {_fit(axis, count, given)}"
             return
     if split.dp % split.ep:
         yield f"ep {split.ep} does not divide dp {split.dp}, whose replicas share the experts; " + _fit(

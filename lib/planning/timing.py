@@ -1,15 +1,19 @@
 """Step time and peak memory of a split without playing it, to rank thousands: the ledger's rules over whole numbers.
 
-It follows the coroutine of `schedule` line by line: what a rank waits for, and what it holds when each event starts. The
-tests compare it with runs of the ledger for every kind of split: both must give the same tick and the same byte. What is
-printed is always a run.
+It follows the coroutine of `schedule` line by line: what a rank waits for, and what it holds when each event starts.
+The tests compare it with runs of the ledger for every kind of split: both must give the same tick and the same byte.
+What is printed is always a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
+
+from lib.schedules.cells import Cell
+from lib.schedules.timetable import Timetable
 
 from .job import Job
 from .prices import Prices, prices
@@ -27,7 +31,7 @@ class Estimate(NamedTuple):
 def estimate(job: Job, split: Split, program: Program) -> Estimate:
     """What a run of a split would take."""
     priced = prices(job, split)
-    ready: dict[tuple[int, str, int], int] = {}
+    ready: dict[Cell, int] = {}
     ranks = [_Rank(place, priced, program, job, ready) for place in range(program.table.ranks)]
     waiting = {rank.place: rank.train() for rank in ranks}
     while waiting:
@@ -35,6 +39,21 @@ def estimate(job: Job, split: Split, program: Program) -> Estimate:
             if next(rank, None) is None:
                 del waiting[place]
     return Estimate(max(rank.end for rank in ranks), max(rank.peak + rank.fixed for rank in ranks))
+
+
+Exchange = tuple[Cell, tuple[Cell, ...], bool]
+"""A cell, those of other ranks that it waits for, and whether another rank waits for it."""
+
+
+@lru_cache(64)
+def exchanges(table: Timetable) -> Sequence[Sequence[Exchange]]:
+    """By rank, what each of its cells waits for and sends."""
+    needs = table.needs
+
+    def of(cell: Cell) -> Exchange:
+        return cell, tuple(one.made for one in needs.received((cell,))), next(needs.sent((cell,)), None) is not None
+
+    return [[of(cell) for slot in row for cell in slot] for row in table.rows]
 
 
 @dataclass
@@ -45,7 +64,7 @@ class _Rank:
     priced: Prices
     program: Program
     job: Job
-    ready: dict[tuple[int, str, int], int]
+    ready: dict[Cell, int]
     """By cell: when its result has arrived."""
     clock: int = 0
     sent: int = 0
@@ -95,24 +114,22 @@ class _Rank:
             self.end = self.clock
 
     def train(self) -> Generator[bool, None, None]:
-        table, ready, priced = self.program.table, self.ready, self.priced
-        for cell in (cell for slot in table.rows[self.place] for cell in slot):
-            for message in table.needs.received((cell,)):
-                made = message.made
-                while (made.stage, made.op, made.batch) not in ready:
+        ready, priced = self.ready, self.priced
+        for cell, awaited, sends in exchanges(self.program.table)[self.place]:
+            for made in awaited:
+                while made not in ready:
                     yield True
-                self.clock = max(self.clock, ready[made.stage, made.op, made.batch])
+                self.clock = max(self.clock, ready[made])
                 self.event()
                 self.memory += priced.kept if made.op == "F" else priced.border
             self.compute(cell.stage, cell.op)
-            for message in table.needs.sent((cell,)):
+            if sends:
                 self.clock = max(self.clock, self.sent)
                 self.memory -= self.outgoing
                 self.outgoing = priced.border
                 self.event()
                 self.sent = self.end_of(self.clock, priced.message)
-                ready[cell.stage, cell.op, cell.batch] = self.sent
-                break
+                ready[cell] = self.sent
         self.clock = max(self.clock, self.sent)
         self.memory -= self.outgoing
         self.finish()

@@ -16,6 +16,7 @@ from .hint import hint
 from .list import list_
 from .notebook import notebook
 from .params import Commands
+from .plan import plan
 from .reset import reset
 from .run import run
 from .show import show
@@ -35,5 +36,7 @@ def main() -> None:
             reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
 
 
-for command in (list_, show, start, hint, draw, run, grade, watch, status, reset, verify, costs, doctor, notebook):
+COMMANDS = (list_, show, start, hint, draw, run, grade, watch, status, reset, verify, costs, plan, doctor, notebook)
+
+for command in COMMANDS:
     main.add_command(command)

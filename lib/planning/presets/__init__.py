@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from lib.errors import RuleError
 
-from ..gpu import Gpu
-from ..transformer import Transformer
+from ..gpus import Gpu
+from ..transformers import Transformer
 
 P = TypeVar("P", Transformer, Gpu)
 

@@ -14,33 +14,39 @@ from typing import Any, NamedTuple
 from lib.errors import RuleError
 
 from .job import GIB, Job
-from .layer import activation_bytes, layer_times, shared, workspace_bytes
-from .plan import Plan, plan, program_of
+from .plans import Plan, plan, program_of
+from .prices import prices
 from .split import CHUNKED, OFFLOADED, RECOMPUTED, Split, divisors, problems, require_fit
-from .timing import estimate
+from .timing import Estimate, estimate
 
 MICROBATCHES = (1, 2, 4, 8)
 MOST_CHUNKS = 8
+MOST_STAGES = 64
+"""Ranks of a pipeline that are tried, unless more are asked for."""
+
+MOST_CELLS = 12_500
+"""Cells of a pipeline's timetable that are tried, unless its stages are asked for: a run of more takes seconds."""
+
 LONG = 16384
 """Tokens of a sequence from which on its context is split too."""
 
-SAFE = 0.999
-"""Bounds are this much lower than the sums of seconds, since the run rounds them to ticks."""
+NEAR = 0.95
+"""A split that can be at most so little smaller than a faster one is left out of the front."""
 
 
 class Bound(NamedTuple):
-    """The least seconds and bytes that a split can take."""
+    """The least ticks and bytes that a split can take."""
 
-    seconds: float
+    ticks: int
     bytes: float
     split: Split
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a search has found: the fastest plans that fit, ascending by time, and the front: for each, no other is both
-    as fast and as small. `considered` splits divide the job, `fitting` of them may fit by their bounds, `estimated`
-    were estimated."""
+    """What a search has found: the fastest plans that fit, ascending by time, and the front: each is slower
+    than the one before it, and smaller. `considered` splits divide the job, `fitting` of them may fit by their bounds,
+    `estimated` were estimated."""
 
     job: Job
     best: tuple[Plan, ...]
@@ -52,6 +58,7 @@ class Search:
 
 def search(job: Job, best: int = 5, front: int = 6, **fixed: Any) -> Search:
     """The fastest splits of a job that fit its GPUs' memory; `fixed` are fields of a Split that every one must have.
+    States go to the host only if that is asked for, or if nothing fits otherwise.
 
     Raises:
         RuleError: no split divides, or none fits; the text says what would.
@@ -68,10 +75,10 @@ def search(job: Job, best: int = 5, front: int = 6, **fixed: Any) -> Search:
     """Of what was estimated, the front: each is slower than the one before it, and smaller."""
     tried: list[Split] = []
     for bound in fitting:
-        hopeless = len(fastest) >= best and bound.seconds * 10**6 > fastest[best - 1][0]
-        if hopeless and any(ticks <= bound.seconds * 10**6 and peak <= bound.bytes for ticks, peak, _ in smaller):
+        slower = len(fastest) >= best and bound.ticks > fastest[best - 1][0]
+        if slower and any(ticks <= bound.ticks and NEAR * peak <= bound.bytes for ticks, peak, _ in smaller):
             continue
-        ticks, peak = estimate(job, bound.split, program_of(job, bound.split))
+        ticks, peak = estimated(job, bound.split)
         tried.append(bound.split)
         if peak > job.gpu.usable:
             continue
@@ -79,10 +86,12 @@ def search(job: Job, best: int = 5, front: int = 6, **fixed: Any) -> Search:
         insort(fastest, found)
         if not any(other[0] <= ticks and other[1] <= peak for other in smaller):
             smaller = sorted([one for one in smaller if one[0] < ticks or one[1] < peak] + [found])
+    if not fastest and "offload" not in fixed:
+        return search(job, best, front, **fixed, offload="states")
     if not fastest:
         raise RuleError(nothing_fits(job, fixed, bounds))
     shown = _spread(smaller, front)
-    plans = {k: plan(job, tried[k]) for _, _, k in {*fastest[:best], *shown}}
+    plans = {k: plan(job, tried[k]) for _, _, k in sorted({*fastest[:best], *shown})}
     return Search(
         job,
         tuple(plans[k] for _, _, k in fastest[:best]),
@@ -114,7 +123,7 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
         return (fixed[name],) if name in fixed else tuple(usual)
 
     wide = [n for n in divisors(job.gpu.machine) if model.heads % n == 0]
-    deep = sorted({n for layers in (model.layers, model.layers + 2) for n in divisors(layers)})
+    deep = sorted({n for layers in (model.layers, model.layers + 2) for n in divisors(layers) if n <= MOST_STAGES})
     long = [n for n in divisors(job.gpus) if n <= 32] if job.sequence > LONG else [1]
     experts = divisors(model.experts) if model.experts else [1]
     recomputed = [name for name in RECOMPUTED if name != "selective" or not job.flash]
@@ -133,11 +142,18 @@ def splits(job: Job, fixed: Mapping[str, Any]) -> Iterator[Split]:
             first = Split(dp, tp, pp, cp, ep, sp, 1, schedule, chunks, microbatch, recompute)
             if next(problems(job, first), None) is not None:
                 continue
-            for zero, offload in product(of("zero", (0, 1, 2, 3)), of("offload", OFFLOADED)):
+            if "pp" not in fixed and cells(job, first) > MOST_CELLS:
+                continue
+            for zero, offload in product(of("zero", (0, 1, 2, 3)), of("offload", OFFLOADED[:1])):
                 split = replace(first, zero=zero, offload=offload)
                 if ("zero" not in fixed and zero and dp * cp == 1) or next(problems(job, split), None) is not None:
                     continue
                 yield split
+
+
+def cells(job: Job, split: Split) -> int:
+    """What the ranks of a pipeline compute in a step, in cells of its timetable."""
+    return split.batches(job) * split.stages * (3 if split.schedule.startswith("zb") else 2)
 
 
 def _size(*axes: Any) -> int:
@@ -153,9 +169,9 @@ def _orders(job: Job, pp: int, fixed: Mapping[str, Any]) -> Iterator[tuple[str, 
     """The schedules to try on so many stages, with their chunks."""
     usual = ("1f1b",) if pp == 1 else ("1f1b", "interleaved", "zb_h1", "zb_v")
     for schedule in (fixed["schedule"],) if "schedule" in fixed else usual:
-        chunks = {"zb_v": (2,)}.get(schedule, (1,))
-        if schedule in CHUNKED:
-            chunks = tuple(range(2, MOST_CHUNKS + 1))
+        chunks = (
+            range(2, MOST_CHUNKS + 1) if schedule in CHUNKED else range(2, 3) if schedule == "zb_v" else range(1, 2)
+        )
         for count in (fixed["chunks"],) if "chunks" in fixed else chunks:
             yield schedule, count
 
@@ -164,27 +180,46 @@ def _orders(job: Job, pp: int, fixed: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def lower_bound(job: Job, split: Split) -> Bound:
-    """No run of a split is faster, or takes less on its fullest rank, which for this is the first.
+    """No run of a split is faster, or takes less on the first rank.
 
-    Time: the last stage waits for p - 1 forwards, and then computes all its microbatches. Memory: the weights and the
-    states, and the activations in flight on the first rank.
+    Time: the last stage waits for p - 1 forwards, and then computes all its microbatches; or the lane of the replicas
+    is busy all the time. Memory: the weights and the states, and the activations in flight.
     """
-    times, m, p = layer_times(job, shared(split)), split.batches(job), split.pp
-    of_chunk = split.slots(job) // split.stages
-    forward = of_chunk * times.forward
-    both = of_chunk * (times.forward + times.backward_input + times.backward_weight)
-    both += forward if split.recompute == "full" else 0
-    ramp = (p - 1) * (forward if split.schedule.startswith("zb") else both)
-    seconds = SAFE * (m * split.chunks * both + ramp)
+    priced, m, p, v = prices(job, split), split.batches(job), split.pp, split.chunks
+    units, mine, alone = priced.units, priced.units * v, priced.replicas == 1
+    forward = units * priced.forward
+    backward = units * (priced.back_input + priced.back_weight) + (forward if split.recompute == "full" else 0)
+    ramp = (p - 1) * (forward + priced.message)
+    ramp += 0 if split.schedule.startswith("zb") else (p - 1) * (backward + priced.message)
+    last = priced.update if alone else priced.update + priced.reduce + (priced.gather if split.zero in (1, 2) else 0)
+    compute = m * (v * (forward + backward) + priced.loss) + ramp + max(last, mine * priced.update)
+    passes = {2: priced.reduce * units, 3: priced.reduce * units + 2 * priced.gather * (units - 1)}
+    lane = 0 if alone else m * v * passes.get(split.zero, 0)
     in_flight = chunks_in_flight(split, m)
-    layer = (job.model.dense_weights + job.model.routed_weights / split.ep) / job.model.layers / split.tp
-    replicas = split.dp * split.cp
-    state = 0 if split.offload == "states" else job.state / (replicas if split.zero else 1)
-    weight = job.weight / (replicas if split.zero == 3 else 1)
-    gradient = job.gradient / (replicas if split.zero > 1 else 1) if m * split.chunks > in_flight else 0
-    static = of_chunk * split.chunks * layer * (state + weight + gradient)
-    kept = in_flight * of_chunk * activation_bytes(job, split)
-    return Bound(seconds, SAFE * (static + kept + workspace_bytes(job, split)), split)
+    share = float(priced.shard) / priced.replicas
+    state = 0 if split.offload == "states" else priced.state * (share if split.zero else 1)
+    weight = priced.weight * (share if split.zero == 3 else 1)
+    gradient = priced.gradient * (share if split.zero > 1 else 1) if m * v > in_flight else 0
+    held = mine * (state + weight + gradient) + in_flight * units * priced.kept + priced.first + priced.workspace
+    held += priced.last if p == 1 or split.schedule == "zb_v" else 0
+    held += priced.weight if split.zero == 3 and not alone else 0
+    return Bound(max(compute, lane), int(held) - mine, split)
+
+
+def estimated(job: Job, split: Split) -> Estimate:
+    """The estimate of a split. With many microbatches it is continued from fewer: once a pipeline is full, each p more
+    take as long, and hold as much more, as the p before them."""
+    m, p = split.batches(job), split.pp
+    full = (4 if split.zero == 3 and split.chunks > 1 else 2) * max(p, 2) + m % p
+    if m <= full + p:
+        return estimate(job, split, program_of(job, split))
+    few, more = (
+        estimate(fewer, split, program_of(fewer, split))
+        for n in (full, full + p)
+        for fewer in [replace(job, batch=n * split.dp * split.microbatch)]
+    )
+    times = (m - full) // p
+    return Estimate(*(a + (b - a) * times for a, b in zip(few, more)))
 
 
 def chunks_in_flight(split: Split, m: int) -> int:
@@ -239,7 +274,7 @@ def smallest(job: Job, bounds: list[Bound]) -> tuple[Split, int]:
     for bound in sorted(bounds, key=lambda bound: bound.bytes):
         if found is not None and bound.bytes >= found[0]:
             break
-        peak = estimate(job, bound.split, program_of(job, bound.split)).peak
+        peak = estimated(job, bound.split).peak
         if found is None or peak < found[0]:
             found = peak, bound.split
     assert found is not None

@@ -9,7 +9,8 @@ from functools import cache, cached_property
 from lib import Trace, run
 from lib.schedules.timetable import Timetable
 
-from .job import GIB, Job
+from .gpus import LINKS
+from .job import Job
 from .layer import layer_times, link_of, shared
 from .measure import Measured, measured
 from .prices import TICKS, Prices, members_of_replicas, prices
@@ -17,7 +18,7 @@ from .schedule import Program, planned
 from .split import CHUNKED, ORDERS, Split, require_fit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """What a run of the ledger says of a split. `seconds` of a step; `memory` in bytes of the fullest GPU, by kind;
     `sent` in bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, host); `links` names each axis' link;
@@ -53,9 +54,6 @@ class Plan:
     def by_link(self) -> Mapping[str, int]:
         """Bytes that a GPU sends in a step over each kind of link."""
         return {link: sum(n for axis, n in self.sent.items() if self.links[axis] == link) for link in LINKS}
-
-
-LINKS = ("nvlink", "network", "host")
 
 
 def plan(job: Job, split: Split) -> Plan:
@@ -124,7 +122,3 @@ def links(job: Job, split: Split) -> Mapping[str, str]:
         "dp": gpu.link(members_of_replicas(job, split), split.dp * split.cp),
         "host": "host",
     }
-
-
-def gib(count: float) -> float:
-    return count / GIB

@@ -11,8 +11,9 @@ from lib.errors import RuleError
 class Transformer:
     """`layers` of attention (`heads` of `head_size`, of which `kv_heads` have keys and values) and a feed-forward part
     of width `ffn`, three matrices if it is `gated`. With `experts` all layers but the first `dense_layers` have a
-    mixture of them instead: each token goes to `top_k` of width `expert_ffn`, and to one of `shared_ffn`. With `tied` the head
-    is the embedding. `sequence` is the usual number of tokens; `attention` replaces the count of an attention's weights."""
+    mixture of them instead: each token goes to `top_k` of width `expert_ffn`, and to one of `shared_ffn`. With `tied`
+    the head is the embedding. `sequence` is the usual number of tokens; `attention` replaces the count of an
+    attention's weights."""
 
     name: str
     layers: int
@@ -118,7 +119,7 @@ class Transformer:
         """Bytes kept of a layer for each token that tensor parallelism divides, without the attention matrix: of GPT
         24 h (Korthikanti et al. 2022, section 4.2.1)."""
         attention = 2 * self.head_size * (2 * self.heads + 2 * self.kv_heads)
-        wide = self.ffn
+        wide = float(self.ffn)
         if self.experts:
             share = self.expert_layers / self.layers
             wide = (1 - share) * self.ffn + share * (self.top_k * self.expert_ffn + self.shared_ffn)
