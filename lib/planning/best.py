@@ -192,7 +192,10 @@ def lower_bound(job: Job, split: Split) -> Bound:
     ramp = (p - 1) * (forward + priced.message)
     ramp += 0 if split.schedule.startswith("zb") else (p - 1) * (backward + priced.message)
     last = priced.update if alone else priced.update + priced.reduce + (priced.gather if split.zero in (1, 2) else 0)
-    compute = m * (v * (forward + backward) + priced.loss) + ramp + max(last, mine * priced.update)
+    head = m * priced.loss
+    if split.schedule == "zb_v":  # the head is on the first rank, which does not wait
+        head, ramp = 0, max(head, ramp)
+    compute = m * v * (forward + backward) + head + ramp + max(last, mine * priced.update)
     passes = {2: priced.reduce * units, 3: priced.reduce * units + 2 * priced.gather * (units - 1)}
     lane = 0 if alone else m * v * passes.get(split.zero, 0)
     in_flight = chunks_in_flight(split, m)
@@ -210,7 +213,7 @@ def estimated(job: Job, split: Split) -> Estimate:
     """The estimate of a split. With many microbatches it is continued from fewer: once a pipeline is full, each p more
     take as long, and hold as much more, as the p before them."""
     m, p = split.batches(job), split.pp
-    full = (4 if split.zero == 3 and split.chunks > 1 else 2) * max(p, 2) + m % p
+    full = (4 if split.chunks > 1 else 2) * max(p, 2) + m % p
     if m <= full + p:
         return estimate(job, split, program_of(job, split))
     few, more = (

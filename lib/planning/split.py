@@ -115,6 +115,9 @@ def problems(job: Job, split: Split) -> Iterator[str]:
             "ep", split.dp, split.ep
         )
         return
+    for problem in _of_chunks(split):
+        yield problem
+        return
     if model.layers % split.stages and (model.layers + 2) % split.stages:
         yield f"{model.layers} layers cannot be cut into {split.stages} equal stages; " + _fit(
             "pp x chunks", model.layers, split.stages, model.layers + 2
@@ -126,22 +129,25 @@ def problems(job: Job, split: Split) -> Iterator[str]:
             + _fit("dp x microbatch", job.batch, split.dp * split.microbatch)
         )
         return
-    yield from _of_the_schedule(split, split.batches(job))
+    yield from _of_batches(split, split.batches(job))
 
 
-def _of_the_schedule(split: Split, m: int) -> Iterator[str]:
+def _of_chunks(split: Split) -> Iterator[str]:
     if split.schedule == "zb_v" and split.chunks != 2:
         yield f"zb_v has 2 chunks on each rank; got {split.chunks}"
     elif split.schedule not in (*CHUNKED, "zb_v") and split.chunks != 1:
         yield f"{split.schedule} has one chunk on each rank, not {split.chunks}; more are for {', '.join(CHUNKED)}"
     elif split.schedule in CHUNKED and (split.chunks < 2 or split.pp < 2):
         yield f"{split.schedule} needs at least 2 chunks on each of at least 2 stages; 1f1b has one"
-    elif split.schedule == "interleaved" and m % split.pp:
+    elif split.schedule.startswith("zb") and split.recompute == "full":
+        yield f"{split.schedule} splits backward, and recomputation needs it whole; take recompute selective or none"
+
+
+def _of_batches(split: Split, m: int) -> Iterator[str]:
+    if split.schedule == "interleaved" and m % split.pp:
         yield f"interleaved takes {split.pp} microbatches at a time, and a replica has {m}; " + _fit("pp", m, split.pp)
     elif split.schedule.startswith("zb") and (split.pp < 2 or m < split.pp):
         yield f"{split.schedule} needs at least 2 stages, and a microbatch for each; there are {split.pp} and {m}"
-    elif split.schedule.startswith("zb") and split.recompute == "full":
-        yield f"{split.schedule} splits backward, and recomputation needs it whole; take recompute selective or none"
 
 
 def require_fit(job: Job, split: Split) -> None:
