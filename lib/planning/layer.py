@@ -58,8 +58,8 @@ def layer_times(job: Job, split: Split) -> LayerTimes:
 
 def shared(split: Split) -> Split:
     """The split with only those fields that the ranks of a layer share: others of the same have equal layers."""
-    kept = ("tp", "cp", "ep", "sp", "microbatch", "recompute")
-    return Split(**{name: getattr(split, name) for name in kept})
+    kept = {name: getattr(split, name) for name in ("tp", "cp", "ep", "sp", "microbatch")}
+    return Split(**kept, recompute="selective" if split.recompute == "selective" else "none")
 
 
 PieceSchedule = Callable[[Model, Callable[[], None]], Coroutine[Any, Any, None]]

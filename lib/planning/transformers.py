@@ -43,6 +43,8 @@ class Transformer:
             number, least = getattr(self, field.name), 0 if field.name in optional else 1
             if field.type == "int" and (not isinstance(number, int) or number < least):
                 raise RuleError(f"model.{field.name} is a whole number from {least} on; got {number!r}")
+        if self.heads % self.kv_heads:
+            raise RuleError(f"model.kv_heads must divide the {self.heads} heads; got {self.kv_heads}")
         if bool(self.experts) != bool(self.top_k and self.expert_ffn) or self.top_k > max(self.experts, 0):
             raise RuleError("a model of experts has experts, top_k (at most as many) and expert_ffn; give all three")
 

@@ -45,10 +45,9 @@ def job_text(job: Job) -> str:
 
 
 def times(plans: Sequence[Plan]) -> Table:
-    """The splits, their time and rates. An axis that none of them uses has no column."""
+    """The splits and their time. An axis that none of them uses has no column."""
     axes = [axis for axis in AXES if any(getattr(plan.split, axis) > 1 for plan in plans)]
-    figures = ("s/step", "tokens/s", "MFU", "bubble")
-    table = _table("", *axes, "ZeRO", "schedule", "micro", "recompute", *figures)
+    table = _table("", *axes, "ZeRO", "schedule", "micro", "recompute", "s/step", "MFU", "bubble")
     front = _front(plans)
     for name, plan in numbered(plans):
         split = plan.split
@@ -58,9 +57,8 @@ def times(plans: Sequence[Plan]) -> Table:
             str(split.zero),
             split.order_text,
             str(split.microbatch),
-            split.recompute,
+            split.recompute if split.recompute != "none" else "",
             f"{plan.seconds:.3f}",
-            f"{plan.tokens_per_second:,.0f}",
             f"{plan.mfu:.1%}",
             f"{plan.bubble:.1%}",
         )
@@ -68,10 +66,11 @@ def times(plans: Sequence[Plan]) -> Table:
 
 
 def traffic(plans: Sequence[Plan]) -> Table:
-    """GB that a GPU sends in a step, by link."""
-    table = _table("GB sent", *LINKS.values())
+    """GB that a GPU sends in a step, by link, and tokens per second of all GPUs."""
+    table = _table("GB sent", *LINKS.values(), "tokens/s")
     for name, plan in numbered(plans):
-        table.add_row(name, *(f"{plan.by_link[link] / GB:.1f}" for link in LINKS))
+        sent = (f"{plan.by_link[link] / GB:.1f}" for link in LINKS)
+        table.add_row(name, *sent, f"{plan.tokens_per_second:,.0f}")
     return table
 
 
@@ -101,8 +100,8 @@ def _front(plans: Sequence[Plan]) -> list[Plan]:
 
 
 def _table(first: str, *columns: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column(first, style="bold", no_wrap=True)
     for column in columns:
-        table.add_column(column, justify="left" if column in ("schedule", "recompute") else "right", overflow="fold")
+        table.add_column(column, justify="left" if column in ("schedule", "recompute") else "right", no_wrap=True)
     return table
