@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 # tests, and each would compile the project again.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play test test-all fuzz bench check docs docs-site notebooks wheel colab lab browser clean
+.PHONY: help play test test-all fuzz bench check docs docs-site site notebooks wheel colab lab browser clean
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -58,6 +58,9 @@ docs-site: $(VENV)/.with-docs  ## build the documentation site in build/site; wa
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet -f docs/site/mkdocs.yml
 	@echo "Open build/site/index.html, or serve it: $(BIN)/mkdocs serve -f docs/site/mkdocs.yml"
 
+site: $(VENV)/.play  ## build the game for the browser in site; needs node and npm
+	$(BIN)/python -m puzzles.site
+
 notebooks: $(VENV)/.test  ## build the notebooks, solved ones for teachers too, and the wheel for Colab
 	$(BIN)/puzzles notebook notebooks --force
 	$(BIN)/puzzles notebook notebooks/solved --solved --force
@@ -77,7 +80,7 @@ browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; 
 	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches
-	rm -rf $(VENV) .venv-* pictures build dist notebooks/*.ipynb notebooks/*.whl notebooks/solved \
+	rm -rf $(VENV) .venv-* pictures build dist site notebooks/*.ipynb notebooks/*.whl notebooks/solved \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:

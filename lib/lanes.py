@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lib.values.algebra import named
@@ -44,9 +44,6 @@ LANES: Mapping[str, str] = {
     "fetch": "up",
 }
 """The kind of lane of each operation that runs beside computation, where costs have `overlap`."""
-
-Lane = tuple[str, Group | None]
-"""A kind of lane, and the group that it is of where groups have lanes of their own."""
 
 Place = tuple[int, int]
 """An operation: its rank, and its index there."""
@@ -87,8 +84,8 @@ class Call:
     end: int = -1
     """Known when it is settled; -1 before."""
     refusal: PuzzleError | None = None
-    lane: Lane = ("", None)
-    """The lane that it is issued on."""
+    lane: Lane | None = None
+    """The lane that it is on, from when it is issued until it is settled."""
 
     @property
     def name(self) -> str:
@@ -116,10 +113,28 @@ class Call:
     def ready(self) -> bool:
         """Looks up what it brings; False if some of it has not been made."""
         if not self.values:
-            if not all(part.call.settled for part in self.brought if type(part) is Made):
-                return False
-            self.values = tuple([part.call.made[part.n] if type(part) is Made else part for part in self.brought])  # type: ignore[misc]
+            values = []
+            for part in self.brought:
+                if type(part) is Made:
+                    if part.call.end < 0:
+                        return False
+                    part = part.call.made[part.n]
+                values.append(part)
+            self.values = tuple(values)  # type: ignore[arg-type]  # no Made is left
         return True
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """The calls of one rank that run one after the other: those that have not ended, and the one before them."""
+
+    calls: deque[Call] = field(default_factory=deque)
+    last: Call | None = None
+
+    @property
+    def head(self) -> Call | None:
+        """The call that holds the lane, if there is one."""
+        return self.calls[0] if self.calls else None
 
 
 def beside(costs: Costs) -> Collection[str]:
@@ -151,8 +166,8 @@ class Lanes:
         self.costs = game.setting.costs
         self.world = range(game.classes)
         self.meetings: Meetings[Call] = Meetings(game.classes)
-        self._queues: list[dict[Lane, deque[Call]]] = [{} for _ in self.world]
-        self._last: list[dict[Lane, Call]] = [{} for _ in self.world]
+        self._lanes: list[dict[tuple[str, Group | None], Lane]] = [{} for _ in self.world]
+        """For each rank its lanes by their kind, and by the group that they are of where groups have their own."""
 
     def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
         """What each of some calls that belong together makes; None if a call must wait.
@@ -172,29 +187,26 @@ class Lanes:
 
     def issue(self, call: Call) -> None:
         """Puts a call on its lane, and settles whatever can be settled now."""
-        call.lane = (LANES[call.name], call.group if self.costs.lanes == "group" else None)
-        queue = self._queues[call.rank].setdefault(call.lane, deque())
-        queue.append(call)
-        if queue[0] is call:
+        lanes, which = self._lanes[call.rank], self._which(call)
+        lane = call.lane = lanes.get(which) or lanes.setdefault(which, Lane())
+        lane.calls.append(call)
+        if lane.calls[0] is call:
             self._advance([call])
 
     def retry(self, rank: int) -> None:
         """Settles what can be settled now that a waiting call of a rank can go on."""
         self._advance(self._heads(rank))
 
-    def head(self, rank: int, lane: Lane) -> Call | None:
-        """The call that holds a lane, if there is one."""
-        queue = self._queues[rank].get(lane)
-        return queue[0] if queue else None
+    def _which(self, call: Call) -> tuple[str, Group | None]:
+        """The kind of a call's lane, and the group that the lane is of."""
+        return LANES[call.op.name], call.group if self.costs.lanes == "group" else None
 
-    def _heads(self, rank: int) -> Iterable[Call]:
-        return [queue[0] for queue in self._queues[rank].values() if queue]
+    def _heads(self, rank: int) -> list[Call]:
+        return [lane.calls[0] for lane in self._lanes[rank].values() if lane.calls]
 
-    def _advance(self, heads: Iterable[Call]) -> None:
-        ready = deque(heads)
-        while ready:
-            call = ready.popleft()
-            if call.settled or call.refusal is not None or not call.ready():
+    def _advance(self, heads: list[Call]) -> None:
+        for call in heads:  # which become more
+            if call.end >= 0 or call.refusal is not None or not call.ready():
                 continue
             calls: Sequence[Call] = [call]
             try:
@@ -208,11 +220,11 @@ class Lanes:
             if made is not None:
                 self._settle(calls, made)
                 for member in calls:
-                    ready.extend(self._heads(member.rank))
+                    heads += self._heads(member.rank)
 
     def _together(self, call: Call) -> Sequence[Call]:
         """The calls that a call starts with, if they are all at the head of their lanes."""
-        if call.name not in COLLECTIVES:
+        if call.op.name not in COLLECTIVES:
             return [call]
         for part, value in zip(call.brought, call.values):
             if type(part) is Made:
@@ -228,15 +240,16 @@ class Lanes:
         end = start + self._ticks(calls, made)
         for call, values in zip(calls, made):
             call.start, call.end, call.cause, call.made = start, end, cause, values
-            self._last[call.rank][call.lane] = call
-            self._queues[call.rank][call.lane].popleft()
+            lane, call.lane = call.lane, None
+            assert lane is not None
+            lane.last = lane.calls.popleft()
         for call in calls:
             self.settle(call)
 
     def _ready_at(self, call: Call) -> tuple[int, Place | None]:
         """The tick from which on a rank is ready for a call, and the event that set it."""
         ready, by = call.clock, call.cause
-        before = self._last[call.rank].get(call.lane)
+        before = call.lane.last if call.lane else None
         if before is not None and before.end > ready:
             ready, by = before.end, before.place
         for part in call.brought:
@@ -254,8 +267,8 @@ class Lanes:
 
     def blockage(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""
-        head = self.head(call.rank, call.lane)
-        assert head is not None
+        assert call.lane is not None
+        head = call.lane.calls[0]
         held = "" if head is call else f"behind {head}, which waits "
         if not head.ready():
             before = next(part.call for part in head.brought if type(part) is Made and not part.call.settled)
@@ -263,7 +276,8 @@ class Lanes:
         if head.name == "pass_to":
             return "post", head.op.args[:1], f"{held}until rank {head.op.args[0]} reads the message before it"
         missing = self.meetings.of(head.group).missing()
-        theirs = {rank: self.head(rank, call.lane) for rank in missing}
+        lanes = {rank: self._lanes[rank].get(self._which(call)) for rank in missing}
+        theirs = {rank: lane and lane.head for rank, lane in lanes.items()}
         if not any(theirs.values()):
             return "collective", missing, f"{held}for {named('rank', missing)}"
         ranks = [f"rank {rank}{f', whose lane is held by {by}' if by else ''}" for rank, by in theirs.items()]

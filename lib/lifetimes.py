@@ -10,45 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from .trace import TIMED, Op
-
-
-class Stored:
-    """The values in one rank's dictionaries, by number. A place is a dictionary's name and a key in it; a value in
-    two places is stored once."""
-
-    __slots__ = ("_places", "_values")
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[str, object], int] = {}
-        self._places: dict[int, int] = {}
-
-    def __contains__(self, number: object) -> bool:
-        return number in self._places
-
-    def store(self, place: tuple[str, object], number: int) -> int | None:
-        """Puts a value in a place. Returns the number of the value that is stored no longer, if there is one."""
-        values, places = self._values, self._places
-        before = values.get(place)
-        values[place] = number
-        places[number] = places.get(number, 0) + 1
-        return None if before is None else self._leave(before)
-
-    def delete(self, place: tuple[str, object]) -> int | None:
-        """Empties a place. Returns the number of the value that is stored no longer, if there is one.
-
-        Raises:
-            KeyError: the place is empty.
-        """
-        return self._leave(self._values.pop(place))
-
-    def _leave(self, number: int) -> int | None:
-        left = self._places.pop(number) - 1
-        if not left:
-            return number
-        self._places[number] = left
-        return None
-
+from .trace import TIMED, Columns, Op
 
 Span = tuple[int, int, int]
 """A value's number, and its stay in indices of operations: after which one it is there, and until which one, which
@@ -84,39 +46,47 @@ class Lifetimes(NamedTuple):
         return [sums[i] for i in self.events] + [sums[self.end]]
 
 
-def lifetimes(ops: Sequence[Op]) -> Lifetimes:
-    """Follows one rank's operations once. They must store only what was made, and delete only what is stored."""
-    end = len(ops)
-    names, _, _, _, _, uses, makes, arguments, _ = zip(*ops) if ops else ((),) * 9
-    made: dict[int, int] = {}
-    until: dict[int, int] = {}
-    loose: dict[int, int] = {}  # since when each value has been outside the dictionaries; of a stored one, the end
-    inside: dict[int, int] = {}  # since when each stored value has been in them
-    places = Stored()
+def lifetimes(ops: Sequence[Op] | Columns) -> Lifetimes:
+    """Follows one rank's operations once. They must number the values that they make in order from 0, store only what
+    was made, and delete only what is stored."""
+    names, _, _, _, _, uses, makes, arguments, _ = ops if isinstance(ops, Columns) else Columns.of(ops)
+    end = len(names)
+    # By number of a value:
+    made = [i for i, numbers in enumerate(makes) for _ in numbers]
+    until = made[:]
+    loose = made[:]  # since when it has been outside the dictionaries; of a stored one, the end
+    since = made[:]  # since when it has been in them
+    places = [0] * len(made)  # in how many
+    kept: dict[tuple[str, object], int] = {}  # by place: what is there now
     stored: list[Span] = []
     events: list[int] = []
     final: set[int] = set()
     hidden: set[int] = set()
     event = -1
     for i, name in enumerate(names):
-        gone = None
         if name == "store":
             (number,) = uses[i]
-            gone = places.store(arguments[i], number)
-            if number not in inside:
-                inside[number] = i
+            gone = kept.get(arguments[i])
+            kept[arguments[i]] = number
+            if not places[number]:
+                since[number] = i
                 if event > loose[number]:
                     hidden.add(number)
                 loose[number] = end
+            places[number] += 1
+            if gone is None:
+                continue
         elif name == "delete":
-            gone = places.delete(arguments[i])
-        elif name == "await":
-            # Under way, what a call brings and makes is held by the call, not hidden by the player.
-            until.update(dict.fromkeys(uses[i], i))
-            for number in makes[arguments[i][0]]:
-                loose[number] = i
-                hidden.discard(number)
+            gone = kept.pop(arguments[i])
         else:
+            if name == "await":
+                # Under way, what a call brings and makes is held by the call, not hidden by the player.
+                for number in uses[i]:
+                    until[number] = i
+                for number in makes[arguments[i][0]]:
+                    loose[number] = i
+                    hidden.discard(number)
+                continue
             for number in uses[i]:
                 until[number] = i
                 if event > loose[number]:
@@ -126,12 +96,14 @@ def lifetimes(ops: Sequence[Op]) -> Lifetimes:
                 events.append(i)
             elif name == "set_final_weight":
                 final.update(uses[i])
-            for number in makes[i]:
-                made[number] = until[number] = loose[number] = i
-        if gone is not None:
-            stored.append((gone, inside.pop(gone), i))
+            continue
+        places[gone] -= 1
+        if not places[gone]:
+            stored.append((gone, since[gone], i))
             until[gone] = loose[gone] = i
-    stored += [(number, since, end) for number, since in inside.items()]
-    until.update(dict.fromkeys((*inside, *final), end))
-    held = list(zip(made, made.values(), until.values()))  # both are in the order of making
-    return Lifetimes(end, events, held, stored, sorted(hidden - final), set(inside))
+    left = set(kept.values())
+    stored += [(number, since[number], end) for number in left]
+    for number in left | final:
+        until[number] = end
+    held = list(zip(range(len(made)), made, until))
+    return Lifetimes(end, events, held, stored, sorted(hidden - final), left)

@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from puzzles.grading.progress import HOME
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
+from tests.support.selection import mark_all_but_samples
 from tests.support.shared_sandbox_server import LENDER
 
 settings.load_profile("quick")  # unless --hypothesis-profile names the other
@@ -25,6 +26,11 @@ def pytest_configure(config: pytest.Config) -> None:
     home = mkdtemp(prefix="puzzles-tests-")
     config.add_cleanup(partial(rmtree, home, ignore_errors=True))  # here, and not at the exit of a forked process
     own_home.move_into(Path(home))
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at what is slow
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_all_but_samples(items)
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ lib.errors lib.gc_pause lib.replica_number lib.folding lib.cost_checks lib.costs
 lib.setting_notation lib.values lib.layer_rules lib.tier_rules lib.part_rules lib.folded_rules lib.rules
 lib.collective_rules lib.folded_collectives lib.trace lib.lifetimes lib.meetings lib.mailboxes lib.mesh lib.folded_mesh
 lib.deadlock_text lib.lanes lib.trace_walk lib.goal lib.judging lib.notation
-lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning
+lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver
 lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.metering lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
 lib.engine.executors lib.engine.launcher lib.engine lib.engine.replay
@@ -29,8 +29,9 @@ lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_text drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
-puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.grading puzzles.reports
-puzzles.notebook puzzles.commands puzzles puzzles.__main__ puzzles.package.training_puzzles
+puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.own puzzles.grading
+puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.commands puzzles puzzles.__main__
+puzzles.package.training_puzzles
 """.split()
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""
 
@@ -52,8 +53,13 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(name: str) -> Iterator[tuple[str, bool]]:
+@cache
+def imports(name: str) -> list[tuple[str, bool]]:
     """A module's imports, those in functions too: (imported module, True if that happens when the module is loaded)."""
+    return [*_imports(name)]
+
+
+def _imports(name: str) -> Iterator[tuple[str, bool]]:
     path = modules()[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -69,6 +75,7 @@ def imports(name: str) -> Iterator[tuple[str, bool]]:
                 yield inner if inner in modules() else base, node in tree.body
 
 
+@cache
 def ours(name: str) -> set[str]:
     """The modules of ours that a module imports, without the lazy exceptions."""
     found = set()
@@ -81,6 +88,7 @@ def ours(name: str) -> set[str]:
     return found
 
 
+@cache
 def room(name: str) -> str:
     """The room of a module: the longest entry of ORDER that it lies in."""
     inside = [place for place in ORDER if name == place or name.startswith(f"{place}.")]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
 from itertools import groupby
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drawing import palette
 from drawing.runs.captions import describe, describe_gap, error_text, short_reason, summary
-from drawing.runs.colouring import Colouring, Paint
+from drawing.runs.colouring import COLOURS, Colouring, Paint
 from drawing.runs.dependencies import collective_groups, needs
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
 from drawing.runs.marks import Lane, Mark
@@ -17,12 +17,14 @@ from drawing.runs.memory import KIND_NAMES, highest
 from drawing.runs.scene import Scene
 from drawing.runs.text import LETTERS, text_of
 
-WEB = Path(__file__).parent / "web"
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 UNIT = 20.0
 """Outlines are given in a square of this size; the page stretches their middle."""
 SCRIPTS = ("rendering.js", "interaction.js")
 PAGE_COLUMNS = 120
-COLOURS = (
+TONES = (
     "PAPER",
     "INK",
     "SOFT",
@@ -43,28 +45,64 @@ COLOURS = (
 
 def web_page(scene: Scene, title: str) -> str:
     """The whole page; it loads nothing from the network."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    env = Environment(loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    env.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    return env.get_template("page.html").render(
-        title=title,
-        summary=summary(scene.report),
-        verdict=error_text(scene.report),
-        text=text_of(scene, title, PAGE_COLUMNS),
-        legend=legend_items(scene),
-        batches=batches_of(scene) if scene.colour == "microbatch" else (),
-        chunks=bool(scene.colouring.bars),
-        again=any(mark.again for mark in scene.marks),
-        beside=len(scene.streams) > 1,
-        steps=scene.steps,
-        kinds=[(KIND_NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
-        paper=both(palette.PAPER),
-        data=run_data(scene),
-        style=Markup((WEB / "page.css").read_text(encoding="utf-8")),
-        script=Markup("".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)),
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            words(scene, title, alone=True),
+            verdict=error_text(scene.report),
+            paper=both(palette.PAPER),
+            data=run_data(scene),
+            style=Markup(web_file("page.css")),
+            script=Markup("".join(map(web_file, SCRIPTS))),
+        )
     )
+
+
+def viewer_part(scene: Scene, title: str) -> str:
+    """The part of the page that shows the run, for a page that has the style, the script and the data already."""
+    return environment().get_template("viewer.html").render(words(scene, title, alone=False))
+
+
+def environment() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    env = Environment(
+        loader=FunctionLoader(web_file),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    return env
+
+
+def web_file(name: str) -> str:
+    """A template, the style or a script; also from an archive that Python imports from."""
+    return resources.files(__package__).joinpath("web", name).read_text(encoding="utf-8")
+
+
+def words(scene: Scene, title: str, alone: bool) -> dict[str, Any]:
+    """What the templates show of a run; `alone` if nothing else is on the page."""
+    chunks = any(Colouring.of(by, scene.layers, scene.lanes).bars for by in COLOURS)
+    return {
+        "title": title,
+        "summary": summary(scene.report),
+        "text": text_of(scene, title, PAGE_COLUMNS),
+        "legend": legend_items(scene),
+        "batches": batches_of(scene),
+        "chunks": chunks,
+        "again": any(mark.again for mark in scene.marks),
+        "beside": len(scene.streams) > 1,
+        "steps": scene.steps,
+        "kinds": [(KIND_NAMES[kind], both(colour)) for kind, colour in palette.KINDS.items()],
+        "colours": COLOURS,
+        "colour": scene.colour,
+        "alone": alone,
+    }
 
 
 def both(colour: str) -> tuple[str, str]:
@@ -86,8 +124,6 @@ def legend_items(scene: Scene) -> list[tuple[str, str]]:
 def run_data(scene: Scene) -> dict[str, Any]:
     """The data for the page's script: events by column, and everything around them. Times are in steps."""
     marks = list(scene.marks)
-    looks: dict[Look, int] = {}
-    numbers = [looks.setdefault(look_of(mark, scene.colouring), len(looks)) for mark in marks]
     return {
         "ranks": len(scene.lanes),
         "end": scene.end,
@@ -100,8 +136,6 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "again": [mark.number for mark in marks if mark.again],
         "start": [mark.start for mark in marks],
         "stop": [mark.end for mark in marks],
-        "look": numbers,
-        "label": [label_of(mark, scene.colouring) for mark in marks],
         "words": [describe(mark) for mark in marks],
         "needs": needs(scene),
         "groups": collective_groups(scene),
@@ -112,10 +146,22 @@ def run_data(scene: Scene) -> dict[str, Any]:
             for gap in lane.gaps
         ],
         "critical": [mark.number for mark in scene.critical],
-        "looks": [look_data(look) for look in looks],
         "memory": memory_data(scene),
-        "swatches": swatch_data(scene),
-        "colours": {name.lower(): both(getattr(palette, name)) for name in COLOURS},
+        "colour": scene.colour,
+        "colourings": {by: colouring_data(scene, by) for by in COLOURS},
+        "colours": {name.lower(): both(getattr(palette, name)) for name in TONES},
+    }
+
+
+def colouring_data(scene: Scene, by: str) -> dict[str, Any]:
+    """All that depends on what the colours show: for each mark its look and its texts, and the legend's swatches."""
+    colouring = Colouring.of(by, scene.layers, scene.lanes)
+    looks: dict[Look, int] = {}
+    return {
+        "look": [looks.setdefault(look_of(mark, colouring), len(looks)) for mark in scene.marks],
+        "label": [label_of(mark, colouring) for mark in scene.marks],
+        "looks": [look_data(look) for look in looks],
+        "swatches": swatch_data(scene, by),
     }
 
 
@@ -155,12 +201,12 @@ def label_of(mark: Mark, colouring: Colouring) -> list[str]:
     return [*filter(None, [f"{letters}{mark.op.layer}", batches])]
 
 
-def swatch_data(scene: Scene) -> dict[str, list[tuple[str, str]]]:
+def swatch_data(scene: Scene, by: str) -> dict[str, list[tuple[str, str]]]:
     """Fill and ink of the legend's swatches, by letter of an operation or by number of a microbatch."""
     fills: dict[str, str] = {}
-    if scene.colour == "operation":
+    if by == "operation":
         fills = {glyph_of(name).mark: fill for name, fill in palette.OPERATIONS.items()}
-    elif scene.colour == "microbatch":
+    elif by == "microbatch":
         fills = {str(batch): palette.batch_colour(batch) for batch in batches_of(scene)}
     return {key: [both(fill), both(palette.text_on(fill))] for key, fill in fills.items()}
 

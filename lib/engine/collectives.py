@@ -10,14 +10,17 @@ for clusters of workstations", section 3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
-from numpy import concatenate, empty  # by name: a metered run counts what players make with np.empty
+from numpy import ascontiguousarray, concatenate, empty  # by name: a metered run counts what players make with np.empty
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+Devices = Sequence[int] | None
+"""The positions in the group whose results are wanted; None: all."""
 
 REDUCTIONS = ("sum", "avg", "max", "min", "prod")
 """Elementwise reductions, applied in the order of the devices."""
@@ -31,17 +34,73 @@ COLLECTIVES = ALONG_AN_AXIS | {"all_reduce"}
 _UFUNCS = {"sum": np.add, "avg": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
 
 
-def all_reduce(arrays: Sequence[Array], op: str = "sum") -> list[Array]:
+BLOCK_BYTES = 1 << 16
+"""Larger arrays are reduced block by block: the blocks of all devices fit into a processor's cache."""
+
+
+class Memory(Protocol):
+    """Where results are made."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """A new array in C order, with any content."""
+        ...
+
+    def copy(self, array: Array) -> Array:
+        """A copy in C order."""
+        ...
+
+    def moved(self, move: Callable[[int], Array], devices: Sequence[int], nbytes: int) -> list[Array]:
+        """The result of `nbytes` that `move` makes for each device, at the same time if they are large."""
+        ...
+
+
+class NewMemory:
+    """numpy's own memory."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return empty(shape, dtype)
+
+    def copy(self, array: Array) -> Array:
+        return array.copy()
+
+    def moved(self, move: Callable[[int], Array], devices: Sequence[int], nbytes: int) -> list[Array]:
+        return [move(device) for device in devices]
+
+
+NEW = NewMemory()
+
+
+def all_reduce(arrays: Sequence[Array], op: str = "sum", memory: Memory = NEW, only: Devices = None) -> list[Array]:
     """Gives every device the reduction of all arrays, with the same shape. Sends 2(n-1)/n S bytes."""
-    total = reduce_arrays(arrays, op)
-    return [total, *(total.copy() for _ in arrays[1:])]
+    total = reduced(arrays, op, memory)
+    return [total, *(memory.copy(total) for _ in _positions(arrays, only)[1:])]
 
 
-def reduce_arrays(arrays: Sequence[Array], op: str, out: Array | None = None) -> Array:
-    """Reduces the arrays into `out`, of the right shape and dtype, or into a new array. Keeps the dtype, except that
-    the average of whole numbers is float64."""
+def _positions(arrays: Sequence[Array], only: Devices) -> Sequence[int]:
+    return range(len(arrays)) if only is None else only
+
+
+def reduced(arrays: Sequence[Array], op: str, memory: Memory = NEW) -> Array:
+    """The reduction of the arrays, in their order. Keeps the dtype, except that the average of whole numbers is
+    float64."""
+    total = memory.empty(arrays[0].shape, reduced_dtype(op, arrays[0].dtype))
+    reduce_into(total, arrays, op)
+    return total
+
+
+def reduce_into(total: Array, arrays: Sequence[Array], op: str) -> None:
+    """The same, into an array of the right shape and dtype."""
+    if total.nbytes <= BLOCK_BYTES or not all(array.flags.c_contiguous for array in (total, *arrays)):
+        _reduce(total, arrays, op)
+        return
+    flat, flats, step = total.reshape(-1), [array.reshape(-1) for array in arrays], BLOCK_BYTES // total.itemsize
+    for start in range(0, flat.size, step):
+        block = slice(start, start + step)
+        _reduce(flat[block], [array[block] for array in flats], op)
+
+
+def _reduce(total: Array, arrays: Sequence[Array], op: str) -> None:
     function = _UFUNCS[op]
-    total = empty(arrays[0].shape, reduced_dtype(op, arrays[0].dtype)) if out is None else out
     if len(arrays) == 1:
         total[...] = arrays[0]
     elif total.dtype == arrays[0].dtype:
@@ -50,7 +109,8 @@ def reduce_arrays(arrays: Sequence[Array], op: str, out: Array | None = None) ->
         function(arrays[0], arrays[1], out=total, dtype=total.dtype.type)  # an average of int8 cannot wrap
     for array in arrays[2:]:
         function(total, array, out=total)
-    return np.divide(total, _scalar(len(arrays), total.dtype), out=total) if op == "avg" else total
+    if op == "avg":
+        np.divide(total, _scalar(len(arrays), total.dtype), out=total)
 
 
 def reduced_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -63,22 +123,25 @@ def _scalar(n: int, dtype: np.dtype[Any]) -> Any:
     return dtype.type(n) if dtype.kind in "fc" else n
 
 
-def all_gather(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
+def all_gather(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, only: Devices = None) -> list[Array]:
     """Gives every device all arrays joined along `axis`, n times as long there; scalars become a vector of n.
     Sends (n-1) S bytes."""
-    whole = joined(arrays, axis)
-    return [whole, *(whole.copy() for _ in arrays[1:])]
+    devices = _positions(arrays, only)
+    if arrays[0].nbytes <= BLOCK_BYTES:
+        whole = joined(arrays, axis)
+        return [whole, *(whole.copy() for _ in devices[1:])]
+    return memory.moved(lambda _: joined(arrays, axis, memory), devices, len(arrays) * arrays[0].nbytes)
 
 
-def joined(arrays: Sequence[Array], axis: int) -> Array:
+def joined(arrays: Sequence[Array], axis: int, memory: Memory = NEW) -> Array:
     """The arrays one after another along `axis`; scalars as a vector. Keeps the byte order, which `concatenate` alone
     would not."""
     parts = [a[None] for a in arrays] if arrays[0].ndim == 0 else arrays
-    if parts[0].dtype.isnative:
+    if parts[0].dtype.isnative and parts[0].nbytes <= BLOCK_BYTES:
         return concatenate(parts, axis)
     shape = list(parts[0].shape)
     shape[axis] *= len(parts)
-    return concatenate(parts, axis, out=empty(shape, parts[0].dtype))
+    return concatenate(parts, axis, out=memory.empty(tuple(shape), parts[0].dtype))
 
 
 def cut(array: Array, n: int, axis: int) -> Array:
@@ -89,18 +152,31 @@ def cut(array: Array, n: int, axis: int) -> Array:
     return parts.transpose(axis, *range(axis), *range(axis + 1, parts.ndim)) if axis else parts
 
 
-def reduce_scatter(arrays: Sequence[Array], op: str = "sum", axis: int = 0) -> list[Array]:
+def reduce_scatter(
+    arrays: Sequence[Array], op: str = "sum", axis: int = 0, memory: Memory = NEW, only: Devices = None
+) -> list[Array]:
     """Reduces all arrays and gives the i-th device the i-th of n equal parts along `axis`.
     Sends (n-1)/n S bytes."""
-    pieces = [cut(array, len(arrays), axis) for array in arrays]
-    return [reduce_arrays([parts[i] for parts in pieces], op) for i in range(len(arrays))]
+    n = len(arrays)
+    devices = _positions(arrays, only)
+    if arrays[0].nbytes <= BLOCK_BYTES:  # one reduction and n copies take less time than n reductions
+        parts = cut(reduced(arrays, op), n, axis)
+        return [parts[i].copy() for i in devices]
+    pieces = [cut(array, n, axis) for array in arrays]
+    return [reduced([parts[i] for parts in pieces], op, memory) for i in devices]
 
 
-def all_to_all(arrays: Sequence[Array], axis: int = 0) -> list[Array]:
+def all_to_all(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, only: Devices = None) -> list[Array]:
     """Exchanges parts: each device cuts its array into n equal parts along `axis` and sends the i-th to the i-th
     device, which joins the parts it gets in device order: the same shape. Sends (n-1)/n S bytes."""
-    pieces = [cut(array, len(arrays), axis) for array in arrays]
-    return [joined([parts[i] for parts in pieces], axis) for i in range(len(arrays))]
+    n, shape, axis = len(arrays), arrays[0].shape, axis % arrays[0].ndim
+    devices = _positions(arrays, only)
+    if arrays[0].nbytes <= BLOCK_BYTES:  # one array of all parts and n copies take less time than n * n parts
+        by_sender = joined(arrays, axis).reshape(*shape[:axis], n, n, shape[axis] // n, *shape[axis + 1 :])
+        to: Any = (slice(None),) * (axis + 1)
+        return [ascontiguousarray(by_sender[*to, i].reshape(shape)) for i in devices]
+    pieces = [cut(array, n, axis) for array in arrays]
+    return memory.moved(lambda i: joined([parts[i] for parts in pieces], axis, memory), devices, arrays[0].nbytes)
 
 
 def payload_bytes(array: Array) -> int:

@@ -8,14 +8,14 @@ and activations travel; GPipe, Huang et al. 2019).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence, Set
 
 from lib.collective_rules import ALL_TO_ALL, COLLECTIVES
 from lib.costs import COMPUTING
 from lib.values.base import Batched, Value
 from lib.values.kinds import Weight
 
-from .acts import Acts
+from .rank_state import RankState
 
 ONE_RANK = "training on one rank"
 DATA_PARALLEL = "data parallelism"
@@ -38,7 +38,7 @@ FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, LOCAL_SGD, TENSOR_PAR
 BACKWARD = COMPUTING - {"forward"}
 
 
-def family_of(ranks: Sequence[Acts], replicas: int = 1) -> str:
+def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
     """The family of a run that is legal: one of FAMILIES. In a folded run the ranks are those of one of the `replicas`.
 
     A pipeline: activations travel in messages, and any two ranks compute either the same layers or different ones, but
@@ -68,49 +68,49 @@ def family_of(ranks: Sequence[Acts], replicas: int = 1) -> str:
     return SHARDED if _shards(ranks) else DATA_PARALLEL
 
 
-def _has_stages(ranks: Sequence[Acts], names: Collection[str]) -> bool:
+def _has_stages(ranks: Sequence[RankState], names: Set[str]) -> bool:
     """True if the layers that ranks compute are several sets, any two of them equal or without a common layer."""
     layers = {frozenset(op.layer for op in rank.all(names)) for rank in ranks} - {frozenset()}
     return len(layers) > 1 and sum(map(len, layers)) == len(frozenset().union(*layers))
 
 
-def _bring(ranks: Sequence[Acts], names: Collection[str], kind: type[Value]) -> bool:
+def _bring(ranks: Sequence[RankState], names: Set[str], kind: type[Value]) -> bool:
     """True if an operation of one of the names uses a value of a kind."""
-    return next(_values(ranks, names, kind), None) is not None
+    return any(issubclass(used, kind) for rank in ranks for used in _kinds(rank, names))
 
 
-def _values(ranks: Sequence[Acts], names: Collection[str], kind: type[Value]) -> Iterator[Value]:
-    """The values of a kind that the operations of some names use."""
-    for rank in ranks:
-        for op in rank.all(names):
-            yield from (value for value in rank.state.used(op) if isinstance(value, kind))
+def _kinds(rank: RankState, names: Set[str]) -> set[type[Value]]:
+    """The kinds of values that the operations of some names use."""
+    ops, values, named = rank.ops, rank.values, rank.named
+    return {type(values[number]) for name in names & named.keys() for i in named[name] for number in ops[i].used}
 
 
-def _receives_activations(rank: Acts) -> bool:
+def _receives_activations(rank: RankState) -> bool:
     """True if the rank computes with an activation, or the gradient of one, that came in a message."""
-    values = rank.state.values
+    values = rank.values
     came = {n for op in rank.all({"receive"}) for n in op.made if isinstance(values[n], Batched)}
     return bool(came) and any(not came.isdisjoint(op.used) for op in rank.all(COMPUTING | {"loss"}))
 
 
-def _sends_weights(ranks: Sequence[Acts]) -> bool:
+def _sends_weights(ranks: Sequence[RankState]) -> bool:
     return _bring(ranks, {"pass_to"}, Weight)
 
 
-def _shards(ranks: Sequence[Acts]) -> bool:
+def _shards(ranks: Sequence[RankState]) -> bool:
     """True if a rank gathers weights, or updates a part of one."""
-    updated = _values(ranks, {"update"}, Weight)
-    return _bring(ranks, {"allgather"}, Weight) or not all(weight.is_complete() for weight in updated)
+    return _bring(ranks, {"allgather"}, Weight) or not all(
+        weight.is_complete() for rank in ranks for op in rank.all({"update"}) for weight in rank.used(op)[1:2]
+    )
 
 
-def _each_batch_on_one_rank(ranks: Sequence[Acts]) -> bool:
+def _each_batch_on_one_rank(ranks: Sequence[RankState]) -> bool:
     """True if no two ranks compute the same batch of the same step."""
     computed = [_batches(rank) for rank in ranks]
     return sum(map(len, computed)) == len(frozenset[tuple[int, int]]().union(*computed))
 
 
-def _batches(rank: Acts) -> frozenset[tuple[int, int]]:
+def _batches(rank: RankState) -> frozenset[tuple[int, int]]:
     """The (step, batch) pairs that a rank computes."""
-    values = rank.state.values
-    found = {(getattr(values[op.used[0]], "step", 0), op.batches) for op in rank.all(COMPUTING | {"loss"})}
+    values, ops = rank.values, [rank.ops[i] for name in COMPUTING | {"loss"} for i in rank.named.get(name, ())]
+    found = {(values[op.used[0]].step, op.batches) for op in ops}  # type: ignore[attr-defined]  # an activation first
     return frozenset((step, batch) for step, batches in found for batch in batches)

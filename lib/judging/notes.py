@@ -10,7 +10,6 @@ from lib.setting import Game
 from lib.trace import Op
 from lib.values.algebra import named
 
-from .acts import Acts
 from .memory import Profile, lasting_peak
 from .peak import PeakContents
 from .peak_text import layers_text, noun, unstored_text
@@ -29,14 +28,15 @@ class Note(NamedTuple):
 
 
 def notes_on(
-    retrace: Retrace, ranks: Sequence[Acts], lasting: Sequence[int], profiles: Sequence[Profile], peak: PeakContents
+    retrace: Retrace, lasting: Sequence[int], profiles: Sequence[Profile], peak: PeakContents
 ) -> tuple[Note, ...]:
     """All remarks on a run; one on several ranks names them all. `lasting` has each rank's lasting peak."""
+    ranks = retrace.ranks
     by_note: dict[Note, list[int]] = {}
-    for acts, elements, prof in zip(ranks, lasting, profiles):
-        for note in _on_rank(acts, elements, prof, peak.memory, retrace.game):
-            by_note.setdefault(note, []).append(acts.state.rank)
-    notes = [note._replace(text=f"{named('rank', ranks)} {note.text}") for note, ranks in by_note.items()]
+    for state, elements, prof in zip(ranks, lasting, profiles):
+        for note in _on_rank(state, elements, prof, peak.memory, retrace.game):
+            by_note.setdefault(note, []).append(state.rank)
+    notes = [note._replace(text=f"{named('rank', noted)} {note.text}") for note, noted in by_note.items()]
     if lost := lost_states(ranks, profiles, retrace.game.steps):
         layers = named("layer", lost)
         text = f"the updated optimizer state of {layers} is not complete at the end, but the next step needs it"
@@ -50,26 +50,25 @@ def notes_on(
     return tuple(notes)
 
 
-def lasting_of(acts: Acts, sizes: Sequence[int], prof: Profile) -> int:
+def lasting_of(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
     """The most elements that a rank would need if training went on; `sizes` are of its values, by number."""
-    state = acts.state
-    if state.read or any(op.start > 0 for op in acts.all({"load_weights"})):
+    if state.read or any(op.start > 0 for op in state.all({"load_weights"})):
         return lasting_peak(state.done, sizes, prof.lifetimes, state.read, state.costs)
     return max(prof.memory)
 
 
-def _on_rank(acts: Acts, lasting: int, prof: Profile, peak: int, game: Game) -> Iterator[Note]:
+def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Game) -> Iterator[Note]:
     if prof.lifetimes.hidden:
-        yield _kept_outside(acts.state, prof.lifetimes.hidden)
-    if labelled := [op for op in acts.all(COLLECTIVES) if len(op.args) > 1 and op.args[1] is not None]:
+        yield _kept_outside(state, prof.lifetimes.hidden)
+    if labelled := [op for op in state.all(COLLECTIVES) if op.args and len(op.args) > 1 and op.args[1] is not None]:
         yield _other_label(labelled)
-    if twice := loaded_twice(acts):
+    if twice := loaded_twice(state):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"
         yield Note(text, costs_a_star=True, is_a_reload=True)
-    if thrown := thrown_away(acts, prof):
+    if thrown := thrown_away(state, prof):
         text = f"discarded the updated optimizer state of {named('layer', thrown)}, which the next step needs"
         yield Note(text, costs_a_star=True)
-    if game.task != "infer" and (fewer := not_held_again(acts, prof, game.steps)):
+    if game.task != "infer" and (fewer := not_held_again(state, prof, game.steps)):
         layers = named("layer", fewer)
         text = f"started with more of the weight of {layers} than it holds at the end, so the step cannot be repeated"
         yield Note(text, costs_a_star=True, is_a_reload=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from lib.collective_rules import Group
 from lib.costs import CLASSIC, Costs
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.lanes import Call, Place
-from lib.trace import NO_BATCHES, TIMED, Op, group_of, place_text
+from lib.trace import NO_BATCHES, TIMED, Columns, Op, group_of, place_text
 from lib.trace_walk import Cursor
 from lib.values.base import Value
 from lib.values.kinds import Activation, Parked, Weight
@@ -24,9 +27,8 @@ class RankState(Cursor):
     """One rank of the trace, as far as it has been executed again."""
 
     costs: Costs = CLASSIC
+    columns: Columns = field(init=False)
     clock: int = 0
-    idle: tuple[object, ...] = (0, 0, None, NO_BATCHES)
-    """The columns from `start` to `batches` of what takes no time now."""
     values: dict[int, Value] = field(default_factory=dict)
     stored: dict[tuple[str, object], int] = field(default_factory=dict)
     """By name of a dictionary and key in it: the number of the value there."""
@@ -38,6 +40,8 @@ class RankState(Cursor):
     """By index of a pass_to: the tick at which its message is received."""
     held_up: dict[int, Place] = field(default_factory=dict)
     """By index of an event that had to wait: the rank, and the index there, of what it waited for."""
+    named: dict[str, list[int]] = field(default_factory=partial(defaultdict, list))
+    """Indices of the operations by name, but for storing and deleting."""
     events: list[int] = field(default_factory=list)
     """Indices of the timed operations."""
     causes: dict[int, Place | None] = field(default_factory=dict)
@@ -55,6 +59,9 @@ class RankState(Cursor):
     elements: int = 0
     """Elements sent, in messages and collectives (ring-optimal)."""
 
+    def __post_init__(self) -> None:
+        self.columns = Columns.of(self.ops)
+
     @property
     def done(self) -> Sequence[Op]:
         """The operations that have been executed."""
@@ -63,6 +70,11 @@ class RankState(Cursor):
     def used(self, op: Op) -> list[Value]:
         """The values that one of the executed operations used."""
         return [self.values[number] for number in op.used]
+
+    def all(self, names: Set[str]) -> list[Op]:
+        """The executed operations with one of the names, in their order."""
+        ops = self.ops
+        return [ops[i] for i in sorted(chain(*[self.named[name] for name in names & self.named.keys()]))]
 
     def parked(self) -> list[Parked]:
         """The values in `model.parked`, each once."""
@@ -74,10 +86,6 @@ class RankState(Cursor):
         if self.cause is not None or self.computed < 0:
             return self.cause
         return self.rank, self.computed
-
-    def move_clock(self, tick: int) -> None:
-        self.clock = tick
-        self.idle = tick, tick, None, NO_BATCHES
 
     def awaits(self, call: int) -> bool:
         """True if the next operation joins a call."""
@@ -114,30 +122,32 @@ def confirm(
     batches: frozenset[int] = NO_BATCHES,
 ) -> None:
     """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
-    name, its_start, its_end, _, its_batches, _, numbers, _, _ = op
-    end = start + ticks
-    if its_start != start or its_end != end:
-        raise TraceError(f"it takes place from tick {start} to {end}, not {its_start} to {its_end}")
+    name, its_batches, numbers, end = op.name, op.batches, op.made, start + ticks
+    if op.start != start or op.end != end:
+        raise TraceError(f"it takes place from tick {start} to {end}, not {op.start} to {op.end}")
     if its_batches is not batches and its_batches != batches:
         raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(its_batches)}")
     if made or numbers != ():
         first = len(rank.values)
-        if numbers != tuple(range(first, first + len(made))):
+        expected = (first,) if len(made) == 1 else tuple(range(first, first + len(made)))
+        if numbers != expected:
             raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(numbers)}")
-        rank.values.update(zip(numbers, made))
+        for number, value in zip(expected, made):
+            rank.values[number] = value
+    at = rank.at
+    rank.named[name].append(at)
     if name in TIMED:
-        at = rank.computed = rank.at
+        rank.computed = at
         rank.events.append(at)
         if rank.cause is not None:
             rank.causes[at], rank.cause = rank.cause, None
-        rank.move_clock(end)
+        rank.clock = end
 
 
 def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:
     """Refuses to use what a call makes before that call has been awaited."""
-    if not rank.under_way.keys().isdisjoint(numbers):
-        first = min(rank.under_way.keys() & {*numbers})
-        raise RuleError(f"the {rank.values[first]} is still under way; await it first")
+    if under_way := rank.under_way.keys() & {*numbers}:
+        raise RuleError(f"the {rank.values[min(under_way)]} is still under way; await it first")
 
 
 _new = tuple.__new__  # what Arrival(...) does, in half of its time

@@ -44,15 +44,17 @@ class RetracedLanes(Lanes):
         if op.name == "pass_to":
             refuse_under_way(rank, op.used)
         first, made = len(rank.values), 0 if op.name == "pass_to" else len(used)
-        if op.made != tuple(range(first, first + made)) or op.batches != asked(self.game, op.name, op.batches):
+        numbers = (first,) if made == 1 else tuple(range(first, first + made))
+        if op.made != numbers or op.batches != asked(self.game, op.name, op.batches):
             raise TraceError(f"it makes {made} values from number {first} on, of no batches; this record is {op}")
-        brought: list[Value | Made] = [*used]
-        if rank.under_way:
+        brought: Sequence[Value | Made] = used
+        if not rank.under_way.keys().isdisjoint(op.used):
             brought = [self._made(rank, number) or value for number, value in zip(op.used, used)]
         call = Call(rank.rank, rank.at, rank.clock, rank.came_from(), op, group, tuple(brought))
         rank.events.append(rank.at)
+        rank.named[op.name].append(rank.at)
         rank.calls[rank.at] = call
-        for number, value in zip(op.made, used):
+        for number, value in zip(numbers, used):
             rank.values[number] = value
             rank.under_way[number] = call
         self.issue(call)
@@ -79,8 +81,9 @@ class RetracedLanes(Lanes):
                 f"this record is {op}"
             )
         if after > rank.clock:
-            rank.move_clock(after)
+            rank.clock = after
             rank.cause = call.place
+        rank.named["await"].append(rank.at)
         del rank.calls[at]
         for number in call.op.made:
             del rank.under_way[number]

@@ -16,7 +16,6 @@ from lib.lanes import Place, beside, clocks, computing
 from lib.trace import TIMED, Op, Trace
 from lib.values.kinds import Parked
 
-from .acts import Acts
 from .family import family_of
 from .memory import Profile, profile
 from .notes import Note, lasting_of, notes_on
@@ -139,11 +138,10 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     error = _first_error(retrace, goal)
     ranks, costs = retrace.ranks, trace.costs
     sizes = [[value.memory(costs) for value in state.values.values()] for state in ranks]  # by number: in that order
-    profiles = [profile(state.done, size) for state, size in zip(ranks, sizes)]
+    profiles = [profile(state.columns if state.ended else state.done, size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
-    acts = list(map(Acts.of, ranks))
     contents = peak_contents(ranks, profiles, trace.setting)
-    lasting = [lasting_of(each, size, prof) for each, size, prof in zip(acts, sizes, profiles)]
+    lasting = [lasting_of(each, size, prof) for each, size, prof in zip(ranks, sizes, profiles)]
     ends = [max(map(_end, ops), default=0) for ops in events]
     makespan = max(ends, default=0)
     working = [_working(ops, costs) for ops in events]
@@ -161,12 +159,12 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         ),
         copies=_copies(ranks, trace.size.layers, trace.setting.replicas),
         critical_path=_critical_path(ranks, makespan, costs),
-        notes=notes_on(retrace, acts, lasting, profiles, contents) if any(state.at for state in ranks) else (),
+        notes=notes_on(retrace, lasting, profiles, contents) if any(state.at for state in ranks) else (),
         waits=tuple(state.held_up for state in ranks),
         span=costs.steps(max((end - ops[0].start for end, ops in zip(ends, events) if ops), default=0)),
         peaks=peaks,
         contents=contents,
-        family=family_of(acts, trace.setting.replicas),
+        family=family_of(ranks, trace.setting.replicas),
         lasting_peak=max(contents.memory, *lasting),
     )
 

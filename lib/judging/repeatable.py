@@ -12,17 +12,16 @@ from lib.folding import Own
 from lib.values.base import Sharded, Value, with_fields
 from lib.values.kinds import OptState, Parked, Weight
 
-from .acts import Acts
 from .memory import Profile
 from .rank_state import RankState
 
 S = TypeVar("S", Weight, OptState)
 
 
-def loaded_twice(acts: Acts) -> list[int]:
+def loaded_twice(state: RankState) -> list[int]:
     """Layers of which a rank loaded some element more than once."""
     loads: dict[int | None, list[tuple[int, int]]] = {}
-    for op in acts.all({"load_weights"}):
+    for op in state.all({"load_weights"}):
         loads.setdefault(op.layer, []).append(op.args[:2])  # (shard, total): from shard/total to (shard + 1)/total
     return [layer or 0 for layer, parts in loads.items() if len(parts) > 1 and _overlap(parts)]
 
@@ -32,29 +31,27 @@ def _overlap(parts: list[tuple[int, int]]) -> bool:
     return any(after[0] < before[1] for before, after in pairwise(spans))
 
 
-def thrown_away(acts: Acts, prof: Profile) -> list[int]:
+def thrown_away(state: RankState, prof: Profile) -> list[int]:
     """Layers whose updated optimizer state is neither stored at the end nor went into anything else."""
-    state = acts.state
-    thrown = {op.made[1] for op in acts.all({"update"})} - prof.lifetimes.left
+    thrown = {op.made[1] for op in state.all({"update"})} - prof.lifetimes.left
     if thrown:
         thrown.difference_update(*[op.used for op in state.done if op.name != "store"])
     return sorted({state.values[number].layer for number in thrown})
 
 
-def lost_states(ranks: Sequence[Acts], profiles: Sequence[Profile], steps: int) -> list[int]:
+def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: int) -> list[int]:
     """Layers that were updated, but whose optimizer state all ranks together do not hold whole after all `steps`."""
-    left = [acts.state.values[number] for acts, prof in zip(ranks, profiles) for number in prof.lifetimes.left]
+    left = [state.values[number] for state, prof in zip(ranks, profiles) for number in prof.lifetimes.left]
     held = _by_layer(OptState, left, steps)
-    updated = {op.layer or 0 for acts in ranks for op in acts.all({"update"})}
-    return [layer for layer in sorted(updated) if not _contain(_of_all_replicas(held.get(layer, [])), ((0, 1),))]
+    updated = {op.layer or 0 for state in ranks for op in state.all({"update"})}
+    return [layer for layer in sorted(updated) if not _contain(_of_all_replicas(held.get(layer, [])), {1: {0}})]
 
 
-def not_held_again(acts: Acts, prof: Profile, steps: int) -> list[int]:
+def not_held_again(state: RankState, prof: Profile, steps: int) -> list[int]:
     """Layers of which a rank used more as it was loaded than it holds at the end, after all `steps`."""
-    state = acts.state
     left = [state.values[number] for number in prof.lifetimes.left]
     held = _by_layer(Weight, [*left, *state.final], steps)
-    loaded = [state.values[op.made[0]] for op in acts.all({"load_weights"})]
+    loaded = [state.values[op.made[0]] for op in state.all({"load_weights"})]
     if not _fewer(held, _by_layer(Weight, loaded)):
         return []  # whoever holds all that was loaded holds all that was used
     return _fewer(held, _by_layer(Weight, _used_as_loaded(state)))
@@ -76,9 +73,7 @@ def _used_as_loaded(state: RankState) -> list[Value]:
 
 def _fewer(held: Mapping[int, Sequence[Sharded]], began: Mapping[int, Sequence[Sharded]]) -> list[int]:
     """Layers of which what is held does not cover what it began with."""
-    return sorted(
-        layer for layer, weights in began.items() if not _contain(held.get(layer, ()), _pairs(_shards(weights)))
-    )
+    return sorted(layer for layer, weights in began.items() if not _contain(held.get(layer, ()), _shards(weights)))
 
 
 def _by_layer(kind: type[S], values: Iterable[Value], step: int = 0) -> dict[int, list[S]]:
@@ -115,19 +110,17 @@ def _shards(values: Iterable[Sharded]) -> dict[int, set[int]]:
     return by_total
 
 
-def _pairs(by_total: dict[int, set[int]]) -> set[tuple[int, int]]:
+def _pairs(by_total: Mapping[int, set[int]]) -> set[tuple[int, int]]:
     """Shards by their count as (shard, total)."""
     return {(shard, total) for total, shards in by_total.items() for shard in shards}
 
 
-def _contain(held: Iterable[Sharded], wanted: Iterable[tuple[int, int]]) -> bool:
-    """True if all values in `held` together cover every (shard, total) that is wanted."""
-    by_total = _shards(held)
-    if any(len(shards) == total for total, shards in by_total.items()):
+def _contain(held: Iterable[Sharded], wanted: Mapping[int, set[int]]) -> bool:
+    """True if all values in `held` together cover all shards, by their count, that are wanted."""
+    have = _shards(held)
+    if all(shards <= have.get(total, set()) for total, shards in wanted.items()):
         return True
-    have = _pairs(by_total)
-    missing = [pair for pair in wanted if pair not in have]
-    return not missing or _cover(have, missing)
+    return any(len(shards) == total for total, shards in have.items()) or _cover(_pairs(have), _pairs(wanted))
 
 
 def _cover(have: Iterable[tuple[int, int]], wanted: Iterable[tuple[int, int]]) -> bool:

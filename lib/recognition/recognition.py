@@ -11,7 +11,6 @@ from lib.collective_rules import ALL_TO_ALL
 from lib.errors import PuzzleError
 from lib.gc_pause import no_collection
 from lib.judging import family as families
-from lib.judging.acts import Acts
 from lib.judging.recompute import Retrace
 from lib.setting import Setting
 from lib.trace import Trace
@@ -70,7 +69,7 @@ def recognize(trace: Trace) -> Recognition | None:
         except PuzzleError:
             return None
         ranks = [work for work in map(RankWork, retrace.ranks) if work.parts]
-        family = families.family_of(list(map(Acts.of, retrace.ranks)))
+        family = families.family_of(retrace.ranks)
         return _recognized(ranks, family, trace.setting) if ranks else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Generator
 from typing import Any, NoReturn, Protocol
 
 from lib.errors import RuleError
@@ -14,7 +14,7 @@ from .recorder import player_line
 class Owner(Protocol):
     """The rank that made a call."""
 
-    def join(self, handle: Handle, line: int) -> Coroutine[Any, Any, Any]: ...
+    def join(self, handle: Handle, line: int) -> Generator[Any, Any, Any]: ...
 
 
 class Handle:
@@ -36,7 +36,7 @@ class Handle:
         """The line on which it was awaited."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self.owner.join(self, player_line()).__await__()
+        return self.owner.join(self, player_line())
 
     def __str__(self) -> str:
         return str(self.call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 from lib.collective_rules import Group, contribute
@@ -22,6 +22,10 @@ from .waits import Awaiting, Wait
 A = TypeVar("A")
 R = TypeVar("R")
 W = TypeVar("W", bound=Wait)
+
+
+def _nothing(*_: object) -> None:
+    """What a wait writes down that only `write_await` records."""
 
 
 class LaneOperations:
@@ -64,10 +68,10 @@ class LaneOperations:
 
     # --- On a lane, where communication overlaps computation ---
 
-    def _collective_on_lane(
+    def _bucket(
         self, name: str, given: Any, label: Any, group: Group | None, line: int, asked: frozenset[int]
     ) -> Handle:
-        """A collective of one value, or of a list of values with a list of layers: a bucket."""
+        """A collective of what another call makes, or of a list of values with a list of layers: a bucket."""
         listed = isinstance(given, list) or (isinstance(given, Handle) and given.listed)
         if listed and not FORMS[name].bucket:
             raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
@@ -84,8 +88,22 @@ class LaneOperations:
             label = None
         elif len(parts) == 1 and listed:
             (label,) = label
-        args = () if group is label is None else shortest(group, label)
-        call = self._write_call(name, parts, used, len(parts), layers[0], args, group, line, asked)
+        return self._issue(name, parts, used, layers[0], shortest(group, label), group, line, asked, listed)
+
+    def _issue(
+        self,
+        name: str,
+        parts: Sequence[Value | Made],
+        used: tuple[int, ...],
+        layer: int,
+        args: tuple[Any, ...],
+        group: Group | None,
+        line: int,
+        asked: frozenset[int],
+        listed: bool = False,
+    ) -> Handle:
+        """Starts a collective, as soon as it can."""
+        call = self._write_call(name, parts, used, len(parts), layer, args, group, line, asked)
         self._lanes.issue(call)
         return self._handle(call, listed)
 
@@ -136,29 +154,29 @@ class LaneOperations:
         assert self.run.lanes is not None
         return self.run.lanes
 
-    async def join(self, handle: Handle, line: int) -> Any:
+    def join(self, handle: Handle, line: int) -> Generator[Any, Any, Any]:
         """Waits for the end of a call, and returns what it made.
 
         Raises:
             RuleError: another rank awaits it, or it was awaited before.
         """
-        call = handle.call
+        call, recorder = handle.call, self._recorder
         try:
             other = self.run.other_rank(self._rank)
             if other is not None:
                 recorder = self.run.recorders[other]
                 raise RuleError(f"{handle} belongs to rank {self._rank}; only the rank that made a handle awaits it")
-            recorder = self._recorder
-            self._ready()
+            if recorder.promised is not None or recorder.under_way is not None:
+                self._ready()
             if handle.awaited_on is not None:
                 raise RuleError(f"{handle} was already awaited on line {handle.awaited_on}; keep what 'await' returned")
         except PuzzleError as why:
             raise why.at(recorder.place(f"await {call.op.call()}"), line) from None
-        if call.settled:
+        if call.end >= 0:
             self.run.act(self._rank)
         else:
             wait = Awaiting(self._rank, recorder.clock, line, call, self._lanes)
-            await self._together(wait, self.run.ended, lambda *_: None)
+            yield from self._together(wait, self.run.ended, _nothing).__await__()
         recorder.write_await(call, line)
         handle.awaited_on = line
         del recorder.handles[call.at]

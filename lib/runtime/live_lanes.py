@@ -52,9 +52,9 @@ class LiveLanes(Lanes):
         return [rules.LOCAL_RULES[first.name](self.game, first.op, first.values)]
 
     def settle(self, call: Call) -> None:
-        call.made = tuple(map(unrecorded, call.made))
+        call.made = tuple([unrecorded(value) for value in call.made])
         self._host.recorders[call.rank].complete(call)
-        if call.name == "pass_to":
+        if call.op.name == "pass_to":
             to, *tag = call.op.args
             message = Message(self._payloads.pop(call), call.values, call.end, *tag)
             self._host.deliver(call.rank, to, message)

@@ -114,9 +114,9 @@ class LiveRun:
 
     def ended(self, wait: Awaiting) -> bool | None:
         """Answers whether a call has ended."""
-        if wait.of.settled:
+        if wait.of.end >= 0:
             return True
-        head = wait.lanes.head(wait.rank, wait.of.lane)
+        head = wait.of.lane.head if wait.of.lane else None
         if head is not None and head.refusal is not None:
             raise again(head.refusal)
         return None
@@ -130,7 +130,7 @@ class LiveRun:
     def refused(self, call: Call, why: PuzzleError) -> None:
         """A call will never start, nor what is behind it on its lane."""
         wait = self._waits[call.rank]
-        if isinstance(wait, Awaiting) and wait.of.lane == call.lane:
+        if isinstance(wait, Awaiting) and wait.of.lane is call.lane:
             self._fail(wait, again(why))
 
     def deliver(self, source: int, to: int, message: Message) -> None:

@@ -89,8 +89,8 @@ class RankOperations(LaneOperations):
                 raise RuleError(f"the value comes first: {name}(value, layer)")
             wanted = asked(run.game, name, require_own_batches(run.game, batches)) if batches else NO_BATCHES
             members = None if group is None else run.mesh.group(recorder.rank, group)
-            if run.lanes is not None:
-                return self._collective_on_lane(name, given, label, members, line, wanted)
+            if run.lanes is not None and not isinstance(given, Value):
+                return self._bucket(name, given, label, members, line, wanted)
             if type(label) is not int:
                 if isinstance(given, list):
                     raise RuleError("a list of values needs costs with overlap; call once for each value")
@@ -101,6 +101,8 @@ class RankOperations(LaneOperations):
             raise why.at(recorder.place(call_text(name, label)), line) from None
         layer = given.layer
         args = () if members is None and label == layer else shortest(members, None if label == layer else label)
+        if run.lanes is not None:
+            return self._issue(name, (given,), used, layer, args, members, line, wanted)
         wait = Joining(recorder.rank, recorder.clock, line, name, layer, (given,), used, members, args, wanted)
         return self._promise(wait, run.join, self._joined)
 

@@ -171,16 +171,18 @@ class RankRecorder:
         batches: frozenset[int],
     ) -> Op:
         """Writes down a call that starts later, or now; it will make so many values, whose numbers are taken."""
-        numbers = tuple(range(self.values, self.values + made))
+        first = self.values
         self.values += made
+        numbers = (first,) if made == 1 else tuple(range(first, first + made))
         op = _op(Op, (name, self.clock, self.clock, layer, batches, used, numbers, args, line))
         self.ops.append(op)
         return op
 
     def complete(self, call: Call) -> None:
         """Writes down when a call starts and ends; the values that it makes become this rank's own."""
-        self.ops[call.at] = call.op = _op(Op, (call.op.name, call.start, call.end, *call.op[3:]))
-        for number, value in zip(call.op.made, call.made):
+        name, _, _, *more = call.op
+        op = self.ops[call.at] = call.op = _op(Op, (name, call.start, call.end, *more))
+        for number, value in zip(op.made, call.made):
             set_recorder(value, self)
             set_number(value, number)
 

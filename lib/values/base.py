@@ -123,6 +123,8 @@ class Sharded(Value):
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         size = costs.weight
+        if self.total == 1:
+            return size
         if size % self.total:
             return algebra.uneven_size(size, self.shards, self.total)
         return len(self.shards) * (size // self.total)

@@ -1,31 +1,57 @@
-"""Puzzles by slug, in the order of play; each is loaded from its module on first use."""
+"""The puzzles of a track by slug, in the order of play; chapters are added to it, those of teachers too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from .chapter import AnyChapter
 from .puzzle import Puzzle
 
 P = TypeVar("P", bound=Puzzle)
 
 
 class Listing(Mapping[str, P]):
-    """A read-only mapping from slugs to puzzles. `modules` gives, for each slug, the module that defines its PUZZLE.
+    """A mapping from slugs to puzzles, each loaded when it is first asked for."""
 
-    Loading on demand keeps commands that only list slugs fast, and free of numpy, which layout puzzles need.
-    """
+    def __init__(self, chapters: Iterable[AnyChapter[P]]) -> None:
+        self.chapters: list[AnyChapter[P]] = []
+        self._chapter_of: dict[str, AnyChapter[P]] = {}
+        for chapter in chapters:
+            self.add(chapter)
 
-    def __init__(self, modules: Mapping[str, str]) -> None:
-        self._modules = dict(modules)
+    def add(self, chapter: AnyChapter[P]) -> None:
+        """Adds a chapter behind all others.
+
+        Raises:
+            ValueError: the name of the chapter or of one of its puzzles is taken.
+        """
+        names = {one.name for one in self.chapters}
+        taken = {slug for slug in chapter.slugs if slug in self._chapter_of} | ({chapter.name} & names)
+        if taken:
+            raise ValueError(f"there is already a chapter or puzzle named '{min(taken)}'")
+        self.chapters.append(chapter)
+        self._chapter_of.update(dict.fromkeys(chapter.slugs, chapter))
+
+    def remove(self, chapter: AnyChapter[P]) -> None:
+        """Removes a chapter that was added."""
+        self.chapters.remove(chapter)
+        for slug in chapter.slugs:
+            del self._chapter_of[slug]
+
+    def chapter_of(self, slug: str) -> AnyChapter[P]:
+        """The chapter that a puzzle is in."""
+        return self._chapter_of[slug]
+
+    def number(self, slug: str) -> int:
+        """Its place in the order of play, from 0."""
+        return tuple(self._chapter_of).index(slug)
 
     def __getitem__(self, slug: str) -> P:
-        puzzle: P = import_module(self._modules[slug]).PUZZLE
-        return puzzle
+        return self._chapter_of[slug].puzzle(slug)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
+        return iter(self._chapter_of)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(self._chapter_of)

@@ -26,8 +26,19 @@ class Puzzle:
     concept: str
     in_practice: str
     """How real systems do it."""
-    sources: tuple[Paper, ...]
+    sources: tuple[Paper | str, ...]
     credit: str
     """The work that the track is based on; printed below the sources."""
+    allowed: tuple[str, ...] = ()
+    """The only calls that a solution may make; empty if it may make any, except for those that are forbidden."""
+    forbidden: tuple[str, ...] = ()
     praise: str = "Good dogs, every one of them."
     """A sentence for three stars, shown below the puppies."""
+
+    def refuses(self, call: str) -> bool:
+        """True if a solution may not make this call."""
+        return call in self.forbidden or bool(self.allowed and call not in self.allowed)
+
+    def rule_text(self) -> str:
+        """The rule on calls, after 'this puzzle'."""
+        return f"allows only {', '.join(self.allowed)}" if self.allowed else f"forbids: {', '.join(self.forbidden)}"

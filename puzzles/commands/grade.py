@@ -23,6 +23,7 @@ from .params import Bytes, Seconds, SlugText, terminal
 
 if TYPE_CHECKING:
     from puzzles.grading.verdict import Graded
+    from puzzles.reports.class_pages import ClassPages
 
 DEFAULT = Limits()
 FORMATS = ("junit", "gradescope", "csv", "html")
@@ -44,7 +45,7 @@ MIB = 1 << 20
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option("--why", is_flag=True, help="Explain each schedule's peak memory: what it consists of.")
 @click.option("--strict", is_flag=True, help="Fail what works only at the size shown in the puzzle.")
-@click.option("--html", metavar="FILE", help="Write a page with messages and pictures.")
+@click.option("--html", metavar="FILE|FOLDER", help="Write a page; to a folder: an index and a page for each file.")
 @click.option("--junit", metavar="FILE", help="Write JUnit XML.")
 @click.option("--csv", metavar="FILE", help="Write a table, one row for each file and puzzle.")
 @click.option("--gradescope", metavar="FILE", help="Write Gradescope's results.json for the submission.")
@@ -129,14 +130,29 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         raise click.UsageError("there is no submission to write Gradescope's results for")
     alone = len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
-    job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options))
-    graded = grade_all(files, job, options["jobs"], options["resume"], options["dask"], options["mpi"], _load_reports)
+    job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options), _own())
+    pages = _class_pages([file.path for file in files], options)
+    graded = grade_all(
+        files,
+        job,
+        options["jobs"],
+        options["resume"],
+        options["dask"],
+        options["mpi"],
+        _load_reports,
+        pages.add if pages else lambda one: one,
+    )
     problems = [_shown(lambda: _show(graded, tier, options))]
-    reports = {name: options[name] for name in FORMATS}
+    reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
     wrote, failed = write_reports(graded, reports, points, options["partial"], tier, options["traces"])
+    if pages:
+        failed.append(pages.finish(graded, tier))
+        wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each file.")
     problems += failed
     if not options["as_json"]:
-        problems.append(_shown(lambda: click.echo("".join(f"{sentence}\n" for sentence in wrote), nl=False)))
+        problems.append(
+            _shown(lambda: click.echo("".join(f"{sentence}\n" for sentence in wrote if sentence), nl=False))
+        )
     for names in hard_links(files):
         same = " and ".join(map(plain, names))
         click.echo(f"Warning: {same} are one file under several names (hard links); it was graded for each.", err=True)
@@ -145,6 +161,22 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     for problem in filter(None, problems):
         click.echo(f"Error: {problem}", err=True)
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
+
+
+def _own() -> tuple[tuple[str, str], ...]:
+    """The folders of own puzzles, for processes that have to add them too."""
+    from puzzles.own import folders
+
+    return tuple((str(folder.path), folder.digest) for folder in folders())
+
+
+def _class_pages(paths: list[str], options: Mapping[str, Any]) -> ClassPages | None:
+    """The folder of pages, if that is wanted."""
+    from puzzles.reports.class_pages import ClassPages, is_folder
+
+    if not (options["html"] and is_folder(options["html"])):
+        return None
+    return ClassPages(options["html"], paths, bool(options["traces"]) or len(paths) == 1)
 
 
 def _load_reports() -> None:
@@ -188,8 +220,12 @@ def _limits(options: Mapping[str, Any]) -> Limits:
 
 def _is_kept(files: int, options: Mapping[str, Any]) -> bool:
     """True if runs are kept with their verdicts: for traces, pictures, or the feedback on a single file."""
+    from puzzles.reports.class_pages import is_folder
+
     return bool(
-        options["traces"] or (options["html"] and files <= MAX_PICTURES) or (files == 1 and not options["as_json"])
+        options["traces"]
+        or (options["html"] and (files <= MAX_PICTURES or is_folder(options["html"])))
+        or (files == 1 and not options["as_json"])
     )
 
 

@@ -8,20 +8,27 @@ import click
 
 from puzzles.version import VERSION
 
+from .check import check
 from .costs import costs
 from .doctor import doctor
 from .draw import draw
+from .export import export
 from .grade import grade
 from .hint import hint
+from .import_ import import_
 from .list import list_
+from .new import new
 from .notebook import notebook
-from .params import Commands
+from .params import Commands, with_own_puzzles
 from .plan import plan
 from .reset import reset
 from .run import run
+from .share import share
 from .show import show
+from .solve import solve
 from .start import start
 from .status import status
+from .torch import torch
 from .verify import verify
 from .watch import watch
 
@@ -34,9 +41,15 @@ def main() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
+    from puzzles.own import add_installed
+
+    for problem in add_installed():
+        click.echo(f"Warning: {problem}", err=True)
 
 
-COMMANDS = (list_, show, start, hint, draw, run, grade, watch, status, reset, verify, costs, plan, doctor, notebook)
-
-for command in COMMANDS:
+PLAY = (list_, show, start, hint, draw, run, grade, watch, status, reset)
+for command in (*PLAY, verify, share, notebook):
+    main.add_command(with_own_puzzles(command))
+for command in (new, check, costs, doctor, export, import_, torch, solve, plan):
     main.add_command(command)
+with_own_puzzles(main)

@@ -6,7 +6,7 @@ import re
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,7 +16,37 @@ from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_group, fi
 if TYPE_CHECKING:
     from rich.console import Console
 
+Command = TypeVar("Command", bound=click.Command)
+
 REFERENCES = INSTALL_ROOT / "solutions"
+
+
+def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> None:
+    """Click's callback of --puzzles: adds the folders before other parameters look for puzzles."""
+    from puzzles.own import OwnPuzzleError, add_folder
+
+    for path in paths:
+        try:
+            add_folder(path, draft=ctx.command.name == "check")
+        except OwnPuzzleError as why:
+            raise click.UsageError(str(why), ctx) from None
+
+
+def with_own_puzzles(command: Command) -> Command:
+    """The command, with an option for folders of puzzles."""
+    words = "Add the puzzles of a folder; may be repeated. See 'puzzles new'."
+    command.params.append(
+        click.Option(
+            ["--puzzles"],
+            metavar="FOLDER",
+            multiple=True,
+            is_eager=True,
+            expose_value=False,
+            callback=add_folders,
+            help=words,
+        )
+    )
+    return command
 
 
 class Commands(click.Group):

@@ -217,7 +217,7 @@ class Game:
 
     def open(self) -> None:
         """Writes the picture of the current puzzle next to the file, and opens it."""
-        from puzzles.reports.html import pictures
+        from puzzles.reports.attempts import pictures
 
         verdict = self.verdicts.get(self.current)
         drawn = next(iter(pictures(verdict)), "") if verdict is not None else ""

@@ -44,16 +44,17 @@ def grade_all(
     dask: str | None = None,
     mpi: bool = False,
     meanwhile: Callable[[], None] = lambda: None,
+    finish: Callable[[Graded], Graded] = lambda graded: graded,
 ) -> list[Graded]:
     """Grades all files and returns the verdicts in their order, with progress on a terminal and in a checkpoint file.
 
     The work runs in up to `jobs` processes, with `dask` on the cluster at that address, or with `mpi` in the processes
     of an MPI run. With `resume`, files that an interrupted run has graded are not graded again. `meanwhile` is called
-    once, when processes are at work.
+    once, when processes are at work; `finish` with each file's verdicts, as soon as they are known.
     """
     found = {file.path: file for file in files}
     if len(found) == 1 and not (dask or mpi):
-        return [job.grade(path, content(file)) for path, file in found.items()]
+        return [finish(job.grade(path, content(file))) for path, file in found.items()]
     processes, shared = jobs or cores(), Shared()
     with Checkpoint.of(found, job, resume) as checkpoint:
 
@@ -63,7 +64,7 @@ def grade_all(
             return given
 
         known = {path: checkpoint.known(path, read(path)) for path in found} if resume else {}
-        done = {path: graded for path, graded in known.items() if graded is not None}
+        done = {path: shared(finish(graded)) for path, graded in known.items() if graded is not None}
         to_do = [path for path in found if path not in done]
         to_do.sort(key=lambda path: -found[path].size)  # so that no process works long when the others have finished
         try:
@@ -72,7 +73,7 @@ def grade_all(
             for graded in _with_progress_bar(
                 _distribute(to_do, job, read, start, processes, grade, meanwhile), len(to_do)
             ):
-                done[graded.path] = shared(graded)
+                done[graded.path] = shared(finish(graded))
                 if not graded.is_lost:
                     checkpoint.add(graded, content(found[graded.path]))
         except KeyboardInterrupt:

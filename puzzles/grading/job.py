@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+from puzzles.own import OwnPuzzleError, add_folder, folders
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier, best
@@ -25,6 +26,8 @@ class Job(NamedTuple):
     tier: Tier
     strict: bool = False
     keep: bool = False
+    own: tuple[tuple[str, str], ...] = ()
+    """Folders of own puzzles, each with the digest of its content."""
 
     def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
         """Grades a file: `source` is its content, or why that could not be read; None reads it now.
@@ -34,9 +37,21 @@ class Job(NamedTuple):
         """
         if self.tier.is_sandbox:
             best(self.tier.name)
+        self._add_folders()
         submission = _submission(path, source)
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
         return grade_file(path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client)
+
+    def _add_folders(self) -> None:
+        """Adds the folders of puzzles in a process that does not have them.
+
+        Raises:
+            OwnPuzzleError: another machine has no such folder, or another content of it.
+        """
+        there = {str(folder.path): folder.digest for folder in folders()}
+        for path, digest in self.own:
+            if there.get(path) != digest and add_folder(path).digest != digest:
+                raise OwnPuzzleError(f"{path}: it has another content here; grade where all processes see one folder")
 
     def grade_with_kept_client(self, path: str, source: bytes | OSError | None) -> Graded:
         """Grades a file with the client of this thread, whose server stays for the next file."""

@@ -42,7 +42,8 @@ def untouched(puzzle: Puzzle, found: Sketch) -> bool:
     """True if a definition is still the puzzle's starter, or another starter for the same puzzle: it has a placeholder,
     and calls only what starters call."""
     return found.digest == _starter_sketch(puzzle.starter).digest or (
-        found.todo is not None and _called_in_starters(track_of(puzzle.slug).name).issuperset(found.todo)
+        found.todo is not None
+        and _called_in_starters(track_of(puzzle.slug).name, track_of(puzzle.slug).slugs).issuperset(found.todo)
     )
 
 
@@ -52,9 +53,9 @@ def _starter_sketch(starter: str) -> Sketch:
 
 
 @cache
-def _called_in_starters(track: str) -> frozenset[str]:
+def _called_in_starters(track: str, slugs: tuple[str, ...]) -> frozenset[str]:
     """The names that the starters of a track call, and those of Python itself."""
-    starters = (TRACKS[track].puzzle(slug).starter for slug in TRACKS[track].slugs)
+    starters = (TRACKS[track].puzzle(slug).starter for slug in slugs)
     calls = (node for starter in starters for node in ast.walk(ast.parse(starter)) if isinstance(node, ast.Call))
     return frozenset({*map(called_name, calls), *dir(builtins)})
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from lib import Costs, PuzzleError
@@ -84,6 +86,7 @@ def play(
         PuzzleError: there is no such size, setting or colour.
         ValueError: `seconds` is not a positive number.
     """
+    _add_installed()
     fields = {"size": size, "costs": costs, "mesh": mesh, "steps": steps, "layer": layer, "task": task, "fold": fold}
     given = {name: field for name, field in fields.items() if field is not None}
     found, definition = _game(puzzle, function, given) if given else _which(puzzle, function)
@@ -103,6 +106,15 @@ def play(
             raise KeyboardInterrupt from None
         return result
     return PlayTask(work, found.slug, loop)
+
+
+@cache
+def _add_installed() -> None:
+    """Adds the puzzles of installed packages, once; those that cannot be used are named in warnings."""
+    from puzzles.own import add_installed
+
+    for problem in add_installed():
+        warnings.warn(problem, stacklevel=3)
 
 
 def require_colour(game: Puzzle | FreeGame, colour: str) -> None:

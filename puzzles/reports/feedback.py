@@ -14,8 +14,8 @@ def story(verdict: Verdict) -> list[str]:
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
     compared = " ".join(track.comparison(puzzle, verdict.figures, verdict.trace))
-    practice = f"In practice: {_first_sentences(puzzle.in_practice)}"
-    return [*filter(None, [achieved(verdict), compared]), practice]
+    practice = f"In practice: {_first_sentences(puzzle.in_practice)}" if puzzle.in_practice else ""
+    return [*filter(None, [achieved(verdict), compared, practice])]
 
 
 def achieved(verdict: Verdict) -> str:

@@ -11,40 +11,36 @@ from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import stars_text
 
+from .attempts import pictures
+from .environment import environment
 from .feedback import story
 from .standings import slugs_of
 
 
 def report_page(graded: Sequence[Graded], tier: Tier) -> str:
     """The page: a table, and for each attempt its verdict, message and pictures."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=PackageLoader("puzzles.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     files = [
         {
             "path": plain(file.path),
             "verdicts": {v.puzzle: v for v in file.verdicts},
-            "attempts": [_attempt(v, Markup) for v in file.verdicts if v.attempted or v.message],
+            "attempts": [_attempt(v) for v in file.verdicts if v.attempted or v.message],
         }
         for file in graded
     ]
-    return environment.get_template("report.html").render(
-        files=files,
-        slugs=slugs_of(graded),
-        stars=stars_text,
-        tier=tier,
-        left_out=any(_is_left_out(v) for f in graded for v in f.verdicts),
+    return str(
+        environment()
+        .get_template("report.html")
+        .render(
+            files=files,
+            slugs=slugs_of(graded),
+            stars=stars_text,
+            tier=tier,
+            left_out=any(_is_left_out(v) for f in graded for v in f.verdicts),
+        )
     )
 
 
-def _attempt(verdict: Verdict, markup: Any) -> dict[str, Any]:
+def _attempt(verdict: Verdict) -> dict[str, Any]:
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
     return {
@@ -52,19 +48,10 @@ def _attempt(verdict: Verdict, markup: Any) -> dict[str, Any]:
         "heading": track.heading(puzzle),
         "figures": track.figures_text(puzzle, verdict.figures) if verdict.figures else "",
         "story": story(verdict) if verdict.status == "passed" else [],
-        "pictures": [markup(picture) for picture in pictures(verdict)],
+        "pictures": pictures(verdict),
     }
 
 
 def _is_left_out(verdict: Verdict) -> bool:
     """True if there could be a picture, but the run was not kept."""
     return bool(verdict.figures) and not verdict.trace and track_of(verdict.puzzle).has_pictures
-
-
-def pictures(verdict: Verdict) -> list[str]:
-    """Pictures of a verdict that has its run, as SVG."""
-    if not verdict.trace:
-        return []
-    track = track_of(verdict.puzzle)
-    puzzle = track.puzzle(verdict.puzzle)
-    return [picture for picture in track.pictures(puzzle, verdict.trace, verdict.figures) if picture]

@@ -103,7 +103,7 @@ class SandboxClient:
         def run() -> dict[str, Any]:
             if not self._is_open:
                 self._open()
-            return self._exchange([request], seconds)
+            return self._exchange(protocol.split(request), seconds)
 
         return self._twice(run)
 

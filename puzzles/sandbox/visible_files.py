@@ -35,6 +35,8 @@ SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache"
 DEVICES_AND_FACTS = ("/dev/urandom", "/dev/random", "/proc/self", "/proc/meminfo", "/proc/cpuinfo")
 """A worker's own folder in /proc, opened by itself: those of others show their command lines."""
 
+_hidden_besides: list[Path] = []
+
 SITE_PACKAGES = sysconfig.get_path("purelib")
 
 
@@ -50,10 +52,22 @@ def visible_roots() -> list[Path]:
     ]
 
 
+def hide(folder: Path) -> None:
+    """Hides a further folder, such as one of a teacher's puzzles, from the servers that are started from now on."""
+    _hidden_besides.append(folder)
+
+
+def show(folder: Path) -> None:
+    """Ends that."""
+    _hidden_besides.remove(folder)
+
+
 def hidden_folders() -> list[Path]:
-    """Folders that a submission must not read: solutions, tests, and the trials of classes with their right results."""
+    """Folders that a submission must not read: solutions, tests, the trials of classes with their right results, and
+    folders of teachers' puzzles."""
     roots = {INSTALL_ROOT, Path(SITE_PACKAGES), Path(SITE_PACKAGES) / "training_puzzles"}  # a wheel and a clone
-    return [folder for root in sorted(roots) for name in HIDDEN_NAMES if (folder := root / name).is_dir()]
+    shipped = [folder for root in sorted(roots) for name in HIDDEN_NAMES if (folder := root / name).is_dir()]
+    return [*shipped, *_hidden_besides]
 
 
 def hidden_paths() -> list[str]:

@@ -8,6 +8,7 @@ from .registry import (
     ALL,
     TRACKS,
     UnknownPuzzleError,
+    add_chapter,
     chapter_of,
     default_slugs,
     find,
@@ -17,6 +18,7 @@ from .registry import (
     near_group,
     register,
     registered,
+    remove_chapter,
     track_of,
     unregister,
 )
@@ -28,6 +30,7 @@ __all__ = [
     "PuzzleGroup",
     "Track",
     "UnknownPuzzleError",
+    "add_chapter",
     "chapter_of",
     "default_slugs",
     "find",
@@ -37,6 +40,7 @@ __all__ = [
     "near_group",
     "register",
     "registered",
+    "remove_chapter",
     "track_of",
     "unregister",
 ]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 
@@ -106,12 +107,16 @@ class Track(ABC, Generic[P]):
     turn_seconds: float = TIME_LIMIT
     """Wall time of one turn of `play`, unless the player sets another limit."""
 
+    listing: Listing[P] | None = None
+    """The puzzles of a track to which chapters can be added; other tracks define `groups` and `puzzle` themselves."""
+
     # --- Puzzles ---
 
     @property
-    @abstractmethod
     def groups(self) -> Sequence[PuzzleGroup]:
         """The chapters; together all puzzles in the order in which they are best played."""
+        chapters = self._listed.chapters
+        return [PuzzleGroup(one.name, one.title, one.idea, one.slugs) for one in chapters]
 
     @property
     def slugs(self) -> tuple[str, ...]:
@@ -121,9 +126,15 @@ class Track(ABC, Generic[P]):
         """True if every file is graded on this puzzle, and a fresh file of solutions holds it."""
         return self.graded_by_default
 
-    @abstractmethod
     def puzzle(self, slug: str) -> P:
         """The puzzle of exactly this slug."""
+        return self._listed[slug]
+
+    @property
+    def _listed(self) -> Listing[P]:
+        if self.listing is None:
+            raise NotImplementedError(f"the track '{self.name}' defines neither a listing nor groups and puzzles")
+        return self.listing
 
     # --- Grading ---
 
@@ -253,7 +264,7 @@ class Track(ABC, Generic[P]):
         return ()
 
     def sources(self, puzzle: P) -> Sequence[str]:
-        return [*map(str, puzzle.sources), puzzle.credit]
+        return list(filter(None, [*map(str, puzzle.sources), puzzle.credit]))
 
     def overview(self, slugs: Sequence[str]) -> Overview | None:
         """A table of a chapter's puzzles; None: they are listed one below the other."""

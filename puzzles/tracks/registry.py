@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
+from puzzles.catalog.chapter import AnyChapter
 from puzzles.catalog.puzzle import Puzzle
 
 from .base import PuzzleGroup, Track
@@ -40,11 +41,38 @@ def register(track: Track[Any]) -> None:
     Raises:
         ValueError: the name of the track or of a puzzle is taken.
     """
-    taken = {*_tracks, *_by_slug}.intersection((track.name, *track.slugs))
-    if taken:
-        raise ValueError(f"there is already a track or puzzle named '{min(taken)}'")
+    _require_free(track.name, *track.slugs)
     _tracks[track.name] = track
     _by_slug.update(dict.fromkeys(track.slugs, track))
+
+
+def add_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
+    """Adds a chapter to a track that has a listing, behind all others.
+
+    Raises:
+        ValueError: the name of the chapter or of a puzzle is taken, or the track takes no chapters.
+    """
+    if track.listing is None:
+        raise ValueError(f"the track '{track.name}' takes no chapters")
+    _require_free(*chapter.slugs)
+    if find_group(chapter.name) is not None:
+        raise ValueError(f"there is already a chapter or track named '{chapter.name}'")
+    track.listing.add(chapter)
+    _by_slug.update(dict.fromkeys(chapter.slugs, track))
+
+
+def remove_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
+    """Removes a chapter that was added."""
+    assert track.listing is not None
+    track.listing.remove(chapter)
+    for slug in chapter.slugs:
+        del _by_slug[slug]
+
+
+def _require_free(*names: str) -> None:
+    taken = {*_tracks, *_by_slug}.intersection(names)
+    if taken:
+        raise ValueError(f"there is already a track or puzzle named '{min(taken)}'")
 
 
 def unregister(track: Track[Any]) -> None:

@@ -20,6 +20,10 @@ webdriver = pytest.importorskip(
 )
 
 from selenium.webdriver import ActionChains, Keys  # noqa: E402
+from selenium.webdriver.common.actions import interaction  # noqa: E402
+from selenium.webdriver.common.actions.action_builder import ActionBuilder  # noqa: E402
+from selenium.webdriver.common.actions.pointer_input import PointerInput  # noqa: E402
+from selenium.webdriver.support.select import Select  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -155,11 +159,37 @@ def test_pointing_describes_a_mark_and_a_gap_gives_its_reason(gpipe: Page) -> No
     assert gpipe.browser.find_element("id", "tip").text.startswith("rank 0 idle, t=8.8 to 23.4: waits for rank 1")
 
 
+def test_the_keyboard_and_a_tap_give_the_reason_of_a_gap(gpipe: Page) -> None:
+    gpipe.press(Keys.ARROW_RIGHT, Keys.ARROW_DOWN)  # rank 1 begins idle
+    gpipe.press(Keys.ARROW_LEFT)
+    gpipe.until(lambda: gpipe.told().startswith("rank 1 idle, t=0 to 2.2: waits for rank 0 to send"))
+    gpipe.press(Keys.ARROW_RIGHT)
+    gpipe.until(lambda: gpipe.told().startswith("rank 1: receive from rank 0"))
+    height = gpipe.canvas.size["height"]
+    touch = ActionBuilder(gpipe.browser, mouse=PointerInput(interaction.POINTER_TOUCH, "finger"), duration=0)
+    touch.pointer_action.move_to(gpipe.canvas, 0, round(26 + 46 / 2 - height / 2)).click()
+    touch.perform()
+    gpipe.until(lambda: gpipe.told().startswith("rank 0 idle, t=8.8 to 23.4: waits for rank 1"))
+    assert complaints(gpipe.browser) == []
+
+
+def test_the_colours_can_be_changed_on_the_page(gpipe: Page) -> None:
+    select = Select(gpipe.browser.find_element("id", "colour"))
+    batches = gpipe.browser.find_element("css selector", "[data-colour=microbatch]")
+    assert (gpipe.data("colour"), batches.is_displayed()) == ("layer", False)
+    select.select_by_visible_text("microbatch")
+    gpipe.until(lambda: gpipe.data("colour") == "microbatch")
+    assert batches.is_displayed()
+    assert complaints(gpipe.browser) == []
+
+
 def test_play_moves_a_cursor_and_stops(gpipe: Page) -> None:
+    play = gpipe.browser.find_element("id", "play")
     gpipe.click("play")
     gpipe.until(lambda: 0 < float(gpipe.data("cursor") or 0) < 33)
+    assert "Pause" in play.text
     gpipe.click("play")
-    assert gpipe.browser.find_element("id", "play").get_attribute("aria-pressed") == "false"
+    assert "Play" in play.text
     assert gpipe.browser.find_element("id", "clock").text.startswith("t=")
     gpipe.browser.find_element("id", "time").send_keys(Keys.HOME)
     gpipe.until(lambda: float(gpipe.data("cursor") or 1) == 0)

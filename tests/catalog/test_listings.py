@@ -20,6 +20,7 @@ PAPERS = [value for value in vars(papers).values() if isinstance(value, Paper)]
 ALL: list[tuple[str, Puzzle]] = [*PUZZLES.items(), *ENGINE_PUZZLES.items(), *LAYOUT_PUZZLES.items()]
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("slug", "puzzle"), ALL, ids=[slug for slug, _ in ALL])
 def test_each_slug_leads_to_the_puzzle_of_that_slug(slug: str, puzzle: Puzzle) -> None:
     assert puzzle.slug == slug

@@ -50,6 +50,7 @@ def cells_of(text: str) -> dict[str, Any]:
 # --- How they are made ---
 
 
+@pytest.mark.sampled(1)
 @both
 def test_they_are_the_same_bytes_each_time_and_valid_and_without_outputs(solved: bool) -> None:
     made = books(solved)
@@ -64,6 +65,7 @@ def test_they_are_the_same_bytes_each_time_and_valid_and_without_outputs(solved:
         assert not any(MARKER.search(cell.source) or "# %" in cell.source for cell in notebook.cells)
 
 
+@pytest.mark.sampled(1)
 @both
 def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool) -> None:
     cells = {name: cell for book in books(solved) for name, cell in cells_of(book.text).items()}
@@ -164,6 +166,7 @@ def test_a_collective_is_drawn_as_the_runtime_computes_it(name: str, filled_dots
     assert drawn.count(f'fill="{FULL}"/>') == strips
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_a_sketch_shows_every_rank_and_what_the_reference_loads(slug: str) -> None:
     """As many filled boxes as there are pairs of a rank and a layer whose weight, or a shard of it, it loads."""

@@ -85,6 +85,7 @@ def left_edge(path: ET.Element) -> float:
 # --- The timeline ---
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_every_classic_shows_each_of_its_events_once(classic: Classic) -> None:
     trace = trace_of(classic)
@@ -94,6 +95,7 @@ def test_every_classic_shows_each_of_its_events_once(classic: Classic) -> None:
     assert {f"rank {rank}" for rank in range(classic.size.ranks)} <= set(texts(picture))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_a_picture_costs_no_more_bytes_than_a_notebook_can_bear(classic: Classic) -> None:
     trace = trace_of(classic)
@@ -266,6 +268,7 @@ async def wait_for_ever(model: Model) -> None:
     await model.receive()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("schedule", "size"),
     [
@@ -479,6 +482,7 @@ def test_chalk_sets_the_height_that_a_notebook_shows(monkeypatch: pytest.MonkeyP
     assert root(small).get("height") == str(round(2 * small.height))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("asked", [1, 100, 400])
 def test_no_height_makes_a_timeline_illegible(asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chalk.core, "SVG_HEIGHT", asked)

@@ -51,6 +51,7 @@ def test_a_run_as_text() -> None:
     )
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_text_keeps_to_its_width(classic: Classic, width: int) -> None:
@@ -67,6 +68,7 @@ def test_text_has_a_lane_for_each_rank_and_says_what_is_idle() -> None:
     assert ". idle" not in text(gallery.solved("fsdp"))
 
 
+@pytest.mark.slow
 def test_text_of_runs_that_are_hard_to_draw() -> None:
     assert "rank 0 ." in text(run(nothing, 2, 2, 2))
     assert "Not finished" in text(run(nothing, 2, 2, 2))

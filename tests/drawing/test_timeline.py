@@ -76,6 +76,7 @@ def test_a_gap_says_what_its_rank_waited_for() -> None:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_every_gap_of_a_legal_run_has_a_reason_and_shows_it(classic: Any) -> None:
     scene = scene_of(run(classic.solution, *classic.size).trace)

@@ -27,6 +27,7 @@ from tests.support.solved import SOME_RECORDS, played, record_name, solved_by
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_the_classics_give_the_weights_of_one_device_in_the_predicted_memory(classic: Classic) -> None:
     result = replay(run(classic.solution, *classic.size).trace, small=True, goal=classic.goal)
@@ -35,6 +36,7 @@ def test_the_classics_give_the_weights_of_one_device_in_the_predicted_memory(cla
     assert max(rank.peak for rank in result.ranks) * 1024 == classic.peak_memory * 4
 
 
+@pytest.mark.slow
 def test_full_tensors_take_as_many_bytes_as_the_game_counts() -> None:
     ddp = CLASSICS[2]
     result = replay(run(ddp.solution, *ddp.size).trace)
@@ -43,6 +45,7 @@ def test_full_tensors_take_as_many_bytes_as_the_game_counts() -> None:
     assert max(rank.peak for rank in result.ranks) == ddp.peak_memory * 4
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("record", SOME_RECORDS, ids=record_name)
 def test_the_records_run_too(record: Record) -> None:
     for puzzle, function in solved_by(record):
@@ -151,6 +154,7 @@ FORCED = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("mistake", FORCED)
 def test_what_the_referee_refuses_is_not_replayed_and_forced_gives_other_weights_or_cannot_run(mistake: str) -> None:
     trace = FORCED[mistake]()

@@ -43,6 +43,7 @@ from tests.support.schedules import overlapping, shards, tiers
 from tests.support.selection import first_of_each_kind
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", first_of_each_kind(((name,) for name in GAMES), lambda _: None, every=3))
 def test_a_schedule_gives_the_results_of_one_device_in_the_predicted_memory(name: str) -> None:
     result = replay(trace_of(name), small=True)
@@ -69,6 +70,7 @@ def narrow(game: Game) -> Game:
     return game._replace(setting=changed(game.setting, costs=changed(game.setting.costs, hidden=64, length=32)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FLOAT)
 def test_so_it_does_in_float32(name: str) -> None:
     result = replay(narrow(GAMES[name]).trace())
@@ -133,6 +135,7 @@ def test_schedules_of_any_size_give_the_weights_of_one_device(data: Any, game_of
     assert replay(game.trace(), small=True).passed, game
 
 
+@pytest.mark.slow
 @examples(25)
 @given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 10**9), st.sampled_from(OVERLAPPING))
 def test_random_calls_under_way_keep_to_the_predicted_memory_and_bytes(
@@ -147,6 +150,7 @@ def test_random_calls_under_way_keep_to_the_predicted_memory_and_bytes(
 # --- Time ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", GAMES)
 def test_events_as_long_as_predicted_are_where_the_trace_has_them(name: str) -> None:
     trace = trace_of(name)
@@ -186,6 +190,7 @@ def test_both_halves_of_a_picture_have_the_streams_of_the_trace() -> None:
 # --- What is refused, and what comes of it all the same --------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mistake", ALTERED)
 def test_an_altered_trace_is_refused_and_forced_gives_other_results(mistake: str) -> None:
     trace = ALTERED[mistake]()

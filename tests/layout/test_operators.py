@@ -55,6 +55,7 @@ KINDS = (
 ).split("|")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_strategy_of_an_operator_equals_the_stand_alone_one(kind):
     for graph in (one(kind), one(kind, grid=mesh(a=2, b=2)), one(kind, devices=6)):
@@ -113,8 +114,8 @@ def graph() -> Graph:
 
 REFUSED = [
     (lambda g: g.operator("mathmul", "a", "x", "w"), "there is no operator 'mathmul'; did you mean 'matmul'?"),
-    (lambda g: g.operator("??", "a", "x"), "there is no operator '??'; there are matmul, einsum, add"),
-    (lambda g: g.operator(None, "a", "x"), "there is no operator 'None'; there are matmul, einsum, add"),
+    (lambda g: g.operator("??", "a", "x"), "there is no operator '??'; there are relu, gelu"),
+    (lambda g: g.operator(None, "a", "x"), "there is no operator 'None'; there are relu, gelu"),
     (lambda g: g.matmul("a", "x", None), "there is no tensor named 'None'; there are x, w, matmul"),
     (lambda g: g.matmul("a", "x", "v"), "there is no tensor named 'v'; there are x, w, matmul"),
     (lambda g: g.relu("a", "matmull"), "there is no tensor named 'matmull'; did you mean 'matmul'?"),

@@ -241,6 +241,7 @@ def test_columns_become_rows_by_one_all_to_all_on_64_devices(shape, moved):
     assert_makes_the_target(plan)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("shape", [shape for shape, _ in LARGE])
 def test_named_collectives_on_64_devices_make_the_target(shape):
     """A pair that whole axes reach at the bound, one that needs parts of axes, and partial sums."""

@@ -57,6 +57,7 @@ def test_references_are_within_the_bounds_at_every_size(slug: str) -> None:
         within(solution, size, puzzle.goal.setting)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("record", SOME_RECORDS, ids=record_name)
 def test_records_are_within_the_bounds(record: Record) -> None:
     for puzzle, function in solved_by(record):
@@ -217,6 +218,7 @@ def random_run(seed: int) -> Trace:
     return run(shards.local_sgd(choice.choice((1, 2))), *size, setting=setting).trace
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_schedules_under_random_prices_are_within_the_bounds(seed: int) -> None:
     require_within(random_run(seed))

@@ -161,6 +161,7 @@ GAMES = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("setting", GAMES, ids=lambda setting: f"{setting.layer}, {setting.task}")
 @examples(12)
 @given(st.integers(1, 2), st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4]), st.integers(0, 10**9))
@@ -185,6 +186,7 @@ SCHEDULES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("schedule", "size", "setting"), SCHEDULES)
 def test_every_value_of_a_schedule_is_what_it_says(schedule: Any, size: Size, setting: Setting) -> None:
     outcome = run(schedule, *size, setting=setting)

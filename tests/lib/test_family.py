@@ -65,6 +65,7 @@ def test_a_reference_is_of_its_family_at_every_size(slug: str) -> None:
         assert family(reference_of(slug), size, puzzle.goal.setting) == puzzle.goal.family
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("slug", SOME_PUZZLES)
 def test_a_record_is_of_its_family_at_every_size(slug: str) -> None:
     puzzle = PUZZLES[slug]
@@ -210,6 +211,7 @@ def test_two_pipelines_side_by_side_are_a_pipeline() -> None:
     assert family(side_by_side, (2, 2, 4)) == PIPELINE
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_data_parallel_schedules_are_never_called_a_pipeline(seed: int) -> None:
     size = Size(1 + seed % 3, 1 + seed % 4, 1 + seed % 4)

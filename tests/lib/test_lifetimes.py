@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.lifetimes import Stored, lifetimes
+from lib.lifetimes import lifetimes
 from lib.trace import TIMED, Op
 from tests.support.examples import examples
 
@@ -108,24 +108,6 @@ def test_hidden_is_what_an_event_passes_outside_the_dictionaries(picked: list[Ch
     assert (lives.hidden, lives.left) == (sorted(hidden - final), before[-1])
 
 
-@examples(200)
-@given(choices)
-def test_a_value_is_stored_as_long_as_it_is_in_some_place(picked: list[Choice]) -> None:
-    stored = Stored()
-    ops = operations(picked)
-    for each, before, after in zip(ops, stored_before(ops), stored_before(ops)[1:]):
-        place = each.args
-        gone = None
-        if each.name == "store":
-            gone = stored.store(place, each.used[0])  # type: ignore[arg-type]  # two columns
-        elif each.name == "delete":
-            gone = stored.delete(place)  # type: ignore[arg-type]
-        assert ({gone} - {None}, {number for number in range(2 * len(ops)) if number in stored}) == (
-            before - after,
-            after,
-        )
-
-
 def test_a_value_that_is_used_up_is_counted_until_then() -> None:
     ops = [op("get_activation", made=(0,)), op("forward", (0,), (1,)), op("forward", (1,), (2,)), op("loss", (2,))]
     lives = lifetimes(ops)
@@ -151,18 +133,18 @@ def test_a_final_weight_is_kept_to_the_end_and_not_hidden() -> None:
 
 
 def test_a_value_that_is_stored_in_two_places_leaves_with_the_second() -> None:
-    stored = Stored()
-    stored.store(PLACES[0], 7)
-    stored.store(PLACES[1], 7)
-    assert (stored.delete(PLACES[0]), stored.delete(PLACES[1])) == (None, 7)
+    here, there = PLACES[:2]
+    stores = [op("load_weights", made=(0, 1)), *[op("store", (0,), args=place) for place in (here, there)]]
+    lives = lifetimes([*stores, op("delete", args=here), op("loss", (1,)), op("delete", args=there)])
+    assert (lives.stored, lives.hidden, lives.left) == ([(0, 1, 5)], [], set())
 
 
 def test_a_value_that_replaces_itself_stays_stored() -> None:
-    stored = Stored()
-    stored.store(PLACES[0], 7)
-    assert (stored.store(PLACES[0], 7), 7 in stored) == (None, True)
+    stores = [op("store", (0,), args=PLACES[0])] * 2
+    lives = lifetimes([op("get_activation", made=(0,)), *stores, op("loss", (0,))])
+    assert (lives.stored, lives.left) == ([(0, 1, 4)], {0})
 
 
 def test_an_empty_place_cannot_be_emptied() -> None:
     with pytest.raises(KeyError):
-        Stored().delete(("weights", 0))
+        lifetimes([op("delete", args=("weights", 0))])

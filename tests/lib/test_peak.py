@@ -111,6 +111,7 @@ def shown_elements(lines: list[str]) -> list[int]:
     return [int(found[1].replace(",", "")) for line in lines if (found := re.match(r" +([\d,]+)  ", line))]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_the_items_of_a_reference_add_up_to_its_peak_and_fit_a_screen(classic: Classic) -> None:
     trace = run(classic.solution, *classic.size).trace
@@ -274,6 +275,7 @@ EXTENDED = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", EXTENDED)
 def test_the_peak_of_an_extended_schedule_is_explained(name: str) -> None:
     rows(*EXTENDED[name])

@@ -147,6 +147,7 @@ def known(schedule: Callable[[Model], Any], size: tuple[int, int, int], setting:
     return recognized(outcome.trace)
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("module", KNOWN)
 def test_references_and_records_have_their_names(module: str) -> None:
     solution = import_module(f"solutions.{module}")
@@ -169,6 +170,7 @@ NAMES = dict(
 )
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("order", TEXTBOOKS)
 @pytest.mark.parametrize("p", [2, 3, 4])
 def test_generated_textbooks_have_their_names(order: str, p: int) -> None:
@@ -233,6 +235,7 @@ def test_axes_and_extras_are_named(schedule: Any, size: Any, setting: Setting, t
     assert known(schedule, size, setting).text == text
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize(
     ("schedule", "names"),

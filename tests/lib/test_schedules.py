@@ -72,6 +72,7 @@ def test_a_schedule_reaches_its_known_figures(
     assert not any(note.costs_a_star for note in report.notes)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "schedule", "size", "setting", "time", "memory"), KNOWN)
 def test_its_trace_is_written_and_read_in_both_notations_and_replayed(
     name: str, schedule: Any, size: tuple[int, int, int], setting: Setting, time: float, memory: int

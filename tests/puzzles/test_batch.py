@@ -116,6 +116,7 @@ def test_every_executor_gives_the_same_results(two_students: Path):
     assert grade_all(files(paths), job(), jobs=1) == one_by_one
 
 
+@pytest.mark.slow
 def test_dask_and_mpi_are_executors_like_any_other(two_students: Path, monkeypatch: pytest.MonkeyPatch):
     class Client:
         def __init__(self, address: str) -> None:
@@ -194,6 +195,7 @@ def test_others_load_what_is_needed_later_while_processes_work(a_class: Path):
     assert seen == [1]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("why", [False, True])
 def test_json_written_file_by_file_is_the_same_text(a_class: Path, why: bool):
     graded = grade_all(files(sorted(map(str, a_class.iterdir()))), job())
@@ -338,6 +340,7 @@ def test_the_page_holds_all_and_escapes_what_is_not_ours(two_students: Path):
     assert "http:" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_a_page_of_too_many_files_says_that_pictures_are_left_out(
     two_students: Path, graded_class: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -395,6 +398,7 @@ def test_nobody_is_asked_to_trust_what_they_own_and_work_on(two_students: Path, 
     assert puzzles("grade", ".", *ask).exit_code == 2, "somebody else's files"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("means", [{"landlock": 1}, {"other_user": True}])
 def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
     two_students: Path, means: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -464,6 +468,7 @@ def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
     assert "this is win32" in " ".join(puzzles("grade", "class/anna.py", "--puzzle", "basic").stdout.split())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("body", "reason", "words"),
     [

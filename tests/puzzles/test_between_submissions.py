@@ -84,6 +84,7 @@ def looks_for(marker: str, count: str) -> str:
     return f"seen = copies({half!r}, {rest[::-1]!r})\nassert seen {count}, seen"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks for memory in /proc")
 def test_no_source_of_an_earlier_student_is_in_memory(grade: Grade) -> None:
     theirs, mine = "the secret of somebody else, 5c51f7", "a text of my own to find, 9e07ab"
@@ -102,6 +103,7 @@ NESTED = "for _ in range({depth}):\n    os.mkdir('n' * 250)\n    os.chdir('n' * 
 MANY = "for number in range({count}): os.mkdir(str(number))"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "leave",
     [
@@ -111,7 +113,7 @@ MANY = "for number in range({count}): os.mkdir(str(number))"
         pytest.param("os.chmod('.', 0)\nos.chmod('..', 0)", marks=pytest.mark.slow),
         pytest.param("os.rename('../run', '../gone')\nos.symlink('/usr', '../run')", marks=pytest.mark.slow),
         NESTED.format(depth=30),
-        pytest.param(NESTED.format(depth=3000), marks=pytest.mark.slow),
+        pytest.param(NESTED.format(depth=600), marks=pytest.mark.slow),
         pytest.param(MANY.format(count=1000), marks=pytest.mark.slow),
         MANY.format(count=MAX_LEFTOVERS + 1),
         pytest.param(MANY.format(count=150_000), marks=pytest.mark.slow),

@@ -78,6 +78,7 @@ def test_a_newcomer_sees_the_classics_first_and_then_the_other_chapters():
     assert [line.split()[0] for line in page.splitlines() if line.split()[0] in chapters] == chapters
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_show_prints_statement_targets_calls_and_starter(slug: str):
     puzzle, result = PUZZLES[slug], puzzles("show", slug)
@@ -90,6 +91,7 @@ def test_show_prints_statement_targets_calls_and_starter(slug: str):
     assert all(f"model.{call}(" in result.stdout for call in puzzle.calls)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_show_about_prints_concept_practice_and_sources(slug: str):
     puzzle, text = PUZZLES[slug], words(puzzles("show", slug, "--about").stdout)
@@ -235,6 +237,7 @@ EXIT_CODES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("any_tier")
 @pytest.mark.parametrize(("files", "code"), [pytest.param(*row, id=story) for story, *row in EXIT_CODES])
 def test_exit_codes(files: dict[str, str], code: int):
@@ -348,6 +351,7 @@ def test_written_files_are_named():
     ({"a.py": "basic", "b.py": "basic", "c.py": "ddp"}, "3 solutions of 2 puzzles in 3 files: 3 passed."),
     ({"a.py": "", "b.py": ""}, "Nothing attempted in 2 files."),
 ])  # fmt: skip
+@pytest.mark.sampled(1)
 def test_solutions_are_counted_apart_from_puzzles(files: dict[str, str], summary: str):
     for name, slug in files.items():
         Path(name).write_text(solution(slug) if slug else "")

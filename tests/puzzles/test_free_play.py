@@ -160,6 +160,7 @@ def test_it_runs_in_the_sandbox_that_grades() -> None:
     assert "xxxxxxxxx" not in text
 
 
+@pytest.mark.slow
 def test_a_large_trace_comes_back_whole() -> None:
     """More than a megabyte, to which the results of puzzles are limited."""
     text = shown("run", "mine.py", "mine", "--size", "32,32,32", "--time-limit", "60")

@@ -70,6 +70,7 @@ def failure(slug: str, source: str | bytes, seconds: float = 10.0) -> tuple[str 
 # --- What passes ---
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("slug", "timesteps", "makespan", "peak"), SCORES)
 def test_the_reference_solutions_score_the_table(slug: str, timesteps: float, makespan: float, peak: int):
     verdict = verdict_on(slug, solution(slug))
@@ -161,6 +162,7 @@ def test_what_is_incomplete_at_another_size_is_noted_too():
 # --- What is not attempted ---
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slug", SOME_PUZZLES)
 def test_an_untouched_starter_is_not_attempted(slug: str):
     starter = "from lib import Model, WeightGrad\n\n\n# mine, later\n" + PUZZLES[slug].starter
@@ -269,6 +271,7 @@ CRASHES = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("body", "message"), CRASHES)
 def test_a_crash_is_reported_with_its_line(body: str, message: str):
     assert failure("basic", f"def basic(model):\n    {body}\n") == ("crash", message)
@@ -426,6 +429,7 @@ ENDLESS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("source", "lines"), ENDLESS)
 def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, ...]):
     reason, message = failure("basic", source, seconds=0.03)
@@ -563,6 +567,7 @@ def kill_supervisor(client: SandboxClient) -> None:
     os.kill(supervisor, signal.SIGKILL)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
 @pytest.mark.parametrize("kill", [kill_server, kill_supervisor])
 def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None]):
@@ -579,6 +584,7 @@ def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None])
     assert client.close() == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_is_lost_again_and_again_is_not_the_players_failure(monkeypatch: pytest.MonkeyPatch):
     client = SandboxClient(Tier("process"), Limits())
     with Session(submit(solution("basic")), client=client) as session:

@@ -137,6 +137,7 @@ def test_no_readable_file_is_a_copy_of_a_hidden_one(seen: Seen, answers: dict[st
     assert {path: answers[digest] for path, digest in seen.files.items() if digest in answers} == {}
 
 
+@pytest.mark.slow
 def test_no_readable_module_has_a_definition_of_a_hidden_one(seen: Seen) -> None:
     """Solutions, and the trials with their results and targets, are written down nowhere else."""
     hidden = hidden_definitions()

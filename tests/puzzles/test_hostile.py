@@ -55,8 +55,10 @@ def fingerprint() -> str:
     """Digests of the files that a submission might change."""
     hashed = hashlib.sha256()
     for folder in ("lib", "puzzles", "solutions", "tests"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            hashed.update(f"{path} {path.stat().st_mtime_ns} {path.stat().st_size}".encode())
+        for path, _, files in os.walk(ROOT / folder):
+            for name in (name for name in files if name.endswith(".py")):
+                found = os.stat(os.path.join(path, name))
+                hashed.update(f"{path}/{name} {found.st_mtime_ns} {found.st_size}".encode())
     hashed.update(" ".join(sorted(os.listdir(ROOT))).encode())
     return hashed.hexdigest()
 
@@ -99,6 +101,7 @@ def expect(found: Verdict, allowed: tuple[Any, ...]) -> None:
 BODIES = {**hostile.FORGING, **hostile.BREAKING, **hostile.RESOURCES}
 
 
+@pytest.mark.sampled(12)
 @in_every_tier(hostile.FORGING, hostile.BREAKING, hostile.RESOURCES)
 def test_a_hostile_body(name: str, here: Tier):
     body, *allowed = BODIES[name]
@@ -106,18 +109,21 @@ def test_a_hostile_body(name: str, here: Tier):
     expect(verdict(hostile.basic_with(body), here, limits), tuple(allowed))
 
 
+@pytest.mark.sampled(3)
 @in_every_tier(hostile.WHOLE_FILES)
 def test_an_odd_file(name: str, here: Tier):
     source, *allowed = hostile.WHOLE_FILES[name]
     expect(verdict(source, here, QUICK if "timeout" in allowed else SLOW), tuple(allowed))
 
 
+@pytest.mark.sampled(2)
 @in_every_tier(hostile.CONTROLS)
 def test_a_right_solution_passes_whatever_else_it_does(name: str, here: Tier):
     found = verdict(hostile.CONTROLS[name], here, SLOW)
     assert (found.status, found.notes) == ("passed", ())
 
 
+@pytest.mark.sampled(1)
 def test_talking_through_globals_is_refused(here: Tier):
     """Rank 0 leaves what the others need where Python lets them take it."""
     source = hostile.DDP.replace("async def ddp", "SEEN = {}\n\nasync def ddp").replace(
@@ -127,6 +133,7 @@ def test_talking_through_globals_is_refused(here: Tier):
     assert verdict(source, here, SLOW, "ddp").reason == "rule"
 
 
+@pytest.mark.sampled(1)
 def test_talking_through_files_is_refused(here: Tier):
     source = "import pickle\n" + hostile.DDP.replace(
         "await model.allreduce(grad_weights[layer], layer)",
@@ -149,6 +156,7 @@ def test_a_locked_folder_is_emptied_too(here: Tier):
     assert (found.status, found.notes) == ("passed", ())
 
 
+@pytest.mark.slow
 @pytest.mark.own_server
 @in_each_tier()
 def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever(here: Tier):
@@ -199,6 +207,7 @@ def test_nothing_outside_of_its_folder_can_be_written_or_seen_in_the_sandbox(tmp
     assert secret.read_text() == "mine"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.own_server
 def test_the_environment_is_scrubbed_in_every_tier(here: Tier, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MY_PASSWORD", "x")
@@ -206,6 +215,7 @@ def test_the_environment_is_scrubbed_in_every_tier(here: Tier, monkeypatch: pyte
     expect(verdict(hostile.basic_with(body), here, SLOW), (None,))
 
 
+@pytest.mark.sampled(1)
 def test_limits_can_be_set(here: Tier):
     small = SLOW._replace(output=1000)
     noisy = verdict("def basic(model):\n    while True: print('x' * 99)\n", here, small)
@@ -225,6 +235,7 @@ def test_the_grader_itself_runs_nothing_of_a_submission(here: Tier):
     assert "submission" not in sys.modules
 
 
+@pytest.mark.slow
 @pytest.mark.own_server
 @in_each_tier()
 def test_many_at_once_do_not_take_each_others_processes(here: Tier):

@@ -41,6 +41,7 @@ def verdict(source: str, where: Tier, slug: str, allowed: tuple[str | None, ...]
         return grade_puzzle(track_of(slug).puzzle(slug), session)
 
 
+@pytest.mark.sampled(4)
 @in_every_tier(hostile_tracks.SOLVED)
 def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
     old, new, *allowed = hostile_tracks.SOLVED[name]
@@ -49,6 +50,7 @@ def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
+@pytest.mark.sampled(4)
 @in_every_tier(hostile_tracks.BODIES)
 def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
     body, *allowed = hostile_tracks.BODIES[name]
@@ -56,6 +58,7 @@ def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
+@pytest.mark.sampled(2)
 @in_every_tier(hostile_tracks.RETURNS)
 def test_a_class_that_returns_something_odd(name: str, here: Tier) -> None:
     value, *allowed = hostile_tracks.RETURNS[name]
@@ -63,6 +66,7 @@ def test_a_class_that_returns_something_odd(name: str, here: Tier) -> None:
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
+@pytest.mark.sampled(4)
 @in_every_tier(hostile_tracks.LAYOUTS)
 def test_a_layout(name: str, here: Tier) -> None:
     body, *allowed = hostile_tracks.LAYOUTS[name]
@@ -70,6 +74,7 @@ def test_a_layout(name: str, here: Tier) -> None:
     expect(found, tuple(allowed))
 
 
+@pytest.mark.sampled(1)
 def test_arrays_of_the_module_are_charged_to_every_device(here: Tier) -> None:
     source = (hostile_tracks.SOLUTIONS / "engine" / "tensor_parallel.py").read_text(encoding="utf-8")
     spare = source.replace("def relu", "SPARE = np.zeros(1000)\n\n\ndef relu", 1)

@@ -44,6 +44,7 @@ def test_every_reference_passes_with_the_figures_of_the_table(classic: Classic) 
     assert result.stars >= 2
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slug", SOME_PUZZLES)
 def test_a_record_gets_three_stars_and_as_many_puppies_as_ranks(slug: str) -> None:
     goal = PUZZLES[slug].goal
@@ -156,6 +157,7 @@ def unfinished(model: Model) -> None:
     model.get_activation([0])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("function", "reason", "words", "line"),
     [

@@ -75,6 +75,7 @@ SAME = [
 ]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("slug", "text"), SAME)
 def test_play_and_grade_say_the_same(slug: str, text: str, mine: Path) -> None:
     """Except for line numbers, which `play` shows next to the message."""
@@ -155,6 +156,7 @@ ENDLESS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", ENDLESS)
 async def test_what_never_ends_is_stopped_with_its_line(slug: str, mine: Path) -> None:
     before = asyncio.all_tasks()

@@ -141,6 +141,7 @@ def test_the_lasting_peak_is_shown_next_to_the_one_that_is_compared() -> None:
 # --- Other sizes ---
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_the_figures_of_the_references_at_other_sizes_are_theirs(slug: str) -> None:
     puzzle = PUZZLES[slug]

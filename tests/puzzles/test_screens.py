@@ -66,6 +66,7 @@ PAGES = [
 # --- On a terminal ---
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("arguments", PAGES)
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
 def test_a_page_fits_the_screen(arguments: list[str], columns: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +101,7 @@ def test_a_verdict_on_a_terminal(environment: Mapping[str, str]) -> None:
     assert lines[-1] == "Next: puzzle 5, Pipeline parallelism: 'puzzles show pipeline'."
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("columns", [80, 40])
 def test_code_is_shown_whole_on_any_terminal(columns: int, environment: Mapping[str, str]) -> None:
     """Lines that are wider than the terminal go on in its next row, as the terminal itself does it."""
@@ -137,6 +139,7 @@ def test_a_folder_is_graded_without_breaking_a_file_name(
 # --- In a pipe ---
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("arguments", [*PAGES, ["show", "fsdp"], ["show", "ffn", "--about"]])
 def test_a_pipe_gets_plain_text_of_80_columns(arguments: list[str]) -> None:
     Path("mine.py").write_text(solution("fsdp"))
@@ -147,6 +150,7 @@ def test_a_pipe_gets_plain_text_of_80_columns(arguments: list[str]) -> None:
     assert [line for line in result.output.splitlines() if len(line) > 80 and line not in code] == []
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("slug", ALL)
 def test_no_call_or_command_is_broken(slug: str) -> None:
     puzzle = track_of(slug).puzzle(slug)
@@ -220,6 +224,7 @@ def test_watch_on_a_terminal(columns: int, rows: int, environment: Mapping[str, 
         assert terminal.is_cooked(), "the terminal is left as it was"
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_watch_and_leaves_the_terminal_as_it_was(environment: Mapping[str, str]) -> None:
     Path("mine.py").write_text(PUZZLES["basic"].starter)
     with PseudoTerminal(["watch", "mine.py"], 80, 24, environment) as terminal:

@@ -127,6 +127,7 @@ def test_a_starter_of_one_puzzle_is_watched_at_that_puzzle(slug: str):
     assert Watched(starter_file([track.puzzle(slug)], "mine.py")).game.current == slug
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", ["async def fsdp(model):\n    model.storage()\n", PUZZLES["fsdp"].starter])
 def test_the_screen_shows_what_the_file_has_begun(text: str):
     watched = Watched(solution("ddp") + "\n\n" + text)

@@ -14,6 +14,9 @@ from hypothesis.internal.conjecture import providers
 if hasattr(providers, "_get_local_constants"):
     providers._get_local_constants = lambda: providers._local_constants  # which are none
 
+LETTERS = "aZ_ 0.\"'\\/{}[]:,#\n\t\x00\x7fäß\u0301中\u2028\ufeff\U0001f984"
+"""Letters that writers and readers of text get wrong; of all of Unicode hypothesis makes a table first, in seconds."""
+
 WHOLE = 100
 """Examples of a property that asks for no number, in the full profile."""
 

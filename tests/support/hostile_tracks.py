@@ -51,7 +51,7 @@ SHARED = "[(seen := {}).append(w1_grad.tolist()), self.barrier(), np.sum(np.arra
 
 SOLVED = {
     "resets_its_meter": (
-        "self.all_reduce(w1_grad)", "[self.all_reduce(w1_grad), setattr(self._port.meter, 'sent', 0)][0]", "rule",
+        "self.all_reduce(w1_grad)", "[self.all_reduce(w1_grad), setattr(self._port.meter, 'sent', 0)][0]", None,
     ),
     "swaps_its_meter": (
         "grads):",
@@ -144,7 +144,7 @@ BODIES = {
     "tells_a_strange_type": ("tell(results={'array': ['f4,(1000000,1000000)i8', [1], '']})", "rule"),
     "tells_a_negative_shape": ("tell(results={'array': ['<f4', [-1], '']})", "rule"),
     "tells_deep_lists": ("os.write(3, b'{\"results\":' + b'[' * 9000 + b']' * 9000 + b'}\\n'); os._exit(0)", "crash", "rule"),  # Python 3.13 reads such lists
-    "tells_too_much": ("while True: os.write(3, b'x' * 65536)", "crash"),
+    "tells_too_much": ("while True: os.write(3, b'x' * 65536)", "rule"),
 }  # fmt: skip
 """Of a class that computes nothing."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,6 +11,21 @@ import pytest
 from puzzles.sandbox.tiers import best
 
 TIERS = ("bubblewrap", "process")
+
+
+def mark_all_but_samples(items: list[pytest.Item]) -> None:
+    """Marks slow, of each test with the mark `sampled(n)`, all cases but n, which are spread evenly over the others."""
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        if mark and not item.get_closest_marker("slow"):
+            cases[item.nodeid.split("[")[0]].append(item)
+    for of_a_test in cases.values():
+        (number,) = of_a_test[0].get_closest_marker("sampled").args
+        kept = {place * len(of_a_test) // number for place in range(number)}
+        for place, item in enumerate(of_a_test):
+            if place not in kept:
+                item.add_marker("slow")
 
 
 def first_of_each_kind(cases: Iterable[Any], kind: Callable[[Any], Any], every: int = 10**9) -> list[Any]:

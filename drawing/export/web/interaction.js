@@ -13,7 +13,10 @@ function zoom(factor, about) {
   look(about - (about - state.from) * factor, about + (state.to - about) * factor);
 }
 
-const middle = () => (state.chosen >= 0 ? (run.start[state.chosen] + run.stop[state.chosen]) / 2 : (state.from + state.to) / 2);
+const middle = () => {
+  const i = state.chosen;
+  return (i === -1 ? state.from + state.to : startOf(i) + stopOf(i)) / 2;
+};
 const pan = (share) => look(state.from + share * (state.to - state.from), state.to + share * (state.to - state.from));
 
 function describe(i) {
@@ -25,9 +28,9 @@ function describe(i) {
 
 function choose(i) {
   state.chosen = i;
-  $("told").textContent = i < 0 ? INVITATION : describe(i);
-  if (i >= 0 && (run.start[i] < state.from || run.stop[i] > state.to)) {
-    const half = (state.to - state.from) / 2, at = (run.start[i] + run.stop[i]) / 2;
+  $("told").textContent = i === -1 ? INVITATION : i < -1 ? gapAt(i)[3] : describe(i);
+  if (i !== -1 && (startOf(i) < state.from || stopOf(i) > state.to)) {
+    const half = (state.to - state.from) / 2, at = (startOf(i) + stopOf(i)) / 2;
     look(at - half, at + half);
   }
   redraw();
@@ -40,18 +43,19 @@ function nearest(rank, time) {
 
 function step(key) {
   const i = state.chosen;
-  if (i < 0) {
+  if (i === -1) {
     const rank = lanes.findIndex((list) => list.length);
     return rank < 0 ? -1 : key === "End" ? lanes[rank][lanes[rank].length - 1] : nearest(rank, state.from);
   }
-  const rank = run.rank[i], list = lanes[rank], at = list.indexOf(i);
+  const rank = i < -1 ? gapAt(i)[0] : run.rank[i], list = stops[rank], at = list.indexOf(i);
   if (key === "ArrowRight") return list[Math.min(at + 1, list.length - 1)];
   if (key === "ArrowLeft") return list[Math.max(at - 1, 0)];
-  if (key === "Home") return list[0];
-  if (key === "End") return list[list.length - 1];
+  const own = lanes[rank];
+  if (key === "Home") return own.length ? own[0] : list[0];
+  if (key === "End") return own.length ? own[own.length - 1] : list[list.length - 1];
   const way = key === "ArrowUp" ? -1 : 1;
   for (let other = rank + way; other >= 0 && other < run.ranks; other += way)
-    if (lanes[other].length) return nearest(other, run.start[i]);
+    if (lanes[other].length) return nearest(other, startOf(i));
   return i;
 }
 
@@ -85,7 +89,7 @@ function under(event) {
     if (instant || (run.start[i] <= time && time <= run.stop[i])) return { event: i, words: run.words[i] };
   }
   const gap = stream === 0 && gapsOf[rank].find(([, start, end]) => start <= time && time <= end);
-  return { event: -1, words: gap && gap[3] };
+  return gap ? { event: -2 - run.gaps.indexOf(gap), words: gap[3] } : { event: -1 };
 }
 
 let held = null;
@@ -98,17 +102,19 @@ canvas.addEventListener("pointermove", (event) => {
   }
   const found = under(event), tip = $("tip");
   if (found.event !== state.pointed) { state.pointed = found.event; redraw(); }
-  if (state.chosen < 0) $("told").textContent = found.event >= 0 ? describe(found.event) : found.words || INVITATION;
+  if (state.chosen === -1) $("told").textContent = found.event >= 0 ? describe(found.event) : found.words || INVITATION;
   tip.hidden = !found.words;
   tip.textContent = found.words || "";
-  tip.style.left = `${Math.max(4, Math.min(event.pageX + 14, root.clientWidth - 350))}px`;
+  tip.style.left = `${Math.max(4, Math.min(event.pageX + 14, page.clientWidth - 350))}px`;
   tip.style.top = `${event.pageY + 18}px`;
 });
 canvas.addEventListener("pointerdown", (event) => { held = { x: event.clientX, start: event.clientX, moved: false }; });
+const leaving = new AbortController();
 window.addEventListener("pointerup", (event) => {
   if (held && !held.moved && event.target === canvas) choose(under(event).event);
   held = null;
-});
+}, { signal: leaving.signal });
+canvas.addEventListener("pointercancel", () => { held = null; });
 canvas.addEventListener("pointerleave", () => { state.pointed = -1; $("tip").hidden = true; redraw(); });
 canvas.addEventListener("wheel", (event) => {
   if (event.ctrlKey) zoom(Math.exp(event.deltaY / 300), timeAt(event.offsetX));
@@ -131,7 +137,7 @@ function moveTo(time) {
 
 function play(on) {
   state.playing = on;
-  $("play").setAttribute("aria-pressed", on);
+  $("play").textContent = on ? "\u23f8 Pause" : "\u25b6 Play";
   if (!on) return;
   if (state.cursor >= whole) moveTo(0);
   let before = performance.now();
@@ -151,16 +157,21 @@ function toggleCritical() {
 
 function theme(dark) {
   state.dark = dark ? 1 : 0;
-  root.dataset.theme = dark ? "dark" : "light";
-  $("theme").setAttribute("aria-pressed", dark);
-  for (const item of document.querySelectorAll(".kind")) item.style.background = run.memory.fills[item.dataset.kind][state.dark];
-  for (const item of document.querySelectorAll("[data-swatch]")) {
-    const swatch = run.swatches[item.dataset.swatch];
-    if (!swatch) continue;
-    item.className = "filled";
-    [item.style.background, item.style.color] = swatch.map((tones) => tones[state.dark]);
+  page.dataset.theme = dark ? "dark" : "light";
+  $("theme")?.setAttribute("aria-pressed", dark);
+  for (const item of root.querySelectorAll(".kind")) item.style.background = run.memory.fills[item.dataset.kind][state.dark];
+  for (const item of root.querySelectorAll("[data-swatch]")) {
+    const swatch = colouring().swatches[item.dataset.swatch];
+    item.className = swatch ? "filled" : "";
+    [item.style.background, item.style.color] = swatch ? swatch.map((tones) => tones[state.dark]) : ["", ""];
   }
+  for (const item of root.querySelectorAll("[data-colour]")) item.hidden = !item.dataset.colour.split(" ").includes(state.colour);
   redraw();
+}
+
+function colour(by) {
+  state.colour = canvas.dataset.colour = by;
+  theme(state.dark);
 }
 
 function fit() {
@@ -179,11 +190,38 @@ $("closer").onclick = () => zoom(1 / 1.5, middle());
 $("wider").onclick = () => zoom(1.5, middle());
 $("whole").onclick = () => look(0, whole);
 $("critical").onclick = toggleCritical;
-$("theme").onclick = () => theme(!state.dark);
+if ($("colour")) $("colour").onchange = () => colour($("colour").value);
 const wanted = window.matchMedia("(prefers-color-scheme: dark)");
-wanted.addEventListener("change", () => theme(wanted.matches));
-new ResizeObserver(fit).observe(canvas.parentElement);
+if ($("theme")) {
+  $("theme").onclick = () => theme(!state.dark);
+  wanted.addEventListener("change", () => theme(wanted.matches), { signal: leaving.signal });
+}
+const resized = new ResizeObserver(fit);
+resized.observe(canvas.parentElement);
 $("told").textContent = INVITATION;
-theme(wanted.matches);
+state.dark = wanted.matches ? 1 : 0;
+colour(run.colour);
 moveTo(whole);
 fit();
+
+function close() {
+  play(false);
+  leaving.abort();
+  resized.disconnect();
+}
+
+// The whole run in steps of time: what `copy` makes of the canvas after each.
+function frames(count, copy) {
+  const before = { ...state };
+  Object.assign(state, { from: 0, to: whole, chosen: -1, pointed: -1 });
+  const made = Array.from({ length: count }, (_, i) => {
+    state.cursor = (whole * (i + 1)) / count;
+    draw();
+    return copy();
+  });
+  Object.assign(state, before);
+  redraw();
+  return made;
+}
+
+return { theme, close, frames };

@@ -1,10 +1,10 @@
-// Rendering: the dependencies of operations, and how the run is drawn on the canvas.
+// Rendering: the dependencies of operations, and how the run is drawn on the canvas. This is the first half of the body
+// of viewer(root, run), where `run` is the data and `root` has the elements of viewer.html; interaction.js is the other.
 
-const $ = (id) => document.getElementById(id);
-const run = JSON.parse($("run").textContent);
-const canvas = $("timeline"), pen = canvas.getContext("2d"), root = document.documentElement;
+const $ = (id) => root.querySelector(`#${id}`);
+const canvas = $("timeline"), pen = canvas.getContext("2d"), page = document.documentElement;
 const LEFT = 62, RIGHT = 14, AXIS = run.bands.length ? 42 : 26, HEAD = 42, UNIT = 20, SECONDS = 12;
-const INVITATION = "Hover over an operation, or press Tab and the arrow keys, to see what it needs and what needs it.";
+const INVITATION = "Point at an operation, tap it, or press Tab and the arrow keys, to see what it needs and what needs it.";
 // Each rank has a row for computation, and a lower one for each stream beside it.
 const BESIDE = 0.45, streams = run.streams.length, rowsHigh = 1 + BESIDE * (streams - 1);
 const compute = Math.max(6, Math.min(46, 700 / run.ranks / rowsHigh)), pitch = compute * rowsHigh, strip = compute * 1.1;
@@ -13,7 +13,7 @@ const streamTop = (stream) => (stream ? compute * 0.8 + (stream - 0.88) * beside
 const streamHeight = (stream) => (stream ? beside * 0.88 : compute * 0.8);
 const floorOf = (rank) => AXIS + run.ranks * pitch + HEAD + (rank + 1) * strip;
 const whole = Math.max(run.end, 0.1);
-const state = { from: 0, to: whole, chosen: -1, pointed: -1, cursor: whole, playing: false, critical: false, dark: 0 };
+const state = { from: 0, to: whole, chosen: -1, pointed: -1, cursor: whole, playing: false, critical: false, dark: 0, colour: run.colour };
 let width = 800, queued = false;
 
 // Dependencies. Each member of a collective needs what all members contribute.
@@ -31,14 +31,24 @@ const usersOf = (i) => unique(peers(i).flatMap((j) => users[j]).flatMap(peers));
 const gapsOf = lanes.map(() => []);
 run.gaps.forEach((gap) => gapsOf[gap[0]].push(gap));
 
+// What the arrow keys visit: a rank's operations, and before the one that ended it each idle time. Idle time g is -2 - g.
+const gapAt = (i) => run.gaps[-2 - i];
+const startOf = (i) => (i < -1 ? gapAt(i)[1] : run.start[i]), stopOf = (i) => (i < -1 ? gapAt(i)[2] : run.stop[i]);
+const stops = lanes.map((list) => [...list]);
+run.gaps.forEach(([rank, , end], g) => {
+  const at = stops[rank].findIndex((i) => i >= 0 && !run.stream[i] && run.start[i] >= end - 1e-9);
+  stops[rank].splice(at < 0 ? stops[rank].length : at, 0, -2 - g);
+});
+
 const x = (time) => LEFT + (width - LEFT - RIGHT) * (time - state.from) / (state.to - state.from);
 const timeAt = (px) => state.from + (px - LEFT) / (width - LEFT - RIGHT) * (state.to - state.from);
 const top = (rank) => AXIS + rank * pitch + (pitch - lane) / 2;
 const topOf = (i) => top(run.rank[i]) + streamTop(run.stream[i]);
 const heightOf = (i) => streamHeight(run.stream[i]);
 const paint = (name) => run.colours[name][state.dark];
+const colouring = () => run.colourings[state.colour];
 const plain = (time) => String(Math.round(time * 1000) / 1000);
-const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+const css = (name) => getComputedStyle(page).getPropertyValue(name).trim();
 
 // The first operation of a list that ends after a time; starts and ends in a lane are both in order.
 function firstAfter(list, time) {
@@ -77,6 +87,7 @@ function draw() {
   for (const i of needed) ring(i, css("--need"), []);
   for (const i of using) ring(i, css("--use"), [4, 3]);
   if (focus >= 0) ring(focus, paint("ink"), []);
+  if (state.chosen < -1) ringAround(gapAt(state.chosen), paint("ink"));
   drawMemory();
   drawCursor();
   pen.restore();
@@ -236,7 +247,7 @@ function stretch(px, w) {
 }
 
 function mark(i, x0, x1, related) {
-  const look = run.looks[run.look[i]], y = topOf(i), high = heightOf(i), w = x1 - x0, instant = run.start[i] === run.stop[i];
+  const look = colouring().looks[colouring().look[i]], y = topOf(i), high = heightOf(i), w = x1 - x0, instant = run.start[i] === run.stop[i];
   if (instant && !look.pin) return; // a free message is its link, and a free update has no width
   const future = run.start[i] >= state.cursor && state.cursor < whole;
   pen.globalAlpha = (related ? 1 : 0.28) * (future ? 0.25 : 1);
@@ -257,8 +268,8 @@ function mark(i, x0, x1, related) {
     pen.stroke();
     if (again.has(i) && w > 6) hatch(x0 + 5, y, x1 - 5, y + high, 5, paint("paper"));
     if (look.bar) bar(look, x0, y, w, high);
-    if (!instant) label(run.label[i], x0, y, w, high, look.ink[state.dark]);
-    else if (high >= 24) write(run.label[i][0], x0, y - high * 0.2 + high * 0.27, 9, look.ink[state.dark], "center", true);
+    if (!instant) label(colouring().label[i], x0, y, w, high, look.ink[state.dark]);
+    else if (high >= 24) write(colouring().label[i][0], x0, y - high * 0.2 + high * 0.27, 9, look.ink[state.dark], "center", true);
   }
   pen.globalAlpha = 1;
   pen.lineWidth = 1;
@@ -316,11 +327,16 @@ function drawCritical() {
 }
 
 function ring(i, colour, dash) {
-  const x0 = x(run.start[i]), w = Math.max(x(run.stop[i]) - x0, 1);
+  frame(run.start[i], run.stop[i], topOf(i), heightOf(i), colour, dash);
+}
+
+const ringAround = ([rank, start, end], colour) => frame(start, end, top(rank), streamHeight(0), colour, [2, 2]);
+
+function frame(start, stop, y, high, colour, dash) {
   pen.strokeStyle = colour;
   pen.lineWidth = 2.5;
   pen.setLineDash(dash);
-  pen.strokeRect(x0 - 1, topOf(i) - 2, w + 2, heightOf(i) + 4);
+  pen.strokeRect(x(start) - 1, y - 2, Math.max(x(stop) - x(start), 1) + 2, high + 4);
   pen.setLineDash([]);
   pen.lineWidth = 1;
 }

@@ -138,7 +138,7 @@ class MpiExecutor:
             state, result = self._run_here("inference_loop", stream.advance)
             yield from stream.sink.take()
         stream.end()
-        control.announce_end(self._outcome(state, result if state == "failed" else list(self.port.sent)))
+        control.announce_end(self._outcome(state, result if state == "failed" else list(self.port.messages.sent)))
         while not control.all_have_ended():
             control.wait(lambda: control.all_have_ended() or stream.is_ready(), "ended")
             yield from stream.sink.take()

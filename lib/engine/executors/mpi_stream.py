@@ -79,10 +79,13 @@ class MpiStream:
         self._wait_for_receivers()
 
     def _wait_for_receivers(self) -> None:
-        """Waits while too many messages of this device have not been received, but not for long."""
+        """Waits while too many messages of this device have not been received, but not for long. Outputs can be taken
+        meanwhile: whoever takes the last one that it wants then ends the loop, as the receivers may have done."""
         until = perf_counter() + AHEAD_SECONDS
-        while self.port.unreceived() > self.max_ahead and perf_counter() < until:
+        while self.port.messages.unreceived() > self.max_ahead and perf_counter() < until:
             self.control.receive_news(None)
+            if self.is_ready():
+                self.hub.switch()
             os.sched_yield()
 
     def _keep(self, item: Any) -> None:
@@ -104,7 +107,7 @@ class MpiStream:
             if self.inputs:
                 return False
             state, report = self.control.outcome_of(source)
-            return state == "returned" and report[0][self.port.device] == self.port.received[source]
+            return state == "returned" and report[0][self.port.device] == self.port.messages.received[source]
 
         while not arrived():
             self.control.wait(lambda: arrived() or self.is_ready() or has_ended(), what)

@@ -21,6 +21,7 @@ from lib.errors import DeadlockError
 
 from .base import CallableInt, Put, require_own_thread
 from .deadlock_text import RETURNED, deadlock_text, player_line, waiting_text
+from .reused_memory import ReusedMemory
 
 
 class GreenletScheduler:
@@ -35,6 +36,7 @@ class GreenletScheduler:
     ) -> None:
         meters = [Meter(byte_time) if metered else None for _ in range(size)]
         self.ports = [InProcessPort(self, device, size, meter) for device, meter in enumerate(meters)]
+        self.memory = ReusedMemory()
         self.ready: deque[InProcessPort] = deque()
         self.meetings: dict[tuple[int, ...], tuple[CollectiveCall, dict[int, Any]]] = {}
         """By group: the call of its first member, and what each member that has arrived contributes."""
@@ -106,6 +108,7 @@ class GreenletScheduler:
     def close(self) -> None:
         """Ends every device that has not ended."""
         self.closed = True
+        self.memory.close()
         self.ready.clear()
         for port in self.ports:
             current.meter = port.meter
@@ -158,7 +161,10 @@ class InProcessPort:
                 self.scheduler.failure = (self.device, why)
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
-        return self._meet(call, arr, results_of)
+        return self._meet(call, arr, self._results_of)
+
+    def _results_of(self, call: CollectiveCall, arrays: Sequence[Array]) -> Sequence[Any]:
+        return results_of(call, arrays, self.scheduler.memory)
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
         arrived: list[Put] = self._meet(call, puts, _deliver)
@@ -205,16 +211,14 @@ class InProcessPort:
 
     def _release(self, group: Sequence[int], results: Sequence[Any]) -> None:
         """Gives every member of a complete meeting its result and the latest clock, and makes it ready."""
-        ports = [self.scheduler.ports[member] for member in group]
+        ports, ready = [self.scheduler.ports[member] for member in group], self.scheduler.ready
+        latest = None if self.meter is None else max([port.meter.clock for port in ports if port.meter is not None])
         for port, result in zip(ports, results):
             port.result, port.waits_in = result, None
             if port is not self:
-                self.scheduler.ready.append(port)
-        meters = [port.meter for port in ports if port.meter is not None]
-        if meters:
-            latest = max([meter.clock for meter in meters])
-            for meter in meters:
-                meter.clock = latest
+                ready.append(port)
+            if latest is not None and port.meter is not None:
+                port.meter.clock = latest
 
     def _refuse_crossed_groups(self, call: CollectiveCall) -> None:
         """Refuses to wait for a device that waits for this one in another group: neither could ever continue."""
@@ -227,7 +231,7 @@ class InProcessPort:
         require_own_thread(self.scheduler.thread, self)
         port = self.scheduler.ports[to]
         box = port.inbox.setdefault(self.device, deque())
-        box.append((arr.copy(), self.meter.clock if self.meter else 0))
+        box.append((self.scheduler.memory.copy(arr), self.meter.clock if self.meter else 0))
         if isinstance(port.waits_in, _PendingReceive) and int(port.waits_in) == int(self.device):
             port.waits_in = None
             self.scheduler.ready.append(port)
@@ -252,12 +256,14 @@ class InProcessPort:
                 self.scheduler.ready.append(self)
             self.scheduler.hub.switch()
             current.meter = self.meter
-            self._unless_closed()
+            if self.scheduler.closed:
+                raise GreenletExit
 
     def _wait(self, what: object) -> None:
         """Lets others run until this device is made ready."""
         scheduler = self.scheduler
-        self._unless_closed()
+        if scheduler.closed:
+            raise GreenletExit
         self.waits_in = what
         if scheduler.hub is None or self.task is None:
             raise DeadlockError(
@@ -269,10 +275,7 @@ class InProcessPort:
         else:  # only the hub starts a task: one started here would count this one's calls as its own recursion
             scheduler.hub.switch()
         current.meter = self.meter
-        self._unless_closed()
-
-    def _unless_closed(self) -> None:
-        if self.scheduler.closed:
+        if scheduler.closed:
             raise GreenletExit
 
 

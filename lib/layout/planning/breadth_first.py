@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout
-from lib.layout.program.candidates import candidates
+from lib.layout.program.candidates import beside_weight, beside_weights, candidates, even_layouts
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.redistribution.redistribution import least_bytes
@@ -33,7 +33,8 @@ def propagate(graph: Graph) -> GraphPlan:
     if not graph.strategies:
         raise LayoutError("no operator is configured; give one a strategy with graph.shard(name, strategy)")
     settled: dict[str, DistributedOperator] = {}
-    queue = deque(name for name in graph.operators if name in graph.strategies)
+    optimizer = graph.step.weights if graph.step else {}
+    queue = deque(name for name in graph.operators if name in graph.strategies and name not in optimizer)
     for name in queue:
         settled[name] = candidates(graph, graph.operators[name], scatter=False)[0]
     while queue or _pass_source(graph, settled, queue):
@@ -41,13 +42,31 @@ def propagate(graph: Graph) -> GraphPlan:
         producers = [(name, here, place) for place, name in enumerate(here.inputs) if name in graph.operators]
         consumers = [(op.name, op, place) for op, place in graph.consumers(here.name)]
         for name, consumer, place in producers + consumers:
-            if name not in settled:
+            if name not in settled and name not in optimizer:
                 settled[name] = _cheapest(graph, settled[here.name], name, consumer.name, place)
                 queue.append(name)
     for name in graph.operators:
-        if name not in settled:
+        if name not in settled and name not in optimizer:
             raise LayoutError(f"'{name}' is not connected to a configured operator; configure it or a neighbor")
-    return GraphPlan(graph, {name: settled[name] for name in graph.operators}, homes(graph, settled))
+    stored = homes(graph, settled)
+    for name, weight in optimizer.items():
+        settled[name] = _optimizer(graph, name, weight, stored[weight])
+    stored = homes(graph, settled)
+    return GraphPlan(graph, {name: settled[name] for name in graph.operators}, stored)
+
+
+def _optimizer(graph: Graph, name: str, weight: str, home: TensorLayout) -> DistributedOperator:
+    """An operator of the optimizer: as the weight is stored, or as that weight's optimizer is configured."""
+    assert graph.step is not None
+    mine = [other for other, owner in graph.step.weights.items() if owner == weight and other in graph.strategies]
+    if not mine or graph.step.replaces.get(name) == weight:
+        return beside_weights(graph, name, [home])[0]
+    guide = name if name in mine else mine[0]
+    layouts = (home, *even_layouts(graph.shapes[weight], graph))
+    beside = {
+        way.strategy: layout for layout in reversed(layouts) for way in (beside_weight(graph.operators[guide], layout),)
+    }
+    return beside_weight(graph.operators[name], beside[graph.strategies[guide]])
 
 
 def _pass_source(graph: Graph, settled: dict[str, DistributedOperator], queue: deque[str]) -> bool:
@@ -67,7 +86,7 @@ def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, 
     """Every source in the layout that its first consumer needs; an unused source is on every device."""
     found = {}
     for name in graph.sources:
-        takers = graph.consumers(name)
+        takers = [taker for taker in graph.consumers(name) if taker[0].name in operators]
         if takers:
             operator, place = takers[0]
             found[name] = operators[operator.name].inputs[place]

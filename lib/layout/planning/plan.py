@@ -48,6 +48,8 @@ class GraphPlan:
     homes: Mapping[str, TensorLayout]
     not_shared: tuple[str, ...] = ()
     """Tensors whose shared moves the planner could not consider in full, so that a cheaper plan may exist."""
+    paired: bool = False
+    """True if backward is split like forward because the planner could not consider all other ways."""
 
     def layout(self, tensor: str) -> TensorLayout:
         """The layout of a tensor: as a source is stored, or as its operator leaves it."""
@@ -60,7 +62,7 @@ class GraphPlan:
         moved_for: dict[Hashable, str] = {}
         for name, op in self.graph.operators.items():
             for place, (tensor, wanted) in enumerate(zip(op.inputs, self.operators[name].inputs)):
-                given, copy = self.layout(tensor), (tensor, placement(wanted))
+                given, copy = self.layout(tensor), (tensor, placement(wanted), self.graph.phase(name))
                 before = moved_for.get(copy, "")
                 moved = 0 if before else least_bytes(given, wanted, self.graph.itemsize)
                 found.append(Edge(tensor, name, place, given, wanted, moved, before))
@@ -79,9 +81,19 @@ class GraphPlan:
 
     @cached_property
     def memory(self) -> int:
-        """Bytes on each device: stored sources, and every operator's output, which training keeps for backward."""
-        kept = [*self.homes.values(), *(op.output for op in self.operators.values())]
-        return sum(layout.elements for layout in kept) * self.graph.itemsize
+        """Bytes on each device: stored sources, and every operator's output, which training keeps for backward.
+
+        In a training step, where backward is known: stored sources, that is inputs, weights and the optimizer's state;
+        gradients of weights; and the outputs of forward that backward uses.
+        """
+        return sum(self.memory_by_role.values())
+
+    @cached_property
+    def memory_by_role(self) -> dict[str, int]:
+        """Bytes on each device of inputs, weights, optimizer state, gradients and activations."""
+        kept = {name: layout.elements for name, layout in self.homes.items()}
+        kept |= {name: op.output.elements for name, op in self.operators.items() if self.graph.keeps(name)}
+        return self.graph.bytes_by_role(kept)
 
     @property
     def flops(self) -> int:
@@ -160,7 +172,8 @@ class GraphPlan:
         """The plan lowered to instructions for its devices."""
         sources = self.graph.sources
         inputs, parameters = (
-            {name: self.homes[name] for name in sources if sources[name] == role} for role in ("input", "parameter")
+            {name: self.homes[name] for name in sources if (sources[name] == "input") == given}
+            for given in (True, False)
         )
         fetches = self._fetches()
         instructions = tuple(
@@ -180,7 +193,8 @@ class GraphPlan:
         """By operator and number of the input: its steps, and the number of the copy if several share it."""
         sharing: dict[Hashable, list[Edge]] = {}
         for edge in self.edges:
-            sharing.setdefault((edge.tensor, placement(edge.target)), []).append(edge)
+            phase = self.graph.phase(edge.operator)
+            sharing.setdefault((edge.tensor, placement(edge.target), phase), []).append(edge)
         found = {}
         for number, edges in enumerate(sharing.values()):
             shared = number if edges[-1].moved_for else None
@@ -226,6 +240,8 @@ class GraphPlan:
             for step in op.reduction:
                 moved = int(step.received.sum()) * self.graph.itemsize
                 lines.append(f"  {name}: {step.name}, {moved:,} bytes, -> {step.target.local_shape}")
+        if self.paired:
+            lines.append("there may be cheaper plans: backward is split like forward, as other ways are too many")
         if self.not_shared:
             names = ", ".join(f"'{name}'" for name in self.not_shared)
             lines.append(f"there may be cheaper plans: not every way to share moves of {names} was considered")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations, product
 from math import prod
 
+from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout
 
-from .distributed import DistributedOperator, arrange, distribute, ways_to_reduce, with_out
+from .distributed import DistributedOperator, arrange, distribute, strategy_text, ways_to_reduce, with_out
 from .graph import Graph, Out
 from .operators import Operator
 
@@ -49,14 +50,57 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
 def strategies(operator: Operator, devices: int) -> list[tuple[tuple[int, ...], ...]]:
     """Every strategy that uses as many of the devices as possible."""
     divisors = [n for n in range(1, devices + 1) if devices % n == 0]
-    choices = [[n for n in divisors if operator.divides(letter, n)] for letter in operator.letters]
-    chosen = [dict(zip(operator.letters, one)) for one in product(*choices) if devices % prod(one) == 0]
+    letters = operator.input_letters_once  # a strategy is a split of the inputs
+    choices = [[n for n in divisors if operator.divides(letter, n)] for letter in letters]
+    chosen = [dict(zip(letters, one)) for one in product(*choices) if devices % prod(one) == 0]
     most = max(prod(parts.values()) for parts in chosen)
     return [
         tuple(tuple(parts.get(letter, 1) for letter in letters) for letters in operator.input_letters)
         for parts in chosen
         if prod(parts.values()) == most
     ]
+
+
+def beside_weight(operator: Operator, weight: TensorLayout) -> DistributedOperator:
+    """An operator of the optimizer where its weight, its gradient and its state are all cut like `weight`."""
+
+    inputs = tuple(_with_moments(weight, shape) for shape in operator.input_shapes)
+    return DistributedOperator(operator, inputs, _with_moments(weight, operator.output_shape), ())
+
+
+@lru_cache(maxsize=1024)
+def _with_moments(weight: TensorLayout, shape: tuple[int, ...]) -> TensorLayout:
+    """The layout of a tensor of the weight's shape, or of a stack of such tensors."""
+    moments = len(shape) - len(weight.shape)
+    return TensorLayout(shape, weight.matrix, ((),) * moments + weight.tensor_map)
+
+
+def beside_weights(graph: Graph, name: str, layouts: Iterable[TensorLayout]) -> list[DistributedOperator]:
+    """The ways to distribute an operator of the optimizer, one for each layout of its weight.
+
+    Raises:
+        LayoutError: the strategy that it is configured with belongs to none of them.
+    """
+    found = [beside_weight(graph.operators[name], layout) for layout in layouts]
+    strategy = graph.strategies.get(name)
+    mine = [way for way in found if strategy in (None, way.strategy)]
+    if not mine:
+        raise LayoutError(f"{name}: no layout of the weight has the strategy {strategy_text(strategy or ())}")
+    return mine
+
+
+def arranged(operator: Operator, mesh: DeviceMatrix, split: Mapping[str, Axes]) -> list[DistributedOperator]:
+    """The same as `arrange`, computed once for operators that differ only in their names."""
+    form = replace(operator, name="", inputs=("",) * len(operator.inputs))
+    ways = _arranged(form, mesh, tuple(split.items()))
+    return [DistributedOperator(operator, each.inputs, each.local, each.reduction) for each in ways]
+
+
+@lru_cache(maxsize=8192)
+def _arranged(
+    form: Operator, mesh: DeviceMatrix, split: tuple[tuple[str, Axes], ...]
+) -> tuple[DistributedOperator, ...]:
+    return tuple(arrange(form, mesh, dict(split)))
 
 
 def even_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:

@@ -66,8 +66,9 @@ class DistributedOperator:
 
     def compute(self, device: int, arrays: list[Array]) -> Array:
         """A device's piece of `local`, from its pieces of the inputs."""
-        table = self.operator.kind == "gather"  # a device may hold only some rows of the table
-        offset = self.inputs[0].box(device)[0].start if table else 0
+        # a device may hold only some rows of a table
+        table = {"gather": self.inputs[0], "scatter": self.local}.get(self.operator.kind)
+        offset = table.box(device)[0].start if table else 0
         return self.operator.compute(arrays, self.local.local_shape, offset)
 
     def __str__(self) -> str:

@@ -7,20 +7,30 @@ splitting it leaves summands. Letters that may not be split (the axis of a softm
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import erf, prod
+from math import prod
 from typing import Any
 
-import numpy as np
-
-from lib.layout.errors import LayoutError
 from lib.layout.layouts.pieces import Array
 
-KINDS = tuple("matmul einsum add relu gelu softmax reduce_sum reduce_mean reshape transpose gather".split())
+from .on_arrays import BINARY, SLOPE, UNARY, Task, compute
+from .on_arrays import KINDS as OTHERS
 
-FLOPS = {"add": 1, "relu": 1, "gelu": 8, "softmax": 5, "reduce_sum": 1, "reduce_mean": 1}
+GRADS = tuple(f"{kind}_grad" for kind in SLOPE)
+"""Kinds that multiply a gradient by the derivative of an operator that maps elements."""
+OPTIMIZER = ("moments", "update", "store")
+"""Kinds that end a training step; each is laid out as one copy of its weight."""
+KINDS = tuple(kind for kind in (*UNARY, *BINARY, *OTHERS) if kind not in (*OPTIMIZER, "softmax_grad"))
+"""Kinds of operators that a program may have. `training` adds the others."""
+
+FLOPS = {
+    **dict.fromkeys((*UNARY, *BINARY, "reduce_sum", "reduce_max", "reduce_mean"), 1),
+    **dict.fromkeys(("gelu", "silu", "tanh"), 8),
+    **dict.fromkeys(GRADS, 2),
+    **{"gelu_grad": 12, "silu_grad": 12, "softmax": 5, "softmax_grad": 4, "moments": 3, "update": 4},
+}
 """Floating-point operations per element; a product has two for each combination of letters."""
 
-DIMENSION_PRESERVING = ("add", "relu", "gelu", "softmax")
+DIMENSION_PRESERVING = (*UNARY, *BINARY, *GRADS, "softmax", "softmax_grad", "top_k")
 """Kinds whose output has the dimensions of their first input."""
 
 
@@ -44,8 +54,13 @@ class Operator:
     @property
     def letters(self) -> tuple[str, ...]:
         """All letters, inputs first, each once."""
-        every = (letter for letters in (*self.input_letters, self.output_letters) for letter in letters)
-        return tuple(dict.fromkeys(letter for letter in every if letter != "1"))
+        return tuple(dict.fromkeys((*self.input_letters_once, *(x for x in self.output_letters if x != "1"))))
+
+    @property
+    def input_letters_once(self) -> tuple[str, ...]:
+        """The letters of the inputs, each once."""
+        every = {letter: None for letters in self.input_letters for letter in letters}
+        return tuple(letter for letter in every if letter != "1")
 
     @property
     def contracted(self) -> tuple[str, ...]:
@@ -68,61 +83,14 @@ class Operator:
         if self.kind == "matmul" or (self.kind == "einsum" and len(self.inputs) > 1):
             return 2 * prod(self.sizes(letter)[0] // parts.get(letter, 1) for letter in self.letters)
         shape, letters = self.input_shapes[0], self.input_letters[0]
-        if self.kind == "add":
+        if self.kind in BINARY:
             shape, letters = self.output_shape, self.output_letters
-        return FLOPS.get(self.kind, 0) * prod(n // parts.get(letter, 1) for n, letter in zip(shape, letters))
+        each = FLOPS.get(self.kind, int(self.kind == "einsum" and bool(self.contracted)))
+        return each * prod(n // parts.get(letter, 1) for n, letter in zip(shape, letters))
 
     def compute(self, arrays: list[Array], local_shape: tuple[int, ...], offset: int = 0) -> Array:
         """The output's piece from the inputs' pieces, a summand where a contracted letter is split.
 
-        `local_shape` is that of the output; `offset` is where this part of a gather's table starts.
+        `local_shape` is that of the output; `offset` is where this part of a table starts.
         """
-        settings = dict(self.settings)
-        first = arrays[0]
-        made: Array
-        match self.kind:
-            case "matmul":
-                made = _turned(first, settings["transpose_a"]) @ _turned(arrays[1], settings["transpose_b"])
-            case "einsum":
-                made = np.einsum(settings["spec"], *arrays)
-            case "add":
-                made = first + arrays[1]
-            case "relu":
-                made = np.maximum(first, 0)
-            case "gelu":
-                made = (0.5 * first * (1 + _erf(first / np.sqrt(2.0)))).astype(first.dtype)
-            case "softmax":
-                made = _softmax(first, settings["axis"])
-            case "reduce_sum":
-                made = first.sum(axis=settings["axis"])
-            case "reduce_mean":
-                # divide by the full length, so that the summands of a split axis add up to the mean
-                made = first.sum(axis=settings["axis"]) / self.input_shapes[0][settings["axis"]]
-            case "reshape":
-                made = first.reshape(local_shape)
-            case "transpose":
-                made = first.transpose(settings["order"])
-            case "gather":
-                made = _gathered(first, arrays[1].astype(np.int64) - offset)
-            case _:
-                raise LayoutError(f"there is no operator '{self.kind}'; there are {', '.join(KINDS)}")
-        return made if made.ndim else np.array(made)  # numpy returns a scalar instead of a 0-d array
-
-
-def _turned(matrix: Array, turn: bool) -> Array:
-    return np.swapaxes(matrix, -1, -2) if turn else matrix
-
-
-def _softmax(x: Array, axis: int) -> Array:
-    raised = np.exp(x - x.max(axis=axis, keepdims=True))
-    made: Array = raised / raised.sum(axis=axis, keepdims=True)
-    return made
-
-
-def _gathered(table: Array, rows: Array) -> Array:
-    """Rows of a table; zeros for rows that are not in this part of the table."""
-    here = (rows >= 0) & (rows < len(table))
-    return np.where(here[..., None], table[np.where(here, rows, 0)], 0).astype(table.dtype)
-
-
-_erf = np.vectorize(erf, otypes=[np.float64])
+        return compute(self.kind, Task(arrays, dict(self.settings), local_shape, self.input_shapes, offset))

@@ -14,6 +14,10 @@ CREDIT = (
 )
 
 
+COUNTED_CALLS = tuple("all_reduce reduce_scatter all_gather all_to_all send receive send_async barrier".split())
+"""The calls that meters count, and that a puzzle can forbid."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnginePuzzle(Puzzle):
     """A class to write; `slug` is its name."""
@@ -24,6 +28,8 @@ class EnginePuzzle(Puzzle):
     """Derives the targets."""
     devices: int = 4
     """Number of devices in the first trial, which is the one shown."""
+    records: tuple[Mapping[str, int], ...] = ()
+    """The best known figures, besides those in `records`."""
     imports: tuple[str, ...] = ()
     """Lines of the starter's file, after those of every engine puzzle."""
     credit: str = CREDIT

@@ -1,7 +1,7 @@
 """The model of most engine puzzles, relu(x @ w0) @ w1, computed on one device to get the expected results.
 
-Its float32 numbers are small integers, so sums are exact in any order and results can be compared for equality.
-The shown sizes are batch 8, model_dim 16, hidden_dim 64, on 4 devices.
+Its float32 numbers use all 24 bits, so an array that is sent in float16 or int8 gives another result. The expected
+results are computed in float64. The shown sizes are batch 8, model_dim 16, hidden_dim 64, on 4 devices.
 """
 
 from __future__ import annotations
@@ -23,6 +23,21 @@ def integers(seed: int, *shape: int, most: int = 2) -> Any:
     return np.random.default_rng(seed).integers(-most, most + 1, shape).astype(np.float32)
 
 
+ROUNDING = 1e-5
+"""Tolerance relative to the largest number. Sums have up to 64 terms, each rounded by 2^-24 of its size: together 4e-6.
+One number sent in float16 is 2^-11 off, 5e-4."""
+
+
+def numbers(seed: int, *shape: int) -> Any:
+    """Random float32 between -1 and 1, in all 24 bits."""
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+def exact(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Tensors in float64, for expected results."""
+    return {name: np.asarray(value, np.float64) for name, value in tensors.items()}
+
+
 def split_rows(array: Any, devices: int = DEVICES) -> list[Any]:
     """Each device's part of the rows."""
     return list(np.split(array, devices))
@@ -41,16 +56,16 @@ class TwoLayerMLP(NamedTuple):
         """Arguments of the class's __init__."""
         return {"model_dim": self.model_dim, "hidden_dim": self.hidden_dim}
 
-    def tensors(self, most: int = 2) -> tuple[dict[str, Any], Any, Any]:
+    def tensors(self) -> tuple[dict[str, Any], Any, Any]:
         """Parameters, the input of the whole batch, and the gradient of the output."""
         dim, hidden = self.model_dim, self.hidden_dim
-        params = {W0: integers(1, dim, hidden, most=most), W1: integers(2, hidden, dim, most=most)}
-        return params, integers(3, self.batch, dim, most=most), integers(4, self.batch, dim, most=most)
+        params = {W0: numbers(1, dim, hidden), W1: numbers(2, hidden, dim)}
+        return params, numbers(3, self.batch, dim), numbers(4, self.batch, dim)
 
     def trial(self, params: Mapping[str, Any], calls: Sequence[MethodCall], **arguments: Any) -> Trial:
         """A trial at these sizes. At sizes other than the shown ones it is hidden and has no targets."""
         shown = self == SHOWN
-        options: dict[str, Any] = {"targets": None if shown else {}, "hidden": not shown}
+        options: dict[str, Any] = {"targets": None if shown else {}, "hidden": not shown, "tolerance": ROUNDING}
         return Trial({**self.sizes, **arguments}, params, calls, devices=self.devices, **options)
 
     def split_rows(self, array: Any) -> list[Any]:
@@ -68,6 +83,7 @@ OTHER = TwoLayerMLP(devices=2, batch=6, model_dim=8, hidden_dim=12)
 
 def mlp_forward_backward(params: Mapping[str, Any], x: Any, g: Any) -> tuple[Any, dict[str, Any]]:
     """Output and gradients on one device: of every parameter, and of the input under 'x'. Biases are optional."""
+    params, x, g = exact(params), np.asarray(x, np.float64), np.asarray(g, np.float64)
     z = x @ params[W0] + params.get(B0, 0)
     h = np.maximum(z, 0)
     dz = (g @ params[W1].T) * (z > 0)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from puzzles.catalog.chapter import Chapter
 from puzzles.catalog.listing import Listing
 
 if TYPE_CHECKING:
     from .puzzle import LayoutPuzzle
 
-LAYOUT_PUZZLES: Mapping[str, LayoutPuzzle] = Listing(
-    {
-        slug: f"{__name__}.{slug}"
-        for slug in (
-            "matmul",
-            "ffn",
-            "megatron_mlp",
-            "mesh_2x3",
-            "boundary",
-            "attention",
-            "embedding_head",
-            "gathers_everything",
-        )
-    }
+SLUGS = "matmul ffn megatron_mlp mesh_2x3 boundary attention embedding_head gathers_everything".split()
+
+CHAPTER = Chapter(
+    package=__name__,
+    title="Where tensors live",
+    idea="which layouts move the fewest bytes?",
+    files={slug: slug for slug in SLUGS},
 )
 
-__all__ = ["LAYOUT_PUZZLES"]
+LAYOUT_PUZZLES: Listing[LayoutPuzzle] = Listing([CHAPTER])
+
+__all__ = ["CHAPTER", "LAYOUT_PUZZLES"]

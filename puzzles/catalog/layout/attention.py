@@ -6,7 +6,6 @@ from puzzles.catalog.papers import GSPMD, MEGATRON
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=5,
     slug="attention",
     title="Attention, split by heads",
     build=attention,

@@ -6,7 +6,6 @@ from puzzles.catalog.papers import MEGATRON, SHARDING_PROPAGATION
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=4,
     slug="boundary",
     title="Where the parallelism changes",
     build=boundary,

@@ -6,7 +6,6 @@ from puzzles.catalog.papers import SHARDING_PROPAGATION, TIED_EMBEDDING
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=6,
     slug="embedding_head",
     title="Embedding and head",
     build=embedding_and_head,

@@ -6,7 +6,6 @@ from puzzles.catalog.papers import SHARDING_PROPAGATION
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=1,
     slug="ffn",
     title="The feed-forward network",
     build=feed_forward,

@@ -6,7 +6,6 @@ from puzzles.catalog.papers import GSPMD, SHARDING_PROPAGATION
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=7,
     slug="gathers_everything",
     title="The plan that gathers everything",
     build=lambda: feed_forward(devices=8, batch=64, width=64, hidden=256),

@@ -6,7 +6,6 @@ from puzzles.catalog.papers import SHARDING_PROPAGATION
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=0,
     slug="matmul",
     title="One matmul",
     build=lambda: one_matmul(devices=8, rows=256, inner=64, columns=128),

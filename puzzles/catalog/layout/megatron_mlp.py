@@ -6,7 +6,6 @@ from puzzles.catalog.papers import MEGATRON, SHARDING_PROPAGATION
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=2,
     slug="megatron_mlp",
     title="The Megatron MLP",
     build=megatron_mlp,

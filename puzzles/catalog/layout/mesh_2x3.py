@@ -6,7 +6,6 @@ from puzzles.catalog.papers import SHARDING_PROPAGATION
 from .puzzle import LayoutPuzzle
 
 PUZZLE = LayoutPuzzle(
-    number=3,
     slug="mesh_2x3",
     title="Two by three",
     build=lambda: feed_forward(devices=6, batch=48, width=48, hidden=96),

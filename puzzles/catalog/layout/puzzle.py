@@ -20,7 +20,6 @@ class LayoutPuzzle(Puzzle):
     are for `best`, what it finds with reduce-scatters too: nothing moves less.
     """
 
-    number: int
     build: Callable[[], Graph]
     annotations: int
     memory_cap: int
@@ -33,6 +32,8 @@ class LayoutPuzzle(Puzzle):
     """Operators that are already configured."""
     may_change: bool = False
     """True if the player may reconfigure those."""
+    is_proven: bool = True
+    """True if the exact planner has shown that nothing moves less than `best`."""
     credit: str = CREDIT
 
     def graph(self) -> Graph:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from puzzles.catalog.listing import Listing
 
 from .chapters import CHAPTERS, CLASSICS
 from .puzzle import SchedulePuzzle
 
-PUZZLES: Mapping[str, SchedulePuzzle] = Listing(
-    {slug: module for chapter in CHAPTERS for slug, module in chapter.modules.items()}
-)
+PUZZLES: Listing[SchedulePuzzle] = Listing(CHAPTERS)
 
 __all__ = ["CHAPTERS", "CLASSICS", "PUZZLES", "SchedulePuzzle"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.own import OwnFolder, folders
 
 from . import sections
 from .collective_svg import collective_markdown
@@ -39,14 +40,35 @@ def books(solved: bool = False) -> list[Book]:
     Raises:
         MissingPackageError: jupytext or nbformat is not installed.
     """
-    return [Book(path.stem + ".ipynb", build(path, solved)) for path in sorted(SOURCES.glob("[0-9]*.py"))]
+    shipped = [Book(path.stem + ".ipynb", build(path, solved)) for path in sorted(SOURCES.glob("[0-9]*.py"))]
+    return [*shipped, *(own_book(folder, solved) for folder in folders())]
+
+
+def own_book(folder: OwnFolder, solved: bool = False) -> Book:
+    """The notebook of a folder of puzzles, which has to lie next to it."""
+    title, *_ = (chapter.title for chapter in folder.chapters.values())
+    cells = [("markdown", f"# {title}", "title"), ("markdown", "{setup}", "")]
+    add = "from puzzles import play\nfrom puzzles.own import add_folder\n\n"
+    cells.append(
+        ("code", f'{add}add_folder("{folder.path.name}")  # the folder of these puzzles, next to this notebook', "add")
+    )
+    for own in folder.puzzles.values():
+        path = own.path(own.reference) if solved and own.reference else None
+        cells += sections.own_puzzle_cells(own.puzzle, path if path and path.is_file() else None)
+    return Book(f"{folder.path.name}.ipynb", _written(cells, solved))
 
 
 def build(path: Path, solved: bool = False) -> str:
     """The text of the notebook whose source is at `path`."""
-    jupytext, nbformat = _jupyter()
+    jupytext, _ = _jupyter()
     source = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent")
     cells = [(cell.cell_type, cell.source, cell.metadata.get("name", "")) for cell in source.cells]
+    return _written(cells, solved)
+
+
+def _written(cells: list[tuple[str, str, str]], solved: bool) -> str:
+    """The text of a notebook with these cells."""
+    _, nbformat = _jupyter()
     notebook = nbformat.v4.new_notebook(
         cells=list(_cells(nbformat.v4, cells, solved)),
         metadata={

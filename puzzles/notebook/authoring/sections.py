@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
+from puzzles.tracks import track_of
 from puzzles.tracks.schedule.calls import reminder
 from puzzles.version import VERSION
 
@@ -68,7 +70,31 @@ def puzzle_cells(puzzle: SchedulePuzzle, solved: bool) -> Iterator[Cell]:
 
 def solution(slug: str) -> str:
     """The reference solution without its docstring and imports, which the notebook already has."""
-    text = (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+    return without_head((SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8"))
+
+
+def own_puzzle_cells(puzzle: Puzzle, reference: Path | None) -> Iterator[Cell]:
+    """The cells of a teacher's puzzle, of any track, with its reference solution filled in if that is given."""
+    track, slug = track_of(puzzle.slug), puzzle.slug
+    lines = [
+        f"- `{line}`{meaning and f': {meaning}'}" for part in track.sections(puzzle) for line, meaning in part.lines
+    ]
+    calls = "\n".join(["<details><summary>What you may need</summary>", "", *lines, "", "</details>"])
+    limits = f"{track.limits(puzzle)}."
+    yield (
+        "markdown",
+        "\n\n".join([f"## {track.heading(puzzle)}", puzzle.statement.strip(), limits, calls]),
+        f"{slug}-task",
+    )
+    code = without_head(reference.read_text(encoding="utf-8")) if reference else puzzle.starter
+    yield "code", f"{track.starter_head([puzzle]).strip()}\n\n\n{code.strip()}", f"{slug}-code"
+    yield "code", f'await play("{slug}", {slug})', f"{slug}-play"
+    yield "markdown", _hints(puzzle), f"{slug}-hints"
+    yield "markdown", _background(puzzle), f"{slug}-background"
+
+
+def without_head(text: str) -> str:
+    """A solution's source without its docstring and imports."""
     head = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
     return "\n".join(text.splitlines()[head[-1].end_lineno :]).strip()
 
@@ -77,7 +103,7 @@ def _task(puzzle: SchedulePuzzle) -> str:
     goal = puzzle.goal
     calls = "\n".join(f"- `{call}`: {meaning}" for call, meaning in reminder(puzzle))
     return f"""\
-## Puzzle {puzzle.number}: {puzzle.title}
+## {track_of(puzzle.slug).heading(puzzle)}
 
 {puzzle.statement.strip()}
 
@@ -101,7 +127,7 @@ def _new_here(puzzle: SchedulePuzzle) -> str:
     return f"| costs `{costs}` | here | in the classics |\n|---|---|---|\n{rows}\n" if rows else ""
 
 
-def _hints(puzzle: SchedulePuzzle) -> str:
+def _hints(puzzle: Puzzle) -> str:
     hints = "\n\n".join(
         f"<details><summary>Hint {number} of {len(puzzle.hints)}</summary>\n\n{hint}\n\n</details>"
         for number, hint in enumerate(puzzle.hints, 1)
@@ -109,8 +135,8 @@ def _hints(puzzle: SchedulePuzzle) -> str:
     return f"Stuck? Here are hints, from a nudge to the full idea:\n\n{hints}"
 
 
-def _background(puzzle: SchedulePuzzle) -> str:
-    sources = "\n".join(f"- {_linked(str(source))}" for source in (*puzzle.sources, puzzle.credit))
+def _background(puzzle: Puzzle) -> str:
+    sources = "\n".join(f"- {_linked(str(source))}" for source in filter(None, (*puzzle.sources, puzzle.credit)))
     return f"""\
 ### What you have built, and how real systems do it
 

@@ -15,8 +15,12 @@ MAX_SHOWN_OUTPUT = 4096
 class WorkerMonitor:
     """Collects the result and the output of one worker, by the file descriptors of their pipes."""
 
-    def __init__(self, pid: int, result: int, output: int, most_output: int, longest_result: int) -> None:
+    def __init__(
+        self, pid: int, result: int, output: int, most_output: int, longest_result: int, late: tuple[int, bytes]
+    ) -> None:
+        """`late` is the file descriptor from which the worker reads the rest of its request, and that rest."""
         self.pid = pid
+        self.late, self.rest = late
         self.result = result
         self.output = output
         self.most_output = most_output
@@ -36,6 +40,9 @@ class WorkerMonitor:
             for fd in (self.result, self.output):
                 os.set_blocking(fd, False)
             handing_over, listener = tasks.begin(), -1
+            if self.rest:
+                os.set_blocking(self.late, False)
+                selector.register(self.late, selectors.EVENT_WRITE)
             for fd in (self.result, self.output, control, wake, handing_over):
                 selector.register(fd, selectors.EVENT_READ)
             while (left := deadline - monotonic()) > 0:
@@ -47,6 +54,9 @@ class WorkerMonitor:
                     status = self._status()
                     if status is not None:
                         return self._read_rest() or status
+                if self.late in ready and not self._write_late():
+                    selector.unregister(self.late)
+                    self.close_late()
                 if handing_over in ready:
                     selector.unregister(handing_over)
                     if (listener := tasks.accept()) >= 0:
@@ -59,6 +69,22 @@ class WorkerMonitor:
                 if flood := self._flood():
                     return flood
         return "time", 0
+
+    def _write_late(self) -> bool:
+        """Writes once; False when there is no more to write, or nobody to read it."""
+        try:
+            self.rest = self.rest[os.write(self.late, self.rest[: 1 << 16]) :]
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return bool(self.rest)
+
+    def close_late(self) -> None:
+        """Lets the worker read to the end."""
+        if self.late >= 0:
+            os.close(self.late)
+            self.late = -1
 
     def _status(self) -> tuple[str, int] | None:
         """The end of the worker, if it has ended. Waits for orphans that this process has adopted on the way."""

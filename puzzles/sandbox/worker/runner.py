@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib import import_module
@@ -23,6 +23,10 @@ from .withheld import withhold
 
 MODULE_NAME = "submission"
 """Name of the file's module while it runs; not `__main__`, so that a script's own `if __name__` stays inactive."""
+
+
+DEVICES_FIRST = 0.15
+"""Seconds by which the devices' time is up before the worker's, because they know the line that runs."""
 
 
 def stage_of(module: str) -> Any:
@@ -42,20 +46,39 @@ def _no_play(*_: Any, **__: Any) -> None:
 class DefinitionRun:
     """One run. Its result goes to the file descriptor `out`, one row of JSON; the last row counts."""
 
-    def __init__(self, code: CompiledCode, request: Mapping[str, Any], seconds: float, out: int) -> None:
+    def __init__(
+        self, code: CompiledCode, request: Mapping[str, Any], seconds: float, out: int, late: int | None = None
+    ) -> None:
+        """If the request has `devices`, a process for each is forked before the rest of the request is read from the
+        file descriptor `late`. None: everything is in the request, and nothing is forked."""
         self.code = code
         self.slug = request["slug"]
         self.graded = request.get("graded", False)
         self.stage = stage_of(request["stage"])
+        self.ends: Sequence[Any] = ()
+        if late is not None and request.get("devices"):
+            self.ends = self._fork(request, seconds)
+        if late is not None:
+            with os.fdopen(late, "rb") as rest:
+                request = {**request, **(json.loads(rest.read()) if request.get("late") else {})}
         self.prepared = self.stage.prepare(request)
         self.out = out
         self.phase = "while the file is loaded, "
         self.start = code.lines.get(self.slug, 0)
         describe = getattr(self.stage, "work_of", lambda frame: "")
-        self.timer = Timer(seconds, request["left"], self._report_time, describe)
+        left = request["left"] + (DEVICES_FIRST if self.ends else 0)
+        self.timer = Timer(seconds, left, self._report_time, describe)
+
+    def _fork(self, request: Mapping[str, Any], seconds: float) -> Sequence[Any]:
+        disable_play()
+        size, left = request["devices"], request["left"]
+        given = [self.stage.Assignment(self.code, self.slug, i, size, seconds, left) for i in range(size)]
+        return self.stage.fork(given, request["readable"])  # type: ignore[no-any-return]
 
     def run(self) -> None:
         """Loads the file, runs the definition and sends the result."""
+        if self.ends:
+            return self._run_on_devices()
         disable_play()
         if self.graded:
             withhold()
@@ -73,6 +96,16 @@ class DefinitionRun:
                 result = replace(result, failure=self.code.explained(result.failure, module.__dict__))
         forgotten = [str(w.message) for w in warned if str(w.message).endswith("was never awaited")]
         self._send(result, forgotten[0] if forgotten else "")
+
+    def _run_on_devices(self) -> None:
+        """The same, where the devices load the file."""
+        try:
+            result, forgotten = self.timer.run(lambda: self.stage.run_on_devices(self.ends, self.prepared), True)
+        except TimeLimitError:
+            result, forgotten = StageResult(failure=self._too_slow()), ""
+        except PuzzleError as why:
+            result, forgotten = StageResult(failure=of_refusal(why, self.start)), ""
+        self._send(result or StageResult(), forgotten, defined=result is not None)
 
     def _module(self, name: str) -> ModuleType:
         """An empty module for the file, registered under its name."""

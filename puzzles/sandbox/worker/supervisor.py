@@ -12,10 +12,12 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from fcntl import F_DUPFD, fcntl
 from time import monotonic
 from typing import IO, Any, NoReturn
 
 from puzzles.sandbox import leftovers, protocol
+from puzzles.sandbox.deadline import READING_PATIENCE, READING_SECONDS
 from puzzles.sandbox.protocol import RUN_FOLDER
 
 from . import os_limits
@@ -29,9 +31,6 @@ from .task_limit import TaskLimit
 GRACE_SECONDS = 0.3
 """Seconds after the time limit in which a worker may still report the line that it was at."""
 
-READING_SECONDS = 10.0
-"""Seconds in which a submission has to be read and compiled."""
-
 MAX_COMPILED = 64 << 20
 """Bytes of a compiled submission, with its survey."""
 
@@ -41,8 +40,8 @@ MAX_LEFTOVERS = 10_000
 LOST = 70
 """Exit code of a supervisor or worker that failed itself."""
 
-Work = Callable[[int], None]
-"""What a worker does; it sends its result to this file descriptor."""
+Work = Callable[[int, int], None]
+"""What a worker does: it sends its result to the first file descriptor, and reads the second, see `protocol.LATE`."""
 
 
 def supervise(conditions: dict[str, Any], control: IO[bytes], answers: IO[bytes], server: int) -> NoReturn:
@@ -89,45 +88,54 @@ class Supervisor:
     def read(self, source: bytes) -> dict[str, Any]:
         """Lets a worker read and compile the submission. The result is the survey of its definitions."""
 
-        def work(out: int) -> None:
+        def work(out: int, _: int) -> None:
             given = json.loads(source)
             code = SubmissionCode(given["name"], given["text"], given["slugs"])
             survey = json.dumps(code.survey()).encode() + b"\n"
             _write(out, survey + code.compiled.dump())
 
-        answer = self._in_worker(work, READING_SECONDS, MAX_COMPILED)
+        limits = {**self.limits, "processor": READING_SECONDS}
+        answer = self._in_worker(work, READING_PATIENCE, MAX_COMPILED, limits)
         survey, _, self.compiled = answer["result"].partition(b"\n")
         return {**answer, "result": survey.decode(errors="replace")}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Lets a worker run a definition."""
+        """Lets a worker run a definition. Each device of its own may have one process more."""
+        limits = {**self.limits, "processes": self.limits["processes"] + int(request.get("devices", 0))}
 
-        def work(out: int) -> None:
-            DefinitionRun(CompiledCode.load(self.compiled), request, self.limits["seconds"], out).run()
+        def work(out: int, late: int) -> None:
+            given = {**request, "readable": self.readable}
+            DefinitionRun(CompiledCode.load(self.compiled), given, self.limits["seconds"], out, late).run()
 
-        answer = self._in_worker(work, request["left"], request["longest"])
+        answer = self._in_worker(work, request["left"], request["longest"], limits, request.get("late", False))
         return {**answer, "result": answer["result"].decode(errors="replace")}
 
-    def _in_worker(self, work: Work, seconds: float, longest: int) -> dict[str, Any]:
-        """One run, from an empty folder until the last of its processes is gone and the folder is empty again."""
+    def _in_worker(
+        self, work: Work, seconds: float, longest: int, limits: dict[str, Any], has_late: bool = False
+    ) -> dict[str, Any]:
+        """One run, from an empty folder until the last of its processes is gone and the folder is empty again. With
+        `has_late`, the rest of the request is read when the worker has been forked, and passed on to it."""
         self._make_folder()
         result, result_end = os.pipe()
         output, output_end = os.pipe()
-        tasks = TaskLimit(self.limits["processes"], os_limits.tasks_below)
+        late, late_end = os.pipe()
+        tasks = TaskLimit(limits["processes"], os_limits.tasks_below)
         begin = monotonic()
         supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_worker(work, supervisor, result_end, output_end, tasks)
-        os.close(result_end)
-        os.close(output_end)
-        monitor = WorkerMonitor(pid, result, output, self.limits["output"], longest)
+            self._be_worker(work, supervisor, (result_end, output_end, late), tasks, limits)
+        for fd in (result_end, output_end, late):
+            os.close(fd)
+        rest = protocol.receive_bytes(self.control) if has_late else b""
+        monitor = WorkerMonitor(pid, result, output, self.limits["output"], longest, (late_end, rest or b""))
         ended, code = monitor.wait(self.control.fileno(), self.wake, tasks, begin + seconds + GRACE_SECONDS)
         took = monotonic() - begin
         os_limits.end_all(pid, self.sandboxed)
         if ended == "hung up":
             os._exit(0)
         tasks.close()
+        monitor.close_late()
         os.close(result)
         os.close(output)
         return {
@@ -146,22 +154,25 @@ class Supervisor:
             with suppress(OSError):  # a root without that power does not become another user either
                 os.chown(RUN_FOLDER, self.uid, self.uid)
 
-    def _be_worker(self, work: Work, supervisor: int, result: int, output: int, tasks: TaskLimit) -> NoReturn:
-        """Runs in the forked worker."""
+    def _be_worker(
+        self, work: Work, supervisor: int, ends: tuple[int, int, int], tasks: TaskLimit, limits: dict[str, Any]
+    ) -> NoReturn:
+        """Runs in the forked worker. `ends` are those of its result, its output and what it reads late."""
         try:
             signal.set_wakeup_fd(-1)
             os.chdir(RUN_FOLDER)
             where = (self.uid, supervisor, self.readable, not self.sandboxed)
-            restricted, listener = os_limits.confine(self.limits, *where)
+            restricted, listener = os_limits.confine(limits, *where)
             tasks.hand_over(listener)
-            out = os.dup2(result, 3)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            os.closerange(4, os_limits.OPEN_FILES * 4)
+            result, output, late = [fcntl(fd, F_DUPFD, 5) for fd in ends]  # so that none is one of those that follow
+            for fd in (1, 2):
+                os.dup2(output, fd)
+            out, late = os.dup2(result, 3), os.dup2(late, 4)
+            os.closerange(5, os_limits.OPEN_FILES * 4)
             set_up_interpreter(self.packages)
             if not (restricted or self.sandboxed):
                 os_limits.deny_paths(self.hidden)
-            work(out)
+            work(out, late)
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
         except BaseException as why:

@@ -9,7 +9,7 @@ import numpy as np
 
 from puzzles.catalog.engine.trial import Performed, Trial
 from puzzles.sandbox.plain_data import unpack
-from puzzles.sandbox.worker.stages.engine_trial import packed, require_engine, run_trial
+from puzzles.sandbox.worker.stages.engine_trial import launched, packed, require_engine, run_trial
 from puzzles.tracks.outcomes import Row
 
 MAX_ARGUMENT = 20
@@ -36,7 +36,8 @@ def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
     Raises:
         Exception: what the class raises, and what the engine says of it.
     """
-    return Performed(*run_trial(asked(trial), cls, on))
+    given = asked(trial)
+    return Performed(*run_trial(given, launched(given, cls, on)))
 
 
 def run_class(slug: str, cls: Any, data: Mapping[str, Any], on: str = "inprocess") -> Row:
@@ -48,7 +49,7 @@ def run_class(slug: str, cls: Any, data: Mapping[str, Any], on: str = "inprocess
     """
     require_engine(slug, cls)
     trial: Any = unpack(data["trial"])
-    return packed(*run_trial(trial, cls, on), traffic=[])
+    return packed(*run_trial(trial, launched(trial, cls, on)))
 
 
 def size_of(trial: Trial, shown: Trial) -> str:

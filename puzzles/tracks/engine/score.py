@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from puzzles.catalog.engine import EnginePuzzle, trials_of
+from puzzles.catalog.engine import EnginePuzzle, least_of, trials_of
 from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.least import below
 from puzzles.catalog.engine.records import RECORDS
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.failure import Failure, plain
@@ -20,6 +21,12 @@ TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "b
 """Figures that follow from what is called."""
 
 
+HIDDEN = "Keep numbers in numpy arrays, and let devices exchange them by the calls of the engine only"
+PRODUCTS = "Make products of matrices with @, np.einsum, np.dot or np.tensordot"
+ADVICE = dict.fromkeys(("flops", "clock", "elapsed"), PRODUCTS)
+"""What to do about a figure that is too low."""
+
+
 def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
     """A run for each trial. The request does not contain the right results. Trials are made one by one, because after a
     failure no more are needed."""
@@ -27,7 +34,7 @@ def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
     for make in trials_of(puzzle):
         trial = make()
         shown = shown or trial
-        data = {"trial": pack(asked(trial))}
+        data = {"trial": pack(asked(trial)), "devices": trial.devices}
         yield RunRequest(size_of(trial, shown), data, _scorer(puzzle, trial), trial.hidden)
 
 
@@ -53,21 +60,60 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
         WrongResultError: naming device, call and place of the first wrong number.
     """
     require_right(trial, performed)
+    _require_allowed(puzzle, performed)
     targets = puzzle.targets if trial.targets is None else trial.targets
     measured = {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *targets)}
-    if targets.get("flops") and not measured["flops"]:
-        raise WrongResultError(
-            "no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot"
-        )
+    _require_counted(puzzle, trial, measured, targets)
+    _require_named_memories(puzzle, trial, performed)
     missed = tuple(_missed(measured, targets))
     figures = {name: measured[name] for name in puzzle.targets}
-    stars = 1 if missed else 2 if better_record(puzzle.slug, figures) else 3
+    stars = 1 if missed else 2 if better_record(puzzle, figures) else 3
     return Score(figures, missed, stars, advice=_advice(measured, targets, performed) if missed else "")
 
 
-def better_record(slug: str, figures: Mapping[str, float]) -> Mapping[str, int] | None:
+def _require_counted(
+    puzzle: EnginePuzzle, trial: Trial, measured: Mapping[str, int], targets: Mapping[str, int]
+) -> None:
+    """Refuses figures that no class can have.
+
+    Raises:
+        WrongResultError: naming the figure, the least and its reason.
+    """
+    for name, least in below(least_of(puzzle, trial), measured, targets):
+        raise WrongResultError(
+            f"{FIGURES[name].words}: {measured[name]:,}, fewer than the {least.value:,} that any class needs: "
+            f"something was not counted ({least.reason}). {ADVICE.get(name, HIDDEN)}"
+        )
+
+
+def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> None:
+    """Refuses arrays on hosts and disks where no target counts them and they take no time.
+
+    Raises:
+        WrongResultError: naming the device and the memory.
+    """
+    for memory in ("host", "disk"):
+        named = any(name.startswith(memory) for name in puzzle.targets) or memory in trial.options.get("byte_time", {})
+        for device, meter in enumerate(() if named else performed.readings[-1]):
+            if written := getattr(meter, memory)["written"]:
+                raise WrongResultError(
+                    f"device {device} wrote {written:,} B to its {memory}, which no target of {puzzle.slug} counts; "
+                    "keep everything on the device"
+                )
+
+
+def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one."""
-    return next((record for record in RECORDS.get(slug, ()) if _is_better(record, figures)), None)
+    records = (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
+    return next((record for record in records if _is_better(record, figures)), None)
+
+
+def _require_allowed(puzzle: EnginePuzzle, performed: Performed) -> None:
+    """Refuses calls that the puzzle forbids."""
+    for device, reading in enumerate(performed.readings[-1]):
+        for call, times in reading.calls.items():
+            if times and puzzle.refuses(call):
+                raise WrongResultError(f"device {device} calls {call}, which this puzzle {puzzle.rule_text()}")
 
 
 def _missed(figures: Mapping[str, float], targets: Mapping[str, int]) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle
+from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.tracks.base import OptionError, PuzzleGroup, Section, Track, Turns
+from puzzles.tracks.base import OptionError, Section, Track, Turns
 from puzzles.tracks.outcomes import LocalRun, Measure, RunRequest
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ CALLS = (
 class Engine(Track[EnginePuzzle]):
     """One class that every device runs, with blocking calls and plain numpy."""
 
+    listing = ENGINE_PUZZLES
     name = "engine"
     title = "On real tensors"
     idea = "who holds what, and who sends what?"
@@ -37,13 +38,6 @@ class Engine(Track[EnginePuzzle]):
     stage = "puzzles.sandbox.worker.stages.engine"
     max_result = 16 << 20
     noun = "class"
-
-    @property
-    def groups(self) -> Sequence[PuzzleGroup]:
-        return [PuzzleGroup(one.name, one.title, one.idea, tuple(one.files)) for one in CHAPTERS]
-
-    def puzzle(self, slug: str) -> EnginePuzzle:
-        return ENGINE_PUZZLES[slug]
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets
@@ -85,7 +79,7 @@ class Engine(Track[EnginePuzzle]):
             return "Three stars: no known class is better."
         from .score import better_record
 
-        better = better_record(puzzle.slug, figures)
+        better = better_record(puzzle, figures)
         if better is None:
             return "See the note for the third star."
         known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from lib import PuzzleError
 from lib.layout import Graph, GraphPlan, propagate
-from puzzles.catalog.layout import LAYOUT_PUZZLES
+from lib.layout.program.notation import graph_from_data, graph_to_data
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
 from puzzles.tracks.workbench import TensorOptions, Workbench
@@ -54,30 +54,27 @@ def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) 
     if isinstance(plan, Failure):
         return bench.refuse(f"was not run: {bench.message(plan)}")
     try:
-        result = on_transport(plan, puzzle.slug, options.on)
+        result = on_transport(plan, options.on)
     except PuzzleError as why:
         return bench.refuse(f"could not be run: {why}")
     show_plan_run(bench.console, puzzle.slug, plan, result)
     return result.passed
 
 
-def on_transport(plan: GraphPlan, slug: str, on: str) -> PlanRun:
-    """Runs the plan here, or in as many processes as there are devices, which get only the strategies."""
+def on_transport(plan: GraphPlan, on: str) -> PlanRun:
+    """Runs the plan here, or in as many processes as there are devices, which get the configured graph."""
     if on != "mpi":
         return run_plan(plan, on)
     from lib.engine.transports.mpi.spawn import by_mpiexec
 
-    request = json.dumps({"puzzle": slug, "strategies": plan.graph.strategies, "outs": plan.graph.outs})
+    request = json.dumps(graph_to_data(plan.graph))
     answered = by_mpiexec(plan.graph.devices, "puzzles.tracks.layout.run_on_tensors", request)
     return PlanRun(**json.loads(answered, object_hook=_tuples))
 
 
 def answer(request: str) -> str:
     """Runs the plan of a request in one of several processes under mpiexec."""
-    asked = json.loads(request)
-    graph = LAYOUT_PUZZLES[asked["puzzle"]].graph()
-    for name, strategy in asked["strategies"].items():
-        graph.shard(name, strategy, asked["outs"].get(name))
+    graph = graph_from_data(json.loads(request))
     return json.dumps(asdict(run_plan(propagate(graph), "mpi")))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from lib import PuzzleError
 from lib.layout import GraphPlan, propagate
 from lib.layout.program.graph import Out, Strategy
+from lib.layout.program.notation import graph_to_data
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.sandbox.plain_data import unpack
@@ -27,7 +28,7 @@ MAX_COUNT = 1 << 20
 
 def request_for(puzzle: LayoutPuzzle) -> RunRequest:
     """The only run of a layout: on the puzzle's graph."""
-    return RunRequest("the graph", {}, lambda row: score_strategies(puzzle, row))
+    return RunRequest("the graph", {"graph": graph_to_data(puzzle.graph())}, lambda row: score_strategies(puzzle, row))
 
 
 def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:

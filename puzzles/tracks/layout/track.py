@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.catalog.layout import CHAPTER, LAYOUT_PUZZLES
 from puzzles.failure import Failure
-from puzzles.tracks.base import Column, OptionError, Overview, PuzzleGroup, Section, Track
+from puzzles.tracks.base import Column, OptionError, Overview, Section, Track
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, capitalized
 
 if TYPE_CHECKING:
@@ -32,20 +32,14 @@ CALLS = (
 class Layouts(Track["LayoutPuzzle"]):
     """Layouts of tensors: a function configures operators of a graph, and propagation does the rest."""
 
+    listing = LAYOUT_PUZZLES
     name = "layout"
-    title = "Where tensors live"
-    idea = "which layouts move the fewest bytes?"
+    title = CHAPTER.title
+    idea = CHAPTER.idea
     form = "one function that configures a few operators of a graph"
     stage = "puzzles.sandbox.worker.stages.layout"
     has_pictures = True
     columns = (("bytes moved", "bytes"), ("memory", "memory"))
-
-    @property
-    def groups(self) -> Sequence[PuzzleGroup]:
-        return [PuzzleGroup(self.name, self.title, self.idea, tuple(LAYOUT_PUZZLES))]
-
-    def puzzle(self, slug: str) -> LayoutPuzzle:
-        return LAYOUT_PUZZLES[slug]
 
     def targets(self, puzzle: LayoutPuzzle) -> Mapping[str, int]:
         return {"bytes": puzzle.target, "memory": puzzle.memory_cap}
@@ -73,7 +67,7 @@ class Layouts(Track["LayoutPuzzle"]):
         return None if isinstance(plan, Failure) else plan
 
     def called(self, puzzle: LayoutPuzzle) -> str:
-        return f"layout puzzle {puzzle.number}"
+        return f"layout puzzle {LAYOUT_PUZZLES.number(puzzle.slug)}"
 
     def limits(self, puzzle: LayoutPuzzle) -> str:
         return capitalized(puzzle.limits)
@@ -85,6 +79,8 @@ class Layouts(Track["LayoutPuzzle"]):
         return f"def {slug}(graph)"
 
     def record(self, puzzle: LayoutPuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        if not puzzle.is_proven:
+            return super().record(puzzle, figures, stars, family)
         return "Three stars: the exact planner finds no plan with all-reduced sums that moves less under this cap."
 
     def sections(self, puzzle: LayoutPuzzle) -> Sequence[Section]:
@@ -94,7 +90,14 @@ class Layouts(Track["LayoutPuzzle"]):
         numbers = [Column(heading, "right", no_wrap=True) for heading in ("ops", "moved", "held")]
         columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
         rows = [
-            (str(p.number), p.slug, p.title, str(p.annotations), f"{p.target:,}", f"{p.memory_cap:,}")
+            (
+                str(LAYOUT_PUZZLES.number(p.slug)),
+                p.slug,
+                p.title,
+                str(p.annotations),
+                f"{p.target:,}",
+                f"{p.memory_cap:,}",
+            )
             for p in map(self.puzzle, slugs)
         ]
         notes = ["Limits: operators to configure; bytes moved in total; bytes held by each device."]

@@ -16,7 +16,7 @@ MAX_SIZE, MAX_TICKS = 256, 100_000
 
 def timeline(trace: Trace, title: str, judged: bool = True, colour: str = "layer") -> str:
     """The run as SVG; empty where drawing is not installed, or nothing happened."""
-    if not any(trace.events(rank) for rank in range(len(trace.ranks))) or not _is_plausible(trace):
+    if not any(trace.events(rank) for rank in range(len(trace.ranks))) or not is_plausible(trace):
         return ""
     try:
         import drawing
@@ -45,7 +45,7 @@ def timeline_text(trace: Trace, puzzle: SchedulePuzzle, width: int) -> str:
     return str(drawing.text(trace, puzzle.title, max(40, min(width, drawing.TEXT_WIDTH)), puzzle.goal))
 
 
-def _is_plausible(trace: Trace) -> bool:
+def is_plausible(trace: Trace) -> bool:
     """True if a trace, which may be forged, has no numbers that a picture could choke on."""
     shape = (trace.size.layers, trace.size.batches // trace.setting.replicas, len(trace.ranks))
     return max(shape) <= MAX_SIZE and all(

@@ -22,6 +22,11 @@ CLASSIC = setting_to_json(CLASSIC_SETTING)
 MAX_OPERATIONS = 2000
 """Operations of one rank. The longest of our own schedules has a fifth of that."""
 
+UNRULED = frozenset(
+    "load_weights get_activation set_final_weight set_output await store delete given shard combine add".split()
+)
+"""Operations that begin and end a run, or that are no calls of the model; no puzzle forbids them by omission."""
+
 MAX_SENTENCE = 2000
 """Characters of a message on a broken trace."""
 
@@ -80,6 +85,8 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
         return report
     if report.error is not None:
         return of_refusal(report.error)
+    if (refused := _refused_call(trace, puzzle)) is not None:
+        return refused
     figures = {"timesteps": report.timesteps, "makespan": report.makespan, "peak_memory": report.peak.memory}
     if report.lasting_peak > report.peak.memory:
         figures["lasting_peak"] = report.lasting_peak
@@ -93,6 +100,18 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     over_memory = bool(missed) and not report.meets_memory
     remark = "" if shown else _remark(report, puzzle, size)
     return Score(figures, missed, report.stars, notes, advice, why, over_memory, report.family, remark)
+
+
+def _refused_call(trace: Trace | Failure, puzzle: SchedulePuzzle) -> Failure | None:
+    """The first call of a run that the puzzle does not let a solution make, besides those that every run needs."""
+    if isinstance(trace, Failure):
+        return None
+    for rank, operations in enumerate(trace.ranks):
+        for op in operations:
+            if puzzle.refuses(op.name) and (op.name in puzzle.forbidden or op.name not in UNRULED):
+                rule = puzzle.rule_text()
+                return Failure("rule", f"rank {rank} calls {op.call()}, and this puzzle {rule}", op.line)
+    return None
 
 
 def _remark(report: Report, puzzle: SchedulePuzzle, size: Size) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lib import PuzzleError, Report, Trace, referee, run_async, trace_to_json
-from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES, SchedulePuzzle
+from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
-from puzzles.tracks.base import Column, Overview, PuzzleGroup, Section, Track, Turns
+from puzzles.tracks.base import Column, Overview, Section, Track, Turns
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
 from puzzles.tracks.workbench import COLOURS
 
@@ -31,6 +31,7 @@ FIGURES = ("timesteps", "makespan", "peak_memory")
 class Schedules(Track[SchedulePuzzle]):
     """Schedules: one coroutine that every rank runs, which orders its computation and communication."""
 
+    listing = PUZZLES
     name = "schedule"
     title = "Schedules"
     idea = "who computes and sends what, and when?"
@@ -44,15 +45,8 @@ class Schedules(Track[SchedulePuzzle]):
     turn_seconds = 0.8
     """A turn is what a rank does between two waits; most take less than a thousandth of it."""
 
-    @property
-    def groups(self) -> Sequence[PuzzleGroup]:
-        return [PuzzleGroup(one.name, one.title, one.idea, tuple(one.files)) for one in CHAPTERS]
-
     def is_default(self, slug: str) -> bool:
         return slug in CLASSICS.files
-
-    def puzzle(self, slug: str) -> SchedulePuzzle:
-        return PUZZLES[slug]
 
     # --- Grading ---
 
@@ -115,10 +109,10 @@ class Schedules(Track[SchedulePuzzle]):
     # --- Words ---
 
     def called(self, puzzle: SchedulePuzzle) -> str:
-        return f"puzzle {puzzle.number}"
+        return f"puzzle {PUZZLES.number(puzzle.slug)}"
 
     def listed_as(self, puzzle: SchedulePuzzle) -> str:
-        return f"{puzzle.number}. {puzzle.title}"
+        return f"{PUZZLES.number(puzzle.slug)}. {puzzle.title}"
 
     def limits(self, puzzle: SchedulePuzzle) -> str:
         goal = puzzle.goal
@@ -153,7 +147,7 @@ class Schedules(Track[SchedulePuzzle]):
         numbers = [Column(heading, "right", no_wrap=True) for heading in ("L", "B", "R", "time", "memory")]
         columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
         rows = [
-            (str(p.number), p.slug, p.title, *map(str, p.goal.size), p.goal.time_text, p.goal.memory_text)
+            (str(PUZZLES.number(p.slug)), p.slug, p.title, *map(str, p.goal.size), p.goal.time_text, p.goal.memory_text)
             for p in map(self.puzzle, slugs)
         ]
         notes = [

@@ -48,6 +48,7 @@ def source(slug: str) -> str:
     return REFERENCES[slug].read_text(encoding="utf-8")
 
 
+@pytest.mark.sampled(4)
 @of_each_chapter()
 def test_the_reference_passes_with_three_stars(puzzle: EnginePuzzle) -> None:
     verdict = verdict_on(puzzle.slug, REFERENCES[puzzle.slug])
@@ -55,6 +56,7 @@ def test_the_reference_passes_with_three_stars(puzzle: EnginePuzzle) -> None:
     assert verdict.figures == FIGURES[puzzle.slug]
 
 
+@pytest.mark.sampled(8)
 @of_each_chapter(every=2)
 def test_the_reference_is_right_and_measures_what_the_table_says(puzzle: EnginePuzzle) -> None:
     cls = reference(puzzle.slug)
@@ -76,6 +78,7 @@ def test_the_words_are_all_there(puzzle: EnginePuzzle) -> None:
     assert puzzle.sources
 
 
+@pytest.mark.sampled(12)
 @every_puzzle
 def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
@@ -87,6 +90,7 @@ def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle,
     assert verdict_on(puzzle.slug, path).status == "not_attempted"
 
 
+@pytest.mark.sampled(3)
 @of_each_chapter()
 def test_a_starter_with_a_change_is_attempted(puzzle: EnginePuzzle, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
@@ -103,6 +107,7 @@ def kind_of_mistake(wrong: tuple[str, str]) -> tuple[str, str]:
     return CHAPTER_OF[wrong[0]], " ".join(WRONG[wrong][2].split()[:2])
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("slug", "mistake"), first_of_each_kind(WRONG, kind_of_mistake))
 def test_a_wrong_solution_gets_the_right_message(slug: str, mistake: str, tmp_path: Path) -> None:
     old, new, wanted = WRONG[slug, mistake]

@@ -235,6 +235,7 @@ def neighbours(h: Any, bits: int) -> tuple[Any, Any]:
     return levels[above - 1], levels[above]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bits", [1, 2, 3])
 def test_quantized_numbers_are_right_on_average(bits: int) -> None:
     found = estimates(Quantize, H, bits=bits)
@@ -273,6 +274,7 @@ def rotated(h: Any, seed: int) -> tuple[Any, Any]:
     return matrix, matrix @ h
 
 
+@pytest.mark.slow
 def test_a_rotated_bit_is_right_on_average() -> None:
     h = spiky_vector(5, 64)
     variance = []

@@ -32,12 +32,14 @@ def verdict_on(tmp_path: Path, slug: str, source: str):
     return verdict
 
 
+@pytest.mark.sampled(3)
 @every_puzzle
 def test_nothing_moves_less_than_the_target_under_the_cap(puzzle: LayoutPuzzle):
     graph = puzzle.build() if puzzle.may_change else puzzle.graph()
     assert plan(graph, memory_cap=puzzle.memory_cap, scatter=False).bytes == puzzle.target
 
 
+@pytest.mark.sampled(3)
 @every_puzzle
 def test_three_stars_are_the_fewest_bytes_that_move_under_the_cap(puzzle: LayoutPuzzle):
     graph = puzzle.build() if puzzle.may_change else puzzle.graph()
@@ -51,6 +53,7 @@ def test_the_target_alone_is_two_stars(tmp_path):
     assert "49,152 for three stars" in LAYOUT_PUZZLES["megatron_mlp"].limits
 
 
+@pytest.mark.sampled(3)
 @every_puzzle
 def test_the_reference_solution_passes_and_its_plan_runs(puzzle: LayoutPuzzle):
     (verdict,) = grade_file(str(SOLUTIONS / f"{puzzle.slug}.py"), [puzzle]).verdicts
@@ -120,6 +123,7 @@ VERDICTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("slug", "source", "status", "reason", "sentence"), VERDICTS)
 def test_verdicts_name_the_cost_or_the_mistake(tmp_path, slug, source, status, reason, sentence):
     verdict = verdict_on(tmp_path, slug, source)

@@ -103,6 +103,7 @@ def test_the_starter_has_no_line_of_the_solution_in_its_gap(puzzle: SchedulePuzz
     assert all(not line.strip() or line.strip().startswith("#") for line in gap.splitlines())
 
 
+@pytest.mark.sampled(9)
 @every_puzzle
 def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: SchedulePuzzle):
     def found(source: str) -> Sketch:
@@ -141,6 +142,7 @@ def test_a_file_name_cannot_spoil_the_starter_file():
     ast.parse(starter_file(list(PUZZLES.values()), 'a"""\\n.py'))
 
 
+@pytest.mark.sampled(9)
 @every_puzzle
 def test_the_reference_is_right_at_the_other_sizes_too(puzzle: SchedulePuzzle):
     assert 1 <= len(puzzle.other_sizes) <= 2

@@ -19,6 +19,7 @@ from tests.support.solved import RECORDS, SOME_RECORDS, played, record_name, sol
 ROOT = Path(solutions.__file__).parent.parent
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("record", RECORDS, ids=record_name)
 def test_a_record_has_exactly_its_figures_and_its_family(record: Record) -> None:
     found = list(solved_by(record))
@@ -31,6 +32,7 @@ def test_a_record_has_exactly_its_figures_and_its_family(record: Record) -> None
         assert not any(note.costs_a_star for note in report.notes)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("record", SOME_RECORDS, ids=record_name)
 def test_a_record_that_meets_the_targets_and_is_on_the_front_gets_three_stars(
     record: Record, capsys: pytest.CaptureFixture[str]
@@ -52,6 +54,7 @@ def test_in_the_sandbox_a_record_is_graded_as_it_is_played() -> None:
     assert (verdict.timesteps, verdict.peak_memory, verdict.stars) == (record.timesteps, record.peak_memory, 3)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("puzzle", PUZZLES.values(), ids=PUZZLES)
 def test_a_reference_passes_in_its_family_and_is_beaten_by_a_record_or_is_one(puzzle: SchedulePuzzle) -> None:
     solution = getattr(import_module(f"solutions.{puzzle.slug}"), puzzle.slug)

@@ -1,89 +1,81 @@
 """Collectives of arrays too large for a handshake, on MPI's own exchanges of bytes.
 
 MPI only moves bytes: arrays are reduced here, in device order, which MPI_Allreduce does not guarantee. All calls have
-been compared before, so every member is here with an array of the same shape and dtype.
+been compared before, so every member is here with an array of the same shape and dtype. Along the first axis, bytes go
+from the caller's array to the result and nowhere else; along another one, parts are packed before and unpacked after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
-from numpy import ascontiguousarray, empty
+from numpy import ascontiguousarray
 
 from lib.engine import collectives
 from lib.engine.call import CollectiveCall
-from lib.engine.collectives import Array
+from lib.engine.collectives import Array, Memory
 
-BLOCK_ELEMENTS = 1 << 14
-"""Number of elements reduced together: those of all devices fit into a processor's cache."""
+from .messages import as_bytes
 
 
-def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Array:
-    """Reduces one part on each device, then gathers all parts: 2(n-1)/n S bytes sent."""
-    n, flat, itemsize = comm.size, arr.reshape(-1), arr.dtype.itemsize
-    ends = [i * flat.size // n for i in range(n + 1)]
-    counts = [b - a for a, b in pairwise(ends)]
+def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int, memory: Memory) -> Array:
+    """Reduces one part on each device, then gathers all parts: 2(n-1)/n S bytes sent.
+
+    Parts are equal, and the last ones shorter where the array ends: MPI_Allgatherv moves small pieces in many turns,
+    each of which may wait for a processor, and MPI_Allgather does not."""
+    flat, length = arr.reshape(-1), -(-arr.size // comm.size)
+    parts = _parts_for(index, comm, flat, length, memory)
+    whole = memory.empty((comm.size * length,), collectives.reduced_dtype(call.op, arr.dtype))
+    collectives.reduce_into(whole[index * length :][: parts[0].size], parts, call.op)
+    comm.Allgather(MPI.IN_PLACE, [as_bytes(whole), MPI.BYTE])
+    return whole[: flat.size].reshape(arr.shape)
+
+
+def _reduce_scatter(comm: Any, call: CollectiveCall, arr: Array, index: int, memory: Memory) -> Array:
+    pieces = ascontiguousarray(collectives.cut(arr, comm.size, call.axis))
+    parts = _parts_for(index, comm, pieces.reshape(-1), pieces[0].size, memory)
+    return collectives.reduced(parts, call.op, memory).reshape(pieces.shape[1:])
+
+
+def _parts_for(index: int, comm: Any, flat: Array, length: int, memory: Memory) -> list[Array]:
+    """What the member at `index` reduces: the part of every member's `flat` array that starts at `index * length`.
+
+    Its own part is not copied, because copying takes longer than anything else here."""
+    members, itemsize = range(comm.size), flat.itemsize
+    ends = [min(i * length, flat.size) for i in range(comm.size + 1)]
     mine = flat[ends[index] : ends[index + 1]]
-    others = _scratch(n * mine.nbytes).view(arr.dtype).reshape(n, mine.size)
-    # A device's contribution to its own part is not copied, because copying takes longer than anything else here.
-    sent = [0 if i == index else count * itemsize for i, count in enumerate(counts)]
-    received = [0 if i == index else mine.nbytes for i in range(n)]
+    others = memory.empty((comm.size, mine.size), flat.dtype)
+    sent = [0 if i == index else (ends[i + 1] - ends[i]) * itemsize for i in members]
+    received = [0 if i == index else mine.nbytes for i in members]
     comm.Alltoallv(
-        [_as_bytes(flat), sent, [e * itemsize for e in ends[:-1]], MPI.BYTE],
-        [_as_bytes(others), received, [i * mine.nbytes for i in range(n)], MPI.BYTE],
+        [as_bytes(flat), sent, [end * itemsize for end in ends[:-1]], MPI.BYTE],
+        [as_bytes(others), received, [i * mine.nbytes for i in members], MPI.BYTE],
     )
-    result = empty(arr.shape, collectives.reduced_dtype(call.op, arr.dtype))
-    parts = [mine if i == index else others[i] for i in range(n)]
-    _reduce_in_blocks(parts, call.op, result.reshape(-1)[ends[index] : ends[index + 1]])
-    places = [[k * result.dtype.itemsize for k in elements] for elements in (counts, ends[:-1])]
-    comm.Allgatherv(MPI.IN_PLACE, [_as_bytes(result), *places, MPI.BYTE])
-    return result
+    return [mine if i == index else others[i] for i in members]
 
 
-def _reduce_in_blocks(parts: Sequence[Array], op: str, out: Array) -> None:
-    for start in range(0, out.size, BLOCK_ELEMENTS):
-        block = slice(start, start + BLOCK_ELEMENTS)
-        collectives.reduce_arrays([part[block] for part in parts], op, out[block])
-
-
-def _all_gather(comm: Any, call: CollectiveCall, arr: Array, index: int) -> Array:
-    parts = empty((comm.size, *arr.shape), arr.dtype)
-    comm.Allgather([_as_bytes(arr), MPI.BYTE], [_as_bytes(parts), MPI.BYTE])
+def _all_gather(comm: Any, call: CollectiveCall, arr: Array, _: int, memory: Memory) -> Array:
+    parts = memory.empty((comm.size, *arr.shape), arr.dtype)
+    comm.Allgather([as_bytes(arr), MPI.BYTE], [as_bytes(parts), MPI.BYTE])
     if call.axis == 0:
         return parts.reshape(-1, *arr.shape[1:])
-    return collectives.joined(list(parts), call.axis)
+    return collectives.joined(list(parts), call.axis, memory)
 
 
-def _exchanged(comm: Any, call: CollectiveCall, arr: Array) -> list[Array]:
-    """This device's part of every member's array, in the group's order."""
+def _all_to_all(comm: Any, call: CollectiveCall, arr: Array, _: int, memory: Memory) -> Array:
     pieces = ascontiguousarray(collectives.cut(arr, comm.size, call.axis))
-    parts = empty(pieces.shape, arr.dtype)
-    comm.Alltoall([_as_bytes(pieces), MPI.BYTE], [_as_bytes(parts), MPI.BYTE])
-    return list(parts)
+    parts = memory.empty(pieces.shape, arr.dtype)
+    comm.Alltoall([as_bytes(pieces), MPI.BYTE], [as_bytes(parts), MPI.BYTE])
+    return parts.reshape(arr.shape) if call.axis == 0 else collectives.joined(list(parts), call.axis, memory)
 
 
-_SCRATCH = [empty(0, np.uint8)]
-
-
-def _scratch(nbytes: int) -> Array:
-    """Memory for the duration of a call. Cached, because new pages take as long as moving the bytes."""
-    if _SCRATCH[0].size < nbytes:
-        _SCRATCH[0] = empty(nbytes, np.uint8)
-    return _SCRATCH[0][:nbytes]
-
-
-def _as_bytes(array: Array) -> Array:
-    return array.reshape(-1).view(np.uint8)
-
-
-LARGE_COLLECTIVES: dict[str, Callable[[Any, CollectiveCall, Array, int], Array]] = {
+LARGE_COLLECTIVES: dict[str, Callable[[Any, CollectiveCall, Array, int, Memory], Array]] = {
     "all_reduce": _all_reduce,
     "all_gather": _all_gather,
-    "reduce_scatter": lambda comm, call, arr, _: collectives.reduce_arrays(_exchanged(comm, call, arr), call.op),
-    "all_to_all": lambda comm, call, arr, _: collectives.joined(_exchanged(comm, call, arr), call.axis),
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
 }
-"""By name: the result of one device, from the communicator of its group, the call, its array, and its index there."""
+"""By name: the result of one device, from the communicator of its group, the call, its array, its index there, and the
+memory for results."""

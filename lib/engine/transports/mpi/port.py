@@ -17,15 +17,17 @@ import numpy as np
 from mpi4py import MPI
 from numpy import ascontiguousarray, zeros
 
-from lib.engine.call import CollectiveCall, require_same_call, result_of
+from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter
 from lib.engine.transports.base import CallableInt, Put, require_own_thread
+from lib.engine.transports.reused_memory import ReusedMemory
 
 from .control import ControlChannel
 from .handshake import Handshake, buffer_bytes
 from .large_arrays import LARGE_COLLECTIVES
-from .run_tags import TAGS_OF_A_RUN, RunTags, group_communicator
+from .messages import Messages
+from .run_tags import RunTags, group_communicator
 
 MAX_HANDSHAKES = 1024
 """Number of handshakes that are cached for the next time that their call is made."""
@@ -39,17 +41,18 @@ class MpiPort:
     def __init__(self, control: ControlChannel, meter: Meter | None, tags: RunTags) -> None:
         self.control = control
         self.data = tags.data
-        self.meeting_tag, self.message_tag, self.put_tag = range(tags.first + 1, tags.first + TAGS_OF_A_RUN)
+        self.meeting_tag = tags.first + 1
+        self.memory = ReusedMemory()
+        self.messages = Messages(self.data, tags.first + 2, self.memory)
+        self.puts = Messages(self.data, tags.first + 4, self.memory)
+        """Each put is two messages: where it goes, and its content."""
         self.device = CallableInt(self.data.rank)
         self.size = CallableInt(self.data.size)
         self.meter = meter
         self.thread = get_ident()
         self.apply_put: Callable[[Put], None]
-        self.sent = [0] * self.size
-        self.received = [0] * self.size
         self.stream: Any = None
         """What runs this device's inference loop, while a stream is open."""
-        self._sending: list[Any] = []
         self._out = zeros(buffer_bytes(self.size), np.uint8)
         self._in = [zeros(buffer_bytes(self.size), np.uint8) for _ in range(self.size)]
         self._handshakes: dict[CollectiveCall, Handshake] = {}
@@ -60,18 +63,19 @@ class MpiPort:
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
         require_own_thread(self.thread, self)
         if len(call.group) == 1:
-            return result_of(call, [arr], 0)
+            return results_of(call, [arr])[0]
         carries_arrays = call.name in LARGE_COLLECTIVES
         handshake = self._handshakes.get(call) or self._new_handshake(call, arr if carries_arrays else None)
         if handshake.arrays:
             handshake.arrays[handshake.index][...] = arr
             self._meet(handshake)
-            return result_of(call, handshake.arrays, handshake.index)
+            return results_of(call, handshake.arrays, only=(handshake.index,))[0]
         self._meet(handshake)
         if not carries_arrays:
             return None
         contiguous = ascontiguousarray(arr).reshape(arr.shape)
-        return LARGE_COLLECTIVES[call.name](group_communicator(call.group), call, contiguous, handshake.index)
+        exchange, comm = LARGE_COLLECTIVES[call.name], group_communicator(call.group)
+        return exchange(comm, call, contiguous, handshake.index, self.memory)
 
     def _new_handshake(self, call: CollectiveCall, content: Array | None) -> Handshake:
         if len(self._handshakes) >= MAX_HANDSHAKES:
@@ -113,16 +117,23 @@ class MpiPort:
         if len(call.group) == 1:
             return [put for _, put in puts]
         counts = np.array([sum(to == target for to, _ in puts) for target in range(self.size)], np.int32)
-        sending = [self.data.isend(tuple(put), to, self.put_tag) for to, put in puts]
+        for to, put in puts:
+            self.puts.send(to, np.array([put.buffer, put.offset, *put.strides]))
+            self.puts.send(to, put.content, owned=True)
         handshake = self._handshakes.get(call) or self._new_handshake(call, counts)
         handshake.arrays[handshake.index][...] = counts
         self._meet(handshake)
-        arrived = []
-        for source, counted in zip(call.group, handshake.arrays):
-            count = counted[self.device] if source != self.device else 0
-            arrived += [Put(*self.data.recv(source=source, tag=self.put_tag)) for _ in range(count)]
-        MPI.Request.waitall(sending)
+        sources = [source for source in call.group if source != self.device]
+        counted = [int(handshake.arrays[call.group.index(source)][self.device]) for source in sources]
+        arrived = [self._receive_put(source) for source, count in zip(sources, counted) for _ in range(count)]
+        self.puts.finish()
         return arrived
+
+    def _receive_put(self, source: int) -> Put:
+        _, place = self.puts.receive(source)
+        _, content = self.puts.receive(source)
+        buffer, offset, *strides = place.tolist()
+        return Put(buffer, offset, tuple(strides), content)
 
     def try_put(self, to: int, put: Put) -> bool:
         return False
@@ -130,52 +141,45 @@ class MpiPort:
     def send(self, to: int, arr: Array) -> None:
         require_own_thread(self.thread, self)
         clock = self.meter.clock if self.meter is not None else 0
-        self._sending = [request for request in self._sending if not request.Test()]
-        start = self.data.isend if self.stream is None else self.data.issend  # the latter ends when it is received
-        self._sending.append(start((clock, arr.copy()), to, self.message_tag))
-        self.sent[to] += 1
+        self.messages.send(to, arr, clock, until_received=self.stream is not None)
 
     def receive(self, source: int) -> Array:
         require_own_thread(self.thread, self)
-        arrived, what = partial(self.data.Iprobe, source, self.message_tag), f"receive({source})"
-        if self.stream is None:
-            self.control.wait(arrived, what)
-        else:
-            self.stream.wait_to_receive(source, arrived, what)
-        clock, array = self.data.recv(source=source, tag=self.message_tag)
-        self.received[source] += 1
-        if self.meter is not None:
-            self.meter.clock = max(self.meter.clock, clock)
-        result: Array = array
-        return result
+        messages, meter = self.messages, self.meter
+        if self.stream is not None:
+            self.stream.wait_to_receive(source, partial(messages.has_come, source), f"receive({source})")
+        elif not messages.has_come(source):
+            self.control.wait(partial(messages.has_come, source), f"receive({source})")
+        clock, array = messages.receive(source)
+        if meter is not None and clock > meter.clock:
+            meter.clock = clock
+        return array
 
     def yield_turn(self) -> None:
         self.control.receive_news(None)
         if self.stream is not None:
             self.stream.yield_turn()
 
-    def unreceived(self) -> int:
-        """Messages sent in the open stream that have not been received."""
-        self._sending = [request for request in self._sending if not request.Test()]
-        return len(self._sending)
-
     def close(self) -> list[tuple[int, int, int]]:
         """Ends the connection; returns the messages that were not received: (from, to, how many)."""
-        counts = self.control.world.allgather((self.sent, self.received))
+        counts = self.control.world.allgather((self.messages.sent, self.messages.received))
         unread = []
         for source, (sent, _) in enumerate(counts):
             for to, (_, received) in enumerate(counts):
                 left = sent[to] - received[source]
                 unread += [(source, to, left)] if left else []
                 for _ in range(left if to == self.device else 0):
-                    self.data.recv(source=source, tag=self.message_tag)
-        MPI.Request.waitall(self._sending)
+                    self.messages.receive(source)
+        self.messages.finish()
         self.free()
         return unread
 
     def free(self) -> None:
-        """Frees what MPI holds for this run."""
+        """Frees what MPI holds for this run, and the memory kept for its results."""
         for requests in self._requests.values():
             for request in requests:
                 request.Free()
         self._requests.clear()
+        self.messages.free()
+        self.puts.free()
+        self.memory.close()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
-TAGS_OF_A_RUN = 4
+TAGS_OF_A_RUN = 6
 
 MIN_LARGEST_TAG = 32767
 """The standard promises that tags up to this are valid."""

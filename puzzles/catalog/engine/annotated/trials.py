@@ -1,4 +1,4 @@
-"""Trials of the annotation puzzles: small integers, and the results of a single device."""
+"""Trials of the annotation puzzles, and the results of a single device."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import DEVICES, integers, split_rows
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, ROUNDING, numbers, split_rows
 
 
 def annotated_mlp(batch: int = 64, width: int = 16, hidden: int = 64, seed: int = 1) -> Trial:
-    params = {"w0": integers(seed, width, hidden), "w1": integers(seed + 1, hidden, width)}
-    x = integers(seed + 2, batch, width)
-    out = np.maximum(x @ params["w0"], 0) @ params["w1"]
+    params = {"w0": numbers(seed, width, hidden), "w1": numbers(seed + 1, hidden, width)}
+    x = numbers(seed + 2, batch, width)
+    out = np.maximum(x.astype(np.float64) @ params["w0"], 0) @ params["w1"]
     targets = {
         "sent": 2 * width * (batch + hidden),
         "flops": batch * width * hidden,
         "weights": 2 * width * hidden,
     }
     sizes = {"batch": batch, "model_dim": width, "hidden_dim": hidden}
-    return Trial(sizes, params, (MethodCall("forward", split_rows(x), split_rows(out)),), targets=targets)
+    calls = (MethodCall("forward", split_rows(x), split_rows(out)),)
+    return Trial(sizes, params, calls, tolerance=ROUNDING, targets=targets)
 
 
 def routed(tokens: int, experts: int, capacity: int, seed: int) -> tuple[Any, Any]:
@@ -44,14 +45,14 @@ def annotated_moe(
     tokens: int = 8, experts: int = 4, capacity: int = 2, width: int = 16, hidden: int = 32, seed: int = 5
 ) -> Trial:
     params = {
-        "wi": integers(seed, experts, width, hidden),
-        "wo": integers(seed + 1, experts, hidden, width),
+        "wi": numbers(seed, experts, width, hidden),
+        "wo": numbers(seed + 1, experts, hidden, width),
     }
-    x = integers(seed + 2, DEVICES, tokens, width)
+    x = numbers(seed + 2, DEVICES, tokens, width)
     dispatch, combine = routed(tokens, experts, capacity, seed + 3)
-    out = np.zeros_like(x)
+    out = np.zeros(x.shape)
     for group, token, expert, slot in zip(*np.nonzero(dispatch)):
-        made = np.maximum(x[group, token] @ params["wi"][expert], 0) @ params["wo"][expert]
+        made = np.maximum(x[group, token].astype(np.float64) @ params["wi"][expert], 0) @ params["wo"][expert]
         out[group, token] = combine[group, token, expert, slot] * made
     pieces = [{"x": a, "dispatch": b, "combine": c} for a, b, c in zip(*map(split_rows, (x, dispatch, combine)))]
     slots = experts * capacity
@@ -67,7 +68,8 @@ def annotated_moe(
         "model_dim": width,
         "hidden_dim": hidden,
     }
-    return Trial(sizes, params, (MethodCall("forward", pieces, split_rows(out)),), targets=targets)
+    calls = (MethodCall("forward", pieces, split_rows(out)),)
+    return Trial(sizes, params, calls, tolerance=ROUNDING, targets=targets)
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {

@@ -1,4 +1,4 @@
-"""Trials of the data parallel puzzles: small integers, and the results of a single device."""
+"""Trials of the data parallel puzzles, and the results of a single device."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from puzzles.catalog.engine.trial import MethodCall, Trial
 from puzzles.catalog.engine.two_layer_mlp import (
     DEVICES,
     OTHER,
+    ROUNDING,
     SHOWN,
     W0,
     W1,
     TwoLayerMLP,
-    integers,
+    exact,
     mlp_forward_backward,
+    numbers,
 )
 
 from .memory_trials import zero_memory, zero_memory_others
@@ -39,21 +41,21 @@ def data_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
 
 
 def ring_all_reduce(devices: int = DEVICES, size: int = 2048) -> Trial:
-    arrays = [integers(10 + i, size) for i in range(devices)]
-    calls = (MethodCall("forward", arrays, [sum(arrays)] * devices),)
+    arrays = [numbers(10 + i, size) for i in range(devices)]
+    calls = (MethodCall("forward", arrays, [np.sum(arrays, axis=0, dtype=np.float64)] * devices),)
     shown = devices == DEVICES
-    return Trial(calls=calls, devices=devices, targets=None if shown else {}, hidden=not shown)
+    return Trial(calls=calls, devices=devices, tolerance=ROUNDING, targets=None if shown else {}, hidden=not shown)
 
 
 def stepped(params: Tensors, state: Tensors, grads: Tensors, rate: float) -> tuple[Tensors, Tensors]:
     """Parameters and momentum after a step of SGD with momentum."""
     state = {name: MOMENTUM * state[name] + grads[name] for name in params}
-    return {name: (params[name] - rate * state[name]).astype(np.float32) for name in params}, state
+    return {name: params[name] - rate * state[name] for name in params}, state
 
 
 def zero1(at: TwoLayerMLP = SHOWN) -> Trial:
-    start, x, g = at.tensors(most=1)
-    params, state = start, {name: np.zeros_like(value) for name, value in start.items()}
+    start, x, g = at.tensors()
+    params, state = exact(start), {name: np.zeros(value.shape) for name, value in start.items()}
     calls: list[MethodCall] = []
     for _ in range(2):
         out, grads = mlp_forward_backward(params, x, g)
@@ -66,17 +68,17 @@ def zero1(at: TwoLayerMLP = SHOWN) -> Trial:
 
 
 def zero2() -> Trial:
-    return zero2_steps(*SHOWN.tensors(most=1), DEVICES, (RATE,))
+    return zero2_steps(*SHOWN.tensors(), DEVICES, (RATE,))
 
 
 def zero2_again() -> Trial:
     """Two devices, another width, and three steps with different rates: the state and its order matter."""
-    params = {W0: integers(11, 8, 12, most=1), W1: integers(12, 12, 8, most=1)}
-    return zero2_steps(params, integers(13, 6, 8, most=1), integers(14, 6, 8, most=1), 2, (0.5, 0.25, 0.5))
+    params = {W0: numbers(11, 8, 12), W1: numbers(12, 12, 8)}
+    return zero2_steps(params, numbers(13, 6, 8), numbers(14, 6, 8), 2, (0.5, 0.25, 0.5))
 
 
 def zero2_steps(start: Tensors, x: Any, g: Any, n: int, rates: Sequence[float]) -> Trial:
-    params, state = start, {name: np.zeros_like(value) for name, value in start.items()}
+    params, state = exact(start), {name: np.zeros(value.shape) for name, value in start.items()}
     calls: list[MethodCall] = []
     for rate in rates:
         out, grads = mlp_forward_backward(params, x, g)
@@ -90,9 +92,8 @@ def zero2_steps(start: Tensors, x: Any, g: Any, n: int, rates: Sequence[float]) 
         calls.append(MethodCall("step", [rate] * n, [params] * n))
     model_dim, hidden_dim = start[W0].shape
     sizes = {"model_dim": model_dim, "hidden_dim": hidden_dim, "momentum": MOMENTUM}
-    return Trial(
-        sizes, start, tuple(calls), devices=n, targets=zero2_targets(len(x), model_dim, hidden_dim, n, len(rates))
-    )
+    targets = zero2_targets(len(x), model_dim, hidden_dim, n, len(rates))
+    return Trial(sizes, start, tuple(calls), devices=n, tolerance=ROUNDING, targets=targets)
 
 
 def zero2_targets(batch: int, model_dim: int, hidden_dim: int, n: int, steps: int) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Mixture-of-experts layers on one device, token by token: the expected results of devices that share the work.
 
 The loops follow the papers' own order, instead of the vectorized form of the solutions, so the two are unlikely to
-share a mistake. Inputs are integers in float32, so only softmax and products with it are rounded.
+share a mistake. The router and the tokens are such that its logits are exact: experts are chosen alike everywhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from puzzles.catalog.engine.transformer import softmax
-from puzzles.catalog.engine.two_layer_mlp import DEVICES, integers
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, integers, numbers
 
 Params = Mapping[str, Any]
 
@@ -21,14 +21,18 @@ def expert_parameters(seed: int, model_dim: int, hidden_dim: int) -> dict[str, A
     """A router, (model_dim, DEVICES), and two weights for each of DEVICES experts."""
     params = {"router/weights": integers(seed, model_dim, DEVICES, most=16) / np.float32(64)}
     for e in range(DEVICES):
-        params[f"expert_{e}/w0"] = integers(seed + 10 + e, model_dim, hidden_dim, most=1)
-        params[f"expert_{e}/w1"] = integers(seed + 20 + e, hidden_dim, model_dim, most=1)
+        params[f"expert_{e}/w0"] = numbers(seed + 10 + e, model_dim, hidden_dim)
+        params[f"expert_{e}/w1"] = numbers(seed + 20 + e, hidden_dim, model_dim)
     return params
 
 
 def token_groups(seed: int, tokens: int, model_dim: int) -> list[Any]:
-    """Each device's tokens, (tokens, model_dim)."""
-    return [integers(seed + device, tokens, model_dim) for device in range(DEVICES)]
+    """Each device's tokens, (tokens, model_dim): multiples of 2^-14, which float16 does not have."""
+    return [
+        integers(seed + device, tokens, model_dim)
+        + integers(seed + device + 7, tokens, model_dim, most=127) / np.float32(1 << 14)
+        for device in range(DEVICES)
+    ]
 
 
 def router_probabilities(params: Params, x: Any) -> Any:

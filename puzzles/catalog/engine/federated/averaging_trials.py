@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
-from puzzles.catalog.engine.two_layer_mlp import integers
+from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 
 from .server_result import DEVICES, Targets, server_result
 
@@ -23,11 +23,12 @@ EXAMPLES = 128, 64, 32, 32
 def fed_sgd(
     dim: int = 16, counts: tuple[tuple[int, ...], ...] = COUNTS, seed: int = 60, targets: Targets = None
 ) -> Trial:
-    w = start = integers(seed, dim)
+    start = numbers(seed, dim)
+    w = start.astype(np.float64)
     calls = []
     for i, each in enumerate(counts):
         seeds = [seed + 100 * i + n for n in range(1, len(each) + 1)]
-        examples = [{"x": integers(s, n, dim, most=1), "y": integers(s + 50, n)} for s, n in zip(seeds, each)]
+        examples = [{"x": numbers(s, n, dim), "y": numbers(s + 50, n)} for s, n in zip(seeds, each)]
         grads = [e["x"].T @ (e["x"] @ w - e["y"]) for e in examples]
         steps = {
             "every client's average has the same weight here; weight each by its number of examples": sum(
@@ -42,7 +43,9 @@ def fed_sgd(
         mistakes = {words: [w - RATE * step] * DEVICES for words, step in steps.items()}
         w = w - RATE * sum(grads) / sum(each)
         calls.append(MethodCall("forward", [None, *examples], [w] * DEVICES, mistakes))
-    return Trial({"dim": dim, "rate": RATE}, {"weights": start}, calls, devices=DEVICES, targets=targets)
+    return Trial(
+        {"dim": dim, "rate": RATE}, {"weights": start}, calls, devices=DEVICES, tolerance=ROUNDING, targets=targets
+    )
 
 
 def fed_avg(seed: int = 1, dim: int = 64) -> Trial:

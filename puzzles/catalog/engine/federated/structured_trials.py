@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import integers
+from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 
 from .encodings import random_signs
 from .server_result import CLIENTS, DEVICES, Targets
@@ -22,7 +22,7 @@ Direction = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class LinearClients:
-    """Weights that all clients share, and each client's examples and seed; all integers, so that sums are exact."""
+    """Weights that all clients share, and each client's examples and seed."""
 
     w: Any
     examples: Sequence[Mapping[str, Any]]
@@ -38,7 +38,7 @@ class LinearClients:
         """
         updates = []
         for e, direction in zip(self.examples, directions):
-            update = np.zeros_like(self.w)
+            update = np.zeros(self.w.shape)
             for _ in range(steps):
                 at = self.w + update if moving else self.w
                 update = update - RATE * direction(e["x"].T @ (e["x"] @ at - e["y"]))
@@ -55,13 +55,13 @@ def linear_clients(dim: int, seed: int) -> LinearClients:
     seeds = np.random.default_rng(seed).integers(2**31, 2**32, CLIENTS)
     examples = [
         {
-            "x": integers(seed + n, ROWS, dim, most=1),
-            "y": integers(seed - n, ROWS, dim, most=1),
+            "x": numbers(seed + n, ROWS, dim),
+            "y": numbers(seed + 100 + n, ROWS, dim),
             "seed": int(s),
         }
         for n, s in enumerate(seeds, 1)
     ]
-    return LinearClients(integers(seed, dim, dim, most=1), examples)
+    return LinearClients(numbers(seed, dim, dim), examples)
 
 
 def low_rank(dim: int = 64, rank: int = 4, steps: int = 2, seed: int = 70, targets: Targets = None) -> Trial:
@@ -115,4 +115,4 @@ def _trial(
     """A trial that compares the result of the server, device 0; the clients may return anything."""
     made = {words: [updates] for words, updates in mistakes.items()}
     call = MethodCall("forward", [None, *given.examples], [right], made)
-    return Trial(arguments, {"weights": given.w}, (call,), devices=DEVICES, targets=targets)
+    return Trial(arguments, {"weights": given.w}, (call,), devices=DEVICES, tolerance=ROUNDING, targets=targets)

@@ -1,4 +1,4 @@
-"""Trials of the inference puzzles: chains of layers in small integers, with limits on host and disk traffic."""
+"""Trials of the inference puzzles: chains of layers, with limits on host and disk traffic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
-from puzzles.catalog.engine.two_layer_mlp import DEVICES, integers, split_rows
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, ROUNDING, numbers, split_rows
 
 LAYERS, DIM = 8, 16
 HOST, DISK = 8, 64
@@ -19,15 +19,13 @@ def chain_calls(
     layers: int = LAYERS, dim: int = DIM, batch: int = 2, passes: int = 1, seed: int = 0
 ) -> tuple[dict[str, Any], tuple[MethodCall, ...]]:
     """Parameters, and for each pass a forward of new rows, `batch` per device: x = relu(x @ w) in every layer."""
-    draw = np.random.default_rng(seed)
-    # Few ones in each column keep the numbers small, so that float32 adds them exactly.
-    weights = [(draw.integers(-1, 2, (dim, dim)) * draw.integers(0, 2, (dim, dim))) for _ in range(layers)]
-    params: dict[str, Any] = {f"layer_{i}/weights": w.astype(np.float32) for i, w in enumerate(weights)}
+    scale = np.float32((6 / dim) ** 0.5)  # which keeps the size of the activations
+    params: dict[str, Any] = {f"layer_{i}/weights": numbers(seed + i, dim, dim) * scale for i in range(layers)}
     calls = []
     for number in range(passes):
-        x = given = integers(seed + 100 + number, DEVICES * batch, dim)
+        x = given = numbers(seed + 100 + number, DEVICES * batch, dim)
         for weight in params.values():
-            x = np.maximum(x @ weight, 0)
+            x = np.maximum(x.astype(np.float64) @ weight, 0)
         calls.append(MethodCall("forward", split_rows(given), split_rows(x)))
     return params, tuple(calls)
 
@@ -61,7 +59,12 @@ def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
             "peak": layer + shard + 3 * batch * row,
         }
         return Trial(
-            {"layers": layers, "model_dim": dim}, params, calls, targets=targets, check=weights_are_metered(params)
+            {"layers": layers, "model_dim": dim},
+            params,
+            calls,
+            targets=targets,
+            tolerance=ROUNDING,
+            check=weights_are_metered(params),
         )
 
     return make
@@ -88,6 +91,7 @@ def prefetch(
             params,
             calls,
             targets=targets,
+            tolerance=ROUNDING,
             options=options,
             check=weights_are_metered(params),
         )
@@ -111,7 +115,7 @@ def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3,
             "peak": layer + shard + 6 * row,
         }
         arguments = {"layers": layers, "model_dim": dim, "host_bytes": fits * shard}
-        return Trial(arguments, params, calls, targets=targets, check=weights_are_metered(params))
+        return Trial(arguments, params, calls, targets=targets, tolerance=ROUNDING, check=weights_are_metered(params))
 
     return make
 

@@ -1,4 +1,4 @@
-"""Trials of the pipeline puzzles: small integers, and the results of a single device."""
+"""Trials of the pipeline puzzles, and the results of a single device."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import partial
 import numpy as np
 
 from puzzles.catalog.engine.trial import Trial
-from puzzles.catalog.engine.two_layer_mlp import DEVICES, MODEL, integers
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, MODEL, ROUNDING, numbers
 
-from .split_trials import gpipe_remat, gpipe_remat_others, layer_split, layer_split_again
+from .split_trials import gpipe_remat, gpipe_remat_others, layer_split, layer_split_again, random_layers
 
 
 def pipeline_inference(devices: int = DEVICES, model_dim: int = MODEL, length: int = 12) -> Trial:
-    params = {f"layer_{i}/weights": integers(20 + i, model_dim, model_dim, most=1) for i in range(devices)}
-    inputs = [integers(30 + i, 2, model_dim, most=1) for i in range(length)]
+    params = random_layers(20, model_dim, devices)
+    inputs = [numbers(30 + i, 2, model_dim) for i in range(length)]
     outputs = []
     for x in inputs:
         for weight in params.values():
-            x = np.maximum(x @ weight, 0)
+            x = np.maximum(x.astype(np.float64) @ weight, 0)
         outputs.append(x)
     product = 2 * 2 * model_dim * model_dim
     limits = {"messages": length, "collectives": 0, "clock": (length + devices - 1) * product}
@@ -29,6 +29,7 @@ def pipeline_inference(devices: int = DEVICES, model_dim: int = MODEL, length: i
         params,
         stream=(inputs, outputs),
         devices=devices,
+        tolerance=ROUNDING,
         targets=sent | limits,
         hidden=devices != DEVICES,
     )

@@ -1,8 +1,8 @@
 """Trials of the ring attention puzzles: 8 tokens on each of 2, 4 or 8 devices.
 
-Queries, keys and values are integers and head_dim is 16, so scores are exact. The first two columns put the scores
-around 100, -100, -200 or -400, by blocks of 8 keys. So exp overflows or underflows unless the maximum is subtracted,
-and the maximum is unknown until all blocks have arrived.
+Queries are integers, keys multiples of 2^-13 and head_dim is 16, so scores are exact in 24 bits. The first
+two columns put the scores around 100, -100, -200 or -400, by blocks of 8 keys. So exp overflows or underflows unless
+the maximum is subtracted, and the maximum is unknown until all blocks have arrived.
 """
 
 from __future__ import annotations
@@ -15,13 +15,10 @@ import numpy as np
 
 from puzzles.catalog.engine.transformer import attention
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import integers
+from puzzles.catalog.engine.two_layer_mlp import ROUNDING, integers, numbers
 
 LOCAL, DIM = 8, 16
 """Tokens per device, and numbers per token."""
-
-ROUNDING = 1e-5
-"""Relative to the largest number; float32 has seven digits."""
 
 PEAK = 5_248
 """Bytes, for any number of devices."""
@@ -39,7 +36,8 @@ def causal_ring_attention(seed: int, devices: int) -> Trial:
 
 def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: int) -> Trial:
     tokens = LOCAL * devices
-    q, k, v = (integers(seed + i, tokens, DIM, most=3) for i in range(3))
+    q, k = integers(seed, tokens, DIM, most=3), integers(seed + 1, tokens, DIM, most=3 << 13) / np.float32(1 << 13)
+    v = numbers(seed + 2, tokens, DIM)
     place = np.arange(tokens)
     q[:, 0], k[:, 0] = np.where(place % 2, -20, 20), np.where(place // LOCAL % 2, -20, 20)
     q[:, 1], k[:, 1] = np.where(place % 4 == 3, -60, 0), 20

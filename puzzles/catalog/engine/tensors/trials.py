@@ -1,6 +1,6 @@
 """Trials of the tensor parallel puzzles, with the results of a single device.
 
-Small integers are compared for equality, other numbers within a tolerance of a few rounding errors.
+Numbers are compared within a tolerance of a few rounding errors.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from puzzles.catalog.engine import transformer
 from puzzles.catalog.engine.trial import MethodCall, Trial
 from puzzles.catalog.engine.two_layer_mlp import (
     OTHER,
+    ROUNDING,
     SHOWN,
     W0,
     W1,
     TwoLayerMLP,
-    integers,
     mlp_forward_backward,
+    numbers,
 )
-
-ROUNDING = 1e-5
-"""Relative to the largest number: float32 has seven digits, and each product or sum rounds the last one."""
 
 
 def tensor_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
@@ -52,9 +50,9 @@ def sequence_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
 def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim: int = 16, hidden: int = 32) -> Trial:
     """Devices in mesh order, y fastest. x and the output are split along both axes, the weight along y."""
     w, x, g = (
-        integers(seed, dim, hidden),
-        integers(seed + 1, batch, dim),
-        integers(seed + 2, batch, hidden),
+        numbers(seed, dim, hidden),
+        numbers(seed + 1, batch, dim),
+        numbers(seed + 2, batch, hidden),
     )
     along_x, along_y = mesh
     n = along_x * along_y
@@ -87,6 +85,7 @@ def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim
             MethodCall("backward", blocks(g), [{"weights": dw, "x": dx} for dw, dx in zip(w_grads, x_grads)], own),
         ),
         devices=n,
+        tolerance=ROUNDING,
         targets=matmul_2d_limits(mesh, batch, dim, hidden),
     )
 
@@ -154,7 +153,7 @@ def vocab_parallel_loss(seed: int = 1, devices: int = 4, tokens: int = 8, words:
     the row's maximum is subtracted first."""
     rng = np.random.default_rng(seed)
     token = np.arange(tokens)
-    targets, g = rng.integers(0, words, tokens), integers(seed + 1, tokens)
+    targets, g = rng.integers(0, words, tokens), numbers(seed + 1, tokens)
     logits = 3 * rng.normal(size=(tokens, words)) + np.where(token % 2, -150, 150)[:, None]
     logits[token, (targets + words // 2) % words] += np.where(token % 4 < 2, 100, 0)
     logits = logits.astype(np.float32)

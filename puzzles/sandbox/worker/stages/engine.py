@@ -1,25 +1,30 @@
-"""Engine puzzles in the worker: launches the class, makes every call, and returns results and meter readings.
+"""Engine puzzles in the worker: makes every call of a trial on all devices, and returns results and meter readings.
 
-Meters run in the same process as the player's code. So the traffic between devices is recorded a second time, and the
-engine and numpy are checked for changes; that makes forging figures harder, not impossible. Results need no trust: the
-grader compares them.
+Each device is a process of its own, forked before the trial is read, and the worker, which runs no code of the player,
+carries and counts what they send. Flops and memory are counted in the device's process: forging them is hard, not
+impossible, so the grader compares them with what any class needs. Results need no trust: the grader compares them too.
+A system that cannot fork runs all devices in one process, as `launch` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from lib.engine.launcher import Run
 from puzzles.failure import Failure
 from puzzles.sandbox.plain_data import unpack
+from puzzles.sandbox.worker.devices.device_process import Assignment, DeviceProcess
+from puzzles.sandbox.worker.devices.forking import DeviceEnd, fork_devices
+from puzzles.sandbox.worker.devices.judge_wire import DeviceFailedError, JudgeExecutor
 from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
 from puzzles.sandbox.worker.meters.isolate_modules import class_per_device
 from puzzles.sandbox.worker.meters.traffic_log import TrafficLog
 from puzzles.sandbox.worker.meters.unmetered_data import require_arrays
 
-from .engine_trial import packed, require_engine, run_trial
+from .engine_trial import launched, packed, require_engine, run_trial
 from .stage import DefinitionSite, StageResult
 
 SNAPSHOT = EngineSnapshot()
@@ -35,8 +40,28 @@ def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
     return trial
 
 
+__all__ = ["Assignment", "fork", "prepare", "run_definition", "run_on_devices"]
+
+
+def fork(given: Sequence[Assignment], readable: Sequence[Sequence[str]]) -> list[DeviceEnd]:
+    """Starts a process for each device."""
+    return fork_devices(len(given), readable, lambda i, channel: DeviceProcess(given[i], channel, SNAPSHOT).serve())
+
+
+def run_on_devices(ends: Sequence[DeviceEnd], trial: Mapping[str, Any]) -> tuple[StageResult | None, str]:
+    """Results, outputs and readings of one launch, and a remark on a forgotten coroutine; None instead if the file has
+    no such class."""
+    executor = JudgeExecutor(ends, trial["arguments"], **trial["options"])
+    try:
+        if not executor.load():
+            return None, ""
+        return StageResult(packed(*run_trial(trial, lambda: Run(executor.made())))), executor.end()
+    except DeviceFailedError as why:
+        return StageResult(failure=why.failure), ""
+
+
 def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], site: DefinitionSite) -> StageResult:
-    """Results, outputs, readings and traffic of one launch.
+    """The same in this process, with the traffic.
 
     Raises:
         UnplayableError: it is not an engine class.
@@ -45,8 +70,8 @@ def run_definition(slug: str, cls: Any, trial: Mapping[str, Any], site: Definiti
     require_engine(slug, cls)
     changed = SNAPSHOT.changed()
     with TrafficLog() as traffic:
-        results, outputs, meters = run_trial(trial, class_per_device(site.load_again), look=require_arrays)
+        results, outputs, meters = run_trial(trial, launched(trial, class_per_device(site.load_again)), require_arrays)
     changed = changed or SNAPSHOT.changed()
     if changed:
         return StageResult(failure=Failure("rule", f"{changed} was changed; leave the engine as it is", site.line))
-    return StageResult(packed(results, outputs, meters, traffic.rows()))
+    return StageResult({**packed(results, outputs, meters), "wire": traffic.rows()})

@@ -14,9 +14,9 @@ from .stage import UnplayableError
 
 
 def run_trial(
-    trial: Mapping[str, Any], cls: type, on: str = "inprocess", look: Callable[[Run], None] = lambda run: None
+    trial: Mapping[str, Any], start: Callable[[], Run], look: Callable[[Run], None] = lambda run: None
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Launches a class and makes every call of a trial.
+    """Starts a run and makes every call of a trial.
 
     Returns the results of each call on each device, the outputs of the stream, and the readings of the meters after
     loading, after each call, and at the end. `look` is called with the run whenever the meters are read.
@@ -26,7 +26,7 @@ def run_trial(
     """
     results: list[Any] = []
     outputs: list[Any] = []
-    with launch(cls, trial["devices"], on=on, **trial["options"], **trial["arguments"]) as run:
+    with start() as run:
         if trial["params"]:
             run.load_checkpoint(trial["params"])
         readings = [run.meters]
@@ -41,6 +41,11 @@ def run_trial(
     return results, outputs, readings
 
 
+def launched(trial: Mapping[str, Any], cls: type, on: str = "inprocess") -> Callable[[], Run]:
+    """Starts a run of a class in this process, or on MPI."""
+    return lambda: launch(cls, trial["devices"], on=on, **trial["options"], **trial["arguments"])
+
+
 def require_engine(slug: str, cls: Any) -> None:
     """Refuses an object that is not an engine class.
 
@@ -53,7 +58,7 @@ def require_engine(slug: str, cls: Any) -> None:
         raise UnplayableError(f"{slug} has to be an engine; write 'class {slug}(ShardedEngine):'")
 
 
-def packed(results: list[Any], outputs: list[Any], meters: list[Any], traffic: list[Any]) -> dict[str, Any]:
-    """The results of `run_trial`, and the log of the traffic, as plain data."""
-    readings = [[asdict(reading) for reading in step] for step in meters]
-    return {"results": pack(results), "outputs": pack(outputs), "readings": pack(readings), "wire": traffic}
+def packed(results: list[Any], outputs: list[Any], meters: list[Any]) -> dict[str, Any]:
+    """The results of `run_trial` as plain data."""
+    readings = [[one if isinstance(one, dict) else asdict(one) for one in step] for step in meters]
+    return {"results": pack(results), "outputs": pack(outputs), "readings": pack(readings)}

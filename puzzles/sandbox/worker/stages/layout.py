@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lib.layout import Graph
-from puzzles.catalog.layout import LAYOUT_PUZZLES
+from lib.layout.program.notation import graph_from_data
 from puzzles.sandbox.plain_data import pack
 
 from .stage import DefinitionSite, StageResult, UnplayableError, require_function
@@ -15,7 +15,7 @@ from .stage import DefinitionSite, StageResult, UnplayableError, require_functio
 
 def prepare(request: Mapping[str, Any]) -> Graph:
     """The puzzle's graph, with the given strategies set."""
-    return LAYOUT_PUZZLES[request["slug"]].graph()
+    return graph_from_data(request["graph"])
 
 
 def run_definition(slug: str, function: Any, graph: Graph, site: DefinitionSite) -> StageResult:

@@ -1,0 +1,158 @@
+"""Messages from one device to another: a header with shape, dtype and clock, and the elements of a small array; the
+bytes of a large one follow.
+
+A small message is written into a buffer whose persistent request is started again for every message. A large one is
+copied once, as MPI_Bsend does, because `send` returns before the array has left, and the caller may change it then.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from struct import Struct
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+from numpy import ascontiguousarray, ndarray, zeros
+
+from lib.engine.collectives import Array
+from lib.engine.transports.reused_memory import ReusedMemory
+
+SLOT_BYTES = 1024
+"""Bytes of a header together with a small array."""
+
+_CLOCK_AND_LENGTH = Struct("<qi")
+"""The sender's clock, and the length of the description."""
+
+
+class Form(NamedTuple):
+    """A kind of array: its `description` in a header, as numpy's short dtype and the shape."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    description: bytes
+    start: int
+    """Where the elements begin in a header's buffer."""
+    fits: bool
+    """They are in the header."""
+
+
+@lru_cache(maxsize=4096)
+def form_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Form:
+    description = " ".join([dtype.str, *map(str, shape)]).encode()
+    start = -(-(_CLOCK_AND_LENGTH.size + len(description)) // 16) * 16
+    return Form(shape, dtype, description, start, start + prod(shape) * dtype.itemsize <= SLOT_BYTES)
+
+
+@lru_cache(maxsize=4096)
+def form_described(description: bytes) -> Form:
+    dtype, *shape = description.decode().split()
+    return form_of(tuple(map(int, shape)), np.dtype(dtype))
+
+
+class Slot:
+    """A header's buffer, the persistent request that sends it to one device, and the array that follows it."""
+
+    __slots__ = ("body", "buffer", "free", "header", "request")
+
+    def __init__(self, start: Any, to: int, tag: int, free: list[Slot]) -> None:
+        self.buffer = zeros(SLOT_BYTES, np.uint8)
+        self.header = self.buffer.data
+        self.request = start([self.buffer, MPI.BYTE], to, tag)
+        self.body: tuple[Any, Array] | None = None
+        self.free = free
+        """Where it belongs when it may be written to."""
+
+    def has_left(self) -> bool:
+        if not self.request.Test() or (self.body is not None and not self.body[0].Test()):
+            return False
+        self.body = None
+        return True
+
+
+class Messages:
+    """All messages of one device, to and from the others of `comm`; they use `tag` and the next one."""
+
+    def __init__(self, comm: Any, tag: int, memory: ReusedMemory) -> None:
+        self.comm, self.tag, self.memory = comm, tag, memory
+        self.sent = [0] * comm.size
+        self.received = [0] * comm.size
+        self._free: dict[tuple[int, bool], list[Slot]] = {}
+        """By target, and whether a message leaves only when it is received."""
+        self._busy: list[Slot] = []
+        self._into = zeros(SLOT_BYTES, np.uint8)
+        self._header = self._into.data
+
+    def send(self, to: int, arr: Array, clock: int = 0, until_received: bool = False, owned: bool = False) -> None:
+        """Sends an array, which the caller may change afterwards unless it is `owned`. `until_received`: it counts in
+        `unreceived` until then."""
+        slot, form = self._slot(to, until_received), form_of(arr.shape, arr.dtype)
+        header, end = slot.header, _CLOCK_AND_LENGTH.size + len(form.description)
+        _CLOCK_AND_LENGTH.pack_into(header, 0, clock, len(form.description))
+        header[_CLOCK_AND_LENGTH.size : end] = form.description
+        if form.fits:
+            ndarray(form.shape, form.dtype, header, form.start)[...] = arr
+        slot.request.Start()
+        if not form.fits:
+            content = ascontiguousarray(arr) if owned else self.memory.copy(arr)
+            slot.body = self.comm.Isend([as_bytes(content), MPI.BYTE], to, self.tag + 1), content
+        self._busy.append(slot)
+        self.sent[to] += 1
+
+    def _slot(self, to: int, until_received: bool) -> Slot:
+        """A slot that may be written to."""
+        self.unreceived()
+        free = self._free.setdefault((to, until_received), [])
+        if free:
+            return free.pop()
+        return Slot(self.comm.Ssend_init if until_received else self.comm.Send_init, to, self.tag, free)
+
+    def unreceived(self) -> int:
+        """Messages sent with `until_received` that have not been received, and others that have not left."""
+        if self._busy:
+            busy, self._busy = self._busy, []
+            for slot in busy:
+                (slot.free if slot.has_left() else self._busy).append(slot)
+        return len(self._busy)
+
+    def has_come(self, source: int) -> bool:
+        come: bool = self.comm.Iprobe(source, self.tag)
+        return come
+
+    def receive(self, source: int) -> tuple[int, Array]:
+        """The clock and the array of the next message from `source`, which has come."""
+        header = self._header
+        self.comm.Recv([self._into, MPI.BYTE], source, self.tag)
+        clock, length = _CLOCK_AND_LENGTH.unpack_from(header)
+        form = form_described(header[_CLOCK_AND_LENGTH.size : _CLOCK_AND_LENGTH.size + length].tobytes())
+        if form.fits:
+            array: Array = ndarray(form.shape, form.dtype, header, form.start).copy()
+        else:
+            array = self.memory.empty(form.shape, form.dtype)
+            self.comm.Recv([as_bytes(array), MPI.BYTE], source, self.tag + 1)
+        self.received[source] += 1
+        return clock, array
+
+    def finish(self) -> None:
+        """Waits until all that was sent has left; every message must have been received."""
+        bodies = [slot.body[0] for slot in self._busy if slot.body is not None]
+        MPI.Request.Waitall([slot.request for slot in self._busy] + bodies)
+        self.unreceived()
+
+    def free(self) -> None:
+        """Frees what MPI holds for requests, except for messages of a failed run that are still on their way."""
+        if self.unreceived():
+            _abandoned.extend(self._busy)
+        for slot in [slot for slots in self._free.values() for slot in slots]:
+            slot.request.Free()
+        self._busy, self._free = [], {}
+
+
+_abandoned: list[Slot] = []
+"""Messages that nobody will receive. MPI may read their memory as long as the process lives."""
+
+
+def as_bytes(array: Array) -> Array:
+    """The elements of a contiguous array, as bytes."""
+    return array.reshape(-1).view(np.uint8)

@@ -1,0 +1,222 @@
+"""A program under construction: sources, and a method for each kind of operator that adds one.
+
+Each method takes a name for the operator and the names of its inputs, and returns the name, which is also the name of
+its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.checks import nearest_name, require_ints
+
+from .dimension_labels import in_order, of_einsum
+from .operators import KINDS, Operator
+
+LEADING_LETTERS = "bcdefgh"
+
+
+class ProgramBuilder:
+    """Tensors and operators in the order of the program."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        """Shapes of all tensors, sources and outputs."""
+        self.sources: dict[str, str] = {}
+        """Name to 'input', 'parameter' or, in a training step, 'state'."""
+        self.operators: dict[str, Operator] = {}
+
+    def input(self, name: str, shape: Sequence[int]) -> str:
+        """A tensor that is given from outside."""
+        return self._source(name, shape, "input")
+
+    def parameter(self, name: str, shape: Sequence[int]) -> str:
+        """A weight."""
+        return self._source(name, shape, "parameter")
+
+    def matmul(self, name: str, a: str, b: str, transpose_a: bool = False, transpose_b: bool = False) -> str:
+        """a @ b: the same leading dimensions on both, or a matrix b for all of a's."""
+        one, two = self._shape(a), self._shape(b)
+        if len(one) < 2 or len(two) < 2 or len(two) not in (2, len(one)):
+            raise LayoutError(f"{name}: a matmul takes a (..., m, k) and a (k, n) or (..., k, n); got {one} and {two}")
+        m, k = one[-2:][::-1] if transpose_a else one[-2:]
+        k2, n = two[-2:][::-1] if transpose_b else two[-2:]
+        lead, lead2 = one[:-2], two[:-2]
+        if k != k2 or (lead2 and lead != lead2):
+            misfit = f"{k} columns meet {k2} rows" if k != k2 else f"the leading dimensions {lead} and {lead2} differ"
+            flags = " transposed" if transpose_a or transpose_b else ""
+            raise LayoutError(f"{name}: the shapes {one} and {two}{flags} do not fit: {misfit}")
+        letters = tuple(LEADING_LETTERS[i] for i in range(len(lead)))
+        left = letters + (("k", "m") if transpose_a else ("m", "k"))
+        right = (letters if lead2 else ()) + (("n", "k") if transpose_b else ("k", "n"))
+        settings = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+        return self.add_labelled(
+            name, "matmul", (a, b), (*lead, m, n), (left, right), (*letters, "m", "n"), settings=settings
+        )
+
+    def add(self, name: str, a: str, b: str) -> str:
+        """a + b, where b may lack leading dimensions or have dimensions of size 1."""
+        return self._broadcast(name, "add", a, b)
+
+    def subtract(self, name: str, a: str, b: str) -> str:
+        """a - b, broadcast like `add`."""
+        return self._broadcast(name, "subtract", a, b)
+
+    def multiply(self, name: str, a: str, b: str) -> str:
+        """a * b, element by element, broadcast like `add`."""
+        return self._broadcast(name, "multiply", a, b)
+
+    def divide(self, name: str, a: str, b: str) -> str:
+        """a / b, element by element, broadcast like `add`."""
+        return self._broadcast(name, "divide", a, b)
+
+    def relu(self, name: str, x: str) -> str:
+        """max(x, 0)."""
+        return self._elementwise(name, "relu", x)
+
+    def gelu(self, name: str, x: str) -> str:
+        """x times the normal distribution function of x (Hendrycks and Gimpel 2016)."""
+        return self._elementwise(name, "gelu", x)
+
+    def silu(self, name: str, x: str) -> str:
+        """x times the logistic function of x (Hendrycks and Gimpel 2016); SwiGLU multiplies it by a second matmul."""
+        return self._elementwise(name, "silu", x)
+
+    def exp(self, name: str, x: str) -> str:
+        """e to the power x."""
+        return self._elementwise(name, "exp", x)
+
+    def rsqrt(self, name: str, x: str) -> str:
+        """1 / sqrt(x)."""
+        return self._elementwise(name, "rsqrt", x)
+
+    def tanh(self, name: str, x: str) -> str:
+        """The hyperbolic tangent of x."""
+        return self._elementwise(name, "tanh", x)
+
+    def negative(self, name: str, x: str) -> str:
+        """-x."""
+        return self._elementwise(name, "negative", x)
+
+    def softmax(self, name: str, x: str, axis: int = -1) -> str:
+        """Softmax along one axis, which stays whole."""
+        shape = self._shape(x)
+        dim = self._axis(name, shape, axis)
+        letters = in_order(len(shape))
+        free = [letter for i, letter in enumerate(letters) if i != dim]
+        return self.add_labelled(name, "softmax", (x,), shape, (letters,), letters, free, {"axis": dim})
+
+    def reduce_sum(self, name: str, x: str, axis: int) -> str:
+        """The sum over one axis."""
+        return self._reduce(name, "reduce_sum", x, axis)
+
+    def reduce_mean(self, name: str, x: str, axis: int) -> str:
+        """The mean over one axis."""
+        return self._reduce(name, "reduce_mean", x, axis)
+
+    def reduce_max(self, name: str, x: str, axis: int) -> str:
+        """The maximum over one axis, which stays whole."""
+        return self._reduce(name, "reduce_max", x, axis)
+
+    def einsum(self, name: str, *inputs: str, spec: str) -> str:
+        """Products and sums in numpy.einsum's notation: einsum("hidden", "x", "w", spec="bd,df->bf")."""
+        shapes = [self._shape(x) for x in inputs]
+        left, right, sizes = of_einsum(name, spec, shapes)
+        return self.add_labelled(
+            name, "einsum", inputs, tuple(sizes[x] for x in right), left, right, settings={"spec": spec}
+        )
+
+    def operator(self, kind: str, name: str, *inputs: str, **settings: Any) -> str:
+        """An operator, given the name of its kind."""
+        if kind not in tuple(KINDS):
+            raise LayoutError(f"there is no operator '{kind}'; {nearest_name(kind, KINDS)}")
+        method = getattr(self, kind)
+        try:
+            signature(method).bind(name, *inputs, **settings)
+        except TypeError as why:
+            form = ", ".join(signature(method).parameters)
+            raise LayoutError(f"{name}: {kind} is called as {kind}({form}): {why}") from None
+        return str(method(name, *inputs, **settings))
+
+    def _source(self, name: str, shape: Sequence[int], role: str) -> str:
+        self._new(name)
+        shape = require_ints(shape, f"{name}: a shape is a tuple of whole numbers")
+        if not all(n >= 1 for n in shape):
+            raise LayoutError(f"{name}: every dimension of a tensor is at least 1; got {shape}")
+        self.shapes[name], self.sources[name] = shape, role
+        return name
+
+    def _elementwise(self, name: str, kind: str, x: str) -> str:
+        letters = in_order(len(self._shape(x)))
+        return self.add_labelled(name, kind, (x,), self._shape(x), (letters,), letters)
+
+    def _reduce(self, name: str, kind: str, x: str, axis: int) -> str:
+        shape = self._shape(x)
+        dim = self._axis(name, shape, axis)
+        letters = in_order(len(shape))
+        rest = letters[:dim] + letters[dim + 1 :]
+        free = rest if kind == "reduce_max" else letters  # a maximum of parts is no sum of summands
+        return self.add_labelled(
+            name, kind, (x,), shape[:dim] + shape[dim + 1 :], (letters,), rest, free, {"axis": dim}
+        )
+
+    def _broadcast(self, name: str, kind: str, a: str, b: str) -> str:
+        one, two = self._shape(a), self._shape(b)
+        aligned = one[len(one) - len(two) :]
+        if len(two) > len(one) or any(m not in (1, n) for n, m in zip(aligned, two)):
+            raise LayoutError(f"{name}: the shapes {one} and {two} do not fit: the second is broadcast to the first")
+        letters = in_order(len(one))
+        right = tuple("1" if m != n else x for x, n, m in zip(letters[len(one) - len(two) :], aligned, two))
+        return self.add_labelled(name, kind, (a, b), one, (letters, right), letters)
+
+    def state(self, name: str, shape: Sequence[int]) -> str:
+        """A tensor of the optimizer that lasts from step to step."""
+        return self._source(name, shape, "state")
+
+    def add_operator(self, name: str, kind: str, inputs: tuple[str, ...], like: Operator) -> str:
+        """An operator on tensors of one shape, with the free dimensions and settings of another one."""
+        shape, settings = like.output_shape, dict(like.settings)
+        letters = like.output_letters
+        return self.add_labelled(name, kind, inputs, shape, (letters,) * len(inputs), letters, like.free, settings)
+
+    def add_labelled(
+        self,
+        name: str,
+        kind: str,
+        inputs: tuple[str, ...],
+        shape: tuple[int, ...],
+        letters: tuple[tuple[str, ...], ...],
+        output: tuple[str, ...],
+        free: Iterable[str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> str:
+        """An operator of any kind, with a letter for each dimension of its inputs and its output."""
+        self._new(name)
+        every = {letter for one in (*letters, output) for letter in one} - {"1"}
+        shapes = tuple(self._shape(x) for x in inputs)
+        free = frozenset(every if free is None else free)
+        self.operators[name] = Operator(
+            name, kind, inputs, shapes, shape, letters, output, free, tuple((settings or {}).items())
+        )
+        self.shapes[name] = shape
+        return name
+
+    def _new(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise LayoutError(f"the name of a tensor is a string; got {name!r}")
+        if name in self.shapes:
+            raise LayoutError(f"there is already a tensor named '{name}'")
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        if not isinstance(name, str) or name not in self.shapes:
+            raise LayoutError(f"there is no tensor named '{name}'; {nearest_name(name, self.shapes)}")
+        return self.shapes[name]
+
+    @staticmethod
+    def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
+        if not isinstance(axis, int) or isinstance(axis, bool) or not -len(shape) <= axis < len(shape):
+            raise LayoutError(f"{name}: there is no axis {axis!r} in shape {shape}")
+        return axis % len(shape)

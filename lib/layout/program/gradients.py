@@ -1,0 +1,153 @@
+"""Gradients of operators: for each kind, the operators that compute the gradients of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lib.layout.errors import LayoutError
+
+from .graph import Graph
+from .on_arrays import SLOPE
+from .operators import Operator
+
+Gradient = Callable[[Graph, Operator, str, int, str], str]
+"""Adds the gradient of input number `place`, given that of the output: (graph, operator, slope, place, name)."""
+
+
+def add_gradient(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    """Adds the gradient of an operator's input, called `name`, to the graph; returns the tensor that has it.
+
+    Raises:
+        LayoutError: the operator has no gradient with respect to this input.
+    """
+    rule = GRADIENTS.get(op.kind) or (_of_slope if op.kind in SLOPE else None)
+    if rule is None or (op.kind == "gather" and place):
+        raise LayoutError(
+            f"'{op.name}': {op.kind} has no gradient for '{op.inputs[place]}', which is computed from weights"
+        )
+    return rule(graph, op, slope, place, name)
+
+
+def _of_product(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    """The product of the output's gradient and all other inputs, summed to the letters of this one."""
+    others = [i for i in range(len(op.inputs)) if i != place]
+    wanted = op.input_letters[place]
+    rows = [op.output_letters, *(op.input_letters[i] for i in others)]
+    known = {letter for row in rows for letter in row}
+    given = [letter for letter in wanted if letter in known]
+    spec = f"{','.join(map(''.join, rows))}->{''.join(given)}"
+    made = graph.einsum(
+        name if len(given) == len(wanted) else f"{name}.sum", slope, *(op.inputs[i] for i in others), spec=spec
+    )
+    for dim, letter in enumerate(wanted):
+        if letter not in known:  # summed alone: its gradient is the same everywhere
+            given.insert(dim, letter)
+            last = len(given) == len(wanted)
+            size = op.input_shapes[place][dim]
+            made = graph.repeat(name if last else f"{name}.{letter}", made, dim, size)
+    return made
+
+
+def _reduced(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    """The gradient of a broadcast input: summed over the dimensions that it lacks or has only once."""
+    letters = op.input_letters[place]
+    if letters == op.output_letters:
+        return slope
+    kept = "".join(letter for letter in letters if letter != "1")
+    alone = "1" not in letters
+    summed = graph.einsum(name if alone else f"{name}.sum", slope, spec=f"{''.join(op.output_letters)}->{kept}")
+    return summed if alone else graph.reshape(name, summed, op.input_shapes[place])
+
+
+def _of_add(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    return _reduced(graph, op, slope, place, name)
+
+
+def _of_subtract(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    if place == 0:
+        return slope
+    reduced = _reduced(graph, op, slope, place, f"{name}.minus")
+    return graph.negative(name, reduced)
+
+
+def _of_multiply(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    if place == 0:
+        return graph.multiply(name, slope, op.inputs[1])
+    whole = op.input_letters[1] == op.output_letters
+    product = graph.multiply(name if whole else f"{name}.product", slope, op.inputs[0])
+    return _reduced(graph, op, product, 1, name)
+
+
+def _of_divide(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    if place == 0:
+        return graph.divide(name, slope, op.inputs[1])
+    product = graph.divide(f"{name}.quotient", graph.multiply(f"{name}.product", slope, op.name), op.inputs[1])
+    return graph.negative(name, _reduced(graph, op, product, 1, f"{name}.minus"))
+
+
+def _of_slope(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    kept = op.name if SLOPE[op.kind][0] == "output" else op.inputs[0]
+    return graph.add_operator(name, f"{op.kind}_grad", (slope, kept), op)
+
+
+def _of_softmax(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    return graph.add_operator(name, "softmax_grad", (slope, op.name), op)
+
+
+def _of_sum(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    axis = dict(op.settings)["axis"]
+    size = op.input_shapes[0][axis]
+    return graph.repeat(name, slope, axis, size, 1 / size if op.kind == "reduce_mean" else 1.0)
+
+
+def _of_transpose(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    order = dict(op.settings)["order"]
+    return graph.transpose(name, slope, tuple(order.index(dim) for dim in range(len(order))))
+
+
+def _of_concat(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    axis = dict(op.settings)["axis"]
+    start = sum(shape[axis] for shape in op.input_shapes[:place])
+    return graph.slice(name, slope, axis, start, start + op.input_shapes[place][axis])
+
+
+def _of_slice(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    settings = dict(op.settings)
+    size = op.input_shapes[0][settings["axis"]]
+    return graph.pad(name, slope, settings["axis"], settings["start"], size - settings["stop"])
+
+
+def _of_pad(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:
+    settings = dict(op.settings)
+    size = op.input_shapes[0][settings["axis"]]
+    return graph.slice(name, slope, settings["axis"], settings["before"], settings["before"] + size)
+
+
+GRADIENTS: Mapping[str, Gradient] = {
+    "matmul": _of_product,
+    "einsum": _of_product,
+    "add": _of_add,
+    "subtract": _of_subtract,
+    "multiply": _of_multiply,
+    "divide": _of_divide,
+    "negative": lambda graph, op, slope, place, name: graph.negative(name, slope),
+    "softmax": _of_softmax,
+    "reduce_sum": _of_sum,
+    "reduce_mean": _of_sum,
+    "repeat": lambda graph, op, slope, place, name: _of_repeat(graph, op, slope, name),
+    "reshape": lambda graph, op, slope, place, name: graph.reshape(name, slope, op.input_shapes[0]),
+    "transpose": _of_transpose,
+    "concat": _of_concat,
+    "slice": _of_slice,
+    "pad": _of_pad,
+    "gather": lambda graph, op, slope, place, name: graph.scatter(name, slope, op.inputs[1], op.input_shapes[0][0]),
+    "scatter": lambda graph, op, slope, place, name: graph.gather(name, slope, op.inputs[1]),
+}
+"""Kinds whose gradient is made of operators that a program may have, or of one of its own."""
+
+
+def _of_repeat(graph: Graph, op: Operator, slope: str, name: str) -> str:
+    settings = dict(op.settings)
+    if settings["scale"] == 1.0:
+        return graph.reduce_sum(name, slope, settings["axis"])
+    raise LayoutError(f"'{op.name}': the gradient of a repeat with a scale is not supported")

@@ -1,0 +1,108 @@
+"""Writes a graph as plain data and reads it, strictly: its devices, its tensors, its operators in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.device_matrix import DeviceMatrix
+
+from .graph import Graph
+from .operators import KINDS
+
+FIELDS = ("devices", "mesh", "order", "itemsize", "tensors", "operators", "configured")
+
+ROLES = {"input": Graph.input, "parameter": Graph.parameter}
+
+
+def graph_to_data(graph: Graph) -> dict[str, Any]:
+    """A graph as numbers, texts, lists and dictionaries: `devices`, or the axes of its `mesh` and the `order` of their
+    devices; `tensors`, each with its role, name and shape; `operators`, each with its kind, name, inputs and settings;
+    and those that are `configured`.
+    """
+    place: dict[str, Any] = {"devices": graph.devices}
+    if graph.mesh is not None:
+        place = {"mesh": dict(zip(graph.mesh.names, graph.mesh.shape))}
+        place |= {"order": list(graph.mesh.devices)} if graph.mesh.devices else {}
+    operators = [
+        {op.kind: op.name, "inputs": list(op.inputs)}
+        | {name: list(value) if isinstance(value, tuple) else value for name, value in op.settings}
+        | ({"shape": list(op.output_shape)} if op.kind == "reshape" else {})
+        for op in graph.operators.values()
+    ]
+    configured = {
+        name: {"strategy": [list(parts) for parts in strategy]}
+        | ({"out": list(graph.outs[name])} if name in graph.outs else {})
+        for name, strategy in graph.strategies.items()
+    }
+    tensors = [{role: name, "shape": list(graph.shapes[name])} for name, role in graph.sources.items()]
+    return {**place, "itemsize": graph.itemsize, "tensors": tensors, "operators": operators, "configured": configured}
+
+
+def graph_from_data(data: Mapping[str, Any]) -> Graph:
+    """The graph that `graph_to_data` wrote, or that somebody wrote in that form; all but `tensors` and `operators` has
+    a default, except that either `devices` or a `mesh` is given.
+
+    Raises:
+        LayoutError: naming what cannot be.
+    """
+    if unknown := set(data) - set(FIELDS):
+        raise LayoutError(f"a graph has no {', '.join(sorted(unknown))}; it has {', '.join(FIELDS)}")
+    graph = Graph(data.get("devices"), _mesh(data), data.get("itemsize", 4))
+    for row in _rows(data, "tensors"):
+        role, name, rest = _head(row, tuple(ROLES), "a tensor")
+        _require_fields(name, rest, "shape")
+        ROLES[role](graph, name, _sequence(name, rest["shape"]))
+    for row in _rows(data, "operators"):
+        kind, name, rest = _head(row, KINDS, "an operator")
+        inputs = rest.pop("inputs", None)
+        if not isinstance(inputs, list):
+            raise LayoutError(f"{name}: its inputs are a list of names; got {inputs!r:.60}")
+        graph.operator(kind, name, *inputs, **rest)
+    for name, given in _mapping(data.get("configured", {}), "configured").items():
+        given = {"strategy": given} if isinstance(given, list) else _mapping(given, name)
+        _require_fields(name, given, "strategy", "out")
+        graph.shard(name, _sequence(name, given["strategy"]), given.get("out"))
+    return graph
+
+
+def _mesh(data: Mapping[str, Any]) -> DeviceMatrix | None:
+    if "mesh" not in data:
+        return None
+    axes = _mapping(data["mesh"], "mesh")
+    return DeviceMatrix(tuple(axes.values()), tuple(data.get("order", ())), tuple(axes))
+
+
+def _head(row: Mapping[str, Any], kinds: Sequence[str], what: str) -> tuple[str, str, dict[str, Any]]:
+    """The kind of a row and its name, which is the value of that key, and the other fields."""
+    found = [kind for kind in kinds if kind in row]
+    if len(found) != 1:
+        raise LayoutError(f"{what} begins with one of {', '.join(kinds)}, and its name; got {dict(row)!r:.80}")
+    return found[0], row[found[0]], {name: value for name, value in row.items() if name != found[0]}
+
+
+def _rows(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    rows = data.get(name)
+    if not isinstance(rows, list) or not rows:
+        raise LayoutError(f"a graph needs {name}, a list with at least one entry")
+    return [_mapping(row, name) for row in rows]
+
+
+def _mapping(given: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise LayoutError(f"{name}: expected names with values; got {given!r:.60}")
+    return given
+
+
+def _sequence(name: str, given: Any) -> list[Any]:
+    if not isinstance(given, list):
+        raise LayoutError(f"{name}: expected a list of whole numbers; got {given!r:.60}")
+    return given
+
+
+def _require_fields(name: str, given: Mapping[str, Any], needed: str, *allowed: str) -> None:
+    if needed not in given:
+        raise LayoutError(f"{name}: its {needed} is missing")
+    if unknown := set(given) - {needed, *allowed}:
+        raise LayoutError(f"{name}: there is no {', '.join(sorted(unknown))} here")

@@ -1,0 +1,70 @@
+"""`puzzles check`: checks the puzzles of a folder, and finds targets."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from puzzles.grading.check import Check, Finding
+    from puzzles.own import OwnFolder
+    from puzzles.sandbox.client import Client
+
+
+@click.command()
+@click.argument("folder", metavar="FOLDER", type=click.Path(file_okay=False))
+@click.option("--write", is_flag=True, help="Write the targets that are missing, as the reference meets them.")
+@click.option("--only", metavar="SLUG", multiple=True, help="Check only this puzzle; may be repeated.")
+@click.pass_context
+def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...]) -> None:
+    """Check the puzzles of a folder, and say what is missing.
+
+    Runs each reference and each wrong solution in the sandbox, and finds the tightest targets that the reference
+    meets. Exits with 0 if nothing is wrong or missing, with 1 otherwise.
+    """
+    from puzzles.grading.session import client_for
+    from puzzles.own import OwnPuzzleError, folder_added
+    from puzzles.sandbox.limits import Limits
+    from puzzles.sandbox.tiers import best
+
+    try:
+        with folder_added(folder, draft=True) as found, closing(client_for(best(), Limits())) as client:
+            if unknown := [slug for slug in only if slug not in found.puzzles]:
+                there = ", ".join(found.puzzles)
+                raise click.UsageError(f"{folder} has no puzzle '{unknown[0]}'; there are {there}")
+            clean = [_checked(folder, found, slug, write, client) for slug in only or found.puzzles]
+    except OwnPuzzleError as why:
+        raise click.UsageError(str(why)) from None
+    ctx.exit(0 if all(clean) else 1)
+
+
+def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Client) -> bool:
+    """Checks a puzzle, shows what was found, and returns whether all is well."""
+    from puzzles.grading.check import write_targets
+    from puzzles.own import add_folder
+
+    made, findings = _found(found, slug, client)
+    if write and made.targets and not made.own.has_targets:
+        write_targets(made.own, made.targets)
+        click.echo(f"Wrote the targets of {slug} to {made.own.file}.")
+        made, findings = _found(add_folder(folder, draft=True), slug, client)
+    problems = sum(finding.is_problem for finding in findings)
+    click.echo(f"{slug}: {f'{problems} to do' if problems else 'ready'}")
+    for finding in findings:
+        click.echo(f"  {'!' if finding.is_problem else ' '} {finding.text}")
+    return not problems
+
+
+def _found(found: OwnFolder, slug: str, client: Client) -> tuple[Check, list[Finding]]:
+    from puzzles.grading.check import Check, require_expectations
+    from puzzles.grading.sandboxed_run import REASONS
+    from puzzles.sandbox.limits import Limits
+    from puzzles.sandbox.tiers import best
+    from puzzles.tracks import track_of
+
+    own = found.puzzles[slug]
+    require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(slug).reasons)))
+    made = Check(own, Limits(), client, best())
+    return made, list(made.findings())

@@ -1,0 +1,42 @@
+"""`puzzles new`: begins a puzzle of your own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--track",
+    type=click.Choice(["schedule", "engine", "layout"]),
+    default="schedule",
+    show_default=True,
+    help="What its solutions are: a schedule, a class or a layout.",
+)
+@click.option(
+    "-o",
+    "folder",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="my_puzzles",
+    show_default=True,
+    help="The folder of your puzzles.",
+)
+def new(name: str, track: str, folder: Path) -> None:
+    """Begin a puzzle of your own, called NAME.
+
+    Writes a TOML file with a small puzzle that works, its reference solution and two wrong ones. Replace what they
+    say, then let 'puzzles check' find the targets and what is missing.
+    """
+    from puzzles.own import OwnPuzzleError
+    from puzzles.own.drafts import begin
+
+    try:
+        written = begin(name, track, folder)
+    except OwnPuzzleError as why:
+        raise click.UsageError(str(why)) from None
+    click.echo("".join(f"Wrote {path}.\n" for path in written), nl=False)
+    click.echo(f"Edit them, then: puzzles check {folder}")

@@ -1,0 +1,73 @@
+"""`puzzles share`: a link that opens a solution in the browser; the link itself holds the code, or the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.tracks import track_of
+
+from .params import SavedSlug
+
+LONG = 8000
+"""Characters of a link that some programs cut off."""
+
+
+@click.command()
+@click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
+@click.argument("puzzle", metavar="SLUG", type=SavedSlug())
+@click.option("--run", "of_run", is_flag=True, help="Share the run without the code.")
+@click.option("--site", metavar="URL", help="Address of the site  [default: the published one]")
+@click.pass_context
+def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: str | None) -> None:
+    """Print a link that opens a solution in the browser.
+
+    The link itself holds the code, compressed; with --run it holds the trace of a run, which the browser judges again.
+    Nothing is uploaded. The code runs in the browser of whoever opens the link.
+    """
+    from puzzles.site.links import SITE, link
+
+    text = _run(path, puzzle) if of_run else _code(path, puzzle.slug)
+    made = link(site or SITE, puzzle.slug, "run" if of_run else "code", text)
+    click.echo(made)
+    if site is None and "YOUR_ORG" in SITE:
+        click.echo("This address is not published yet; name your own with --site.", err=True)
+    if len(made) > LONG:
+        click.echo(f"The link has {len(made):,} characters; some programs cut off such long ones.", err=True)
+
+
+def _code(path: str, slug: str) -> str:
+    """The part of a file that a puzzle needs."""
+    from puzzles.failure import of_source
+    from puzzles.grading.submission import Submission
+    from puzzles.site.solutions_file import split
+    from puzzles.tracks import TRACKS
+
+    submission = Submission.read(Path(path))
+    if submission.failure is not None:
+        raise click.ClickException(f"{path}: {submission.failure.message}")
+    if Path(path).suffix == ".ipynb":
+        raise click.ClickException(f"{path} is a notebook; put the cell with {slug} into a .py file")
+    try:
+        codes = split(submission.text, [slug for track in TRACKS.values() for slug in track.slugs])
+    except (SyntaxError, ValueError, RecursionError) as why:
+        raise click.ClickException(f"{path}: {of_source(why).message}") from None
+    if slug not in codes:
+        raise click.ClickException(f"{path} has no {slug}; write '{track_of(slug).signature(slug)}:' in it")
+    return codes[slug]
+
+
+def _run(path: str, puzzle: Puzzle) -> str:
+    """The run of a solution, judged in the sandbox."""
+    from puzzles.grading.grader import grade_puzzle
+    from puzzles.grading.session import Session
+    from puzzles.grading.submission import Submission
+
+    with Session(Submission.read(Path(path))) as session:
+        verdict = grade_puzzle(puzzle, session, keep=True)
+    if not verdict.figures:
+        raise click.ClickException(f"{puzzle.slug} in {path} is not correct, so there is no run to share: "
+                                   f"{verdict.message or 'nothing is attempted'}")  # fmt: skip
+    return verdict.trace

@@ -1,0 +1,28 @@
+"""Puzzles of teachers: a folder with a file for each puzzle, in TOML or Python, becomes chapters of the tracks.
+
+from puzzles.own import add_folder
+"""
+
+from .errors import OwnPuzzleError
+from .loaded import (
+    FOLDERS_VARIABLE,
+    OwnFolder,
+    add_folder,
+    add_installed,
+    folder_added,
+    folders,
+    home_of,
+    remove_folder,
+)
+
+__all__ = [
+    "FOLDERS_VARIABLE",
+    "OwnFolder",
+    "OwnPuzzleError",
+    "add_folder",
+    "add_installed",
+    "folder_added",
+    "folders",
+    "home_of",
+    "remove_folder",
+]

@@ -1,0 +1,224 @@
+"""The folders of puzzles that have been added: each becomes a chapter of every track that it has puzzles for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any
+
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.sandbox import visible_files
+from puzzles.tracks import TRACKS, add_chapter, remove_chapter
+
+from .errors import OwnPuzzleError
+from .fields import Fields
+from .puzzle_file import OwnPuzzle, from_python
+from .toml_file import from_toml
+
+CHAPTER_FILE = "chapter.toml"
+FOLDERS_VARIABLE = "TRAINING_PUZZLES_FOLDERS"
+"""Environment variable with folders of puzzles, separated as in PATH."""
+
+ENTRY_POINTS = "training_puzzles.puzzles"
+"""Group of entry points; the value of each is the package whose folder holds the puzzles."""
+
+
+@dataclass(frozen=True)
+class OwnChapter:
+    """The puzzles of a folder for one track."""
+
+    name: str
+    title: str
+    idea: str
+    puzzles: Mapping[str, OwnPuzzle]
+
+    @property
+    def slugs(self) -> tuple[str, ...]:
+        return tuple(self.puzzles)
+
+    def puzzle(self, slug: str) -> Puzzle:
+        return self.puzzles[slug].puzzle
+
+    def trials(self, slug: str) -> tuple[Any, ...]:
+        """Makers of the trials of a class."""
+        return self.puzzles[slug].trials()
+
+
+@dataclass(frozen=True)
+class OwnFolder:
+    """A folder that was read: its chapters by track, and a digest of all that they depend on."""
+
+    path: Path
+    chapters: Mapping[str, OwnChapter]
+    digest: str
+
+    @property
+    def puzzles(self) -> dict[str, OwnPuzzle]:
+        """Its puzzles by slug, in the order of play."""
+        return {slug: own for chapter in self.chapters.values() for slug, own in chapter.puzzles.items()}
+
+
+_added: dict[Path, OwnFolder] = {}
+
+
+def add_folder(path: str | Path, draft: bool = False) -> OwnFolder:
+    """Adds the puzzles of a folder to their tracks; one that has changed since it was added is read again. Code that
+    is graded later cannot read the folder.
+
+    With `draft`, puzzles may lack targets.
+
+    Raises:
+        OwnPuzzleError: the folder or a file cannot be used; the text says which, and why. Nothing is added then.
+    """
+    found = read_folder(path, draft)
+    before = _added.get(found.path)
+    if before == found or (before is not None and before.digest == found.digest):
+        return before
+    if before is not None:
+        remove_folder(path)
+    done = []
+    try:
+        for track, chapter in found.chapters.items():
+            add_chapter(TRACKS[track], chapter)
+            done.append((TRACKS[track], chapter))
+    except ValueError as why:
+        for one, chapter in done:
+            remove_chapter(one, chapter)
+        raise OwnPuzzleError(f"{path}: {why}; rename the file or the folder") from None
+    _added[found.path] = found
+    visible_files.hide(found.path)
+    return found
+
+
+def remove_folder(path: str | Path) -> None:
+    """Removes a folder that was added."""
+    found = _added.pop(Path(path).resolve())
+    for track, chapter in found.chapters.items():
+        remove_chapter(TRACKS[track], chapter)
+    visible_files.show(found.path)
+
+
+@contextmanager
+def folder_added(path: str | Path, draft: bool = False) -> Iterator[OwnFolder]:
+    """The folder is added within the block."""
+    try:
+        yield add_folder(path, draft)
+    finally:
+        if Path(path).resolve() in _added:
+            remove_folder(path)
+
+
+def folders() -> tuple[OwnFolder, ...]:
+    """The folders that have been added."""
+    return tuple(_added.values())
+
+
+def home_of(slug: str) -> OwnFolder | None:
+    """The folder that a puzzle is from; None for one that is shipped."""
+    return next((folder for folder in _added.values() if slug in folder.puzzles), None)
+
+
+def add_installed() -> list[str]:
+    """Adds the folders that TRAINING_PUZZLES_FOLDERS names and those of installed packages. Returns a sentence for each
+    that cannot be used; the others are added."""
+    problems = []
+
+    def add(name: str, folder: Callable[[], str]) -> None:
+        try:
+            add_folder(folder())
+        except OwnPuzzleError as why:
+            problems.append(f"{name}: {why}")
+
+    for path in filter(None, os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep)):
+        add(FOLDERS_VARIABLE, partial(str, path))
+    for point in entry_points(group=ENTRY_POINTS):
+        add(f"the entry point '{point.name}'", partial(_package_folder, point.module))
+    return problems
+
+
+def _package_folder(module: str) -> str:
+    """
+    Raises:
+        OwnPuzzleError: there is no such package.
+    """
+    with suppress(Exception):  # a package above it may fail when it is imported
+        spec = find_spec(module)
+        if spec is not None and spec.submodule_search_locations:
+            return spec.submodule_search_locations[0]
+    raise OwnPuzzleError(f"there is no package {module} with a folder of puzzles")
+
+
+def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
+    """Reads a folder of puzzles and adds nothing.
+
+    Raises:
+        OwnPuzzleError: it cannot be used.
+    """
+    folder = Path(path).resolve()
+    if not folder.is_dir():
+        raise OwnPuzzleError(f"{path}: there is no such folder; 'puzzles new NAME' begins one")
+    if visible_files.INSTALL_ROOT.is_relative_to(folder):
+        raise OwnPuzzleError(f"{path}: the game itself is in this folder; keep your puzzles in one of their own")
+    puzzles = [_read(file, draft) for file in _files(folder)]
+    if not puzzles:
+        raise OwnPuzzleError(f"{path}: it has no puzzle, a file such as relay.toml; 'puzzles new NAME' writes one")
+    title, idea, order = _chapter_fields(folder)
+    places = {slug: number for number, slug in enumerate(order)}
+    slugs = [own.slug for own in puzzles]
+    if wrong := [slug for slug in order if slug not in slugs]:
+        raise OwnPuzzleError(f"{folder / CHAPTER_FILE}: 'order' names '{wrong[0]}', and there is no such puzzle here")
+    if twice := [slug for slug in slugs if slugs.count(slug) > 1]:
+        raise OwnPuzzleError(f"{path}: '{twice[0]}' is there twice, in TOML and in Python; keep one")
+    puzzles.sort(key=lambda own: places.get(own.slug, len(places)))
+    tracks = [name for name in TRACKS if any(own.track == name for own in puzzles)]
+    chapters = {}
+    for track in tracks:
+        name = folder.name if len(tracks) == 1 else f"{folder.name}-{track}"
+        members = {own.slug: own for own in puzzles if own.track == track}
+        chapters[track] = OwnChapter(name.lower(), title, idea, members)
+    return OwnFolder(folder, chapters, _digest(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [
+        file
+        for file in sorted(folder.iterdir())
+        if file.suffix in (".toml", ".py") and file.name != CHAPTER_FILE and not file.name.startswith((".", "_"))
+    ]
+
+
+def _read(file: Path, draft: bool) -> OwnPuzzle:
+    if not file.stem.isidentifier() or iskeyword(file.stem):
+        raise OwnPuzzleError(f"{file}: the file's name is the puzzle's and that of a function; '{file.stem}' cannot be")
+    return from_python(file) if file.suffix == ".py" else from_toml(file, draft)
+
+
+def _chapter_fields(folder: Path) -> tuple[str, str, tuple[str, ...]]:
+    """The title, the question and the order of play, as chapter.toml says them."""
+    file = folder / CHAPTER_FILE
+    try:
+        given = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
+        raise OwnPuzzleError(f"{file}: {why}") from None
+    fields = Fields(str(file), given)
+    read = fields.text("title", folder.name), fields.text("idea", "puzzles of your course."), fields.texts("order")
+    fields.done()
+    return read
+
+
+def _digest(folder: Path) -> str:
+    """Of the files that its puzzles may depend on."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.suffix in (".toml", ".py", ".json") and file.is_file():
+            digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]

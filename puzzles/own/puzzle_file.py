@@ -1,0 +1,90 @@
+"""A puzzle with what a teacher keeps beside it: its reference, wrong solutions, and trials of a class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.failure import plain
+
+from .errors import OwnPuzzleError
+
+
+@dataclass(frozen=True)
+class OwnPuzzle:
+    """A puzzle as a file gives it. Paths are relative to the folder of the file; what they name need not exist, so
+    that a folder can be handed out without its solutions."""
+
+    puzzle: Puzzle
+    track: str
+    file: Path
+    reference: str = ""
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    """Wrong solutions by path, each with the status or the reason that it is to get."""
+    trials: Callable[[], tuple[Any, ...]] = tuple
+    """Makers of the trials of a class."""
+    has_targets: bool = True
+
+    @property
+    def slug(self) -> str:
+        return self.puzzle.slug
+
+    def path(self, name: str) -> Path:
+        """A file beside this one."""
+        return self.file.parent / name
+
+
+def module_at(path: Path) -> ModuleType:
+    """Runs a Python file of a teacher as a module of its own; with all rights, as it is the teacher's.
+
+    Raises:
+        OwnPuzzleError: it cannot be read or run.
+    """
+    spec = spec_from_file_location(f"own_puzzles_{abs(hash(str(path)))}_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise OwnPuzzleError(f"{path}: there is no such Python file")
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as why:
+        raise OwnPuzzleError(f"{path}: {type(why).__name__}: {plain(str(why))[:300]}") from None
+    return module
+
+
+def trials_at(path: Path) -> tuple[Any, ...]:
+    """The makers of trials that a Python file lists in TRIALS.
+
+    Raises:
+        OwnPuzzleError: it has none.
+    """
+    trials = getattr(module_at(path), "TRIALS", None)
+    if not isinstance(trials, tuple | list) or not trials or not all(map(callable, trials)):
+        raise OwnPuzzleError(f"{path}: it defines no TRIALS, a tuple of functions, each of which returns a Trial")
+    return tuple(trials)
+
+
+def from_python(path: Path) -> OwnPuzzle:
+    """The puzzle that a Python file defines as PUZZLE, with REFERENCE, WRONG and TRIALS where it has them.
+
+    Raises:
+        OwnPuzzleError: it cannot be run, or defines no puzzle of its own name.
+    """
+    module = module_at(path)
+    puzzle = getattr(module, "PUZZLE", None)
+    if not isinstance(puzzle, Puzzle):
+        raise OwnPuzzleError(f"{path}: it defines no PUZZLE; begin the name of a file that is not one with '_'")
+    if puzzle.slug != path.stem:
+        raise OwnPuzzleError(f"{path}: it defines the puzzle '{puzzle.slug}'; call the file {puzzle.slug}.py")
+    wrong = dict(getattr(module, "WRONG", {}))
+    trials = (lambda: tuple(module.TRIALS)) if hasattr(module, "TRIALS") else tuple
+    return OwnPuzzle(puzzle, track_named(puzzle), path, getattr(module, "REFERENCE", ""), wrong, trials)
+
+
+def track_named(puzzle: Puzzle) -> str:
+    """The name of the track that a puzzle is for, by its class."""
+    return {"SchedulePuzzle": "schedule", "EnginePuzzle": "engine", "LayoutPuzzle": "layout"}[type(puzzle).__name__]

@@ -1,0 +1,141 @@
+"""A class as a folder of web pages: a sortable index, a page for each student, and the texts of the puzzles once."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any
+
+from puzzles.failure import plain
+from puzzles.grading.verdict import Graded, Verdict
+from puzzles.sandbox.tiers import Tier
+from puzzles.tracks import ALL, track_of
+
+from .attempts import attempts
+from .environment import environment
+from .standings import name_in, shared_folder, slugs_of
+
+MAX_NAME = 60
+"""Characters of a submission's name in the name of its page."""
+
+LETTERS = {"passed": "p", "over_target": "o", "failed": "f", "not_attempted": "n"}
+"""Classes of the index's cells, which are short because there are thousands."""
+
+
+def is_folder(path: str) -> bool:
+    """True for the path of a folder of pages: it is one already, or its name does not end as a page's."""
+    return os.path.isdir(path) or Path(path).suffix.lower() not in (".html", ".htm")
+
+
+class ClassPages:
+    """Pages of a class in a folder. Each student's is written as soon as that file is graded, so that the runs of a
+    whole class need not fit in memory."""
+
+    def __init__(self, folder: str, paths: Sequence[str], keeps_traces: bool = False) -> None:
+        """`paths` of all submissions, in the order of the index; `keeps_traces` if somebody else needs the runs."""
+        self.folder = Path(folder)
+        self.keeps_traces = keeps_traces
+        width = max(3, len(str(len(paths))))
+        self._pages = {path: f"students/{i:0{width}}_{_safe(path)}.html" for i, path in enumerate(paths, 1)}
+        self._shared = shared_folder([Graded(path, ()) for path in paths])
+        self._linked: set[str] = set()
+        self.problem = ""
+
+    def add(self, graded: Graded) -> Graded:
+        """Writes the page of one student; returns the verdicts without their runs, unless those are kept."""
+        self._write(self._pages[graded.path], lambda: self._student(graded))
+        if self.keeps_traces:
+            return graded
+        return replace(graded, verdicts=tuple(replace(v, trace="") if v.trace else v for v in graded.verdicts))
+
+    def finish(self, graded: Sequence[Graded], tier: Tier) -> str:
+        """Writes the index and the texts of the puzzles. Returns a sentence on the first page that could not be
+        written, if there is one."""
+        slugs = slugs_of(graded)
+        self._write("index.html", lambda: self._index(graded, slugs, tier))
+        texts = [_texts(slug) for slug in ALL if slug in slugs or slug in self._linked]
+        self._write("puzzles.html", lambda: _rendered("puzzle_texts.html", puzzles=texts))
+        return self.problem
+
+    def _student(self, graded: Graded) -> str:
+        found = attempts(graded.verdicts)
+        self._linked.update(slug for one in found for slug, _ in (one["named"], *one["also"]))
+        return _rendered("student.html", name=self._name(graded), attempts=found, missing=_missing(graded))
+
+    def _index(self, graded: Sequence[Graded], slugs: Sequence[str], tier: Tier) -> str:
+        rows = []
+        for one in graded:
+            by_slug = {v.puzzle: v for v in one.verdicts}
+            total = sum(v.stars for v in one.verdicts)
+            passed = sum(v.status == "passed" for v in one.verdicts)
+            cells = [_cell(by_slug.get(slug)) for slug in slugs]
+            rows.append({"name": self._name(one), "page": self._pages[one.path], "cells": cells, "total": total,
+                         "passed": passed})  # fmt: skip
+        script = (resources("puzzles.reports") / "templates" / "sort.js").read_text(encoding="utf-8").strip()
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        counts = _counts(graded, slugs)
+        summary = [(label, [one[stars] for one in counts]) for stars, label in SUMMARY.items()]
+        return _rendered("index.html", slugs=slugs, rows=rows, summary=summary, script=script, digest=digest, tier=tier)
+
+    def _name(self, graded: Graded) -> str:
+        return name_in(graded, self._shared)
+
+    def _write(self, name: str, content: Callable[[], str]) -> None:
+        """Makes and writes a page; whatever fails is a problem of this page alone, and costs no verdict."""
+        path = self.folder / name
+        try:
+            text = content()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+        except OSError as why:
+            self.problem = self.problem or f"cannot write {plain(str(path))}: {why.strerror or why}"
+        except Exception as why:
+            words = plain(f"{type(why).__name__}: {why}")[:300]
+            self.problem = self.problem or f"cannot make {plain(str(path))}: {words}"
+
+
+def _rendered(template: str, **content: Any) -> str:
+    return str(environment().get_template(template).render(**content))
+
+
+SUMMARY = {3: "★★★", 2: "★★", 1: "★ (over target)", 0: "failed", -1: "not attempted"}
+"""Rows below the index: how many have how many stars."""
+
+
+def _counts(graded: Sequence[Graded], slugs: Sequence[str]) -> list[Counter[int]]:
+    """For each puzzle, how many have each number of stars; -1 for those who have not tried."""
+    by_file = [{v.puzzle: v for v in one.verdicts} for one in graded]
+    return [
+        Counter(v.stars if (v := found.get(slug)) is not None and v.attempted else -1 for found in by_file)
+        for slug in slugs
+    ]
+
+
+def _cell(verdict: Verdict | None) -> tuple[str, str]:
+    """The class and the text of a cell."""
+    if verdict is None or not verdict.attempted:
+        return "n", ""
+    return LETTERS[verdict.status], "★" * verdict.stars or verdict.reason or "failed"
+
+
+def _missing(graded: Graded) -> list[str]:
+    return [v.puzzle for v in graded.verdicts if not v.attempted and not v.message]
+
+
+def _texts(slug: str) -> Mapping[str, Any]:
+    track = track_of(slug)
+    puzzle = track.puzzle(slug)
+    return {"puzzle": puzzle, "heading": track.heading(puzzle), "limits": track.limits(puzzle),
+            "background": track.background(puzzle), "sources": track.sources(puzzle)}  # fmt: skip
+
+
+def _safe(path: str) -> str:
+    """The last name of a path, as a file's name that needs no quotes in a link."""
+    name = "".join(c if (c.isalnum() and c.isascii()) or c in "-_." else "_" for c in Path(path).stem)
+    return name[:MAX_NAME].strip(".") or "student"

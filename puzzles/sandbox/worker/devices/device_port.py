@@ -1,0 +1,115 @@
+"""A device's end of the judge's wire: each call of the engine is a message, and the reply is its result."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from threading import get_ident
+from typing import Any
+
+from greenlet import GreenletExit
+
+from lib.engine.call import CollectiveCall
+from lib.engine.collectives import Array
+from lib.engine.executors.copies import argument_for
+from lib.engine.metering.meter import Meter, current
+from lib.engine.transports.base import CallableInt, Put, require_own_thread
+from lib.engine.transports.deadlock_text import player_line
+from lib.errors import DeadlockError, MismatchError, PuzzleError, RuleError
+
+from .channel import Channel, WireError
+
+REFUSALS = {error.__name__: error for error in (RuleError, MismatchError, DeadlockError)}
+
+
+class DevicePort:
+    """Implements `lib.engine.transports.base.Port`."""
+
+    disk_store = dict
+    """What holds the arrays of the device's disk; no file can be written."""
+
+    def __init__(self, device: int, size: int, meter: Meter, channel: Channel) -> None:
+        self.device = CallableInt(device)
+        self.size = CallableInt(size)
+        self.meter: Meter | None = meter
+        self.channel = channel
+        self.apply_put: Callable[[Put], None]
+        self._clock = meter
+        self._thread = get_ident()
+
+    def collective(self, call: CollectiveCall, arr: Array) -> Any:
+        shape, group = [int(n) for n in call.shape], [int(member) for member in call.group]
+        content = None if call.name == "symmetric" else arr
+        return self._ask("collective", call.name, call.op, int(call.axis), shape, call.dtype, group, content)
+
+    def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
+        assert not puts, "the judge holds them"
+        self._ask("fence", [int(member) for member in call.group])
+        return []
+
+    def try_put(self, to: int, put: Put) -> bool:
+        """The judge delivers it, now or at the barrier."""
+        self._say("put", int(to), put.buffer, put.offset, list(put.strides), put.content)
+        return True
+
+    def send(self, to: int, arr: Array) -> None:
+        self._say("send", int(to), arr)
+
+    def receive(self, source: int) -> Array:
+        array: Array = self._ask("receive", int(source))
+        return array
+
+    def yield_turn(self) -> None:
+        """The judge gives the turns."""
+
+    # --- The streams of an inference loop ---
+
+    def inputs(self) -> Iterator[Any]:
+        while item := self._ask("input"):
+            yield argument_for(item.pop(), False, self.meter)
+
+    def output(self, item: Any) -> None:
+        self._ask("output", item)
+
+    # --- Messages ---
+
+    def apply(self, puts: Sequence[Any]) -> None:
+        """Writes what other devices have put into this one's buffers."""
+        for buffer, offset, strides, content in puts:
+            self.apply_put(Put(buffer, offset, tuple(strides), content))
+
+    def _say(self, kind: str, *given: Any) -> None:
+        require_own_thread(self._thread, self)
+        meter, current.meter = current.meter, None
+        try:
+            self.channel.send(kind, self._clock.clock, *given)
+        except (OSError, WireError):
+            os._exit(0)  # the run is over
+        finally:
+            current.meter = meter
+
+    def _ask(self, kind: str, *given: Any) -> Any:
+        self._say(kind, *given)
+        meter, current.meter = current.meter, None
+        try:
+            answer, clock, puts, result = self._reply()
+            self._clock.clock = clock
+            self.apply(puts)
+        finally:
+            current.meter = meter
+        if answer == "leave":
+            raise GreenletExit
+        if answer == "refused":
+            name, problem, place = result
+            raise REFUSALS.get(name, PuzzleError)(problem, place)
+        return result
+
+    def _reply(self) -> list[Any]:
+        """The reply; before that, the judge may ask where this device waits."""
+        try:
+            while (reply := self.channel.receive())[0] == "where":
+                self.channel.send("at", self._clock.clock, player_line(sys._getframe(2)))
+            return reply
+        except (OSError, WireError):
+            os._exit(0)

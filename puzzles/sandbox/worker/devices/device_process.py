@@ -1,0 +1,196 @@
+"""One device: a process that loads the player's file and runs one instance of the class, command by command."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import asdict
+from types import ModuleType
+from typing import Any, NoReturn
+
+from greenlet import GreenletExit
+
+from lib import PuzzleError
+from lib.engine import ShardedEngine
+from lib.engine.executors.copies import NO_ARGUMENT, argument_for, copy_out, map_arrays
+from lib.engine.executors.device import Device
+from lib.engine.metering.meter import Meter, current
+from lib.engine.metering.numpy_patch import patched_numpy
+from puzzles.failure import Failure, line_in, of_crash, of_refusal
+from puzzles.sandbox.deadline import TimeLimitError, Timer
+from puzzles.sandbox.worker.compiled import CompiledCode
+from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
+from puzzles.sandbox.worker.meters.isolate_modules import while_loading
+from puzzles.sandbox.worker.meters.unmetered_data import names_of_modules, require_few_numbers
+from puzzles.sandbox.worker.stages.engine_trial import require_engine
+from puzzles.sandbox.worker.stages.stage import UnplayableError
+
+from .channel import Channel, WireError
+from .device_port import DevicePort
+
+MODULE_NAME = "submission"
+
+
+class Assignment:
+    """What a device has to know before its first command: the file, the class's name, the device's number, the time
+    limit, and how a failure of time is worded."""
+
+    def __init__(self, code: CompiledCode, slug: str, device: int, size: int, seconds: float, left: float) -> None:
+        self.code, self.slug, self.device, self.size = code, slug, device, size
+        self.seconds, self.left = seconds, left
+        self.start = code.lines.get(slug, 0)
+
+
+class DeviceProcess:
+    """Answers the commands of the judge, until the wire is closed."""
+
+    def __init__(self, given: Assignment, channel: Channel, snapshot: EngineSnapshot) -> None:
+        self.given = given
+        self.channel = channel
+        self.snapshot = snapshot
+        self.meter = Meter()
+        self.port = DevicePort(given.device, given.size, self.meter, channel)
+        self.names: dict[str, Any] = {}
+        self.cls: Any = ShardedEngine
+        self.phase = "while the file is loaded, "
+        self.method = ""
+        self.warned: Sequence[Any] = ()
+        self.timer = Timer(given.seconds, given.left, self._report_time)
+
+    def serve(self) -> NoReturn:
+        """Answers each command with its result, or with the failure that ends the run."""
+        with warnings.catch_warnings(record=True) as self.warned:
+            warnings.simplefilter("always")
+            with suppress(WireError, OSError):
+                while True:
+                    command, puts, *given = self.channel.receive()
+                    self.port.apply(puts)
+                    try:
+                        answer = self.timer.run(lambda: getattr(self, f"do_{command}")(*given))  # noqa: B023
+                        self.channel.send("done", self.meter.clock, answer)
+                    except BaseException as why:
+                        self._fail(self._failure(why))
+        os._exit(0)
+
+    # --- Commands ---
+
+    def do_load(self, aloud: bool, byte_time: Mapping[str, int]) -> bool:
+        """Loads the file; False if it has no definition of that name."""
+        self.meter.byte_time = byte_time
+        code, slug = self.given.code, self.given.slug
+        module = sys.modules[MODULE_NAME] = ModuleType(MODULE_NAME)
+        module.__file__ = code.name
+        self.names = module.__dict__
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # closed with its own context
+        with nowhere, redirect_stdout(sys.stdout if aloud else nowhere), self._metered(), while_loading():
+            exec(code.code, self.names)  # type: ignore[arg-type]  # checked when it was surveyed
+        failure = code.failure_of(slug, self.names)
+        if failure is not None:
+            raise _FailedError(failure)
+        if slug not in self.names:
+            return False
+        self.cls = self.names[slug]
+        require_engine(slug, self.cls)
+        self._require_unchanged()
+        self.phase = ""
+        self.before = names_of_modules()
+        return True
+
+    def do_make(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        self.method = "__init__"
+        self.device = Device(self.cls, self.port)
+        with self._metered():
+            self.device.make(args, kwargs)
+        return asdict(self.meter.reading())
+
+    def do_call(self, method: str, argument: Sequence[Any], lent: bool) -> list[Any]:
+        """Calls a method; `argument` is empty if it takes none. Its result, and the meter."""
+        self.method = method
+        box = [argument_for(argument[0], lent, self.meter) if argument else NO_ARGUMENT]
+        with self._metered():
+            result = self.device.call(method, box)
+        require_few_numbers(self.device.player, self.given.device, self.before)
+        return [result, asdict(self.meter.reading())]
+
+    def do_loop(self) -> dict[str, Any]:
+        """Runs the inference loop on the streams that the judge keeps."""
+        self.method = "inference_loop"
+        with self._metered(), suppress(GreenletExit):
+            self.device.player.inference_loop(self.port.inputs(), Output(self.port))
+        return asdict(self.meter.reading())
+
+    def do_end(self) -> str:
+        """Python's remark on a coroutine that was never awaited, if there is one."""
+        self._require_unchanged()
+        forgotten = (str(w.message) for w in self.warned if str(w.message).endswith("was never awaited"))
+        return next(forgotten, "")
+
+    # --- Within ---
+
+    @contextmanager
+    def _metered(self) -> Any:
+        with patched_numpy(self.cls, True):
+            current.run_here()
+            current.meter = self.meter
+            try:
+                yield
+            finally:
+                current.meter = None
+
+    def _require_unchanged(self) -> None:
+        if changed := self.snapshot.changed() or ("" if self.port.meter is self.meter else "the meter"):
+            raise _FailedError(Failure("rule", f"{changed} was changed; leave the engine as it is", self.given.start))
+
+    def _failure(self, why: BaseException) -> Failure:
+        """What the player is told; a refusal or a crash at the player's line."""
+        given, file = self.given, self.given.code.name
+        match why:
+            case _FailedError():
+                failure = why.failure
+            case TimeLimitError():
+                failure = self._too_slow()
+            case UnplayableError():
+                failure = Failure("crash", str(why), given.start)
+            case PuzzleError():
+                failure = of_refusal(why, line_in(why.__traceback__, file) or given.start)
+            case _ if self.phase:
+                failure = of_crash(why, file, "while the file is loaded", 0)
+            case _:
+                place = f"raised on device {given.device} of {given.size}, in {self.method}"
+                failure = of_crash(why, file, place, given.start)
+        return given.code.explained(failure, self.names)
+
+    def _fail(self, failure: Failure) -> None:
+        if not self.channel.is_sending:
+            self.channel.send("failed", self.meter.clock, list(failure))
+
+    def _report_time(self) -> None:
+        """Reports from within code that may never end, which is where the alarm rings."""
+        self._fail(self._too_slow())
+
+    def _too_slow(self) -> Failure:
+        from puzzles.sandbox.worker.runner import too_slow
+
+        line = self.timer.line_in(self.given.code.name) or (0 if self.phase else self.given.start)
+        return Failure("timeout", too_slow(self.timer.seconds, self.phase), line)
+
+
+class Output:
+    """The output stream of the device's loop."""
+
+    def __init__(self, port: DevicePort) -> None:
+        self.port = port
+
+    def write(self, item: Any) -> None:
+        self.port.output(map_arrays(item, copy_out))
+
+
+class _FailedError(Exception):
+    """A failure that is already worded."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.sentence)
+        self.failure = failure

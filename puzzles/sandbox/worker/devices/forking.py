@@ -1,0 +1,76 @@
+"""Starts the devices: children of the worker, forked before it has read the trial, each with one channel to it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from fcntl import F_DUPFD, fcntl
+from typing import NamedTuple, NoReturn
+
+from puzzles.sandbox.worker import landlock
+
+from .channel import Channel
+
+CHANNEL = 3
+"""The only file descriptor of a device besides the usual three."""
+
+WRITABLE = ("/dev/null", "/dev/zero", "/dev/full")
+
+
+class DeviceEnd(NamedTuple):
+    """The judge's end of a device: its channel, and the pipe that it prints to."""
+
+    channel: Channel
+    printed: int
+
+
+def fork_devices(
+    size: int, readable: Sequence[Sequence[str]], work: Callable[[int, Channel], NoReturn]
+) -> list[DeviceEnd]:
+    """Starts devices 0 to `size` - 1; `work` runs in each. They share nothing with each other that can be written to:
+    no file, no descriptor, no memory. `readable` is what the worker may list and read."""
+    sys.stdout.flush()
+    ends: list[DeviceEnd] = []
+    for device in range(size):
+        ours, theirs = socket.socketpair()
+        printed, prints = os.pipe()
+        if os.fork() == 0:
+            _become_device(device, theirs.fileno(), prints, readable, work)
+        theirs.close()
+        os.close(prints)
+        os.set_blocking(printed, False)
+        ends.append(DeviceEnd(Channel(ours.detach()), printed))
+    return ends
+
+
+def _become_device(
+    device: int, channel: int, prints: int, readable: Sequence[Sequence[str]], work: Callable[[int, Channel], NoReturn]
+) -> NoReturn:
+    try:
+        channel, prints = [fcntl(fd, F_DUPFD, CHANNEL + 1) for fd in (channel, prints)]
+        for fd in (1, 2):
+            os.dup2(prints, fd)
+        null = os.open(os.devnull, os.O_RDONLY)  # its own: an open file has a state, which would be shared
+        os.dup2(null, 0)
+        os.dup2(channel, CHANNEL)
+        os.closerange(CHANNEL + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # as long as the process
+        _confine(readable)
+        work(device, Channel(CHANNEL))
+    except BaseException as why:
+        print(f"the device ended with {type(why).__name__}: {why}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(1)
+
+
+def _confine(readable: Sequence[Sequence[str]]) -> None:
+    """Leaves nothing to write to, and hides /proc, where the others' figures can be read."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    if readable:
+        to_list, to_read = readable
+        below_root = [f"/{name}" for name in os.listdir("/")] if "/" in to_read else []
+        visible = [path for path in (*to_read, *below_root) if path != "/" and not path.startswith("/proc")]
+        landlock.restrict_self((*to_list, "/") if below_root else to_list, visible, WRITABLE)

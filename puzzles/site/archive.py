@@ -1,0 +1,69 @@
+"""The Python of the site as one archive that Pyodide imports from: the game and the packages that draw, compiled."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from .npm import PAGE, run
+
+ROOT = Path(__file__).parents[2]
+OURS = ("lib", "drawing", "puzzles")
+LEFT_OUT = (
+    "lib/engine", "puzzles/site/page", "puzzles/commands", "puzzles/package",
+    "puzzles/notebook/authoring", "puzzles/reports/templates",
+)  # fmt: skip
+"""What nothing in the browser imports."""
+PACKAGES = (
+    "chalk-diagrams",
+    "chalk-planar",
+    "colour",
+    "svgwrite",
+    "toolz",
+    "typing-extensions",
+    "jinja2",
+    "markupsafe",
+)
+"""Distributions in pure Python that the pictures need. Of markupsafe the part in C is left out."""
+
+PILLOW = {
+    "PIL/__init__.py": '"""Chalk imports this package to place images, and our pictures have none."""\n',
+    "PIL/Image.py": '"""Images cannot be placed in the browser."""\n\n\nclass Image:\n    pass\n',
+}
+
+DATE = (1980, 1, 1, 0, 0, 0)
+"""Of every file in the archive, so that equal sources make equal archives."""
+
+
+def write_archive(target: Path, modules: Path, folder: Path) -> None:
+    """Writes the archive; `folder` is for the files on the way there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, text in files():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+    run("node", str(PAGE / "compile.mjs"), str((modules / "pyodide" / "pyodide.mjs").resolve()), str(folder.resolve()))
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix != ".py":
+                archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix(), DATE), path.read_bytes(),
+                                 zipfile.ZIP_DEFLATED)  # fmt: skip
+
+
+def files() -> Iterator[tuple[str, bytes]]:
+    """Every file by its name in the archive."""
+    for package in OURS:
+        for path in sorted((ROOT / package).rglob("*")):
+            name = path.relative_to(ROOT).as_posix()
+            if path.is_file() and path.suffix not in (".pyc", ".typed") and not name.startswith(LEFT_OUT):
+                yield name, path.read_bytes()
+    for name, text in PILLOW.items():
+        yield name, text.encode()
+    for distribution in PACKAGES:
+        for file in metadata.files(distribution) or ():
+            name = file.as_posix()
+            if name.endswith((".py", ".dist-info/METADATA")) and "/test" not in name and not name.startswith(".."):
+                yield name, file.read_binary()

@@ -1,0 +1,135 @@
+"""What the page asks of Python: functions from and to plain data."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lib import PuzzleError, Trace
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.grading.verdict import Verdict
+from puzzles.site import links, solutions_file
+from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks.schedule.score import parse_trace
+
+from . import by_hand
+from .judging import judged, judged_run
+from .words import BLANK, described
+
+_last: Verdict | None = None
+"""The verdict on what ran last: the page shows it, and then asks for the picture of its run."""
+
+
+async def judge(slug: str, text: str) -> dict[str, Any]:
+    """The verdict on the code for a puzzle."""
+    return _shown(await judged(PUZZLES[slug], text))
+
+
+def verify(slug: str, trace: str) -> dict[str, Any]:
+    """The verdict on a run that somebody sends: it is judged here again."""
+    return _shown(judged_run(PUZZLES[slug], trace))
+
+
+def story() -> list[str]:
+    """What the last run is called, and how far it is from what is possible."""
+    if _last is None or not _last.figures:
+        return []
+    return list(track_of(_last.puzzle).comparison(PUZZLES[_last.puzzle], _last.figures, _last.trace))
+
+
+def view(colour: str) -> dict[str, Any] | None:
+    """The interactive picture of the last run; None if there is nothing to draw."""
+    if _last is None or not _last.trace:
+        return None
+    from .pictures import viewed  # here, since verdicts do not wait for what draws
+
+    puzzle = PUZZLES[_last.puzzle]
+    return viewed(_trace(_last), puzzle.title, puzzle.goal, colour)
+
+
+def picture(colour: str, dark: bool) -> str:
+    """The last run as SVG; empty if there is none."""
+    if _last is None or not _last.trace:
+        return ""
+    from .pictures import picture
+
+    puzzle = PUZZLES[_last.puzzle]
+    return picture(_trace(_last), puzzle.title, puzzle.goal, colour, dark)
+
+
+def trace() -> str:
+    """The last run as JSON; empty if there is none."""
+    return _last.trace if _last is not None else ""
+
+
+def draft(slug: str, rows: by_hand.Rows) -> dict[str, Any]:
+    """A timetable made by hand, as far as it is."""
+    return by_hand.shown(PUZZLES[slug], rows)
+
+
+def refusals(slug: str, rows: by_hand.Rows, cell: str) -> list[list[str]]:
+    """Why a cell cannot be put at each place of a timetable."""
+    return by_hand.refusals(PUZZLES[slug], rows, cell)
+
+
+def written(slug: str, rows: by_hand.Rows) -> str:
+    """A timetable as code."""
+    return by_hand.written(PUZZLES[slug], rows)
+
+
+def read_timetable(slug: str, text: str) -> list[list[str]]:
+    """A timetable in text."""
+    return by_hand.read(PUZZLES[slug], text)
+
+
+async def timetable_of_code(slug: str, text: str) -> list[list[str]]:
+    """The timetable that some code plays, as far as it runs."""
+    verdict = await judged(PUZZLES[slug], text)
+    if not verdict.figures:
+        raise ValueError(f"the code has no timetable, since it does not run through: {verdict.message or BLANK}")
+    return by_hand.of_run(PUZZLES[slug], _trace(verdict))
+
+
+def fragment(slug: str, kind: str, text: str) -> str:
+    """What follows the '#' in a link to code or to a run."""
+    return links.fragment(slug, kind, text)
+
+
+def export(codes: dict[str, str]) -> str:
+    """All solutions as one file."""
+    return solutions_file.joined({slug: codes[slug] for slug in PUZZLES if slug in codes})
+
+
+def split(text: str) -> dict[str, str]:
+    """The code for each puzzle in a file."""
+    return solutions_file.split(text, [slug for track in TRACKS.values() for slug in track.slugs])
+
+
+async def answer(name: str, given: str) -> str:
+    """The worker's only call: one of the functions above, from and to JSON; what it refuses is an error in words."""
+    try:
+        value = CALLS[name](*json.loads(given))
+        return json.dumps({"value": await value if inspect.isawaitable(value) else value})
+    except (SyntaxError, ValueError, PuzzleError) as why:
+        return json.dumps({"error": str(why)})
+
+
+def _trace(verdict: Verdict) -> Trace:
+    return parse_trace(verdict.trace)
+
+
+def _shown(verdict: Verdict) -> dict[str, Any]:
+    global _last
+    _last = verdict
+    return described(PUZZLES[verdict.puzzle], verdict)
+
+
+CALLS: Mapping[str, Callable[..., Any]] = {
+    call.__name__: call
+    for call in (
+        *(judge, verify, story, view, picture, trace, fragment, export, split),
+        *(draft, refusals, written, read_timetable, timetable_of_code),
+    )
+}

@@ -1,0 +1,52 @@
+"""A verdict as plain data for the page: words, figures, and the next move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.grading.verdict import Verdict
+from puzzles.notebook.words import HEADLINES
+from puzzles.reports.feedback import achieved
+from puzzles.tracks import track_of
+
+FAILED = "Fix it, and it runs again."
+BLANK = "Write your lines between the two marks. They run whenever you pause."
+OVER = "The hints help, from gentle to explicit."
+
+
+def described(puzzle: Puzzle, verdict: Verdict) -> dict[str, Any]:
+    """What the page shows of a verdict."""
+    track = track_of(puzzle.slug)
+    measures = track.measures(puzzle, verdict.figures) if verdict.figures else ()
+    return {
+        "slug": puzzle.slug,
+        "status": verdict.status,
+        "stars": verdict.stars,
+        "headline": HEADLINES[verdict.status],
+        "measures": [
+            {"words": m.words, "value": m.value, "text": m.value_text, "target": m.target,
+             "target_text": m.target_text, "met": m.met}
+            for m in measures
+        ],
+        "message": verdict.message,
+        "line": verdict.line,
+        "notes": list(verdict.notes),
+        "why": list(verdict.why),
+        "why_matters": verdict.why_matters,
+        "printed": list(verdict.printed),
+        "praise": puzzle.praise if verdict.stars >= 3 else "",
+        "next": next_move(verdict),
+    }  # fmt: skip
+
+
+def next_move(verdict: Verdict) -> str:
+    """A sentence on what to do next."""
+    match verdict.status:
+        case "not_attempted":
+            return BLANK
+        case "failed":
+            return FAILED
+        case "over_target":
+            return " ".join(filter(None, [verdict.advice, OVER]))
+    return achieved(verdict)

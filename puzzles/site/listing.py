@@ -1,0 +1,80 @@
+"""The list of all puzzles for the page, as JSON: chapters in the order of play, and what each puzzle shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.setting_text import differences
+from puzzles.tracks import TRACKS, Track
+from puzzles.tracks.outcomes import capitalized
+from puzzles.version import VERSION
+
+from .pictures import picture_of
+from .prose import inline, prose
+
+PLAYED = "schedule"
+"""The track that is played in the browser; the others need numpy."""
+
+BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v")
+"""Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""
+
+INSTALL = (
+    "This puzzle needs numpy, so it is played in an installation: pip install training-puzzles, then puzzles start "
+)
+
+
+def listing() -> dict[str, Any]:
+    """All of it. `version` is the game's."""
+    return {
+        "version": VERSION,
+        "chapters": [
+            {"track": track.name, "name": group.name, "title": group.title, "idea": group.idea, "slugs": group.slugs}
+            for track in TRACKS.values()
+            for group in track.groups
+        ],
+        "tracks": {track.name: {"title": track.title, "idea": track.idea} for track in TRACKS.values()},
+        "puzzles": {slug: shown(track, track.puzzle(slug)) for track in TRACKS.values() for slug in track.slugs},
+    }
+
+
+def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
+    """What the page shows of a puzzle."""
+    head = track.starter_head([puzzle])
+    return {
+        "slug": puzzle.slug,
+        "track": track.name,
+        "played": track.name == PLAYED,
+        "title": puzzle.title,
+        "called": capitalized(track.called(puzzle)),
+        "heading": track.heading(puzzle),
+        "limits": track.limits(puzzle),
+        "statement": prose(puzzle.statement),
+        "setting": setting_of(puzzle),
+        "sections": [
+            {"title": section.title, "lines": [[line, inline(meaning)] for line, meaning in section.lines]}
+            for section in track.sections(puzzle)
+        ],
+        "hints": list(map(prose, puzzle.hints)),
+        "starter": f"{head}\n\n{puzzle.starter}" if head else puzzle.starter,
+        "background": [
+            [title, prose(text)]
+            for title, text in (
+                ("The idea", puzzle.concept),
+                ("In practice", puzzle.in_practice),
+                *track.background(puzzle),
+            )
+        ],
+        "sources": [inline(source) for source in track.sources(puzzle)],
+        "picture": picture_of(track, puzzle),
+        "timetable": puzzle.slug in BY_HAND,
+        "ranks": track.devices(puzzle),
+    }
+
+
+def setting_of(puzzle: Puzzle) -> list[list[str]]:
+    """What differs from the classic games: rows of what, how it is here, and how there."""
+    if not isinstance(puzzle, SchedulePuzzle):
+        return []
+    return [list(map(inline, row)) for row in differences(puzzle.goal.setting, puzzle.calls)]

@@ -1,0 +1,60 @@
+// The editor: Python with CodeMirror. Tab indents; Escape, then Tab leaves it. Errors are marked at their line.
+
+import { closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
+import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
+import { python } from "@codemirror/lang-python";
+import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
+import { lintGutter, setDiagnostics } from "@codemirror/lint";
+import { EditorState } from "@codemirror/state";
+import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+
+const colours = HighlightStyle.define([
+  { tag: [tags.keyword, tags.operatorKeyword, tags.controlKeyword, tags.definitionKeyword], color: "var(--code-keyword)" },
+  { tag: [tags.string, tags.docString], color: "var(--code-string)" },
+  { tag: [tags.number, tags.bool, tags.null], color: "var(--code-number)" },
+  { tag: tags.comment, color: "var(--code-comment)", fontStyle: "italic" },
+  { tag: tags.function(tags.definition(tags.variableName)), color: "var(--code-name)", fontWeight: "600" },
+]);
+
+// `onpause` gets the text when nothing was typed for a moment, `onchange` each time.
+export function openEditor(place, { text, readOnly = false, label, onchange = () => {}, onpause = () => {}, onrun = () => {} }) {
+  const PAUSE = 450;
+  let timer = 0;
+  const view = new EditorView({
+    parent: place,
+    doc: text,
+    extensions: [
+      lineNumbers(), history(), drawSelection(), indentOnInput(), bracketMatching(), closeBrackets(), highlightActiveLine(),
+      indentUnit.of("    "), python(), syntaxHighlighting(colours), lintGutter(),
+      EditorState.tabSize.of(4),
+      EditorState.readOnly.of(readOnly),
+      EditorView.editable.of(!readOnly),
+      EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0", spellcheck: "false", autocapitalize: "off" }),
+      keymap.of([
+        { key: "Mod-Enter", run: () => { onrun(); return true; } },
+        ...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, indentWithTab,
+      ]),
+      EditorView.updateListener.of((update) => {
+        if (!update.docChanged) return;
+        onchange(update.state.doc.toString());
+        clearTimeout(timer);
+        timer = setTimeout(onpause, PAUSE);
+      }),
+    ],
+  });
+  return {
+    view,
+    text: () => view.state.doc.toString(),
+    replace: (text) => view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } }),
+    focus: () => view.focus(),
+    mark(line, message) {
+      const known = line > 0 && line <= view.state.doc.lines && message;
+      const at = known && view.state.doc.line(line);
+      const indent = at ? at.text.length - at.text.trimStart().length : 0;
+      const found = known ? [{ from: at.from + indent, to: at.to, severity: "error", message }] : [];
+      view.dispatch(setDiagnostics(view.state, found));
+    },
+    close() { clearTimeout(timer); view.destroy(); },
+  };
+}

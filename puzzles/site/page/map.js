@@ -1,0 +1,52 @@
+// The map: chapters in the order of play, each with its puzzles and their stars.
+
+import { h } from "./dom.js";
+import { stars } from "./store.js";
+import { starsText } from "./verdict.js";
+
+export function showMap(main, catalog) {
+  const played = (track) => catalog.chapters.filter((chapter) => chapter.track === track);
+  const next = firstOpen(catalog);
+  main.replaceChildren(
+    h("section", { class: "welcome" },
+      h("h1", {}, "How are large models trained on many devices?"),
+      h("p", { class: "lead" }, "Write the schedule yourself, in a few lines of async Python. It runs here in your browser, is judged at once, and is drawn as a picture."),
+      h("p", {}, h("a", { class: "go", href: `#${next.slug}` }, started() ? `Go on with ${next.title}` : `Begin with ${next.title}`))),
+    ...Object.entries(catalog.tracks).map(([name, track]) =>
+      h("section", { class: "track" },
+        h("h2", {}, track.title), h("p", { class: "idea" }, sentence(track.idea)),
+        name === "schedule" ? "" : h("p", { class: "away" }, "These need numpy and an installation. Here are their statements and pictures."),
+        h("ol", { class: "chapters" }, played(name).map((chapter) => chapterOf(chapter, catalog))))),
+    board(catalog));
+
+  function started() { return Object.keys(catalog.puzzles).some((slug) => stars(slug)); }
+}
+
+const sentence = (text) => text[0].toUpperCase() + text.slice(1);
+
+function chapterOf(chapter, catalog) {
+  const puzzles = chapter.slugs.map((slug) => catalog.puzzles[slug]), played = puzzles[0].played;
+  const sum = puzzles.reduce((all, puzzle) => all + stars(puzzle.slug), 0);
+  return h("li", { class: "chapter" },
+    h("h3", {}, chapter.title, played ? h("span", { class: "sum" }, ` ★ ${sum} of ${3 * puzzles.length}`) : ""),
+    chapter.idea ? h("p", {}, sentence(chapter.idea)) : "",
+    h("ol", { class: "stops" }, puzzles.map((puzzle) => h("li", {}, stop(puzzle)))));
+}
+
+function stop(puzzle) {
+  const count = stars(puzzle.slug);
+  return h("a", { class: `stop ${puzzle.played ? "" : "elsewhere"} ${count >= 2 ? "passed" : count ? "begun" : ""}`, href: `#${puzzle.slug}` },
+    h("span", { class: "slug" }, puzzle.slug),
+    h("span", { class: "name" }, puzzle.title),
+    puzzle.played ? h("span", { class: "stars", role: "img", "aria-label": `${count} of 3 stars` }, starsText(count)) : "");
+}
+
+// The first puzzle of those played here that has not passed.
+export function firstOpen(catalog, after = "") {
+  const slugs = Object.keys(catalog.puzzles).filter((slug) => catalog.puzzles[slug].played);
+  const order = [...slugs.slice(slugs.indexOf(after) + 1), ...slugs];
+  return catalog.puzzles[order.find((slug) => slug !== after && stars(slug) < 2) || order[0]];
+}
+
+// A leaderboard, if there was one in the folder `board` when the site was built.
+const board = (catalog) => (catalog.board ? h("p", {}, h("a", { href: "board/" }, "The leaderboard")) : "");

@@ -1,0 +1,23 @@
+// The service worker: keeps every file of this version of the site, so that it works without a network.
+
+const CACHE = `training-puzzles-${VERSION}`;
+
+addEventListener("install", (event) => event.waitUntil((async () => {
+  const cache = await caches.open(CACHE);
+  await cache.addAll([".", ...FILES]);
+  await skipWaiting();
+})()));
+
+addEventListener("activate", (event) => event.waitUntil((async () => {
+  const old = (await caches.keys()).filter((name) => name.startsWith("training-puzzles-") && name !== CACHE);
+  await Promise.all(old.map((name) => caches.delete(name)));
+  await clients.claim();
+})()));
+
+// Files of this version come from the cache. What is not a part of it, such as a board, comes from the network.
+addEventListener("fetch", (event) => {
+  if (event.request.method !== "GET") return;
+  event.respondWith(caches.open(CACHE)
+    .then((cache) => cache.match(event.request, { ignoreSearch: true }))
+    .then((found) => found || fetch(event.request)));
+});

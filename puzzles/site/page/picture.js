@@ -1,0 +1,53 @@
+// The live picture of a run: the page that `drawing` makes for files, in the middle of ours.
+
+import { viewer } from "viewer";
+import { h } from "./dom.js";
+import { onTheme } from "./theme.js";
+
+export class Picture {
+  constructor(place) {
+    this.place = place;
+    this.colour = "layer";
+    this.shown = null;
+  }
+
+  show(view) {
+    const before = this.place.querySelector("#colour");
+    if (before) this.colour = before.value;
+    this.close();
+    if (!view) {
+      this.place.replaceChildren(h("p", { class: "nothing" }, "Nothing has happened yet: the picture of your run comes here."));
+      return;
+    }
+    this.place.innerHTML = view.html;
+    this.shown = viewer(this.place, view.run);
+    this.leave = onTheme((dark) => this.shown.theme(dark));
+    if (this.colour !== view.run.colour) {
+      this.place.querySelector("#colour").value = this.colour;
+      this.place.querySelector("#colour").dispatchEvent(new Event("change"));
+    }
+  }
+
+  // What the player has the colours show.
+  chosen() {
+    return this.place.querySelector("#colour")?.value || this.colour;
+  }
+
+  // The run in so many steps of time, as pixels.
+  frames(count) {
+    const canvas = this.place.querySelector("canvas");
+    return this.shown.frames(count, () => {
+      const copy = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height });
+      const onto = copy.getContext("2d", { willReadFrequently: true });
+      onto.fillStyle = getComputedStyle(document.body).backgroundColor;
+      onto.fillRect(0, 0, copy.width, copy.height);
+      onto.drawImage(canvas, 0, 0);
+      return onto.getImageData(0, 0, copy.width, copy.height);
+    });
+  }
+
+  close() {
+    if (this.shown) { this.leave(); this.shown.close(); }
+    this.shown = null;
+  }
+}

@@ -1,0 +1,54 @@
+// The verdict in words: stars, figures as bars with a mark at the target, the message, the next move.
+
+import { h } from "./dom.js";
+
+export const starsText = (count) => "★".repeat(count) + "☆".repeat(3 - count);
+
+export function showVerdict(place, verdict, { onhint, onnext }) {
+  place.dataset.status = verdict.status;
+  place.dataset.stars = verdict.stars;
+  place.replaceChildren(
+    h("p", { class: "headline" },
+      verdict.stars || verdict.measures.length ? h("span", { class: "stars", role: "img", "aria-label": `${verdict.stars} of 3 stars` }, starsText(verdict.stars)) : null,
+      h("b", {}, verdict.headline)),
+    ...verdict.measures.map(meter),
+    verdict.message ? h("p", { class: "message" }, verdict.line ? `Line ${verdict.line}: ${verdict.message}` : verdict.message) : "",
+    ...verdict.notes.map((note) => h("p", {}, `Note: ${note}`)),
+    verdict.praise ? h("p", { class: "praise" }, verdict.praise) : "",
+    h("p", { class: "next" }, verdict.next, " ", ...moves(verdict, onhint, onnext)),
+    h("p", { class: "story" }),
+    folded("What does the peak consist of?", verdict.why, verdict.why_matters),
+    folded("What it printed", verdict.printed, true),
+  );
+}
+
+function* moves(verdict, onhint, onnext) {
+  if (verdict.status === "over_target" || verdict.status === "failed") {
+    yield h("button", { type: "button", class: "link", onclick: onhint }, "Give me a hint");
+  }
+  if (verdict.status === "passed" && onnext) {
+    yield h("button", { type: "button", class: "go", onclick: onnext.go }, `Next: ${onnext.title}`);
+  }
+}
+
+// A figure as a bar, with a mark at its target.
+function meter(measure) {
+  const share = Math.min(100, (80 * measure.value) / (measure.target || 1));
+  return h("div", { class: `meter ${measure.met ? "met" : "missed"}` },
+    h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "fill", style: `width:${share}%` }), h("span", { class: "target" })),
+    h("span", {}, h("b", {}, measure.text), ` ${measure.words}, target ${measure.target_text}`, measure.met ? "" : " (missed)"));
+}
+
+function folded(title, lines, open) {
+  return lines.length ? h("details", { open }, h("summary", {}, title), h("pre", {}, lines.join("\n"))) : "";
+}
+
+// What stopped a run from outside, in the place of a verdict.
+export function showStopped(place, why) {
+  place.dataset.status = "stopped";
+  place.dataset.stars = 0;
+  place.replaceChildren(
+    h("p", { class: "headline" }, h("b", {}, "Stopped")),
+    h("p", { class: "message" }, `The run was ended: ${why}. Look for a loop that does not end.`),
+    h("p", { class: "next" }, "Python starts again meanwhile. It runs your code when you change it, or with Run."));
+}

@@ -1,0 +1,64 @@
+"""A graph as data: every graph of the catalog comes back the same, and what cannot be a graph is refused by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lib.layout import Graph, propagate
+from lib.layout.errors import LayoutError
+from lib.layout.layouts.device_matrix import DeviceMatrix
+from lib.layout.program.notation import graph_from_data, graph_to_data
+from puzzles.catalog.layout import LAYOUT_PUZZLES
+
+
+def there_and_back(graph: Graph) -> Graph:
+    return graph_from_data(json.loads(json.dumps(graph_to_data(graph))))
+
+
+@pytest.mark.parametrize("slug", LAYOUT_PUZZLES)
+def test_a_graph_comes_back_the_same(slug: str) -> None:
+    graph = LAYOUT_PUZZLES[slug].graph()
+    again = there_and_back(graph)
+    for name in ("devices", "itemsize", "shapes", "sources", "operators", "strategies", "outs"):
+        assert getattr(again, name) == getattr(graph, name), name
+    if graph.strategies:
+        assert propagate(again).bytes == propagate(graph).bytes
+
+
+def test_a_mesh_and_an_out_strategy_come_back() -> None:
+    graph = Graph(mesh=DeviceMatrix((2, 3), (5, 4, 3, 2, 1, 0), ("data", "model")), itemsize=2)
+    graph.input("x", (6, 6))
+    graph.parameter("w", (6, 12))
+    graph.matmul("product", "x", "w")
+    graph.reshape("flat", "product", (72,))
+    graph.shard("product", ((2, 3), (3, 1)), out=(6, 1))
+    again = there_and_back(graph)
+    assert again.mesh is not None
+    assert (again.mesh, again.mesh.names) == (graph.mesh, ("data", "model"))
+    assert (again.itemsize, again.operators, again.outs) == (2, graph.operators, {"product": (6, 1)})
+
+
+X = {"input": "x", "shape": [4, 4]}
+RELU = {"relu": "y", "inputs": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"devices": 2, "tensors": [X], "operators": [RELU], "nodes": []}, "nodes"),
+        ({"devices": 2, "operators": [RELU]}, "tensors"),
+        ({"tensors": [X], "operators": [RELU]}, "devices or a mesh"),
+        ({"devices": 2, "tensors": [{"weight": "x", "shape": [4]}], "operators": [RELU]}, "input, parameter"),
+        ({"devices": 2, "tensors": [{"input": "x"}], "operators": [RELU]}, "x: its shape"),
+        ({"devices": 2, "tensors": [X], "operators": [{"relo": "y", "inputs": ["x"]}]}, "relu"),
+        ({"devices": 2, "tensors": [X], "operators": [{"relu": "y", "inputs": "x"}]}, "list of names"),
+        ({"devices": 2, "tensors": [X], "operators": [{"relu": "y", "inputs": ["z"]}]}, "'z'"),
+        ({"devices": 2, "tensors": [X], "operators": [RELU], "configured": {"y": [[3, 1]]}}, "3 equal parts"),
+    ],
+)
+def test_what_is_no_graph_is_refused(data: dict[str, Any], words: str) -> None:
+    with pytest.raises(LayoutError, match=words):
+        graph_from_data(data)
