@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lib import Costs, Model, RuleError, Setting, referee, run
+from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
 from lib.planning.best import estimated, lower_bound, splits
 from lib.planning.layer import TICKS as LAYER_TICKS
@@ -405,3 +405,10 @@ def test_a_planned_trace_is_written_and_judged_again() -> None:
     assert referee(again).error is None
     assert isinstance(plan(job_of(Split(), 1), Split()), Plan)
     assert LAYER_TICKS > TICKS
+
+
+def test_a_replay_refuses_weights_of_another_size() -> None:
+    from lib.engine.replay.replay import replay
+
+    with pytest.raises(TraceError, match=r"hidden x hidden.*parameters"):
+        replay(plan(job_of(Split(), 1), Split()).trace)
