@@ -13,17 +13,21 @@ from .costs import costs
 from .doctor import doctor
 from .draw import draw
 from .grade import grade
+from .gradescope import gradescope
 from .hint import hint
+from .leaderboard import leaderboard
 from .list import list_
 from .new import new
 from .notebook import notebook
 from .params import Commands, with_own_puzzles
+from .record import record
 from .reset import reset
 from .run import run
 from .share import share
 from .show import show
 from .start import start
 from .status import status
+from .submit import submit
 from .verify import verify
 from .watch import watch
 
@@ -43,7 +47,7 @@ def main() -> None:
 
 
 PLAY = (list_, show, start, hint, draw, run, grade, watch, status, reset)
-for command in (*PLAY, verify, share, notebook):
+for command in (*PLAY, verify, share, notebook, gradescope, leaderboard, submit, record):
     main.add_command(with_own_puzzles(command))
 for command in (new, check, costs, doctor):
     main.add_command(command)

@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.found import with_found
 from puzzles.sandbox import visible_files
 from puzzles.tracks import TRACKS, add_chapter, remove_chapter
 
@@ -199,7 +201,10 @@ def _files(folder: Path) -> list[Path]:
 def _read(file: Path, draft: bool) -> OwnPuzzle:
     if not file.stem.isidentifier() or iskeyword(file.stem):
         raise OwnPuzzleError(f"{file}: the file's name is the puzzle's and that of a function; '{file.stem}' cannot be")
-    return from_python(file) if file.suffix == ".py" else from_toml(file, draft)
+    own = from_python(file) if file.suffix == ".py" else from_toml(file, draft)
+    if not isinstance(own.puzzle, SchedulePuzzle):
+        return own
+    return replace(own, puzzle=with_found(own.puzzle, file.parent / "records"))
 
 
 def _chapter_fields(folder: Path) -> tuple[str, str, tuple[str, ...]]:
