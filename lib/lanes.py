@@ -85,7 +85,7 @@ class Call:
     """Known when it is settled; -1 before."""
     refusal: PuzzleError | None = None
     lane: Lane | None = None
-    """The lane that it is issued on."""
+    """The lane that it is on, from when it is issued until it is settled."""
 
     @property
     def name(self) -> str:
@@ -240,7 +240,7 @@ class Lanes:
         end = start + self._ticks(calls, made)
         for call, values in zip(calls, made):
             call.start, call.end, call.cause, call.made = start, end, cause, values
-            lane = call.lane
+            lane, call.lane = call.lane, None
             assert lane is not None
             lane.last = lane.calls.popleft()
         for call in calls:

@@ -46,11 +46,11 @@ class Lifetimes(NamedTuple):
         return [sums[i] for i in self.events] + [sums[self.end]]
 
 
-def lifetimes(ops: Sequence[Op]) -> Lifetimes:
+def lifetimes(ops: Sequence[Op] | Columns) -> Lifetimes:
     """Follows one rank's operations once. They must number the values that they make in order from 0, store only what
     was made, and delete only what is stored."""
-    end = len(ops)
-    names, _, _, _, _, uses, makes, arguments, _ = Columns.of(ops)
+    names, _, _, _, _, uses, makes, arguments, _ = ops if isinstance(ops, Columns) else Columns.of(ops)
+    end = len(names)
     # By number of a value:
     made = [i for i, numbers in enumerate(makes) for _ in numbers]
     until = made[:]

@@ -42,9 +42,10 @@ def draw_replay(
     notes: Sequence[str] = (),
     dark: bool = False,
     colour: str = "layer",
+    measured_first: bool = False,
 ) -> Picture:
-    """The lanes of a trace in steps, and below them the lanes of the measured `times`; `notes` are lines under the
-    title; `colour` is as in `draw`."""
+    """The lanes of a trace in steps, and below them the lanes of the measured `times`, or above them with
+    `measured_first`; `notes` are lines under the title; `colour` is as in `draw`."""
     whole = scene_of(trace, colour=colour)
     predicted = replace(whole, lanes=tuple(lane._replace(memory=()) for lane in whole.lanes))
     unit, factor = ("ms", 1e3) if last_end(times) >= 0.01 else ("µs", 1e6)
@@ -56,6 +57,7 @@ def draw_replay(
         (predicted, above, f"Predicted: {length(predicted, 'steps')}"),
         (seen, below, f"Measured: {length(seen, unit)}"),
     ]
+    halves = halves[::-1] if measured_first else halves
     parts = [draw_header(name, notes, [], above.width)]
     for scene, scale, words in halves:
         heading = label(0, 18, words, 13.0, INK, "start", bold=True)

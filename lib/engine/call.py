@@ -12,8 +12,8 @@ import numpy as np
 from lib.errors import MismatchError, RuleError
 
 from . import collectives
-from .arguments import checked_group, require_sendable
-from .collectives import NEW, Array, Memory
+from .arguments import checked_group, checked_partner, require_sendable
+from .collectives import NEW, Array, Devices, Memory
 
 
 class CollectiveCall(NamedTuple):
@@ -63,6 +63,18 @@ def collective_call(
     return CollectiveCall(name, op, axis, shape, dtype.str, group, sent)
 
 
+@lru_cache(maxsize=4096)
+def message_bytes(partner: int, shape: tuple[int, ...], dtype: np.dtype[Any], device: int, size: int) -> int:
+    """The bytes of a message with an array from `device` to its `partner`, after all checks. Cached as above.
+
+    Raises:
+        RuleError: there is no such device, it is the same one, or the array cannot be sent.
+    """
+    checked_partner(partner, device, size)
+    require_sendable(shape, dtype)
+    return prod(shape) * dtype.itemsize or 8 * len(shape)
+
+
 def _require_reducible(op: str, dtype: np.dtype[Any]) -> None:
     if op not in collectives.REDUCTIONS:
         raise RuleError(f"there is no reduction {op!r}; there are {', '.join(collectives.REDUCTIONS)}")
@@ -86,32 +98,20 @@ def _checked_axis(name: str, shape: tuple[int, ...], axis: int, parts: int) -> i
     return axis
 
 
-def results_of(call: CollectiveCall, arrays: Sequence[Array], memory: Memory = NEW) -> Sequence[Any]:
-    """Every member's result, from the arrays of all members in the group's order."""
+def results_of(
+    call: CollectiveCall, arrays: Sequence[Array], memory: Memory = NEW, only: Devices = None
+) -> Sequence[Any]:
+    """Every member's result, from the arrays of all members in the group's order; or `only` those at some positions."""
     match call.name:
         case "all_reduce":
-            return collectives.all_reduce(arrays, call.op, memory)
+            return collectives.all_reduce(arrays, call.op, memory, only)
         case "all_gather":
-            return collectives.all_gather(arrays, call.axis, memory)
+            return collectives.all_gather(arrays, call.axis, memory, only)
         case "reduce_scatter":
-            return collectives.reduce_scatter(arrays, call.op, call.axis, memory)
+            return collectives.reduce_scatter(arrays, call.op, call.axis, memory, only)
         case "all_to_all":
-            return collectives.all_to_all(arrays, call.axis, memory)
-    return [None] * len(arrays)
-
-
-def result_of(call: CollectiveCall, arrays: Sequence[Array], index: int) -> Array | None:
-    """The result of the member at `index` alone, equal to `results_of(call, arrays)[index]`."""
-    match call.name:
-        case "all_reduce":
-            return collectives.reduced(arrays, call.op)
-        case "all_gather":
-            return collectives.joined(arrays, call.axis)
-        case "reduce_scatter":
-            return collectives.reduced([collectives.cut(a, len(arrays), call.axis)[index] for a in arrays], call.op)
-        case "all_to_all":
-            return collectives.joined([collectives.cut(a, len(arrays), call.axis)[index] for a in arrays], call.axis)
-    return None
+            return collectives.all_to_all(arrays, call.axis, memory, only)
+    return [None] * len(arrays if only is None else only)
 
 
 def require_same_call(calls: Sequence[CollectiveCall], devices: Sequence[int]) -> None:

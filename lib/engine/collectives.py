@@ -10,7 +10,7 @@ for clusters of workstations", section 3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,9 @@ from numpy import ascontiguousarray, concatenate, empty  # by name: a metered ru
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+Devices = Sequence[int] | None
+"""The positions in the group whose results are wanted; None: all."""
 
 REDUCTIONS = ("sum", "avg", "max", "min", "prod")
 """Elementwise reductions, applied in the order of the devices."""
@@ -46,6 +49,10 @@ class Memory(Protocol):
         """A copy in C order."""
         ...
 
+    def moved(self, move: Callable[[int], Array], devices: Sequence[int], nbytes: int) -> list[Array]:
+        """The result of `nbytes` that `move` makes for each device, at the same time if they are large."""
+        ...
+
 
 class NewMemory:
     """numpy's own memory."""
@@ -56,14 +63,21 @@ class NewMemory:
     def copy(self, array: Array) -> Array:
         return array.copy()
 
+    def moved(self, move: Callable[[int], Array], devices: Sequence[int], nbytes: int) -> list[Array]:
+        return [move(device) for device in devices]
+
 
 NEW = NewMemory()
 
 
-def all_reduce(arrays: Sequence[Array], op: str = "sum", memory: Memory = NEW) -> list[Array]:
+def all_reduce(arrays: Sequence[Array], op: str = "sum", memory: Memory = NEW, only: Devices = None) -> list[Array]:
     """Gives every device the reduction of all arrays, with the same shape. Sends 2(n-1)/n S bytes."""
     total = reduced(arrays, op, memory)
-    return [total, *(memory.copy(total) for _ in arrays[1:])]
+    return [total, *(memory.copy(total) for _ in _positions(arrays, only)[1:])]
+
+
+def _positions(arrays: Sequence[Array], only: Devices) -> Sequence[int]:
+    return range(len(arrays)) if only is None else only
 
 
 def reduced(arrays: Sequence[Array], op: str, memory: Memory = NEW) -> Array:
@@ -109,11 +123,14 @@ def _scalar(n: int, dtype: np.dtype[Any]) -> Any:
     return dtype.type(n) if dtype.kind in "fc" else n
 
 
-def all_gather(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW) -> list[Array]:
+def all_gather(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, only: Devices = None) -> list[Array]:
     """Gives every device all arrays joined along `axis`, n times as long there; scalars become a vector of n.
     Sends (n-1) S bytes."""
-    whole = joined(arrays, axis, memory)
-    return [whole, *(memory.copy(whole) for _ in arrays[1:])]
+    devices = _positions(arrays, only)
+    if arrays[0].nbytes <= BLOCK_BYTES:
+        whole = joined(arrays, axis)
+        return [whole, *(whole.copy() for _ in devices[1:])]
+    return memory.moved(lambda _: joined(arrays, axis, memory), devices, len(arrays) * arrays[0].nbytes)
 
 
 def joined(arrays: Sequence[Array], axis: int, memory: Memory = NEW) -> Array:
@@ -135,26 +152,31 @@ def cut(array: Array, n: int, axis: int) -> Array:
     return parts.transpose(axis, *range(axis), *range(axis + 1, parts.ndim)) if axis else parts
 
 
-def reduce_scatter(arrays: Sequence[Array], op: str = "sum", axis: int = 0, memory: Memory = NEW) -> list[Array]:
+def reduce_scatter(
+    arrays: Sequence[Array], op: str = "sum", axis: int = 0, memory: Memory = NEW, only: Devices = None
+) -> list[Array]:
     """Reduces all arrays and gives the i-th device the i-th of n equal parts along `axis`.
     Sends (n-1)/n S bytes."""
     n = len(arrays)
+    devices = _positions(arrays, only)
     if arrays[0].nbytes <= BLOCK_BYTES:  # one reduction and n copies take less time than n reductions
-        return [part.copy() for part in cut(reduced(arrays, op), n, axis)]
+        parts = cut(reduced(arrays, op), n, axis)
+        return [parts[i].copy() for i in devices]
     pieces = [cut(array, n, axis) for array in arrays]
-    return [reduced([parts[i] for parts in pieces], op, memory) for i in range(n)]
+    return [reduced([parts[i] for parts in pieces], op, memory) for i in devices]
 
 
-def all_to_all(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW) -> list[Array]:
+def all_to_all(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, only: Devices = None) -> list[Array]:
     """Exchanges parts: each device cuts its array into n equal parts along `axis` and sends the i-th to the i-th
     device, which joins the parts it gets in device order: the same shape. Sends (n-1)/n S bytes."""
     n, shape, axis = len(arrays), arrays[0].shape, axis % arrays[0].ndim
+    devices = _positions(arrays, only)
     if arrays[0].nbytes <= BLOCK_BYTES:  # one array of all parts and n copies take less time than n * n parts
-        parts = joined(arrays, axis).reshape(*shape[:axis], n, n, shape[axis] // n, *shape[axis + 1 :])
-        to = (slice(None),) * (axis + 1)
-        return [ascontiguousarray(parts[*to, i].reshape(shape)) for i in range(n)]
+        by_sender = joined(arrays, axis).reshape(*shape[:axis], n, n, shape[axis] // n, *shape[axis + 1 :])
+        to: Any = (slice(None),) * (axis + 1)
+        return [ascontiguousarray(by_sender[*to, i].reshape(shape)) for i in devices]
     pieces = [cut(array, n, axis) for array in arrays]
-    return [joined([parts[i] for parts in pieces], axis, memory) for i in range(n)]
+    return memory.moved(lambda i: joined([parts[i] for parts in pieces], axis, memory), devices, arrays[0].nbytes)
 
 
 def payload_bytes(array: Array) -> int:

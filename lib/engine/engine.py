@@ -20,8 +20,8 @@ from lib.engine.transports.inprocess import single_port
 from lib.errors import PuzzleError, RuleError
 
 from .arguments import checked_group, checked_partner, device_numbers, require_sendable, whole_number
-from .call import CollectiveCall, collective_call
-from .collectives import Array, payload_bytes
+from .call import CollectiveCall, collective_call, message_bytes
+from .collectives import Array
 from .memory_tiers import FileStore, MemoryTier
 from .reader_writer import Reader, Writer
 from .symmetric import SymmetricBuffers
@@ -79,12 +79,16 @@ class ShardedEngine(ABC):
         array = asarray(arr)
         port = self._port
         try:
-            dest_id = checked_partner(dest_id, port.device, port.size)
-            require_sendable(array.shape, array.dtype)
+            dest_id = dest_id if type(dest_id) is int else whole_number(dest_id, "a device")
+            if array.dtype.metadata:  # as in `_collective`
+                require_sendable(array.shape, array.dtype)
+            nbytes = message_bytes(dest_id, array.shape, array.dtype, port.device, port.size)
         except PuzzleError as why:
             raise why.at(call_place(port, "send", dest_id)) from None
-        if port.meter is not None:
-            port.meter.communicate("send", payload_bytes(array), 2)
+        meter = port.meter
+        if meter is not None:
+            meter.calls["send"] += 1
+            meter.sent += nbytes
         port.send(dest_id, array)
 
     def receive(self, src_id: int) -> Array:

@@ -111,6 +111,6 @@ def _each_batch_on_one_rank(ranks: Sequence[RankState]) -> bool:
 
 def _batches(rank: RankState) -> frozenset[tuple[int, int]]:
     """The (step, batch) pairs that a rank computes."""
-    values = rank.values
-    found = {(getattr(values[op.used[0]], "step", 0), op.batches) for op in rank.all(COMPUTING | {"loss"})}
+    values, ops = rank.values, [rank.ops[i] for name in COMPUTING | {"loss"} for i in rank.named.get(name, ())]
+    found = {(values[op.used[0]].step, op.batches) for op in ops}  # type: ignore[attr-defined]  # an activation first
     return frozenset((step, batch) for step, batches in found for batch in batches)

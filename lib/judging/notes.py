@@ -60,7 +60,7 @@ def lasting_of(state: RankState, sizes: Sequence[int], prof: Profile) -> int:
 def _on_rank(state: RankState, lasting: int, prof: Profile, peak: int, game: Game) -> Iterator[Note]:
     if prof.lifetimes.hidden:
         yield _kept_outside(state, prof.lifetimes.hidden)
-    if labelled := [op for op in state.all(COLLECTIVES) if len(op.args) > 1 and op.args[1] is not None]:
+    if labelled := [op for op in state.all(COLLECTIVES) if op.args and len(op.args) > 1 and op.args[1] is not None]:
         yield _other_label(labelled)
     if twice := loaded_twice(state):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"

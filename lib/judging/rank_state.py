@@ -122,10 +122,9 @@ def confirm(
     batches: frozenset[int] = NO_BATCHES,
 ) -> None:
     """Checks the derived columns of a record, and takes over the values and the clock that they confirm."""
-    name, its_start, its_end, _, its_batches, _, numbers, _, _ = op
-    end = start + ticks
-    if its_start != start or its_end != end:
-        raise TraceError(f"it takes place from tick {start} to {end}, not {its_start} to {its_end}")
+    name, its_batches, numbers, end = op.name, op.batches, op.made, start + ticks
+    if op.start != start or op.end != end:
+        raise TraceError(f"it takes place from tick {start} to {end}, not {op.start} to {op.end}")
     if its_batches is not batches and its_batches != batches:
         raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(its_batches)}")
     if made or numbers != ():
@@ -147,9 +146,8 @@ def confirm(
 
 def refuse_under_way(rank: RankState, numbers: Iterable[int]) -> None:
     """Refuses to use what a call makes before that call has been awaited."""
-    if not rank.under_way.keys().isdisjoint(numbers):
-        first = min(rank.under_way.keys() & {*numbers})
-        raise RuleError(f"the {rank.values[first]} is still under way; await it first")
+    if under_way := rank.under_way.keys() & {*numbers}:
+        raise RuleError(f"the {rank.values[min(under_way)]} is still under way; await it first")
 
 
 _new = tuple.__new__  # what Arrival(...) does, in half of its time

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from lib import rules, tier_rules
-from lib.collective_rules import asked, contribute
+from lib.collective_rules import ASKING, asked, contribute
 from lib.costs import COPYING, elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
@@ -15,6 +15,7 @@ from lib.folded_mesh import mesh_of
 from lib.lanes import LANES, Place
 from lib.meetings import agree, in_group, message_ticks, reach, settle, ticks
 from lib.mesh import Mesh
+from lib.rules import BATCHED, LOCAL_RULES
 from lib.setting import Game
 from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text
 from lib.trace_walk import Walk
@@ -30,8 +31,6 @@ Met = tuple[tuple[Value, ...], int, int, int, Place, Place | None]
 """One rank's share of a collective: what it gets, the elements it sends, the start, the ticks, the call that set the
 start, and the event that this call came after."""
 
-
-KEEPING = frozenset(("store", "delete"))
 
 _SHAPES = {name: (not form.layer, form.uses, len(form.args)) for name, form in FORMS.items()}
 """Of a record without optional columns: whether it names no layer, and how many values and arguments it holds."""
@@ -49,7 +48,9 @@ class Retrace(Walk[RankState]):
         self.costs = trace.costs
         self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
         self.lanes: RetracedLanes | None = None
-        self._alone = frozenset(rules.LOCAL_RULES)
+        self._prices = {**self.game.prices, **dict.fromkeys(FREE, 0)}
+        """Ticks per batch, of what costs as much wherever it is done."""
+        self._alone = frozenset(LOCAL_RULES)
         if trace.costs.overlap:
             self._alone -= set(LANES)
             self.lanes = RetracedLanes(self.game, self.ranks, self.mailboxes, self.wake_receiver, self.wake)
@@ -67,10 +68,13 @@ class Retrace(Walk[RankState]):
         if len(self.ranks) != self.game.classes:
             raise TraceError(f"the trace is of {self.game.classes} ranks and holds {len(self.ranks)}")
         self.mesh = mesh_of(self.game)
-        if stuck := self.walk():
-            self._refuse_deadlock(stuck)
-        if self.lanes is not None:
-            self.lanes.refuse_unawaited()
+        try:
+            if stuck := self.walk():
+                self._refuse_deadlock(stuck)
+            if self.lanes is not None:
+                self.lanes.refuse_unawaited()
+        finally:
+            self.lanes = None  # which refers to this retrace: so both are freed without a collection
         self._refuse_unread()
         if self.game.task == "infer":
             rules.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
@@ -78,19 +82,46 @@ class Retrace(Walk[RankState]):
             rules.complete(self.game, [weight for rank in self.ranks for weight in rank.final])
 
     def go_on(self, cursor: RankState) -> None:
-        """Executes one rank's operations until it ends or has to wait; a refusal gets its place."""
-        ops, names, alone = cursor.ops, cursor.columns.name, self._alone
+        """Executes one rank's operations until it ends or has to wait; a refusal gets its place.
+
+        Storing and deleting are most of a trace: they are checked here, column by column.
+        """
+        names, starts, ends, layers, batches, uses, makes, arguments, _ = cursor.columns
+        values, stored, alone, past = cursor.values, cursor.stored, self._alone, len(names)
         try:
-            while cursor.at < len(ops):
-                name = names[cursor.at]
-                if name in KEEPING:
-                    self._keep(cursor)
-                elif name in alone:
-                    self._compute(cursor, ops[cursor.at])
-                elif not self.visit(cursor, ops[cursor.at]):
-                    return
+            while (at := cursor.at) < past:
+                name = names[at]
+                if name != "store" and name != "delete":
+                    if name in alone:
+                        self._compute(cursor, cursor.ops[at])
+                    elif not self.visit(cursor, cursor.ops[at]):
+                        return
+                    continue
+                used, place = uses[at], arguments[at]
+                timeless = starts[at] == cursor.clock == ends[at] and layers[at] is None and batches[at] == NO_BATCHES
+                if not timeless or makes[at] != () or len(place) != 2 or type(used) is not tuple:
+                    raise TraceError(f"to {name} takes no time, and makes nothing; this record is {cursor.op}")
+                if name == "store":
+                    (number,) = used
+                    value = values.get(number)
+                    if HOLDS.get(place[0]) is not type(value):
+                        self._refuse_to_store(place[0], number, value)
+                    if number in cursor.under_way:
+                        refuse_under_way(cursor, used)
+                    if cursor.given and self.strict:
+                        refuse_given(cursor, cursor.op)
+                    stored[place] = number
+                elif used != () or stored.pop(place, None) is None:
+                    raise RuleError("nothing is stored under this key")
+                cursor.at = at + 1
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
+
+    @staticmethod
+    def _refuse_to_store(where: object, number: object, value: Value | None) -> NoReturn:
+        if value is None:
+            raise TraceError(f"it stores value {number}, which this rank has not made")
+        raise RuleError(f"{where} does not hold {value.kind}")
 
     def visit(self, cursor: RankState, op: Op) -> bool:
         name = op.name
@@ -120,7 +151,7 @@ class Retrace(Walk[RankState]):
             require_tag(self.game, op)
         elif op.name in COPYING:
             if not any(number in cursor.under_way for number in op.used):
-                tier_rules.require_room(self.costs, cursor.parked(), rules.LOCAL_RULES[op.name](self.game, op, used))
+                tier_rules.require_room(self.costs, cursor.parked(), LOCAL_RULES[op.name](self.game, op, used))
         else:
             for value in used:
                 contribute(self.game, op.name, value)
@@ -144,14 +175,14 @@ class Retrace(Walk[RankState]):
 
     def _used(self, rank: RankState, op: Op) -> list[Value]:
         """The values that an operation uses, if its record holds what FORMS asks of it and this rank has made them."""
-        name, _, _, layer, _, numbers, _, args, _ = op
-        if not type(numbers) is type(args) is tuple or _SHAPES.get(name) != (layer is None, len(numbers), len(args)):
+        name, numbers, args = op.name, op.used, op.args
+        if not type(numbers) is type(args) is tuple or _SHAPES.get(name) != (op.layer is None, len(numbers), len(args)):
             self._require_form(op)
         try:
             used = [*map(rank.values.__getitem__, numbers)]
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
-        if rank.under_way and name not in LANES:
+        if not rank.under_way.keys().isdisjoint(numbers) and name not in LANES:
             refuse_under_way(rank, numbers)
         if rank.given and self.strict:
             refuse_given(rank, op)
@@ -168,44 +199,18 @@ class Retrace(Walk[RankState]):
 
     # --- What a rank does on its own ---
 
-    def _keep(self, rank: RankState) -> None:
-        """Stores and deletes until the rank does something else: most of a trace, so this looks at each column once."""
-        names, starts, ends, layers, batches, uses, makes, arguments, _ = rank.columns
-        at, clock, values, stored = rank.at, rank.clock, rank.values, rank.stored
-        while at < len(names) and (name := names[at]) in KEEPING:
-            rank.at = at
-            used, place = uses[at], arguments[at]
-            timeless = starts[at] == clock == ends[at] and layers[at] is None and batches[at] == NO_BATCHES
-            if not timeless or makes[at] != () or len(place) != 2 or type(used) is not tuple:
-                raise TraceError(f"to {name} takes no time, and makes nothing; this record is {rank.op}")
-            if name == "store":
-                (number,) = used
-                value = values.get(number)
-                if value is None:
-                    raise TraceError(f"it stores value {number}, which this rank has not made")
-                if HOLDS.get(place[0]) is not type(value):
-                    raise RuleError(f"{place[0]} does not hold {value.kind}")
-                if rank.under_way:
-                    refuse_under_way(rank, used)
-                if rank.given and self.strict:
-                    refuse_given(rank, rank.op)
-                stored[place] = number
-            elif used != () or stored.pop(place, None) is None:
-                raise RuleError("nothing is stored under this key")
-            at += 1
-        rank.at = at
-
     def _compute(self, rank: RankState, op: Op) -> None:
         """Executes an operation on the rank's own values."""
         name, used = op.name, self._used(rank, op)
-        made = rules.LOCAL_RULES[name](self.game, op, used)
+        made = LOCAL_RULES[name](self.game, op, used)
         if made and type(made[0]) is Parked:
             tier_rules.require_room(self.costs, rank.parked(), made)
         batches, items = NO_BATCHES, 1
-        if name in rules.BATCHED:
+        if name in BATCHED:
             batches = made[0].batches  # type: ignore[attr-defined]  # what BATCHED means
             items = len(batches)
-        length = 0 if name in FREE else rules.ticks(self.game, name, items, used, made)
+        price = self._prices.get(name)
+        length = rules.ticks(self.game, name, items, used, made) if price is None else price * items
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(named("batch", sorted(batches)))
         confirm(rank, op, made, rank.clock, length, batches)
@@ -255,7 +260,8 @@ class Retrace(Walk[RankState]):
             cursor.cause = before
         cursor.elements += sent
         try:
-            confirm(cursor, op, made, start, length, asked(self.game, op.name, op.batches))
+            wanted = asked(self.game, op.name, op.batches) if op.name in ASKING else NO_BATCHES
+            confirm(cursor, op, made, start, length, wanted)
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
 

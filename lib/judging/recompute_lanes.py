@@ -47,8 +47,8 @@ class RetracedLanes(Lanes):
         numbers = (first,) if made == 1 else tuple(range(first, first + made))
         if op.made != numbers or op.batches != asked(self.game, op.name, op.batches):
             raise TraceError(f"it makes {made} values from number {first} on, of no batches; this record is {op}")
-        brought: list[Value | Made] = [*used]
-        if rank.under_way:
+        brought: Sequence[Value | Made] = used
+        if not rank.under_way.keys().isdisjoint(op.used):
             brought = [self._made(rank, number) or value for number, value in zip(op.used, used)]
         call = Call(rank.rank, rank.at, rank.clock, rank.came_from(), op, group, tuple(brought))
         rank.events.append(rank.at)

@@ -15,6 +15,7 @@ from lib.layout.program.candidates import candidates
 from lib.layout.program.distributed import DistributedOperator, distribute, strategy_text
 from lib.layout.program.graph import Graph
 from lib.layout.program.operators import Operator
+from lib.layout.program.training import training
 from lib.layout.redistribution.exchange import bound, exchange
 from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
 from lib.layout.redistribution.steps import Step
@@ -53,4 +54,5 @@ __all__ = [
     "shard",
     "split",
     "strategy_text",
+    "training",
 ]

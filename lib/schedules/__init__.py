@@ -6,20 +6,25 @@ from lib.schedules import one_f_one_b, pipeline
 outcome = run(pipeline(one_f_one_b), layers=4, batches=8, ranks=4)
 
 An order is a `Timetable`, which is data: `print(one_f_one_b(4, 8))` shows it, `Timetable.read` takes one written by
-hand. `pipeline` plays any timetable.
+hand. `pipeline` plays any timetable, and `code_of` writes it as a coroutine; `timetable_of` reads it off a run.
 """
 
+from .as_code import code_of
 from .cells import Cell
 from .cut_layers import sequence_parallel, tensor_parallel
 from .data_parallel import ddp, fsdp_prefetch, zero1, zero2, zero3
+from .draft import Draft
+from .from_run import timetable_of
 from .orders import breadth_first, dualpipev, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v
 from .player import pipeline
 from .timetable import Timetable
 
 __all__ = [
     "Cell",
+    "Draft",
     "Timetable",
     "breadth_first",
+    "code_of",
     "ddp",
     "dualpipev",
     "fsdp_prefetch",
@@ -29,6 +34,7 @@ __all__ = [
     "pipeline",
     "sequence_parallel",
     "tensor_parallel",
+    "timetable_of",
     "zero1",
     "zero2",
     "zero3",

@@ -24,6 +24,11 @@ def by_stream(message: Message) -> int:
     return message.stream
 
 
+def by_message(stages: int) -> Tagging:
+    """One mailbox for each message, so that none is ever full."""
+    return lambda message: message.stream + 2 * stages * message.made.batch
+
+
 def require_complete(rows: Rows) -> None:
     """Refuses rows that are not one training step.
 

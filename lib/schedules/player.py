@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from typing import Any
 
 from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, Weight, WeightGrad
 from lib.errors import RuleError
+from lib.runtime.handles import Handle
 from lib.values.base import object_text
 
 from .cells import Cell, Slot
-from .playable import untagged
+from .playable import by_message, untagged
 from .timetable import Timetable
 
 Order = Callable[..., Timetable]
@@ -19,7 +21,7 @@ Order = Callable[..., Timetable]
 
 
 def pipeline(
-    order: Timetable | Order, *, recompute: bool = False, sharded: bool = False, **sizes: int
+    order: Timetable | Order, *, recompute: bool = False, sharded: bool = False, buffered: bool = False, **sizes: int
 ) -> Callable[[Model], Coroutine[Any, Any, None]]:
     """The schedule that plays an order, such as `pipeline(one_f_one_b)` or `pipeline(interleaved, v=2)`.
 
@@ -30,6 +32,8 @@ def pipeline(
     On a mesh with the axes pp and dp each replica is a pipeline with its part of the microbatches; gradients are summed
     along dp at the end. `sharded` cuts weights and states along dp, and a rank holds the whole weights of one stage at
     a time (ZeRO-3): each time that it goes to another stage, gradients are scattered and weights gathered.
+    `buffered` gives each message a tag of its own, so that none waits until the one before it is read. Where costs have
+    overlap, messages then travel while their sender goes on.
 
     Raises:
         RuleError: what is given is no order, or a timetable, which has its sizes, with others. In a run: the game has
@@ -49,11 +53,11 @@ def pipeline(
             raise RuleError(f"{model.BATCHES} microbatches cannot be dealt to {replicas} replicas; take a multiple")
         table = order if isinstance(order, Timetable) else _made(order, ranks, batches, **sizes)
         _require_fit(table, model.LAYERS, ranks, batches)
-        if table.tag is not untagged and setting == CLASSIC_SETTING:
+        if (buffered or table.tag is not untagged) and setting == CLASSIC_SETTING:
             raise RuleError(
                 "this order needs messages with tags, which the classic costs lack; take others, such as stages"
             )
-        await _Rank(model, table, recompute, sharded).train()
+        await _Rank(model, table, recompute, sharded, buffered).train()
 
     return schedule
 
@@ -81,8 +85,12 @@ class _Rank:
     `activations[layer, batch]` is the input of a layer, `grad_activations[layer, batch]` the gradient of its output.
     """
 
-    def __init__(self, model: Model, table: Timetable, recompute: bool, sharded: bool) -> None:
+    def __init__(self, model: Model, table: Timetable, recompute: bool, sharded: bool, buffered: bool) -> None:
         self.model, self.table, self.recompute = model, table, recompute
+        self.tag = by_message(table.stages) if buffered else table.tag
+        self.travels = buffered and model.dist.setting.costs.overlap
+        self.under_way: deque[Handle] = deque()
+        """Messages that have been sent and not awaited."""
         axes = dict(model.dist.setting.mesh)
         alone = ((model.rank,), 0) if axes else (tuple(range(model.RANKS)), model.rank)
         self.peers, self.place = (model.axis("pp"), model.index("pp")) if "pp" in axes else alone
@@ -105,6 +113,8 @@ class _Rank:
             await self.switch(None)
             for layer in mine:
                 await self.update(layer)
+        for handle in self.under_way:
+            await handle
         for layer in mine:
             model.set_final_weight(layer, model.weights[layer])
 
@@ -113,9 +123,10 @@ class _Rank:
 
     async def play(self, slot: Slot, step: int) -> None:
         """Receives what a slot needs, computes its cells, and sends what they make."""
+        await self.drop_what_arrived()
         await self.reach(slot[0])
         for message in self.table.needs.received(slot):
-            self.keep(message.made, await self.model.receive(self.peers[message.source], self.table.tag(message)))
+            self.keep(message.made, await self.model.receive(self.peers[message.source], self.tag(message)))
         outgoing = {message.made: message for message in self.table.needs.sent(slot)}
         made = dict[Cell, Any]()
         for cell in slot:
@@ -123,7 +134,18 @@ class _Rank:
             if cell not in outgoing:  # the next stage is on this rank too
                 self.keep(cell, made.pop(cell))
         for cell, message in outgoing.items():
-            await self.model.pass_to(self.peers[message.to], made.pop(cell), self.table.tag(message))
+            sent = self.model.pass_to(self.peers[message.to], made.pop(cell), self.tag(message))
+            if self.travels:
+                assert isinstance(sent, Handle)
+                self.under_way.append(sent)
+            else:
+                await sent
+
+    async def drop_what_arrived(self) -> None:
+        """Awaits the messages that need no waiting any more, which counts as memory until then."""
+        now = round(self.model.time * self.model.dist.setting.costs.unit)
+        while self.under_way and 0 <= self.under_way[0].call.end <= now:
+            await self.under_way.popleft()
 
     def keep(self, cell: Cell, value: Any) -> None:
         """Stores what a cell has made, for the next stage or for the one before."""

@@ -10,8 +10,8 @@ from typing import Self
 
 from lib.errors import DeadlockError, RuleError
 
-from .cells import Cell, Dependencies, Message, Slot
-from .playable import Play, Tagging, by_stream, require_complete, untagged
+from .cells import Cell, Dependencies, Slot
+from .playable import Play, Tagging, by_message, by_stream, require_complete, untagged
 
 CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
 
@@ -36,12 +36,7 @@ class Timetable:
 
     def __post_init__(self) -> None:
         require_complete(self.rows)
-        every = 2 * self.stages
-
-        def own(message: Message) -> int:
-            return message.stream + every * message.made.batch
-
-        for tag in (untagged, by_stream, own):
+        for tag in (untagged, by_stream, by_message(self.stages)):
             play = Play(self.rows, tag)
             if not play.stuck:
                 object.__setattr__(self, "needs", play.needs)

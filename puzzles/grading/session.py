@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from puzzles.failure import Failure
 from puzzles.sandbox.client import Client, SandboxClient, end_words
+from puzzles.sandbox.deadline import READING_PATIENCE
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import START_SECONDS, Tier, best
 from puzzles.sandbox.visible_files import SITE_PACKAGES
@@ -17,6 +18,7 @@ from puzzles.sandbox.worker.notebook_cells import Cell
 from puzzles.tracks import TRACKS
 
 from .submission import Submission
+from .verdict import LOST
 
 
 def client_for(tier: Tier, limits: Limits) -> Client:
@@ -75,7 +77,7 @@ class Session:
                 "limits": self.limits._asdict(),
                 "packages": SITE_PACKAGES,
             }
-            answer = self._client.open(given, START_SECONDS + self.limits.seconds)
+            answer = self._client.open(given, START_SECONDS + READING_PATIENCE)
             self.survey = _survey(answer)
             self.submission.cells = [Cell(*cell) for cell in self.survey["cells"]]
         return self.survey
@@ -91,12 +93,18 @@ class Session:
 
 
 def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The survey that a worker sent; or one with a problem, if Python itself crashed on the file."""
+    """The survey that a worker sent; or one with a problem, if Python itself crashed on the file or took too long.
+
+    If the machine was too busy to read it, nobody is blamed.
+    """
     empty: dict[str, Any] = {"problem": None, "broken": {}, "lines": {}, "sketches": {}, "cells": []}
     with suppress(ValueError, RecursionError):
         survey = json.loads(answer["result"])
         if (answer["ended"], answer["code"]) == ("exit", 0) and survey.keys() == empty.keys():
             return dict(survey)
-    why = "too slow" if answer["ended"] == "time" else end_words(answer["ended"], answer["code"])
+    if answer["ended"] == "time":
+        words = f"the machine was too busy to read this file within {READING_PATIENCE:g} s; grade it again"
+        return {**empty, "problem": Failure(LOST, words)}
+    why = end_words(answer["ended"], answer["code"])
     words = f"Python broke on this file, or took too long to read it ({why}); make it shorter or simpler"
     return {**empty, "problem": Failure("syntax", words)}

@@ -1,4 +1,7 @@
-"""Limits the wall time of code that may never end, by an alarm signal that raises inside that code."""
+"""Limits the wall time of code that may never end, by an alarm signal that raises inside that code.
+
+Reading a submission executes none of it, so that has limits of its own, which a busy machine does not use up.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,12 @@ T = TypeVar("T")
 
 TIME_LIMIT = 10.0
 """Seconds of wall time for one puzzle, at all its sizes together, unless another limit is set."""
+
+READING_SECONDS = 10
+"""Whole seconds of processor time in which a submission has to be read and compiled: on a busy machine, too."""
+
+READING_PATIENCE = 60.0
+"""Seconds of wall time after which reading is given up without blaming the submission."""
 
 REPEAT_SECONDS = 0.05
 """Seconds until the alarm rings again: one ring ends one rank, and others may be stuck too."""

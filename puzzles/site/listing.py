@@ -17,6 +17,9 @@ from .prose import inline, prose
 PLAYED = "schedule"
 """The track that is played in the browser; the others need numpy."""
 
+BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v")
+"""Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""
+
 INSTALL = (
     "This puzzle needs numpy, so it is played in an installation: pip install training-puzzles, then puzzles start "
 )
@@ -65,6 +68,8 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         ],
         "sources": [inline(source) for source in track.sources(puzzle)],
         "picture": picture_of(track, puzzle),
+        "timetable": puzzle.slug in BY_HAND,
+        "ranks": track.devices(puzzle),
     }
 
 

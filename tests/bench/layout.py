@@ -13,7 +13,8 @@ import numpy as np
 
 from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, propagate, redistribute
 from lib.layout.examples import feed_forward, transformer
-from lib.layout.planning.exact import PlacementProblem
+from lib.layout.planning.choices import Choices
+from lib.layout.planning.placement_problem import PlacementProblem
 from tests.bench.runtime import best, show
 from tests.support.layout_strategies import cube_with_summands, eight_devices, values
 
@@ -97,7 +98,7 @@ def placed(rng: Random, matrix: DeviceMatrix) -> TensorLayout:
 def timed_capped_plan(layers: int, mesh: DeviceMatrix, part: float = 0.1) -> float:
     """Under a cap on all memory, that far between the least that is possible and what the freest plan holds."""
     graph = transformer(layers, mesh)
-    smallest = sum(int(table.min()) for table in PlacementProblem(graph, {}, scatter=True).memory)
+    smallest = sum(int(table.min()) for table in PlacementProblem(Choices(graph, {}, scatter=True)).memory)
     cap = smallest + int((plan(graph).memory - smallest) * part)
     start = perf_counter()
     assert plan(graph, memory_cap=cap).memory <= cap

@@ -15,7 +15,9 @@ from lib import DeadlockError, RuleError
 from lib.engine import Reader, ShardedEngine, Writer, launch
 from lib.engine.executors import streams
 from lib.engine.transports.inprocess import InProcessPort
-from tests.support.engine_bodies import BODIES, Assembly, Script, on_each
+from tests.support.engine_bodies import BODIES
+from tests.support.engine_bodies.script import Script, on_each
+from tests.support.engine_bodies.streams import Assembly
 
 EXHAUSTIVE = ("all_byte_and_memory_orders", "many_launches")
 

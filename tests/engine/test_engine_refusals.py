@@ -9,7 +9,7 @@ import pytest
 
 from lib import RuleError
 from lib.engine import launch
-from tests.support.engine_bodies import Script, on_each, refused
+from tests.support.engine_bodies.script import Script, on_each, refused
 
 REFUSALS = {
     "a device that is not there": (

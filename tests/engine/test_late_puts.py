@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lib import RuleError
 from lib.engine import launch
-from tests.support.engine_bodies import Script
+from tests.support.engine_bodies.script import Script
 from tests.support.examples import examples
 
 N = 4

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lib import RuleError
 from lib.engine import launch
-from tests.support.engine_bodies import Script, on_each
+from tests.support.engine_bodies.script import Script, on_each
 
 W = np.ones((16, 16), np.float32)
 

@@ -37,7 +37,10 @@ def under_mpiexec(*words: str, n: int = 4, options: tuple[str, ...] = ()) -> sub
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST)
 
 
-QUICK = "byte_and_memory_orders only_the_last_device_writes reductions messages mismatches a_raise_ends_all".split()
+QUICK = (
+    "byte_and_memory_orders a_sent_array_may_be_changed many_large_messages only_the_last_device_writes reductions "
+    "messages mismatches a_raise_ends_all"
+).split()
 """Bodies that are enough to see that MPI carries what the engine sends, and ends what it must."""
 
 
@@ -53,17 +56,19 @@ def passed(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("body", [pytest.param(b, marks=[] if b in QUICK else pytest.mark.slow) for b in BODIES])
 def test_on_mpi(body: str, passed: Any) -> None:
     out, err = passed
-    assert out.count(f"passed {body}") == 4, err[-3000:]
+    assert out.count(f"passed {body}\n") == 4, err[-3000:]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not IS_MPICH, reason="one machine counts as two hosts only under MPICH")
 def test_on_two_hosts() -> None:
     """Two names of this machine: MPI takes them for two, and carries nothing in shared memory between them."""
-    chosen = "large_arrays groups messages one_sided_puts endless_streams mismatches deadlocks a_raise_ends_all".split()
+    chosen = (
+        "large_arrays groups messages many_large_messages one_sided_puts endless_streams mismatches deadlocks".split()
+    )
     hosts = ("-hosts", "localhost:2,127.0.0.1:2", "-launcher", "fork")
     ended = under_mpiexec("-m", "tests.support.engine_bodies", *chosen, options=hosts)
-    assert [body for body in chosen if ended.stdout.count(f"passed {body}") != 4] == [], ended.stderr[-3000:]
+    assert [body for body in chosen if ended.stdout.count(f"passed {body}\n") != 4] == [], ended.stderr[-3000:]
     near = "from mpi4py import MPI; print(f'near {MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED).size}')"
     assert under_mpiexec("-c", near, options=hosts).stdout.count("near 2") == 4
 

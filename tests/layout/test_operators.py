@@ -114,8 +114,8 @@ def graph() -> Graph:
 
 REFUSED = [
     (lambda g: g.operator("mathmul", "a", "x", "w"), "there is no operator 'mathmul'; did you mean 'matmul'?"),
-    (lambda g: g.operator("??", "a", "x"), "there is no operator '??'; there are matmul, einsum, add"),
-    (lambda g: g.operator(None, "a", "x"), "there is no operator 'None'; there are matmul, einsum, add"),
+    (lambda g: g.operator("??", "a", "x"), "there is no operator '??'; there are relu, gelu"),
+    (lambda g: g.operator(None, "a", "x"), "there is no operator 'None'; there are relu, gelu"),
     (lambda g: g.matmul("a", "x", None), "there is no tensor named 'None'; there are x, w, matmul"),
     (lambda g: g.matmul("a", "x", "v"), "there is no tensor named 'v'; there are x, w, matmul"),
     (lambda g: g.relu("a", "matmull"), "there is no tensor named 'matmull'; did you mean 'matmul'?"),

@@ -24,7 +24,8 @@ from lib.layout import (
     split,
 )
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
-from lib.layout.planning.exact import PlacementProblem
+from lib.layout.planning.choices import Choices
+from lib.layout.planning.placement_problem import PlacementProblem
 from lib.layout.program.distributed import strategy_text
 from tests.support.examples import examples
 from tests.support.layout_strategies import assert_same_program, brute_force, values
@@ -145,7 +146,7 @@ def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     from lib.layout.program.candidates import candidates
 
     graph.shard(name, data.draw(st.sampled_from([c.strategy for c in candidates(graph, operator)])))
-    problem = PlacementProblem(graph, {}, scatter=True)
+    problem = PlacementProblem(Choices(graph, {}, scatter=True)).filled()
     cases = 1
     for table in problem.costs:
         cases *= len(table)
@@ -204,7 +205,7 @@ def test_the_exact_plan_with_shared_moves_is_what_plans_one_by_one_find(readers)
     graph.shard("relu", ((2, 1),))
     for i in range(readers):
         graph.shard(f"matmul{i}", ((1, 1), (1, 2)))
-    problem = PlacementProblem(graph, {}, scatter=True)
+    problem = Choices(graph, {}, scatter=True)
     least = min(
         GraphPlan(graph, dict(zip(graph.operators, ways)), dict(zip(graph.sources, homes))).bytes
         for ways in product(*problem.operators.values())

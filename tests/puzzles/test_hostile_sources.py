@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.grader import grade_file
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
+from puzzles.sandbox import client
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import Tier
+from puzzles.sandbox.tiers import SERVER_PROGRAM, Tier, command
 from puzzles.sandbox.worker.notebook_cells import MAX_CELLS, read_cells, without_magics
 from tests.support.selection import TIERS
 from tests.support.tiers import require_tier
@@ -166,3 +168,35 @@ def test_lines_for_ipython_are_those_of_jupytext(code: str) -> None:
 def test_a_line_in_a_string_is_left_as_it_is() -> None:
     text = ipynb(SOLVED.replace("def basic(model):\n", 'def basic(model):\n    assert """\n%s\nls\n""" != "# %s"\n', 1))
     assert graded("x.ipynb", text).status == "passed"
+
+
+# --- The time that reading may take ---
+
+PATCHED = "import os; from puzzles.sandbox.worker import supervisor; {}; " + SERVER_PROGRAM
+
+
+def with_server(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """Servers that make a change in themselves before they begin."""
+    program = PATCHED.format(change)
+    monkeypatch.setattr(client, "command", lambda tier, limits: command(tier, limits, program))
+
+
+@pytest.mark.own_server
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel counts processor time")
+def test_reading_is_limited_in_processor_time(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = "supervisor.SubmissionCode = lambda *_: next(zero for zero in iter(int, 1) if zero)"
+    with_server(monkeypatch, f"supervisor.READING_SECONDS = 1; {endless}")
+    found = graded("basic.py", SOLVED, tier)
+    assert found.reason != "lost"
+    assert "took too long to read it (ended by SIGXCPU)" in found.message
+
+
+@pytest.mark.own_server
+@pytest.mark.skipif(sys.platform == "win32", reason="no supervisor reads a file there")
+def test_a_machine_too_busy_to_read_a_file_fails_nobody(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = "supervisor.SubmissionCode = lambda *_: os.read(os.pipe()[0], 1)"
+    with_server(monkeypatch, f"supervisor.READING_PATIENCE = 0.1; {idle}")
+    found = graded("basic.py", SOLVED, tier)
+    assert found.reason == "lost", found.message
+    assert "too busy to read this file" in found.message
+    assert "grade it again" in found.message

@@ -5,7 +5,7 @@ The expected results use numpy's `split`, `stack` and `concatenate` on native ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,20 +42,49 @@ def dtypes() -> Iterator[np.dtype[Any]]:
                 yield dtype
 
 
-def cases(chosen: slice = slice(None)) -> list[Case]:
-    """Every combination, or only those that `chosen` selects from them."""
-    kinds = [(dtype, shape, order) for dtype in dtypes() for shape in (*SHAPES, LARGE) for order in ORDERS]
-    return [case for dtype, shape, order in kinds[chosen] for case in _cases_of(dtype, shape, order)]
+class Kind(NamedTuple):
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype.str} {self.shape} {self.order}"
+
+    def arrays(self) -> tuple[list[Any], list[Any]]:
+        """An array of this kind for each device; and the same numbers in native byte order, which numpy computes
+        with."""
+        draw = np.random.default_rng(len(self.shape))
+        native = [np.asarray(draw.integers(0, 5, self.shape)).astype(self.dtype.newbyteorder("=")) for _ in range(N)]
+        arrays = [ORDERS[self.order](a.astype(self.dtype)) for a in native]
+        assert all(a.dtype == self.dtype and np.array_equal(a, b) for a, b in zip(arrays, native))
+        return arrays, native
 
 
-def _cases_of(dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> Iterator[Case]:
-    draw = np.random.default_rng(len(shape))
-    native = [np.asarray(draw.integers(0, 5, shape)).astype(dtype.newbyteorder("=")) for _ in range(N)]
-    arrays = [ORDERS[order](a.astype(dtype)) for a in native]
-    assert all(a.dtype == dtype and np.array_equal(a, b) for a, b in zip(arrays, native))
+def every_kind() -> list[Kind]:
+    return [Kind(dtype, shape, order) for dtype in dtypes() for shape in (*SHAPES, LARGE) for order in ORDERS]
+
+
+def every_pair() -> list[Kind]:
+    """Kinds in which each two of a dtype, a shape and a memory order occur together."""
+    orders, shapes = list(ORDERS), (*SHAPES, LARGE)
+    return [
+        Kind(dtype, shape, orders[(i + j + j // len(orders)) % len(orders)])
+        for i, dtype in enumerate(dtypes())
+        for j, shape in enumerate(shapes)
+    ]
+
+
+def cases(kinds: Iterable[Kind]) -> list[Case]:
+    """All collectives of arrays of these kinds, along every axis."""
+    return [case for kind in kinds for case in _cases_of(kind)]
+
+
+def _cases_of(kind: Kind) -> Iterator[Case]:
+    dtype, shape, _ = kind
+    arrays, native = kind.arrays()
 
     def case(name: str, wanted: list[Any], **arguments: Any) -> Case:
-        what = f"{name}({dtype.str} {shape} {order}, {arguments})"
+        what = f"{name}({kind}, {arguments})"
         return Case(what, arrays, name, arguments, [np.asarray(w).astype(dtype) for w in wanted])
 
     for axis in range(len(shape)):
@@ -77,7 +106,12 @@ def _cases_of(dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> Itera
 
 
 def wrong(case: Case, device: int, got: Any) -> str:
-    """What is wrong with a device's result: the dtype with its byte order, the shape, or the numbers; "" if nothing."""
-    wanted = case.wanted[device]
+    """What is wrong with a device's result; "" if nothing."""
+    text = difference(got, case.wanted[device])
+    return f"{case.what}, device {device}: {text}" if text else ""
+
+
+def difference(got: Any, wanted: Any) -> str:
+    """Where they differ in dtype with its byte order, shape or numbers; "" if nowhere."""
     seen, right = ((a.dtype.str, a.shape, a.tolist()) for a in (got, wanted))
-    return "" if seen == right else f"{case.what}, device {device}: {str(seen)[:300]}, not {str(right)[:300]}"
+    return "" if seen == right else f"{str(seen)[:300]}, not {str(right)[:300]}"

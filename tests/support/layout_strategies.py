@@ -111,6 +111,6 @@ def brute_force(problem: Any, cap: int | None) -> float | None:
         if cap is not None and sum(t[s] for t, s in zip(problem.memory, chosen)) > cap:
             continue
         cost = sum(t[s] for t, s in zip(problem.costs, chosen))
-        cost += sum(t[chosen[u], chosen[v]] for (u, v), t in problem.pairs.items())
+        cost += sum(t[tuple(chosen[v] for v in names)] for names, t in problem.pairs.items())
         best = cost if best is None else min(best, cost)
     return best

@@ -79,10 +79,13 @@ class MpiStream:
         self._wait_for_receivers()
 
     def _wait_for_receivers(self) -> None:
-        """Waits while too many messages of this device have not been received, but not for long."""
+        """Waits while too many messages of this device have not been received, but not for long. Outputs can be taken
+        meanwhile: whoever takes the last one that it wants then ends the loop, as the receivers may have done."""
         until = perf_counter() + AHEAD_SECONDS
         while self.port.messages.unreceived() > self.max_ahead and perf_counter() < until:
             self.control.receive_news(None)
+            if self.is_ready():
+                self.hub.switch()
             os.sched_yield()
 
     def _keep(self, item: Any) -> None:

@@ -1,14 +1,20 @@
-"""Large results in the memory of earlier ones that nobody uses any more: to get new pages from the system takes as long
-as to move the bytes.
+"""Large results are made in the memory of earlier ones that nobody uses any more, and by all processors.
+
+New pages from the system take as long as moving the bytes, and one processor alone does not move them as fast as the
+memory can.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
-from numpy import empty  # by name: a metered run counts what players make with np.empty
+from numpy import asarray, empty  # by name: a metered run counts what players make with np.empty
 
 from lib.engine.collectives import Array
 
@@ -38,7 +44,7 @@ class ReusedMemory:
             self._left += nbytes
         else:
             block = empty(nbytes, np.uint8)
-        return np.asarray(_Lease(self, block, shape, dtype))
+        return asarray(_Lease(self, block, shape, dtype))
 
     def copy(self, array: Array) -> Array:
         """A copy in C order."""
@@ -48,15 +54,33 @@ class ReusedMemory:
         copied[...] = array
         return copied
 
+    def moved(self, move: Callable[[int], Array], devices: Sequence[int], nbytes: int) -> list[Array]:
+        """The result of `nbytes` that `move` makes for each device; large ones at the same time. numpy lets other
+        threads run while it copies. Sums are not made like this: a thread would not know the player's `np.errstate`."""
+        if nbytes < MIN_BYTES or len(devices) < 2 or _processors() < 2:
+            return [move(device) for device in devices]
+        return list(self._threads.map(move, devices))
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_processors(), "moves-arrays")
+
     def give_back(self, block: Array) -> None:
         if self._left >= block.size:
             self._left -= block.size
             self._unused.setdefault(block.size, []).append(block)
 
     def close(self) -> None:
-        """Returns all unused memory to the system, and keeps none from now on."""
+        """Returns all unused memory to the system, keeps none from now on, and ends the threads."""
         self._left = 0
         self._unused.clear()
+        if "_threads" in self.__dict__:
+            self._threads.shutdown()
+
+
+def _processors() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Lease:

@@ -115,7 +115,7 @@ class TensorLayout:
 
     def full(self) -> TensorLayout:
         """The same pieces after the summands have been added up everywhere."""
-        return TensorLayout(self.shape, self.matrix, self.tensor_map)
+        return self if not self.partial else TensorLayout(self.shape, self.matrix, self.tensor_map)
 
     def __str__(self) -> str:
         names = self.matrix.names

@@ -63,7 +63,9 @@ def _optimizer(graph: Graph, name: str, weight: str, home: TensorLayout) -> Dist
         return beside_weights(graph, name, [home])[0]
     guide = name if name in mine else mine[0]
     layouts = (home, *even_layouts(graph.shapes[weight], graph))
-    beside = {way.strategy: layout for layout in reversed(layouts) for way in (beside_weight(graph.operators[guide], layout),)}
+    beside = {
+        way.strategy: layout for layout in reversed(layouts) for way in (beside_weight(graph.operators[guide], layout),)
+    }
     return beside_weight(graph.operators[name], beside[graph.strategies[guide]])
 
 
@@ -84,7 +86,7 @@ def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, 
     """Every source in the layout that its first consumer needs; an unused source is on every device."""
     found = {}
     for name in graph.sources:
-        takers = graph.consumers(name)
+        takers = [taker for taker in graph.consumers(name) if taker[0].name in operators]
         if takers:
             operator, place = takers[0]
             found[name] = operators[operator.name].inputs[place]

@@ -6,7 +6,7 @@ while the intermediate tables stay small, as they do on programs, which are chai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import prod
 from typing import Any
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from lib.layout.errors import LayoutError
 
 Table = NDArray[np.float64]
-Pairs = Mapping[tuple[int, int], Table]
+Pairs = Mapping[tuple[int, ...], Table]
+"""Tables over several different variables, mostly two."""
 Factor = tuple[tuple[int, ...], Table]
 """Variables, and a table with an axis for each."""
 FORBIDDEN = 2.0**50
@@ -42,29 +43,11 @@ class Elimination:
         """After `through`: for each border, the minimum of everything outside it."""
         self._made: dict[Any, tuple[list[Factor], Table, Table]] = {}
         factors: list[list[Factor]] = [[((v,), table)] for v, table in enumerate(unary)]
-        neighbours: list[set[int]] = [set() for _ in unary]
-        for (u, v), table in pairs.items():
-            factors[u].append(((u, v), table))
-            factors[v].append(((u, v), table))
-            neighbours[u].add(v)
-            neighbours[v].add(u)
-
-        def effort(v: int) -> tuple[int, int, int]:
-            return len(neighbours[v]), prod(self.sizes[u] for u in neighbours[v]), v
-
-        # The least entangled variable first. An entry of the heap may be outdated; then a newer one follows.
-        heap = [effort(v) for v in range(len(unary))]
-        heapify(heap)
-        while heap:
-            *_, v = entry = heappop(heap)
-            if v in self.scopes or entry != effort(v):
-                continue
-            self._eliminate(v, tuple(sorted(neighbours[v])), factors)
-            for u in neighbours[v]:
-                neighbours[u] |= neighbours[v] - {u}
-                neighbours[u].discard(v)
-            for u in neighbours[v]:
-                heappush(heap, effort(u))
+        for names, table in pairs.items():
+            for v in names:
+                factors[v].append((names, table))
+        for v, scope in elimination_order(self.sizes, pairs):
+            self._eliminate(v, scope, factors)
 
     def _eliminate(self, v: int, scope: tuple[int, ...], factors: list[list[Factor]]) -> None:
         shape = [self.sizes[u] for u in scope] + [self.sizes[v]]
@@ -114,6 +97,56 @@ class Elimination:
         """A variable's table plus the minimum of everything else."""
         table = self.tables[v]
         return table + (self.outside[v][..., None] if v in self.outside else self.value - table.min())
+
+
+def elimination_order(sizes: Sequence[int], scopes: Iterable[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
+    """The variables in a good order to eliminate them, each with its neighbors at that time.
+
+    The smallest table first, or the fewest neighbors first, whichever needs less in total.
+    """
+    scopes = list(scopes)
+    orders = [_greedy(sizes, scopes, by_size) for by_size in (False, True)]
+    return min(orders, key=lambda order: sum(table_entries(sizes, v, scope) for v, scope in order))
+
+
+def table_entries(sizes: Sequence[int], v: int, scope: Iterable[int]) -> int:
+    """The number of entries of a table over these variables."""
+    return sizes[v] * prod(sizes[u] for u in scope)
+
+
+def largest_table(sizes: Sequence[int], scopes: Iterable[tuple[int, ...]]) -> int:
+    """The number of entries of the largest table of an elimination."""
+    return max((table_entries(sizes, v, around) for v, around in elimination_order(sizes, scopes)), default=0)
+
+
+def _greedy(
+    sizes: Sequence[int], scopes: Iterable[tuple[int, ...]], by_size: bool
+) -> list[tuple[int, tuple[int, ...]]]:
+    neighbours: list[set[int]] = [set() for _ in sizes]
+    for scope in scopes:
+        for u in scope:
+            neighbours[u].update(scope)
+    for v, around in enumerate(neighbours):
+        around.discard(v)
+
+    def effort(v: int) -> tuple[int, int, int]:
+        entries = table_entries(sizes, v, neighbours[v])
+        return (entries, 0, v) if by_size else (len(neighbours[v]), entries, v)
+
+    heap = [effort(v) for v in range(len(sizes))]
+    heapify(heap)
+    order: dict[int, tuple[int, ...]] = {}
+    while heap:
+        *_, v = entry = heappop(heap)
+        if v in order or entry != effort(v):  # an entry may be outdated; then a newer one follows
+            continue
+        order[v] = tuple(sorted(neighbours[v]))
+        for u in neighbours[v]:
+            neighbours[u] |= neighbours[v] - {u}
+            neighbours[u].discard(v)
+        for u in neighbours[v]:
+            heappush(heap, effort(u))
+    return list(order.items())
 
 
 def expand(table: Table, names: tuple[int, ...], scope: tuple[int, ...]) -> Table:

@@ -107,4 +107,4 @@ def _sum(tables: Sequence[Table], chosen: Sequence[int]) -> float:
 
 
 def _cost(costs: Sequence[Table], pairs: Pairs, chosen: Sequence[int]) -> float:
-    return _sum(costs, chosen) + float(sum(table[chosen[u], chosen[v]] for (u, v), table in pairs.items()))
+    return _sum(costs, chosen) + float(sum(table[tuple(chosen[v] for v in names)] for names, table in pairs.items()))

@@ -78,9 +78,9 @@ class ParetoElimination:
         self.sizes = [len(states) for states in keep]
         self.least = float(sum(table[states].min() for table, states in zip(memory, keep)))
         self.factors = [self._labels((v,), costs[v][states], memory[v][states]) for v, states in enumerate(keep)]
-        for (u, v), table in pairs.items():
-            narrowed = table[np.ix_(keep[u], keep[v])]
-            labels = self._labels((u, v), narrowed, np.zeros_like(narrowed))
+        for names, table in pairs.items():
+            narrowed = table[np.ix_(*(keep[v] for v in names))]
+            labels = self._labels(names, narrowed, np.zeros_like(narrowed))
             self.factors.append(labels.rows(np.flatnonzero(labels.cost <= target)))
 
     def best(self, priced: Elimination) -> list[int] | None:

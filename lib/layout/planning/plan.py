@@ -48,6 +48,8 @@ class GraphPlan:
     homes: Mapping[str, TensorLayout]
     not_shared: tuple[str, ...] = ()
     """Tensors whose shared moves the planner could not consider in full, so that a cheaper plan may exist."""
+    paired: bool = False
+    """True if backward is split like forward because the planner could not consider all other ways."""
 
     def layout(self, tensor: str) -> TensorLayout:
         """The layout of a tensor: as a source is stored, or as its operator leaves it."""
@@ -238,6 +240,8 @@ class GraphPlan:
             for step in op.reduction:
                 moved = int(step.received.sum()) * self.graph.itemsize
                 lines.append(f"  {name}: {step.name}, {moved:,} bytes, -> {step.target.local_shape}")
+        if self.paired:
+            lines.append("there may be cheaper plans: backward is split like forward, as other ways are too many")
         if self.not_shared:
             names = ", ".join(f"'{name}'" for name in self.not_shared)
             lines.append(f"there may be cheaper plans: not every way to share moves of {names} was considered")

@@ -1,8 +1,8 @@
 """Shared copies: a tensor that several operators take in one layout is moved once for all of them.
 
-Its variable in the exact planner then has a value for each layout in which it may be stored together with each set of
-moved copies. A copy that only one operator takes costs the same as its own move. So at most half as many copies as
-there are readers need to be considered, each of them wanted by two.
+In the exact planner a variable for each tensor with several readers has the sets of moved copies as its values. A copy
+that only one operator takes costs the same as its own move. So at most half as many copies as there are readers need to
+be considered, each of them wanted by two.
 """
 
 from __future__ import annotations
@@ -12,31 +12,26 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from lib.layout.layouts.tensor_layout import Placement, TensorLayout
-from lib.layout.redistribution.exchange import least_elements
 
-Copies = frozenset[Placement]
 MAX_VALUES = 1000
-"""Maximum number of values of a variable. Beyond it, sets of fewer copies are considered."""
+"""Maximum number of sets. Beyond it, sets of fewer copies are considered."""
 
 
 def shared_copies(
-    layouts: Sequence[TensorLayout], readers: Sequence[Mapping[Placement, TensorLayout]]
-) -> tuple[list[tuple[TensorLayout, tuple[TensorLayout, ...]]], bool]:
-    """Each of `layouts` with each set of copies that two or more readers may share; whether these are all sets.
+    readers: Sequence[Mapping[Placement, TensorLayout]], most: int | None = None
+) -> tuple[list[tuple[TensorLayout, ...]], bool]:
+    """Each set of copies, of at most `most`, that two or more readers may share; whether these are all sets.
 
     `readers` has, for each input that the tensor is, the layouts in which it may be needed.
     """
     times = Counter(key for reader in readers for key in reader)
-    wanted = {key: layout for reader in readers for key, layout in reader.items() if times[key] > 1}
-    most = len(readers) // 2
-    for number in range(most, -1, -1):
-        found: list[tuple[TensorLayout, tuple[TensorLayout, ...]]] = []
-        for layout in layouts:
-            moving = [copy for copy in wanted.values() if number and least_elements(layout, copy)]
-            for n in range(number + 1):
-                found += [(layout, some) for some in combinations(moving, n)]
-                if len(found) > MAX_VALUES:
-                    break
-        if len(found) <= MAX_VALUES or not number:
-            break
-    return found, number == most or not wanted
+    wanted = [
+        layout for key, layout in {k: x for reader in readers for k, x in reader.items()}.items() if times[key] > 1
+    ]
+    found: list[tuple[TensorLayout, ...]] = []
+    for number in range(len(readers) // 2 + 1):
+        more = list(combinations(wanted, number))
+        if len(found) + len(more) > MAX_VALUES or (most is not None and number > most and more):
+            return found, False
+        found += more
+    return found, True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations, product
@@ -64,12 +64,15 @@ def strategies(operator: Operator, devices: int) -> list[tuple[tuple[int, ...], 
 def beside_weight(operator: Operator, weight: TensorLayout) -> DistributedOperator:
     """An operator of the optimizer where its weight, its gradient and its state are all cut like `weight`."""
 
-    def along(shape: tuple[int, ...]) -> TensorLayout:
-        moments = len(shape) - len(weight.shape)
-        return TensorLayout(shape, weight.matrix, ((),) * moments + weight.tensor_map)
+    inputs = tuple(_with_moments(weight, shape) for shape in operator.input_shapes)
+    return DistributedOperator(operator, inputs, _with_moments(weight, operator.output_shape), ())
 
-    inputs = tuple(map(along, operator.input_shapes))
-    return DistributedOperator(operator, inputs, along(operator.output_shape), ())
+
+@lru_cache(maxsize=1024)
+def _with_moments(weight: TensorLayout, shape: tuple[int, ...]) -> TensorLayout:
+    """The layout of a tensor of the weight's shape, or of a stack of such tensors."""
+    moments = len(shape) - len(weight.shape)
+    return TensorLayout(shape, weight.matrix, ((),) * moments + weight.tensor_map)
 
 
 def beside_weights(graph: Graph, name: str, layouts: Iterable[TensorLayout]) -> list[DistributedOperator]:
@@ -84,6 +87,20 @@ def beside_weights(graph: Graph, name: str, layouts: Iterable[TensorLayout]) -> 
     if not mine:
         raise LayoutError(f"{name}: no layout of the weight has the strategy {strategy_text(strategy or ())}")
     return mine
+
+
+def arranged(operator: Operator, mesh: DeviceMatrix, split: Mapping[str, Axes]) -> list[DistributedOperator]:
+    """The same as `arrange`, computed once for operators that differ only in their names."""
+    form = replace(operator, name="", inputs=("",) * len(operator.inputs))
+    ways = _arranged(form, mesh, tuple(split.items()))
+    return [DistributedOperator(operator, each.inputs, each.local, each.reduction) for each in ways]
+
+
+@lru_cache(maxsize=8192)
+def _arranged(
+    form: Operator, mesh: DeviceMatrix, split: tuple[tuple[str, Axes], ...]
+) -> tuple[DistributedOperator, ...]:
+    return tuple(arrange(form, mesh, dict(split)))
 
 
 def even_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from lib.layout.errors import LayoutError
 
 from .graph import Graph
-from .on_arrays import SLOPE, UNARY
+from .on_arrays import SLOPE
 from .operators import Operator
 
 Gradient = Callable[[Graph, Operator, str, int, str], str]
@@ -22,7 +22,9 @@ def add_gradient(graph: Graph, op: Operator, slope: str, place: int, name: str) 
     """
     rule = GRADIENTS.get(op.kind) or (_of_slope if op.kind in SLOPE else None)
     if rule is None or (op.kind == "gather" and place):
-        raise LayoutError(f"'{op.name}': {op.kind} has no gradient for '{op.inputs[place]}', which is computed from weights")
+        raise LayoutError(
+            f"'{op.name}': {op.kind} has no gradient for '{op.inputs[place]}', which is computed from weights"
+        )
     return rule(graph, op, slope, place, name)
 
 
@@ -34,7 +36,9 @@ def _of_product(graph: Graph, op: Operator, slope: str, place: int, name: str) -
     known = {letter for row in rows for letter in row}
     given = [letter for letter in wanted if letter in known]
     spec = f"{','.join(map(''.join, rows))}->{''.join(given)}"
-    made = graph.einsum(name if len(given) == len(wanted) else f"{name}.sum", slope, *(op.inputs[i] for i in others), spec=spec)
+    made = graph.einsum(
+        name if len(given) == len(wanted) else f"{name}.sum", slope, *(op.inputs[i] for i in others), spec=spec
+    )
     for dim, letter in enumerate(wanted):
         if letter not in known:  # summed alone: its gradient is the same everywhere
             given.insert(dim, letter)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from lib.layout.layouts.checks import nearest_name, require_int, require_ints, r
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 
-from .building import ProgramBuilder
 from .distributed import distribute, strategy_of, with_out
 from .operators import Operator
+from .rearranging import RearrangingBuilder
 
 Strategy = tuple[tuple[int, ...], ...]
 """A Sharding Strategy: the number of parts for each dimension of each input."""
@@ -31,16 +31,20 @@ DEVICES_WANTED = "a graph needs 1 device or more"
 class TrainingStep:
     """The roles of a training step's tensors, by name."""
 
-    forward: frozenset[str]
+    forward: frozenset[str] = frozenset()
     """Operators of the program; all others are backward or the optimizer."""
-    activations: frozenset[str]
+    activations: frozenset[str] = frozenset()
     """Outputs of forward that backward uses: they are kept until then."""
-    gradients: Mapping[str, str]
+    gradients: Mapping[str, str] = field(default_factory=dict)
     """By parameter: its gradient."""
-    replaces: Mapping[str, str]
+    replaces: Mapping[str, str] = field(default_factory=dict)
     """By operator: the parameter or state that its output replaces, in the same layout."""
-    weights: Mapping[str, str]
+    weights: Mapping[str, str] = field(default_factory=dict)
     """By operator of the optimizer: the parameter that it belongs to."""
+    pairs: Mapping[str, str] = field(default_factory=dict)
+    """By operator of backward: the operator of forward whose gradient it computes."""
+    sums: Mapping[str, str] = field(default_factory=dict)
+    """By operator that adds up a gradient: the tensor that it belongs to."""
 
     @property
     def kept(self) -> frozenset[str]:
@@ -48,7 +52,7 @@ class TrainingStep:
         return self.activations | frozenset(self.gradients.values())
 
 
-class Graph(ProgramBuilder):
+class Graph(RearrangingBuilder):
     """Operators in the order of the program, for `devices` devices or for a named `mesh`."""
 
     def __init__(self, devices: int | None = None, mesh: DeviceMatrix | None = None, itemsize: int = 4) -> None:
@@ -113,8 +117,10 @@ class Graph(ProgramBuilder):
         return found
 
     def phase(self, operator: str) -> int:
-        """0 in forward, 1 afterwards. A moved copy of a tensor lasts for one phase."""
-        return int(self.step is not None and operator not in self.step.forward)
+        """0 in forward, 1 in backward, 2 in the optimizer. A moved copy of a tensor lasts for one phase."""
+        if self.step is None or operator in self.step.forward:
+            return 0
+        return 2 if operator in self.step.weights else 1
 
     def consumers(self, tensor: str) -> list[tuple[Operator, int]]:
         """The operators that take a tensor, each with the number of that input."""

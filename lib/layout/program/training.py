@@ -26,8 +26,8 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
     The loss is half the squared distance of the only result from a new input, `<result>.target`. Further tensors, for
     a weight `w`: the gradient `w.grad`, the optimizer's state `w.state` of shape (moments, *shape), its new value
     `w.state.new`, the updated weight `w.update`, and `w.new`, which is stored where the weight is. The gradient of any
-    other tensor `x` is `x.grad`. A plan's memory counts the sources (weights, states, inputs), the gradients of weights,
-    and the outputs of forward that backward uses.
+    other tensor `x` is `x.grad`. A plan's memory counts the sources (weights, states, inputs), the gradients of
+    weights, and the outputs of forward that backward uses.
 
     Raises:
         LayoutError: the graph has no weight or several results, is a training step already, or has an operator
@@ -43,7 +43,9 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
     if len(results) != 1:
         names = ", ".join(map(repr, results)) or "none"
         raise LayoutError(f"a program that is trained has one result; this one has {len(results)}: {names}")
-    gradients = _backward(step, results[0])
+    pairs: dict[str, str] = {}
+    sums: dict[str, str] = {}
+    gradients = _backward(step, results[0], pairs, sums)
     if not gradients:
         raise LayoutError(f"'{results[0]}' depends on no parameter; add one with graph.parameter(name, shape)")
     replaces: dict[str, str] = {}
@@ -52,7 +54,7 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
         _optimize(step, weight, grad, MOMENTS[optimizer], replaces, weights)
     backward = [op for name, op in step.operators.items() if name not in graph.operators]
     used = frozenset(name for op in backward for name in op.inputs if name in graph.operators)
-    step.step = TrainingStep(frozenset(graph.operators), used, gradients, replaces, weights)
+    step.step = TrainingStep(frozenset(graph.operators), used, gradients, replaces, weights, pairs, sums)
     return step
 
 
@@ -63,8 +65,12 @@ def _copy(graph: Graph) -> Graph:
     return copy
 
 
-def _backward(step: Graph, result: str) -> dict[str, str]:
-    """Adds backward to the graph, and returns the gradient of each parameter that the result depends on."""
+def _backward(step: Graph, result: str, pairs: dict[str, str], sums: dict[str, str]) -> dict[str, str]:
+    """Adds backward to the graph, and returns the gradient of each parameter that the result depends on.
+
+    In `pairs`: for each operator of backward, that of forward whose gradient it computes. In `sums`: for each that adds
+    up a gradient, its tensor.
+    """
     trained = {name for name, role in step.sources.items() if role == "parameter"}
     forward = list(step.operators.values())
     for op in forward:
@@ -74,6 +80,7 @@ def _backward(step: Graph, result: str) -> dict[str, str]:
         return {}
     target = step.input(f"{result}.target", step.shapes[result])
     slopes = {result: step.subtract(f"{result}.grad", result, target)}
+    sums[slopes[result]] = result
     missing = Counter(name for op in forward if op.name in trained for name in op.inputs if name in trained)
     shared = {name for name, times in missing.items() if times > 1}
     for op in reversed(forward):
@@ -83,10 +90,13 @@ def _backward(step: Graph, result: str) -> dict[str, str]:
             missing[name] -= 1
             place_name = f".{place}" if op.inputs.count(name) > 1 else ""
             own = f"{name}.grad.{op.name}{place_name}" if name in shared else f"{name}.grad"
+            before = len(step.operators)
             share = add_gradient(step, op, slopes[op.name], place, own)
+            pairs.update(dict.fromkeys(list(step.operators)[before:], op.name))
             if name in slopes:
                 total = f"{name}.grad.sum{missing[name]}" if missing[name] else f"{name}.grad"
                 share = step.add(total, slopes[name], share)
+                sums[total] = name
             slopes[name] = share
     return {name: slopes[name] for name, role in step.sources.items() if role == "parameter" and name in slopes}
 

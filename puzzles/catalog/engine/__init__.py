@@ -19,6 +19,7 @@ from .sequence import CHAPTER as SEQUENCE
 from .tensors import CHAPTER as TENSORS
 
 if TYPE_CHECKING:
+    from .least import Leasts
     from .trial import Trial
 
 CHAPTERS: tuple[Chapter, ...] = (DATA, TENSORS, SEQUENCE, LAYERS, EXPERTS, INFERENCE, FEDERATED, ANNOTATED)
@@ -28,9 +29,19 @@ ENGINE_PUZZLES: Listing[EnginePuzzle] = Listing(CHAPTERS)
 
 def trials_of(puzzle: EnginePuzzle) -> tuple[Callable[[], Trial], ...]:
     """Makers of the trials that a class is graded with; the first is the one shown."""
-    chapter: Any = ENGINE_PUZZLES.chapter_of(puzzle.slug)
-    trials: tuple[Callable[[], Trial], ...] = chapter.trials(puzzle.slug)
+    trials: tuple[Callable[[], Trial], ...] = _chapter_of(puzzle).trials(puzzle.slug)
     return trials
 
 
-__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "Chapter", "EnginePuzzle", "trials_of"]
+def least_of(puzzle: EnginePuzzle, trial: Trial) -> Leasts:
+    """The least figures of one of its trials, by figure; none where a chapter names none, as teachers' need not."""
+    chapter = _chapter_of(puzzle)
+    found: Leasts = chapter.least(puzzle.slug)(trial) if hasattr(chapter, "least") else {}
+    return found
+
+
+def _chapter_of(puzzle: EnginePuzzle) -> Any:
+    return ENGINE_PUZZLES.chapter_of(puzzle.slug)
+
+
+__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "Chapter", "EnginePuzzle", "least_of", "trials_of"]

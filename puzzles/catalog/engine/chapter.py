@@ -11,12 +11,14 @@ from puzzles.catalog import chapter
 from .puzzle import EnginePuzzle
 
 if TYPE_CHECKING:
+    from .least import MakeLeasts
     from .trial import Trial
 
 
 class Chapter(chapter.Chapter):
     """A package with a module of texts for each puzzle. Its module `trials` defines TRIALS: for each slug, the makers
-    of its trials, the first with the shown data."""
+    of its trials, the first with the shown data. Its module `least` defines LEAST: for each slug, what makes the least
+    figures of a trial."""
 
     @property
     def puzzles(self) -> tuple[EnginePuzzle, ...]:
@@ -26,3 +28,8 @@ class Chapter(chapter.Chapter):
         """Makers of a puzzle's trials. They need numpy, so they are loaded only here."""
         found: dict[str, Any] = import_module(f"{self.package}.trials").TRIALS
         return tuple(found[slug])
+
+    def least(self, slug: str) -> MakeLeasts:
+        """What makes the least figures of a puzzle's trials."""
+        found: dict[str, MakeLeasts] = import_module(f"{self.package}.least").LEAST
+        return found[slug]

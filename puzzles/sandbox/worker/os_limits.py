@@ -57,9 +57,10 @@ def confine(
     """Confines this process, a child of `parent`, and all that it will start to its limits; for good. Root becomes
     user `uid`.
 
-    `readable` are paths to list and paths to read: nothing else can be read then, and only the present folder can be
-    written to, if the kernel has Landlock. Returns True if it does, and the listener of the system call filter, which
-    has `sees_others`.
+    `limits` are those of a run; "processor" may set the whole seconds of processor time after which the kernel sends
+    SIGXCPU to a process. `readable` are paths to list and paths to read: nothing else can be read then, and only the
+    present folder can be written to, if the kernel has Landlock. Returns True if it does, and the listener of the
+    system call filter, which has `sees_others`.
     """
     import resource
 
@@ -72,7 +73,7 @@ def confine(
     _cap(resource.RLIMIT_CORE, 0)
     _cap(resource.RLIMIT_FSIZE, limits["files"])
     _cap(resource.RLIMIT_NOFILE, OPEN_FILES)
-    _cap(resource.RLIMIT_CPU, int(limits["seconds"] * limits["processes"]) + 5)
+    _cap(resource.RLIMIT_CPU, limits.get("processor", int(limits["seconds"] * limits["processes"]) + 5), last=1)
     cap_memory(limits["memory"])
     prctl(NO_NEW_PRIVILEGES, 1)
     listener = seccomp.restrict_self(sees_others)
@@ -113,13 +114,15 @@ def cap_memory(most: int) -> None:
         _cap(resource.RLIMIT_AS, most)
 
 
-def _cap(kind: int, most: int) -> None:
+def _cap(kind: int, most: int, last: int = 0) -> None:
+    """Limits a resource for good. The kernel sends a signal at `most`; with `last`, so much later it kills."""
     import resource
 
     _, hard = resource.getrlimit(kind)
+    last += most
     if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
-    resource.setrlimit(kind, (most, most))
+        most, last = min(most, hard), min(last, hard)
+    resource.setrlimit(kind, (most, last))
 
 
 def _become(uid: int) -> None:

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import IO, Any, NoReturn
 
 from puzzles.sandbox import leftovers, protocol
+from puzzles.sandbox.deadline import READING_PATIENCE, READING_SECONDS
 from puzzles.sandbox.protocol import RUN_FOLDER
 
 from . import os_limits
@@ -29,9 +30,6 @@ from .task_limit import TaskLimit
 
 GRACE_SECONDS = 0.3
 """Seconds after the time limit in which a worker may still report the line that it was at."""
-
-READING_SECONDS = 10.0
-"""Seconds in which a submission has to be read and compiled."""
 
 MAX_COMPILED = 64 << 20
 """Bytes of a compiled submission, with its survey."""
@@ -96,23 +94,24 @@ class Supervisor:
             survey = json.dumps(code.survey()).encode() + b"\n"
             _write(out, survey + code.compiled.dump())
 
-        answer = self._in_worker(work, READING_SECONDS, MAX_COMPILED)
+        limits = {**self.limits, "processor": READING_SECONDS}
+        answer = self._in_worker(work, READING_PATIENCE, MAX_COMPILED, limits)
         survey, _, self.compiled = answer["result"].partition(b"\n")
         return {**answer, "result": survey.decode(errors="replace")}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """Lets a worker run a definition. Each device of its own may have one process more."""
-        devices = int(request.get("devices", 0))
+        limits = {**self.limits, "processes": self.limits["processes"] + int(request.get("devices", 0))}
 
         def work(out: int, late: int) -> None:
             given = {**request, "readable": self.readable}
             DefinitionRun(CompiledCode.load(self.compiled), given, self.limits["seconds"], out, late).run()
 
-        answer = self._in_worker(work, request["left"], request["longest"], devices, request.get("late", False))
+        answer = self._in_worker(work, request["left"], request["longest"], limits, request.get("late", False))
         return {**answer, "result": answer["result"].decode(errors="replace")}
 
     def _in_worker(
-        self, work: Work, seconds: float, longest: int, devices: int = 0, has_late: bool = False
+        self, work: Work, seconds: float, longest: int, limits: dict[str, Any], has_late: bool = False
     ) -> dict[str, Any]:
         """One run, from an empty folder until the last of its processes is gone and the folder is empty again. With
         `has_late`, the rest of the request is read when the worker has been forked, and passed on to it."""
@@ -120,7 +119,6 @@ class Supervisor:
         result, result_end = os.pipe()
         output, output_end = os.pipe()
         late, late_end = os.pipe()
-        limits = {**self.limits, "processes": self.limits["processes"] + devices}
         tasks = TaskLimit(limits["processes"], os_limits.tasks_below)
         begin = monotonic()
         supervisor = os.getpid()

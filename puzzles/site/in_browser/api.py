@@ -7,15 +7,16 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lib import Trace
+from lib import PuzzleError, Trace
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
 from puzzles.site import links, solutions_file
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.schedule.score import parse_trace
 
+from . import by_hand
 from .judging import judged, judged_run
-from .words import described
+from .words import BLANK, described
 
 _last: Verdict | None = None
 """The verdict on what ran last: the page shows it, and then asks for the picture of its run."""
@@ -63,6 +64,34 @@ def trace() -> str:
     return _last.trace if _last is not None else ""
 
 
+def draft(slug: str, rows: by_hand.Rows) -> dict[str, Any]:
+    """A timetable made by hand, as far as it is."""
+    return by_hand.shown(PUZZLES[slug], rows)
+
+
+def refusals(slug: str, rows: by_hand.Rows, cell: str) -> list[list[str]]:
+    """Why a cell cannot be put at each place of a timetable."""
+    return by_hand.refusals(PUZZLES[slug], rows, cell)
+
+
+def written(slug: str, rows: by_hand.Rows) -> str:
+    """A timetable as code."""
+    return by_hand.written(PUZZLES[slug], rows)
+
+
+def read_timetable(slug: str, text: str) -> list[list[str]]:
+    """A timetable in text."""
+    return by_hand.read(PUZZLES[slug], text)
+
+
+async def timetable_of_code(slug: str, text: str) -> list[list[str]]:
+    """The timetable that some code plays, as far as it runs."""
+    verdict = await judged(PUZZLES[slug], text)
+    if not verdict.figures:
+        raise ValueError(f"the code has no timetable, since it does not run through: {verdict.message or BLANK}")
+    return by_hand.of_run(PUZZLES[slug], _trace(verdict))
+
+
 def fragment(slug: str, kind: str, text: str) -> str:
     """What follows the '#' in a link to code or to a run."""
     return links.fragment(slug, kind, text)
@@ -83,7 +112,7 @@ async def answer(name: str, given: str) -> str:
     try:
         value = CALLS[name](*json.loads(given))
         return json.dumps({"value": await value if inspect.isawaitable(value) else value})
-    except (SyntaxError, ValueError) as why:
+    except (SyntaxError, ValueError, PuzzleError) as why:
         return json.dumps({"error": str(why)})
 
 
@@ -98,5 +127,9 @@ def _shown(verdict: Verdict) -> dict[str, Any]:
 
 
 CALLS: Mapping[str, Callable[..., Any]] = {
-    call.__name__: call for call in (judge, verify, story, view, picture, trace, fragment, export, split)
+    call.__name__: call
+    for call in (
+        *(judge, verify, story, view, picture, trace, fragment, export, split),
+        *(draft, refusals, written, read_timetable, timetable_of_code),
+    )
 }

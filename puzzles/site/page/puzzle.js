@@ -6,6 +6,7 @@ import { firstOpen } from "./map.js";
 import { Picture } from "./picture.js";
 import { Stopped } from "./python.js";
 import * as store from "./store.js";
+import { Timetable } from "./timetable.js";
 import { showStopped, showVerdict, starsText } from "./verdict.js";
 
 const SECONDS = 5; // that a player's code may run
@@ -25,6 +26,7 @@ export class PuzzlePage {
     this.runs = button("Run", () => this.run(), { title: "Ctrl+Enter", class: "run" });
     this.stops = button("Stop", () => this.python.stop(), { disabled: true, class: "stop-run" });
     this.editorPlace = h("div", { class: "editor" });
+    this.handPlace = h("section", { class: "byhand", "aria-label": "Timetable by hand", hidden: true });
     this.picturePlace = h("section", { class: "picture", "aria-label": "Picture of the run" });
     this.tools = h("div", { class: "bar tools", role: "toolbar", "aria-label": "Code" }, this.runs, this.stops);
     this.main.replaceChildren(
@@ -33,6 +35,7 @@ export class PuzzlePage {
       h("div", { class: "work" },
         h("div", { class: "code" }, this.trace ? "" : [this.editorPlace, this.tools], this.verdict),
         sheet(puzzle)),
+      this.handPlace,
       this.picturePlace);
     this.picture = new Picture(this.picturePlace);
     this.showStars();
@@ -41,7 +44,25 @@ export class PuzzlePage {
       text: this.code, readOnly: this.shared, label: `Your code for ${puzzle.title}`,
       onchange: (text) => this.keep(text), onpause: () => this.run(), onrun: () => this.run(),
     });
-    if (!this.shared) this.tools.append(button("Start over", () => this.startOver()));
+    if (this.shared) return;
+    this.tools.append(button("Start over", () => this.startOver()));
+    if (puzzle.timetable) this.tools.append(button("By hand", () => this.byHand(), { id: "byhand", "aria-expanded": "false" }));
+  }
+
+  // Opens or closes the timetable, which is made when it is first opened.
+  byHand() {
+    this.handPlace.hidden = !this.handPlace.hidden;
+    this.main.querySelector("#byhand").setAttribute("aria-expanded", !this.handPlace.hidden);
+    this.table ??= new Timetable(this.handPlace, this.python, this.puzzle, { code: () => this.text(), onwrite: (text) => this.take(text) });
+  }
+
+  // Code that the timetable has written.
+  take(text) {
+    const { slug, starter } = this.puzzle, own = store.code(slug);
+    const isOwn = own != null && own !== starter && !own.includes("Plays the timetable above.");
+    if (isOwn && !confirm("Replace your code by that of the timetable?")) return;
+    this.editor.replace(text);
+    this.run();
   }
 
   banner() {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from puzzles.catalog.engine import EnginePuzzle, trials_of
+from puzzles.catalog.engine import EnginePuzzle, least_of, trials_of
 from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.least import below
 from puzzles.catalog.engine.records import RECORDS
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.failure import Failure, plain
@@ -18,6 +19,12 @@ from .row import performed_of
 
 TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "barriers"))
 """Figures that follow from what is called."""
+
+
+HIDDEN = "Keep numbers in numpy arrays, and let devices exchange them by the calls of the engine only"
+PRODUCTS = "Make products of matrices with @, np.einsum, np.dot or np.tensordot"
+ADVICE = dict.fromkeys(("flops", "clock", "elapsed"), PRODUCTS)
+"""What to do about a figure that is too low."""
 
 
 def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
@@ -56,14 +63,43 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
     _require_allowed(puzzle, performed)
     targets = puzzle.targets if trial.targets is None else trial.targets
     measured = {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *targets)}
-    if targets.get("flops") and not measured["flops"]:
-        raise WrongResultError(
-            "no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot"
-        )
+    _require_counted(puzzle, trial, measured, targets)
+    _require_named_memories(puzzle, trial, performed)
     missed = tuple(_missed(measured, targets))
     figures = {name: measured[name] for name in puzzle.targets}
     stars = 1 if missed else 2 if better_record(puzzle, figures) else 3
     return Score(figures, missed, stars, advice=_advice(measured, targets, performed) if missed else "")
+
+
+def _require_counted(
+    puzzle: EnginePuzzle, trial: Trial, measured: Mapping[str, int], targets: Mapping[str, int]
+) -> None:
+    """Refuses figures that no class can have.
+
+    Raises:
+        WrongResultError: naming the figure, the least and its reason.
+    """
+    for name, least in below(least_of(puzzle, trial), measured, targets):
+        raise WrongResultError(
+            f"{FIGURES[name].words}: {measured[name]:,}, fewer than the {least.value:,} that any class needs: "
+            f"something was not counted ({least.reason}). {ADVICE.get(name, HIDDEN)}"
+        )
+
+
+def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> None:
+    """Refuses arrays on hosts and disks where no target counts them and they take no time.
+
+    Raises:
+        WrongResultError: naming the device and the memory.
+    """
+    for memory in ("host", "disk"):
+        named = any(name.startswith(memory) for name in puzzle.targets) or memory in trial.options.get("byte_time", {})
+        for device, meter in enumerate(() if named else performed.readings[-1]):
+            if written := getattr(meter, memory)["written"]:
+                raise WrongResultError(
+                    f"device {device} wrote {written:,} B to its {memory}, which no target of {puzzle.slug} counts; "
+                    "keep everything on the device"
+                )
 
 
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:

@@ -17,7 +17,7 @@ from puzzles.catalog.engine.layers.split_trials import (
     chain_forward_backward,
     gpipe_targets,
     gpipe_trial,
-    sparse_layers,
+    random_layers,
     split_targets,
 )
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
@@ -168,7 +168,7 @@ def test_gpipe_of_any_size_is_right_and_as_fast_as_the_formula_says(size: tuple[
 
 def test_the_data_stays_whole_and_no_gradient_is_zero() -> None:
     for dim, layers, batch in ((16, 4, 8), (16, 16, 8), (8, 12, 6)):
-        params = sparse_layers(74, dim, layers)
+        params = random_layers(74, dim, layers)
         x, g = split_trials.integers(80, batch, dim), split_trials.integers(90, batch, dim)
         out, grads = chain_forward_backward(params, x, g)
         wide = {name: weight.astype(np.float64) for name, weight in params.items()}

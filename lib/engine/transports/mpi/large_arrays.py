@@ -8,7 +8,6 @@ from the caller's array to the result and nowhere else; along another one, parts
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 from mpi4py import MPI
@@ -22,25 +21,39 @@ from .messages import as_bytes
 
 
 def _all_reduce(comm: Any, call: CollectiveCall, arr: Array, index: int, memory: Memory) -> Array:
-    """Reduces one part on each device, then gathers all parts: 2(n-1)/n S bytes sent."""
-    n, flat, itemsize = comm.size, arr.reshape(-1), arr.dtype.itemsize
-    ends = [i * flat.size // n for i in range(n + 1)]
-    counts = [b - a for a, b in pairwise(ends)]
+    """Reduces one part on each device, then gathers all parts: 2(n-1)/n S bytes sent.
+
+    Parts are equal, and the last ones shorter where the array ends: MPI_Allgatherv moves small pieces in many turns,
+    each of which may wait for a processor, and MPI_Allgather does not."""
+    flat, length = arr.reshape(-1), -(-arr.size // comm.size)
+    parts = _parts_for(index, comm, flat, length, memory)
+    whole = memory.empty((comm.size * length,), collectives.reduced_dtype(call.op, arr.dtype))
+    collectives.reduce_into(whole[index * length :][: parts[0].size], parts, call.op)
+    comm.Allgather(MPI.IN_PLACE, [as_bytes(whole), MPI.BYTE])
+    return whole[: flat.size].reshape(arr.shape)
+
+
+def _reduce_scatter(comm: Any, call: CollectiveCall, arr: Array, index: int, memory: Memory) -> Array:
+    pieces = ascontiguousarray(collectives.cut(arr, comm.size, call.axis))
+    parts = _parts_for(index, comm, pieces.reshape(-1), pieces[0].size, memory)
+    return collectives.reduced(parts, call.op, memory).reshape(pieces.shape[1:])
+
+
+def _parts_for(index: int, comm: Any, flat: Array, length: int, memory: Memory) -> list[Array]:
+    """What the member at `index` reduces: the part of every member's `flat` array that starts at `index * length`.
+
+    Its own part is not copied, because copying takes longer than anything else here."""
+    members, itemsize = range(comm.size), flat.itemsize
+    ends = [min(i * length, flat.size) for i in range(comm.size + 1)]
     mine = flat[ends[index] : ends[index + 1]]
-    others = memory.empty((n, mine.size), arr.dtype)
-    # A device's contribution to its own part is not copied, because copying takes longer than anything else here.
-    sent = [0 if i == index else count * itemsize for i, count in enumerate(counts)]
-    received = [0 if i == index else mine.nbytes for i in range(n)]
+    others = memory.empty((comm.size, mine.size), flat.dtype)
+    sent = [0 if i == index else (ends[i + 1] - ends[i]) * itemsize for i in members]
+    received = [0 if i == index else mine.nbytes for i in members]
     comm.Alltoallv(
-        [as_bytes(flat), sent, [e * itemsize for e in ends[:-1]], MPI.BYTE],
-        [as_bytes(others), received, [i * mine.nbytes for i in range(n)], MPI.BYTE],
+        [as_bytes(flat), sent, [end * itemsize for end in ends[:-1]], MPI.BYTE],
+        [as_bytes(others), received, [i * mine.nbytes for i in members], MPI.BYTE],
     )
-    result = memory.empty(arr.shape, collectives.reduced_dtype(call.op, arr.dtype))
-    parts = [mine if i == index else others[i] for i in range(n)]
-    collectives.reduce_into(result.reshape(-1)[ends[index] : ends[index + 1]], parts, call.op)
-    places = [[k * result.dtype.itemsize for k in elements] for elements in (counts, ends[:-1])]
-    comm.Allgatherv(MPI.IN_PLACE, [as_bytes(result), *places, MPI.BYTE])
-    return result
+    return [mine if i == index else others[i] for i in members]
 
 
 def _all_gather(comm: Any, call: CollectiveCall, arr: Array, _: int, memory: Memory) -> Array:
@@ -51,20 +64,10 @@ def _all_gather(comm: Any, call: CollectiveCall, arr: Array, _: int, memory: Mem
     return collectives.joined(list(parts), call.axis, memory)
 
 
-def _exchanged(comm: Any, call: CollectiveCall, arr: Array, memory: Memory) -> Array:
-    """This device's part of every member's array, in the group's order."""
+def _all_to_all(comm: Any, call: CollectiveCall, arr: Array, _: int, memory: Memory) -> Array:
     pieces = ascontiguousarray(collectives.cut(arr, comm.size, call.axis))
     parts = memory.empty(pieces.shape, arr.dtype)
     comm.Alltoall([as_bytes(pieces), MPI.BYTE], [as_bytes(parts), MPI.BYTE])
-    return parts
-
-
-def _reduce_scatter(comm: Any, call: CollectiveCall, arr: Array, _: int, memory: Memory) -> Array:
-    return collectives.reduced(list(_exchanged(comm, call, arr, memory)), call.op, memory)
-
-
-def _all_to_all(comm: Any, call: CollectiveCall, arr: Array, _: int, memory: Memory) -> Array:
-    parts = _exchanged(comm, call, arr, memory)
     return parts.reshape(arr.shape) if call.axis == 0 else collectives.joined(list(parts), call.axis, memory)
 
 

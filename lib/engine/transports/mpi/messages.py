@@ -54,7 +54,7 @@ def form_described(description: bytes) -> Form:
 class Slot:
     """A header's buffer, the persistent request that sends it to one device, and the array that follows it."""
 
-    __slots__ = ("buffer", "body", "free", "header", "request")
+    __slots__ = ("body", "buffer", "free", "header", "request")
 
     def __init__(self, start: Any, to: int, tag: int, free: list[Slot]) -> None:
         self.buffer = zeros(SLOT_BYTES, np.uint8)

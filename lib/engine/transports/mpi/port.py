@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy import ascontiguousarray, zeros
 
-from lib.engine.call import CollectiveCall, require_same_call, result_of
+from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Meter
 from lib.engine.transports.base import CallableInt, Put, require_own_thread
@@ -63,13 +63,13 @@ class MpiPort:
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
         require_own_thread(self.thread, self)
         if len(call.group) == 1:
-            return result_of(call, [arr], 0)
+            return results_of(call, [arr])[0]
         carries_arrays = call.name in LARGE_COLLECTIVES
         handshake = self._handshakes.get(call) or self._new_handshake(call, arr if carries_arrays else None)
         if handshake.arrays:
             handshake.arrays[handshake.index][...] = arr
             self._meet(handshake)
-            return result_of(call, handshake.arrays, handshake.index)
+            return results_of(call, handshake.arrays, only=(handshake.index,))[0]
         self._meet(handshake)
         if not carries_arrays:
             return None

@@ -12,8 +12,8 @@ from puzzles.catalog.engine.trial import MethodCall, Trial
 from puzzles.catalog.engine.two_layer_mlp import (
     DEVICES,
     OTHER,
-    SHOWN,
     ROUNDING,
+    SHOWN,
     W0,
     W1,
     TwoLayerMLP,

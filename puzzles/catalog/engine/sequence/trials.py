@@ -1,8 +1,8 @@
 """Trials of the ring attention puzzles: 8 tokens on each of 2, 4 or 8 devices.
 
-Queries are integers, keys multiples of 2^-13 and head_dim is 16, so scores are exact in 24 bits. The first two columns put the scores
-around 100, -100, -200 or -400, by blocks of 8 keys. So exp overflows or underflows unless the maximum is subtracted,
-and the maximum is unknown until all blocks have arrived.
+Queries are integers, keys multiples of 2^-13 and head_dim is 16, so scores are exact in 24 bits. The first
+two columns put the scores around 100, -100, -200 or -400, by blocks of 8 keys. So exp overflows or underflows unless
+the maximum is subtracted, and the maximum is unknown until all blocks have arrived.
 """
 
 from __future__ import annotations

@@ -91,12 +91,8 @@ def _array(kind: str, shape: list[Any], content: memoryview) -> tuple[Any, memor
     """An array that owns its memory, from the beginning of `content`; and the rest."""
     dtype = dtype_of(kind)
     nbytes = prod(shape) * dtype.itemsize
-    if (
-        dtype.kind not in KINDS
-        or dtype.names
-        or nbytes > len(content)
-        or any(type(n) is not int or n < 0 for n in shape)
-    ):
+    is_known = dtype.kind in KINDS and not dtype.names and all(type(n) is int and n >= 0 for n in shape)
+    if not is_known or nbytes > len(content):
         raise ValueError("an array is not as long as it says")
     if not nbytes:
         return empty(shape, dtype), content

@@ -24,7 +24,7 @@ from puzzles.sandbox.deadline import TimeLimitError, Timer
 from puzzles.sandbox.worker.compiled import CompiledCode
 from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
 from puzzles.sandbox.worker.meters.isolate_modules import while_loading
-from puzzles.sandbox.worker.meters.unmetered_data import require_few_numbers
+from puzzles.sandbox.worker.meters.unmetered_data import names_of_modules, require_few_numbers
 from puzzles.sandbox.worker.stages.engine_trial import require_engine
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 
@@ -84,9 +84,9 @@ class DeviceProcess:
         module = sys.modules[MODULE_NAME] = ModuleType(MODULE_NAME)
         module.__file__ = code.name
         self.names = module.__dict__
-        with open(os.devnull, "w", encoding="utf-8") as nowhere, self._metered(), while_loading():
-            with redirect_stdout(sys.stdout if aloud else nowhere):
-                exec(code.code, self.names)  # type: ignore[arg-type]  # checked when it was surveyed
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # closed with its own context
+        with nowhere, redirect_stdout(sys.stdout if aloud else nowhere), self._metered(), while_loading():
+            exec(code.code, self.names)  # type: ignore[arg-type]  # checked when it was surveyed
         failure = code.failure_of(slug, self.names)
         if failure is not None:
             raise _FailedError(failure)
@@ -96,6 +96,7 @@ class DeviceProcess:
         require_engine(slug, self.cls)
         self._require_unchanged()
         self.phase = ""
+        self.before = names_of_modules()
         return True
 
     def do_make(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,7 +112,7 @@ class DeviceProcess:
         box = [argument_for(argument[0], lent, self.meter) if argument else NO_ARGUMENT]
         with self._metered():
             result = self.device.call(method, box)
-        require_few_numbers(self.device.player, self.given.device)
+        require_few_numbers(self.device.player, self.given.device, self.before)
         return [result, asdict(self.meter.reading())]
 
     def do_loop(self) -> dict[str, Any]:

@@ -225,17 +225,16 @@ class RemoteDevice:
             while data := os.read(self.end.printed, 1 << 16):
                 while data:
                     data = data[os.write(1, data) :]
-            self._poll.unregister(self.end.printed)  # its end
+            with suppress(KeyError):  # it has closed its end
+                self._poll.unregister(self.end.printed)
 
     def _broken(self, why: str) -> DeviceFailedError:
         device, size = self.port.device, self.port.size
-        closed = "closed" in why
-        advice = "let the methods return instead of exiting" if closed else "leave the engine as it is"
-        return DeviceFailedError(
-            Failure(
-                "crash" if closed else "rule", f"device {device} of {size} ended its part of the run: {why}; {advice}"
-            )
-        )
+        reason, advice = "rule", "leave the engine as it is"
+        if "closed" in why:
+            reason, advice = "crash", "let the methods return instead of exiting"
+        sentence = f"device {device} of {size} ended its part of the run: {why}; {advice}"
+        return DeviceFailedError(Failure(reason, sentence))
 
 
 STREAM_END = object()

@@ -1,20 +1,26 @@
-"""Finds numbers that a device keeps in Python collections, where no meter counts them."""
+"""Finds numbers that a device keeps outside of arrays that are counted: in collections, texts, closures, views."""
 
 from __future__ import annotations
 
+import gc
+import sys
 from array import array
-from collections import deque
 from collections.abc import Iterator
-from types import FunctionType
+from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from lib.engine.launcher import Run
+from lib.engine.metering.arrays import block_of
 from lib.errors import RuleError
 
 MAX_NUMBERS = 128
 """Numbers that an attribute may hold outside of arrays: sizes, indices, names of layers."""
+
+OURS = ("lib", "puzzles", "drawing")
+
+Names = dict[str, set[str]]
 
 
 def require_arrays(run: Run) -> None:
@@ -27,13 +33,13 @@ def require_arrays(run: Run) -> None:
         require_few_numbers(device.player, number)
 
 
-def require_few_numbers(player: Any, number: int) -> None:
-    """The same of one device.
+def require_few_numbers(player: Any, number: int, before: Names | None = None) -> None:
+    """The same of one device, and of names that modules did not have `before`.
 
     Raises:
         RuleError: naming the device and where.
     """
-    for name, value in kept(player):
+    for name, value in (*kept(player), *(added(before) if before else ())):
         found = numbers_in(value)
         if found > MAX_NUMBERS:
             raise RuleError(
@@ -50,8 +56,22 @@ def kept(player: Any) -> Iterator[tuple[str, Any]]:
         yield from ((where + name, value) for name, value in list(names.items()) if not name.startswith("__"))
 
 
+def names_of_modules() -> Names:
+    """All modules that are loaded, with their names."""
+    return {name: set(vars(module)) for name, module in list(sys.modules.items()) if module is not None}
+
+
+def added(before: Names) -> Iterator[tuple[str, Any]]:
+    """Names that modules have now, but not `before`."""
+    for module, names in before.items():
+        now = vars(sys.modules[module]) if sys.modules.get(module) is not None else {}
+        if len(now) > len(names):
+            yield from ((f"{module}.{name}", now[name]) for name in list(now) if name not in names)
+
+
 def numbers_in(value: Any) -> int:
-    """Counts numbers in nested collections; eight letters or bytes count as one."""
+    """Counts numbers in everything that a value refers to; eight letters or bytes count as one, and so does each number
+    of an array that is not charged to a device. What the game and Python itself have made is left out."""
     found, seen, waiting = 0, set[int](), [value]
     while waiting:
         one = waiting.pop()
@@ -61,7 +81,27 @@ def numbers_in(value: Any) -> int:
             found += len(one) // 8
         elif isinstance(one, array | memoryview):
             found += len(one)
-        elif isinstance(one, list | tuple | set | frozenset | dict | deque) and id(one) not in seen:
+        elif isinstance(one, np.ndarray):
+            found += 0 if block_of(one) is not None else one.size
+        elif id(one) not in seen:
             seen.add(id(one))
-            waiting += [*one, *one.values()] if isinstance(one, dict) else [*one]
+            waiting += _parts(one)
     return found
+
+
+def _parts(one: Any) -> list[Any]:
+    """What an object keeps, without what it was compiled from."""
+    if isinstance(one, ModuleType | CodeType | FrameType | BuiltinFunctionType):
+        return []
+    if isinstance(one, FunctionType):
+        return [*(one.__closure__ or ()), one.__defaults__, one.__kwdefaults__, vars(one)]
+    if isinstance(one, MethodType):
+        return [one.__func__, one.__self__]
+    if isinstance(one, CellType | dict):
+        return gc.get_referents(one)
+    if isinstance(one, type):
+        own = one.__module__.partition(".")[0].startswith("submission")
+        return [value for name, value in list(vars(one).items()) if not name.startswith("__")] if own else []
+    if type(one).__module__.partition(".")[0] in OURS:
+        return []
+    return [part for part in gc.get_referents(one) if part is not type(one)]

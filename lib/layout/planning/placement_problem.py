@@ -1,0 +1,271 @@
+"""The choices of a graph as numbered variables, with tables of what they cost and hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from lib.layout.layouts.tensor_layout import Placement, TensorLayout, placement
+from lib.layout.program.distributed import DistributedOperator
+from lib.layout.redistribution.exchange import least_table
+
+from .choices import Choices
+from .elimination import FORBIDDEN, Table, largest_table
+from .pairing import Aligned, along_tensor
+from .plan import GraphPlan
+from .shared_copies import shared_copies
+
+
+class PlacementProblem:
+    """Costs and memory of each variable's values, and costs of pairs of values, in bytes.
+
+    There is a variable for the layout in which each tensor is stored and one for how each operator computes. They are
+    the same where one follows from the other. At most so many `copies` of a tensor are shared in each phase.
+    """
+
+    def __init__(self, choices: Choices, copies: int | None = None) -> None:
+        self.choices, self.copies = choices, copies
+        self.graph, self.step = choices.graph, choices.step
+        self.costs: list[Table] = []
+        self.memory: list[Table] = []
+        self.pairs: dict[tuple[int, ...], Table] = {}
+        self._pending: list[tuple[tuple[int, ...], Callable[[], Table]]] = []
+        self._tables: dict[tuple[tuple[int, ...], bytes], Table] = {}
+        self._lives: dict[str, tuple[int, list[TensorLayout]]] = {}
+        """By tensor: its variable, and the layout that each value means."""
+        self._shares: dict[tuple[str, int], tuple[int, list[tuple[TensorLayout, ...]]]] = {}
+        """By tensor and phase: a variable, and the moved copies that readers share under each value."""
+        self.not_shared: dict[str, None] = {}
+        """Tensors for which not every set of shared copies is a choice, because there are too many."""
+        self._computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
+        """By operator: a variable, and the inputs that its values need."""
+        self._between: dict[tuple[tuple[TensorLayout, ...], tuple[TensorLayout, ...]], Table] = {}
+        for name, homes in choices.homes.items():
+            self._store(name, homes)
+        for name in self.graph.operators:
+            self._number(name)
+        for name in self.graph.operators:
+            self._add_edges(name)
+
+    def plan(self, chosen: Sequence[int]) -> GraphPlan:
+        """The plan of one value for each variable."""
+        placed = {name: layouts[chosen[v]] for name, (v, layouts) in self._lives.items()}
+        operators = {}
+        for name, (v, ways) in self._computes.items():
+            fitting = (
+                c for c in self.choices.operators[name] if (c.inputs, c.output) == (ways[chosen[v]], placed[name])
+            )
+            operators[name] = min(fitting, key=lambda choice: choice.moved)
+        homes = {name: placed[name] for name in self.choices.homes}
+        return GraphPlan(self.graph, operators, homes, tuple(self.not_shared), bool(self.choices.coupled))
+
+    def _number(self, name: str) -> None:
+        """Variables for an operator: one, or if several choices compute in the same way, one more for its output."""
+        choices = self.choices.operators[name]
+        if name in self.step.replaces:
+            v, layouts = self._lives[self.step.replaces[name]]
+            by_output = {choice.output: choice for choice in choices}
+            self._follow(name, v, [[by_output[layout]] if layout in by_output else [] for layout in layouts])
+        elif name in self.choices.summed:
+            v, layouts = self._lives[self.choices.summed[name]]
+            self._follow(name, v, along_tensor(self.graph, layouts, name))
+        elif name in self.choices.coupled:
+            v, forward = self._computes[self.choices.coupled[name]]
+            self._follow(name, v, [self.choices.aligned[name][way] for way in forward])
+        else:
+            ways = list(dict.fromkeys(choice.inputs for choice in choices))
+            outputs = [choice.output for choice in choices]
+            if len(ways) == len(choices) and self._as_many(name, outputs):
+                v = self._variable([choice.moved for choice in choices], self._held(name, outputs))
+                self._computes[name], self._lives[name] = (v, ways), (v, outputs)
+                self._share(name)
+                return
+            row = {way: i for i, way in enumerate(ways)}
+            v = self._variable([0] * len(ways), [0] * len(ways))
+            self._computes[name] = v, ways
+            self._add_output(name, v, [(row[choice.inputs], choice) for choice in choices])
+
+    def _follow(self, name: str, v: int, aligned: Aligned) -> None:
+        """An operator whose way to compute follows from the value of another one's variable."""
+        allowed = {(choice.inputs, choice.output) for choice in self.choices.operators[name]}
+        ways = [[way for way in each if (way.inputs, way.output) in allowed] for each in aligned]
+        if not all(ways):  # a cap or a strategy rules these values out
+            self._pair((v,), lambda: np.array([0.0 if each else FORBIDDEN for each in ways]))
+        any_way = next((each[0] for each in ways if each), self.choices.operators[name][0])
+        first = [each[0] if each else any_way for each in ways]
+        self._computes[name] = v, [way.inputs for way in first]
+        outputs = [way.output for way in first]
+        if all(len(each) < 2 for each in ways) and self._as_many(name, outputs):
+            self._lives[name] = v, outputs
+            self._pair((v,), lambda: np.array([way.moved * self.graph.itemsize for way in first], dtype=np.float64))
+            held = np.array(self._held(name, outputs), dtype=np.float64) * self.graph.itemsize
+            self.memory[v] = self._one(self.memory[v] + held)
+            self._share(name)
+        else:
+            given = [each or [any_way] for each in ways]
+            self._add_output(name, v, [(i, way) for i, each in enumerate(given) for way in each])
+
+    def _add_output(self, name: str, u: int, choices: Sequence[tuple[int, DistributedOperator]]) -> None:
+        """A variable for where an operator's output lives; each choice belongs to a value of the operator's own."""
+        self._store(name, list(dict.fromkeys(choice.output for _, choice in choices)))
+        v, outputs = self._lives[name]
+        size, rows = self.graph.itemsize, len(self.costs[u])
+
+        def table() -> Table:
+            made = np.full((rows, len(outputs)), FORBIDDEN)
+            column = {output: i for i, output in enumerate(outputs)}
+            for row, choice in choices:
+                place = row, column[choice.output]
+                made[place] = min(made[place], choice.moved * size)
+            return made
+
+        self._pair((u, v), table)
+
+    def _store(self, name: str, layouts: list[TensorLayout]) -> None:
+        """A variable for where a tensor lives, and for each phase in which several operators read it, one more for the
+        moved copies that they share."""
+        v = self._variable([0] * len(layouts), self._held(name, layouts))
+        self._lives[name] = v, layouts
+        self._share(name)
+
+    def _as_many(self, name: str, outputs: Sequence[TensorLayout]) -> bool:
+        """True if a variable of its own for the output would not be smaller or useful."""
+        return len(set(outputs)) == len(outputs) or len(self.choices.consumers[name]) < 2
+
+    def _share(self, name: str) -> None:
+        """For each phase in which several operators read a tensor, a variable for the moved copies that they share."""
+        sets: dict[int, list[tuple[TensorLayout, ...]]] = {}
+        for phase in range(3):
+            readers = list(self._readers(name, phase).values())
+            found, all_of_them = shared_copies(readers, self.copies) if len(readers) > 1 else ([], True)
+            if not all_of_them:
+                self.not_shared[name] = None
+            if len(found) > 1:
+                sets[phase] = found
+        if len(sets) > 1 and self.choices.coupled:
+            # What operators of backward may share are copies that those of forward share, where all are coupled.
+            both = [(copies, some) for copies in sets[0] for some in dict.fromkeys(((), copies))]
+            self._add_shares(name, {0: [one for one, _ in both], 1: [two for _, two in both]})
+        else:
+            for phase, found in sets.items():
+                self._add_shares(name, {phase: found})
+
+    def _add_shares(self, name: str, sets: dict[int, list[tuple[TensorLayout, ...]]]) -> None:
+        """A variable for shared copies; by phase, those that each of its values means."""
+        v, layouts = self._lives[name]
+        size = len(next(iter(sets.values())))
+        u = self._variable([0] * size, [0] * size)
+        for phase, copies in sets.items():
+            self._shares[name, phase] = u, copies
+            self._pair((v, u), partial(self._moved_at_once, tuple(layouts), tuple(copies)))
+
+    def _readers(self, name: str, phase: int) -> dict[tuple[str, int], dict[Placement, TensorLayout]]:
+        """The inputs of operators of this phase that a tensor is, with the layouts in which they may need it."""
+        return {
+            (op.name, place): {placement(c.inputs[place]): c.inputs[place] for c in self.choices.operators[op.name]}
+            for op, place in self.choices.consumers[name]
+            if self.graph.phase(op.name) == phase and not self._as_before(name, op.name, place)
+        }
+
+    def _as_before(self, name: str, reader: str, place: int) -> bool:
+        """True if an earlier operator that follows the same one always takes the tensor in the same layout."""
+        coupled, aligned = self.choices.coupled, self.choices.aligned
+        if reader not in coupled:
+            return False
+        mine = [ways[0].inputs[place] for ways in aligned[reader].values()]
+        for op, other in self.choices.consumers[name]:
+            if (op.name, other) == (reader, place):
+                return False
+            mate = coupled.get(op.name) == coupled[reader]
+            if mate and mine == [ways[0].inputs[other] for ways in aligned[op.name].values()]:
+                return True
+        return False
+
+    def _held(self, name: str, layouts: Sequence[TensorLayout]) -> list[int]:
+        """Elements that count as memory."""
+        kept = name in self.choices.homes or self.graph.keeps(name)
+        return [layout.elements * kept for layout in layouts]
+
+    def _variable(self, moved: Sequence[int], held: Sequence[int]) -> int:
+        """A new variable, with the elements that each value moves and holds."""
+        size = self.graph.itemsize
+        self.costs.append(self._one(np.array(moved, dtype=np.float64) * size))
+        self.memory.append(self._one(np.array(held, dtype=np.float64) * size))
+        return len(self.costs) - 1
+
+    def _one(self, table: Table) -> Table:
+        """The same object for equal tables, so that an elimination recognizes identical layers."""
+        return self._tables.setdefault((table.shape, table.tobytes()), table)
+
+    def _pair(self, names: tuple[int, ...], table: Callable[[], Table]) -> None:
+        """Costs of combined values, to be computed when the problem turns out to be small enough."""
+        self._pending.append((names, table))
+
+    def filled(self) -> PlacementProblem:
+        """The same problem, with all tables of costs."""
+        for names, table in self._pending:
+            self._charge(names, table())
+        self._pending.clear()
+        return self
+
+    def _charge(self, names: tuple[int, ...], table: Table) -> None:
+        """Adds costs of combined values; where a variable occurs twice, those of its equal values."""
+        for i, v in enumerate(names):
+            if v in names[:i]:
+                first = names.index(v)
+                table = np.moveaxis(np.diagonal(table, axis1=first, axis2=i), -1, first)
+                return self._charge(names[:i] + names[i + 1 :], table)
+        if len(names) == 1:
+            self.costs[names[0]] = self._one(self.costs[names[0]] + table)
+        else:
+            table = np.ascontiguousarray(table)
+            self.pairs[names] = self._one(self.pairs[names] + table if names in self.pairs else table)
+        return None
+
+    @property
+    def largest_table(self) -> int:
+        """The number of entries of the largest table that an elimination of the variables needs."""
+        return largest_table(list(map(len, self.costs)), [names for names, _ in self._pending])
+
+    def _add_edges(self, name: str) -> None:
+        """What it costs to bring each input to the layout that the operator needs, where no shared copy has it."""
+        v, ways = self._computes[name]
+        for place, tensor in enumerate(self.graph.operators[name].inputs):
+            if self._as_before(tensor, name, place):
+                continue
+            u, layouts = self._lives[tensor]
+            wanted = tuple(way[place] for way in ways)
+            if (tensor, self.graph.phase(name)) in self._shares:
+                w, sets = self._shares[tensor, self.graph.phase(name)]
+                self._pair((u, w, v), partial(self._moved_apart, tuple(layouts), tuple(sets), wanted))
+            else:
+                self._pair((u, v), partial(self._moved, tuple(layouts), wanted))
+
+    def _moved_at_once(self, layouts: tuple[TensorLayout, ...], sets: tuple[tuple[TensorLayout, ...], ...]) -> Table:
+        """Bytes moved from each layout to the copies of each set."""
+        copies = tuple(dict.fromkeys(copy for each in sets for copy in each))
+        contained = np.array([[copy in each for each in sets] for copy in copies], dtype=np.float64)
+        return self._moved(layouts, copies) @ contained
+
+    def _moved_apart(
+        self,
+        layouts: tuple[TensorLayout, ...],
+        sets: tuple[tuple[TensorLayout, ...], ...],
+        wanted: tuple[TensorLayout, ...],
+    ) -> Table:
+        """Bytes moved from each layout to each wanted one, unless a set has that: given x sets x wanted."""
+        places = [placement(layout) for layout in wanted]
+        held = [set(map(placement, copies)) for copies in sets]
+        missing = np.array([[place not in each for place in places] for each in held], dtype=np.float64)
+        return self._moved(layouts, wanted)[:, None, :] * missing
+
+    def _moved(self, given: tuple[TensorLayout, ...], wanted: tuple[TensorLayout, ...]) -> Table:
+        """Bytes moved from each given layout to each wanted one: given x wanted."""
+        if (given, wanted) not in self._between:
+            rows, columns = list(dict.fromkeys(given)), list(dict.fromkeys(wanted))
+            at_row, at_column = {a: i for i, a in enumerate(rows)}, {b: i for i, b in enumerate(columns)}
+            table = least_table(rows, columns)[np.ix_([at_row[a] for a in given], [at_column[b] for b in wanted])]
+            self._between[given, wanted] = table * self.graph.itemsize
+        return self._between[given, wanted]

@@ -1,0 +1,167 @@
+"""A timetable that is being made: which cells are placed, where others may go, and when each would start."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+from lib.errors import RuleError
+
+from .cells import Cell
+
+Links = Mapping[Cell, Sequence[Cell]]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Some cells of a training step in rows, one for each rank. Each forward has its B, or its I and W if `halves`.
+
+    Raises:
+        RuleError: a cell is there twice, or is none of the step.
+    """
+
+    rows: tuple[tuple[Cell, ...], ...]
+    stages: int
+    batches: int
+    halves: bool = False
+
+    def __post_init__(self) -> None:
+        seen = set[Cell]()
+        for cell in (cell for row in self.rows for cell in row):
+            if cell not in self.wanted:
+                raise RuleError(
+                    f"{cell} is no cell of a step with {self.stages} stages and {self.batches} microbatches"
+                )
+            if cell in seen:
+                raise RuleError(f"{cell} is there twice")
+            seen.add(cell)
+
+    @cached_property
+    def wanted(self) -> Mapping[Cell, None]:
+        """All cells of the step, stage by stage."""
+        ops = "FIW" if self.halves else "FB"
+        return dict.fromkeys(Cell(s, op, b) for s in range(self.stages) for op in ops for b in range(self.batches))
+
+    @cached_property
+    def rank_of(self) -> Mapping[Cell, int]:
+        """The cells that are placed, with their ranks."""
+        return {cell: rank for rank, row in enumerate(self.rows) for cell in row}
+
+    @property
+    def missing(self) -> list[Cell]:
+        return [cell for cell in self.wanted if cell not in self.rank_of]
+
+    def without(self, cell: Cell) -> Draft:
+        """The draft with a cell taken away."""
+        return replace(self, rows=tuple(tuple(one for one in row if one != cell) for row in self.rows))
+
+    def put(self, cell: Cell, rank: int, at: int) -> Draft:
+        """The draft with a cell moved to place `at` of a rank's row, counted without the cell.
+
+        Raises:
+            RuleError: it cannot be there; the text says why.
+        """
+        bare = self.without(cell)
+        if why := bare.refusals(cell)[rank][at]:
+            raise RuleError(why)
+        row = bare.rows[rank]
+        return replace(self, rows=(*bare.rows[:rank], (*row[:at], cell, *row[at:]), *bare.rows[rank + 1 :]))
+
+    def refusals(self, cell: Cell) -> list[list[str]]:
+        """For each rank and each place in its row, up to behind the last, why a cell that is not placed cannot be
+        there; empty where it can."""
+        needs = self._needs([*self.rank_of, cell])
+        earlier, later = reached(cell, needs), reached(cell, inverse(needs))
+        home = next((rank for one, rank in self.rank_of.items() if one.stage == cell.stage), None)
+        return [
+            [f"stage {cell.stage} is on rank {home}: put {cell} there"] * (len(row) + 1)
+            if home not in (None, rank)
+            else [_refusal(cell, row, at, earlier, later) for at in range(len(row) + 1)]
+            for rank, row in enumerate(self.rows)
+        ]
+
+    def starts(self, durations: Mapping[str, int]) -> dict[Cell, int]:
+        """When each placed cell starts at the earliest, by the duration of each operation; messages take no time.
+
+        Raises:
+            RuleError: cells wait for each other.
+        """
+        needs = self._needs(self.rank_of)
+        found: dict[Cell, int] = {}
+        left = dict.fromkeys(self.rank_of)
+        while left:
+            ready = [cell for cell in left if all(one in found for one in needs[cell])]
+            if not ready:
+                raise RuleError(f"{next(iter(left))} and others wait for each other; move one of them")
+            for cell in ready:
+                del left[cell]
+                found[cell] = max((found[one] + durations[one.op] for one in needs[cell]), default=0)
+        return found
+
+    def _needs(self, cells: Iterable[Cell]) -> dict[Cell, list[Cell]]:
+        """What each of some cells waits for: of its microbatch the one before, and the one before in its row."""
+        among = set(cells)
+        needs: dict[Cell, list[Cell]] = {cell: [] for cell in among}
+        for batch in range(self.batches):
+            way = [cell for cell in self._way(batch) if cell in among]
+            for before, cell in pairwise(way):
+                needs[cell].append(before)
+            for stage in range(self.stages):
+                weight = Cell(stage, "W", batch)
+                if weight in among:
+                    needs[weight] += self._before_weight(stage, batch, among)
+        for row in self.rows:
+            for before, cell in pairwise(row):
+                needs[cell].append(before)
+        return needs
+
+    def _way(self, batch: int) -> Iterator[Cell]:
+        """A microbatch's way: forward through all stages, and back."""
+        back = "I" if self.halves else "B"
+        yield from (Cell(stage, "F", batch) for stage in range(self.stages))
+        yield from (Cell(stage, back, batch) for stage in reversed(range(self.stages)))
+
+    def _before_weight(self, stage: int, batch: int, among: set[Cell]) -> list[Cell]:
+        """The last cell on the way up to the input half of a stage."""
+        way = list(self._way(batch))
+        return [cell for cell in way[: way.index(Cell(stage, "I", batch)) + 1] if cell in among][-1:]
+
+
+def reached(cell: Cell, links: Links) -> dict[Cell, Cell]:
+    """All cells that the links lead to, each with the first one on the way there."""
+    found = {one: one for one in links[cell]}
+    queue = deque(found)
+    while queue:
+        at = queue.popleft()
+        for one in links[at]:
+            if one not in found:
+                found[one] = found[at]
+                queue.append(one)
+    return found
+
+
+def inverse(links: Links) -> dict[Cell, list[Cell]]:
+    """The links the other way."""
+    turned: dict[Cell, list[Cell]] = {cell: [] for cell in links}
+    for cell, others in links.items():
+        for one in others:
+            turned[one].append(cell)
+    return turned
+
+
+def _refusal(cell: Cell, row: Sequence[Cell], at: int, earlier: Mapping[Cell, Cell], later: Mapping[Cell, Cell]) -> str:
+    """Why a cell cannot be at a place of a row: something that must come before it is behind, or the reverse."""
+    behind = next((one for one in reversed(row[at:]) if one in earlier), None)
+    if behind is not None:
+        through = earlier[behind]
+        waits = f"needs {through}" if through == behind else f"waits for {through}, which waits for {behind}"
+        return f"{cell} {waits}: put it after {behind}"
+    ahead = next((one for one in row[:at] if one in later), None)
+    if ahead is not None:
+        through = later[ahead]
+        waits = f"needs {cell}" if through == ahead else f"waits for {through}, which waits for {cell}"
+        return f"{ahead} {waits}: put {cell} before {ahead}"
+    return ""

@@ -1,0 +1,16 @@
+"""Finds pipeline schedules: the shortest under a cap on memory, for any times of the halves of backward.
+
+from lib.solver import solve
+
+found = solve(ranks=8, microbatches=32, forward=1.0, backward_input=1.1, backward_weight=0.8, send=0.1, memory=8)
+
+`found.table` is its order, `found.schedule` a coroutine, `found.trace()` a run of it; `found.span` is what it takes,
+and `found.bound` what nothing can beat.
+"""
+
+from .bounds import Least
+from .finding import solve
+from .problem import PLACEMENTS, Problem
+from .solution import Solution
+
+__all__ = ["PLACEMENTS", "Least", "Problem", "Solution", "solve"]

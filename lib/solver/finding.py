@@ -1,0 +1,79 @@
+"""`solve`: the best schedule that search, textbooks and, for small problems, a constraint solver find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lib.errors import RuleError
+from lib.schedules import Cell, Timetable
+
+from .exact import proven
+from .problem import Problem
+from .search import EFFORT, TRIALS, Candidate, best
+from .solution import Solution, solution
+from .textbook import orders, table
+from .timing import timed
+
+PROOF_SECONDS = 20.0
+
+
+def solve(
+    ranks: int, microbatches: int, *, effort: float = 1.0, proof_seconds: float = PROOF_SECONDS, **more: Any
+) -> Solution:
+    """The best schedule found for a `Problem` of these fields: `forward`, `backward_input`, `backward_weight`, `send`,
+    `memory`, `placement`, `chunks`, `m_b`, `m_w`, `whole`, `least`.
+
+    The search takes the same steps in every run, seconds to half a minute of them; `effort` makes it longer or shorter.
+    It is never worse than a textbook order that fits. Where the package ortools is installed a small problem is solved
+    exactly, in up to `proof_seconds`.
+
+    Raises:
+        RuleError: there is no such problem, or nothing fits; the message says what would.
+    """
+    try:
+        problem = Problem(ranks, microbatches, **more)
+    except TypeError as why:
+        unknown = str(why).rpartition(" ")[2]
+        raise RuleError(f"a problem has no {unknown}; it has {', '.join(Problem.__match_args__)}") from None
+    if not 0 <= effort <= 100:
+        raise RuleError(f"effort must be from 0 to 100; got {effort!r:.40}")
+    found = _found(problem, effort)
+    if found.is_optimal or proof_seconds <= 0:
+        return found
+    proof = proven(problem, round(found.took * problem.unit), proof_seconds)
+    if proof is None:
+        return found
+    return solution(problem, proof.table or found.table, is_proven=True)
+
+
+def _found(problem: Problem, effort: float) -> Solution:
+    """The best of the search and of the textbooks."""
+    tables = [made for book in orders(problem) if (made := table(problem, book))]
+    candidate = best(problem, int(EFFORT * effort), max(int(TRIALS * effort), 1))
+    if candidate is not None:
+        tables.insert(0, tabled(problem, candidate))
+    found = [solution(problem, one) for one in tables]
+    fitting = [one for one in found if problem.memory is None or max(one.held) <= problem.memory + 1e-9]
+    if not fitting:
+        known = min((max(one.held) for one in found), default=problem.v * problem.ranks)
+        raise RuleError(
+            f"no schedule was found for a memory of {problem.memory:g}; take memory={known:g}, which an order needs"
+        )
+    return min(fitting, key=lambda one: (one.took, one.makespan))
+
+
+def tabled(problem: Problem, one: Candidate) -> Timetable:
+    """The timetable of a candidate."""
+    m, half = problem.microbatches, problem.stages * problem.microbatches
+    numbers: list[list[int]] = [[] for _ in range(problem.ranks)]
+    timed(problem, one.steps, one.policy, numbers)
+    rows = []
+    for row in numbers:
+        backs = iter([number - half for number in row if number >= half])
+        cells = []
+        for number in row:
+            op = "W" if number < 0 else "F" if number < half else "B" if problem.whole else "I"
+            place = next(backs) if number < 0 else number % half
+            cells.append(Cell(place // m, op, place % m))
+        rows.append(cells)
+    return Timetable.of(rows)

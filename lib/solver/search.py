@@ -1,0 +1,171 @@
+"""Hill climbing over the family: on a few microbatches first, since the best lags hardly depend on their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from .bounds import bound
+from .family import Shape, policies, rows_of, shapes, travelling
+from .problem import Problem
+from .textbook import Textbook, ordered, orders
+from .timing import NEVER, Policy, Step, Timed, linked, timed
+
+EFFORT = 24_000_000
+"""Operations that are timed in all: a second has three to five million of them."""
+
+TRIALS = 12_000
+"""Schedules that are tried in all."""
+
+SHORT = 3
+"""Microbatches for each rank that are tried first."""
+
+PATIENCE = 1500
+"""After so many trials in a row that are no better it gives up."""
+
+CLIMBS = 4
+"""The starts from which it climbs."""
+
+
+@dataclass
+class Candidate:
+    """A schedule: an order of forwards and input halves, which a shape or a textbook gives, and where weight halves
+    go."""
+
+    steps: Sequence[Step]
+    policy: Policy
+    figures: Timed
+    shape: Shape | Textbook
+
+
+class Search:
+    """The best schedule found for a problem. It is the same in every run."""
+
+    def __init__(self, problem: Problem, effort: int, trials: int) -> None:
+        self.problem, self.effort, self.trials = problem, effort, trials
+        self.random = Random(problem.ranks * 1009 + problem.microbatches)
+        self.least = bound(problem).ticks
+        self.many = problem.v * problem.microbatches
+
+    @property
+    def spent(self) -> bool:
+        return self.effort <= 0 or self.trials <= 0
+
+    def timed(self, steps: Sequence[Step], policy: Policy, shape: Shape | Textbook) -> Candidate | None:
+        self.effort -= len(steps)
+        self.trials -= 1
+        figures = timed(self.problem, steps, policy)
+        return None if figures is None else Candidate(steps, policy, figures, shape)
+
+    def steps(self, shape: Shape | Textbook) -> list[Step] | None:
+        """The order that a shape gives; None if it cannot be played."""
+        problem = self.problem
+        self.effort -= 3 * 2 * problem.stages * problem.microbatches  # it takes as long as three timings
+        rows = rows_of(problem, shape) if isinstance(shape, Shape) else ordered(problem, shape)
+        return None if rows is None else linked(problem, rows)
+
+    def shaped(self, shape: Shape | Textbook, policy: Policy) -> Candidate | None:
+        steps = self.steps(shape)
+        return None if steps is None else self.timed(steps, policy, shape)
+
+    def begun(self, shape: Shape | Textbook) -> Candidate | None:
+        """The best start with a shape."""
+        steps = self.steps(shape)
+        if steps is None:
+            return None
+        found = [one for policy in policies(self.problem) if (one := self.timed(steps, policy, shape))]
+        return min(found, key=lambda one: one.figures, default=None)
+
+    def starts(self) -> list[Candidate]:
+        """Starts of several kinds, the best first."""
+        found = [one for shape in self.shapes() if (one := self.begun(shape))]
+        return sorted(found, key=lambda one: one.figures)
+
+    def shapes(self) -> Iterator[Shape | Textbook]:
+        yield from shapes(self.problem)
+        yield from orders(self.problem)
+        if self.problem.placement == "contiguous":
+            return
+        period = self.problem.v * sum(self.problem.ticks[:3])
+        for _ in range(40):
+            stretch = [self.random.uniform(1, 3) for _ in range(2 * self.problem.v)]
+            yield travelling(self.problem, stretch, period * self.random.uniform(0.9, 1.2))
+
+    def climbed(self, best: Candidate, trials: int) -> Candidate:
+        """The best that is found by small changes of a candidate, each kept if it is not worse."""
+        stop, stalled = self.trials - trials, 0
+        while self.trials > stop and not self.spent and best.figures.least > self.least and stalled < PATIENCE:
+            found, stalled = self.changed(best), stalled + 1
+            if found is not None and found.figures <= best.figures:
+                stalled = stalled if found.figures == best.figures else 0
+                best = found
+        return best
+
+    def changed(self, one: Candidate) -> Candidate | None:
+        dice = self.random.random()
+        if isinstance(one.shape, Shape) and (dice < 0.3 or self.problem.whole):
+            return self.shaped(self.shifted(one.shape), one.policy)
+        policy = one.policy.copy()
+        which = policy.lag if dice < 0.65 else policy.late if dice < 0.8 else policy.gap
+        some = self.some_ranks()
+        if which is policy.gap:
+            w = self.problem.ticks[2]
+            gap = self.random.choice((NEVER, w, w * 3 // 4, w // 2, w // 4, 1))
+            for rank in some:
+                which[rank] = max(gap, 1)
+        else:
+            by = self.random.choice((-3, -2, -1, -1, 1, 1, 2, 3))
+            for rank in some:
+                which[rank] = min(max(which[rank] + by, 0), self.many)
+        return self.timed(one.steps, policy, one.shape)
+
+    def some_ranks(self) -> range:
+        """One rank, all from one on, all up to one, or some between two."""
+        p = self.problem.ranks
+        a, b = sorted((self.random.randrange(p), self.random.randrange(p)))
+        return self.random.choice((range(a, a + 1), range(a, p), range(b + 1), range(a, b + 1)))
+
+    def shifted(self, shape: Shape) -> Shape:
+        """A shape in which some ranks are ahead or behind."""
+        new = shape.copy()
+        if self.problem.placement == "contiguous":
+            by = self.random.choice((-2, -1, -1, 1, 1, 2))
+            for rank in self.some_ranks():
+                new.back[rank] = max(new.back[rank] + by, 0.5)
+            for rank in range(self.problem.ranks - 2, -1, -1):  # a rank is not ahead of those before it
+                new.back[rank] = max(new.back[rank], new.back[rank + 1])
+            return new
+        lags = new.forward if self.random.random() < 0.5 else new.back
+        stages = self.problem.stages
+        a, b = sorted((self.random.randrange(stages), self.random.randrange(stages)))
+        some = self.random.choice((range(a, a + 1), range(a, stages), range(b + 1), range(a, b + 1)))
+        shift = self.random.choice((-1, 1)) * self.random.choice((1.0, 0.5, 0.25, 0.1)) / self.problem.v
+        for stage in some:
+            lags[stage] += shift
+        return new
+
+
+def best(problem: Problem, effort: int = EFFORT, trials: int = TRIALS) -> Candidate | None:
+    """The best schedule found, if one is."""
+    short = min(problem.microbatches, SHORT * problem.ranks)
+    found: list[Candidate] = []
+    if short < problem.microbatches:
+        search = Search(replace(problem, microbatches=short), effort * 2 // 3, trials * 2 // 3)
+        found = climbs(search)
+        effort, trials = effort - effort * 2 // 3, trials - trials * 2 // 3
+    search = Search(problem, effort, trials)
+    if not found:
+        found = climbs(search)
+        return found[0] if found else None
+    carried = [one for each in found if (one := search.shaped(each.shape, each.policy))]
+    carried.sort(key=lambda one: one.figures)
+    return search.climbed(carried[0], trials) if carried else None
+
+
+def climbs(search: Search) -> list[Candidate]:
+    """From each of the best starts, and then from the best of these; the best first."""
+    found = search.starts()[:CLIMBS]
+    share = search.trials // (2 * CLIMBS)
+    found = sorted((search.climbed(one, share) for one in found), key=lambda one: one.figures)
+    return [search.climbed(found[0], search.trials), *found[1:]] if found else []

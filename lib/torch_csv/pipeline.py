@@ -1,0 +1,167 @@
+"""The pipeline in a trace: its stages, and which operations each cell is made of. What PyTorch has no word for is
+refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lib.errors import PuzzleError, RuleError
+from lib.judging.recompute import Retrace
+from lib.recognition.rows import placement_of
+from lib.recognition.work import Grid, Part, RankWork, grid_of
+from lib.schedules import Cell, Timetable
+from lib.setting import Setting
+from lib.trace import Trace
+
+Cells = Mapping[Cell, Sequence[int]]
+"""The cells of a rank in their order, each with the indices of its operations on that rank, ascending."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One replica of a pipeline. A stage is as many layers of a rank as follow each other; where two stages of a rank
+    meet, in the middle of a V, the layers are divided between them."""
+
+    table: Timetable
+    stage_of: Sequence[int]
+    """By layer."""
+    works: Sequence[RankWork]
+    """What each of its ranks does, in their order."""
+    cells: Sequence[Cells]
+    batches: Mapping[int, int]
+    """The number of each microbatch in the cells."""
+    replicas: int
+
+    @property
+    def depths(self) -> list[int]:
+        """By stage, its layers."""
+        return [list(self.stage_of).count(stage) for stage in range(self.table.stages)]
+
+    @classmethod
+    def of(cls, trace: Trace) -> Pipeline:
+        """The pipeline of a correct trace.
+
+        Raises:
+            RuleError: it is not correct, or cannot be said in PyTorch's cells; the text says why.
+        """
+        _require_expressible(trace.setting)
+        retrace = Retrace(trace)
+        try:
+            retrace.run()
+        except PuzzleError as why:
+            raise RuleError(f"only a correct run can be exported: {why}") from None
+        works = [RankWork(state) for state in retrace.ranks]
+        for work in works:
+            _require_cells(work)
+        grid = _grid(works)
+        stage_of = placement_of(grid).stage_of
+        found = [_replica(grid, number, stage_of) for number in range(len(grid.replicas))]
+        (ranks, cells, batches), others = found[0], found[1:]
+        for others_ranks, other, _ in others:
+            for work, mine, theirs in zip(others_ranks, cells, other):
+                if list(mine) != list(theirs):
+                    raise RuleError(
+                        f"rank {work.rank} has another order than in the first replica; a file has only one"
+                    )
+        table = Timetable.of(list(row) for row in cells)
+        return cls(table, stage_of, ranks, cells, batches, len(found))
+
+
+def _require_expressible(setting: Setting) -> None:
+    if setting.steps > 1:
+        raise RuleError(
+            f"this run has {setting.steps} steps, and microbatches of different steps have no place in a file of one "
+            "step; export a run with steps=1"
+        )
+    if setting.task != "train":
+        raise RuleError(f"PyTorch's cells are for training, and this run is for the task {setting.task!r}")
+    if setting.fold:
+        raise RuleError("a folded run stands for many replicas; export one that is not folded")
+
+
+def _require_cells(work: RankWork) -> None:
+    """Refuses what has no cell."""
+    if not work.parts:
+        raise RuleError(f"rank {work.rank} computes nothing; in a pipeline of PyTorch each rank has a stage")
+    for at in sorted(work.again):
+        op = work.ops[at]
+        raise RuleError(
+            f"rank {work.rank} computes {op.call()} of {_named(op.batches)} a second time; a file has each cell once, "
+            "and PyTorch recomputes inside a stage (torch.utils.checkpoint): leave that to the stage"
+        )
+    for part in work.parts:
+        if len(part.batches) != 1:
+            raise RuleError(
+                f"rank {work.rank} computes {work.ops[part.at].call()} of {_named(part.batches)} at once; a cell has "
+                "one microbatch, so take them one by one"
+            )
+    if work.shards:
+        raise RuleError(
+            f"rank {work.rank} computes with a part of a weight; in a pipeline of PyTorch a stage has whole weights, "
+            "and tensor parallelism is inside it"
+        )
+
+
+def _named(batches: frozenset[int]) -> str:
+    return f"microbatch{'es' if len(batches) > 1 else ''} {', '.join(map(str, sorted(batches)))}"
+
+
+def _grid(works: Sequence[RankWork]) -> Grid:
+    """How stages lie on ranks: each microbatch goes through each layer on one rank."""
+    grid = grid_of(works)
+    owner: dict[tuple[int, int], int] = {}
+    for work in works:
+        for part in work.parts:
+            (batch,) = part.batches
+            rank = owner.setdefault((part.layer, batch), work.rank)
+            if rank != work.rank:
+                raise RuleError(
+                    f"layer {part.layer} of microbatch {batch} is computed on rank {rank} and on rank {work.rank}; "
+                    "a stage of PyTorch is on one rank, with its forwards and backwards"
+                )
+    if grid is None:
+        raise RuleError(
+            "the ranks have different layers for different microbatches; a stage of PyTorch is on one rank for all"
+        )
+    layers = [sorted(stage) for stage in grid.stages]
+    if len({layer for stage in layers for layer in stage}) < sum(map(len, layers)):
+        raise RuleError("a layer is on several ranks beside different layers; a stage of PyTorch is on one rank")
+    return grid
+
+
+def _replica(grid: Grid, number: int, stage_of: Sequence[int]) -> tuple[list[RankWork], list[Cells], dict[int, int]]:
+    """The ranks of a replica, the cells of each, and the numbers of its microbatches."""
+    ranks = sorted((grid.of(place, number)[0] for place in range(len(grid.stages))), key=lambda work: work.rank)
+    batches = {batch: n for n, batch in enumerate(sorted(batch for _, batch in grid.replicas[number]))}
+    return ranks, [_cells(work, stage_of, batches) for work in ranks], batches
+
+
+def _cells(work: RankWork, stage_of: Sequence[int], batches: Mapping[int, int]) -> Cells:
+    """The cells of a rank: each stands where the last of its operations does."""
+    pieces: dict[tuple[int, int], list[Part]] = {}
+    for part in work.parts:
+        (batch,) = part.batches
+        pieces.setdefault((stage_of[part.layer], batches[batch]), []).append(part)
+    found = [cell for piece, parts in pieces.items() for cell in _cells_of(work, piece, parts)]
+    return dict(sorted(found, key=lambda pair: (pair[1][-1], pair[0].op == "W")))
+
+
+def _cells_of(work: RankWork, piece: tuple[int, int], parts: Sequence[Part]) -> Iterator[tuple[Cell, list[int]]]:
+    """The cells of a microbatch in a stage: F and B, or F, I and W."""
+    stage, batch = piece
+    at = {half: [part.at for part in parts if part.half == half] for half in "FIW"}
+    yield Cell(stage, "F", batch), at["F"]
+    whole = set(at["I"]) & set(at["W"])
+    if whole and whole != set(at["W"]):
+        raise RuleError(
+            f"rank {work.rank} computes the backward of microbatch {batch} in stage {stage} partly in halves; take "
+            "halves in all layers of a stage, or in none"
+        )
+    back = sorted({*at["I"], *at["W"]})
+    # Without an input half (of layer 0), or with one that comes last, both halves are done where the last of them is.
+    if whole or not at["I"] or at["I"][-1] > at["W"][-1]:
+        yield Cell(stage, "B", batch), back
+    else:
+        yield Cell(stage, "I", batch), at["I"]
+        yield Cell(stage, "W", batch), at["W"]

@@ -1,0 +1,52 @@
+"""Reads the CSV files of PyTorch's pipelines as timetables."""
+
+from __future__ import annotations
+
+import csv
+import re
+
+from lib.errors import RuleError
+from lib.schedules import Cell, Timetable
+from lib.schedules.cells import Slot
+
+CELL = re.compile(r"(\d{1,6})([FIWB])(\d{1,6})")
+COMMUNICATION = re.compile(r"\d{1,6}(?:(?:SEND|RECV)_[FB]\d{1,6}|UNSHARD|RESHARD|REDUCE_GRAD\d{0,6})")
+TOGETHER = re.compile(r"\(([^()]*)\)OVERLAP_F_B")
+BUBBLES = ("", "None")
+
+
+def read_csv(text: str) -> Timetable:
+    """The order of a file, with or without communication, which follows from the order and is left out. Cells that are
+    empty or `None` are bubbles.
+
+    Raises:
+        RuleError: naming the row, the column and what is no action; or the actions are not one training step.
+        DeadlockError: they wait for each other.
+    """
+    lines = text.splitlines()
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise RuleError("this file is empty; it has a row for each rank, such as 0F0,0F1,0B0,0B1")
+    try:
+        rows = list(csv.reader(lines))
+    except csv.Error as why:
+        raise RuleError(f"this file is no CSV: {why}") from None
+    found = [
+        [slot for column, word in enumerate(row, 1) if (slot := _slot(word.strip(), number, column))]
+        for number, row in enumerate(rows, 1)
+    ]
+    return Timetable.of(found)
+
+
+def _slot(word: str, row: int, column: int) -> Slot | None:
+    if word in BUBBLES or COMMUNICATION.fullmatch(word):
+        return None
+    together = TOGETHER.fullmatch(word)
+    cells = [CELL.fullmatch(name.strip()) for name in (together[1].split(";") if together else [word])]
+    if None in cells:
+        raise RuleError(
+            f"row {row}, column {column} has {word[:40]!r}, which is no action of PyTorch's pipelines; a cell is "
+            "written as 2F5, with F, I, W or B, and a message as 2SEND_F5"
+        )
+    return tuple(Cell(int(cell[1]), cell[2], int(cell[3])) for cell in cells if cell)

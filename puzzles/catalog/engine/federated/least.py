@@ -1,0 +1,53 @@
+"""The least figures of the federated puzzles: what a server cannot know unless clients send it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from puzzles.catalog.engine import least
+from puzzles.catalog.engine.least import BITS, Least, MakeLeasts
+from puzzles.catalog.engine.trial import Trial
+
+
+def fed_sgd(trial: Trial) -> dict[str, Least]:
+    """A client's gradient has the information of its examples, or of its numbers, whichever is less."""
+    numbers = trial.arguments["dim"] * BITS / 8
+    bits = sum(min(least.information(given), numbers) for call in trial.calls for given in call.arguments[1:])
+    return {"uplink": Least(int(bits / 2), "every client's gradient changes the weights in every round")}
+
+
+def fed_avg(trial: Trial) -> dict[str, Least]:
+    return {"uplink": least.something("the server has no examples of its own")}
+
+
+def trained(trial: Trial) -> dict[str, Least]:
+    """A client's update, in the numbers that were trained."""
+    sizes = trial.arguments
+    numbers = sizes["rank"] * sizes["dim"] if "rank" in sizes else sizes["kept"]
+    return {"sent": _update(numbers * BITS / 8)}
+
+
+def compressed(trial: Trial, bits: int = 0) -> dict[str, Least]:
+    """The first round's update: numbers that are sent, at `bits` each, or at the bits that the trial says."""
+    sizes: Mapping[str, Any] = trial.arguments
+    numbers = sizes["size"] // sizes.get("share", 1)
+    return {"sent": _update(numbers * (bits or sizes.get("bits", 1)) / 8), "peak": least.peak(trial)}
+
+
+def _update(nbytes: float) -> Least:
+    return Least(
+        int(nbytes / 4), f"an update has about {nbytes:,.0f} B of information; a quarter counts, for any coding"
+    )
+
+
+LEAST: Mapping[str, MakeLeasts] = {
+    "FedSGD": fed_sgd,
+    "FedAvg": fed_avg,
+    "LowRank": trained,
+    "RandomMask": trained,
+    "Subsample": lambda trial: compressed(trial, bits=4),
+    "Quantize": compressed,
+    "Rotate": compressed,
+    "Compose": compressed,
+}

@@ -1,0 +1,53 @@
+"""`puzzles export`: a schedule as other programs read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from puzzles.sandbox.deadline import TIME_LIMIT
+
+from .game_options import game_options
+from .judged_run import judged_run
+from .params import Seconds, SlugText
+
+
+@click.command()
+@click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
+@click.argument("name", metavar="SLUG", type=SlugText())
+@game_options
+@click.option(
+    "--format", "form", type=click.Choice(["torch-csv"]), default="torch-csv", show_default=True, help="For whom."
+)
+@click.option(
+    "--communication", is_flag=True, help="With its messages, gathers and scatters; else PyTorch adds its own."
+)
+@click.option("-o", "output", metavar="FILE.csv", help="Where to write  [default: the terminal]")
+@click.option("--time-limit", type=Seconds(), default=TIME_LIMIT, show_default=True, help="Wall time of the run.")
+def export(
+    path: str, name: str, form: str, communication: bool, output: str | None, time_limit: float, **game: Any
+) -> None:
+    """Write a pipeline as a CSV file that PyTorch loads.
+
+    A row for each rank, a cell for each action: torch.distributed.pipelining takes it with
+    _load_csv(FILE, format="compute_only"), or "compute_comms" with --communication. What PyTorch has no word for is
+    refused, with the reason.
+    """
+    from lib import PuzzleError
+    from lib.torch_csv import write_csv
+
+    found, trace = judged_run(path, name, game, time_limit)
+    try:
+        text = write_csv(trace, communication)
+    except PuzzleError as why:
+        raise click.ClickException(f"{found.slug} cannot be exported: {why}") from None
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as why:
+        raise click.UsageError(f"cannot write {output}: {(why.strerror or str(why)).lower()}") from None
+    click.echo(f"Wrote {output}.")

@@ -1,0 +1,75 @@
+"""`puzzles import`: a pipeline of PyTorch as a run, judged and drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .game_options import CostsText
+from .params import terminal
+from .schedule_files import require_endings, write_run
+
+if TYPE_CHECKING:
+    from lib import Costs, Setting, Trace
+    from lib.schedules import Timetable
+
+MAX_FILE = 8 << 20
+"""Bytes of a file that is read."""
+
+
+@click.command("import")
+@click.argument("path", metavar="FILE.csv", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--costs", metavar="NAME", type=CostsText(), default="parts", help="Play with these costs.  [default: parts]"
+)
+@click.option("--layers", type=click.IntRange(1, 64), default=1, show_default=True, help="Layers of a stage.")
+@click.option(
+    "-o", "outputs", metavar="FILE", multiple=True,
+    help="Where to write, several times: .svg, .png, .pdf, .html or .txt draws it, .json is the trace for 'puzzles "
+    "verify', .csv its order without communication.",
+)  # fmt: skip
+def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...]) -> None:
+    """Play a pipeline that PyTorch has written, and judge it.
+
+    The file may be PyTorch's own, of _dump_csv, with communication or without. Each rank runs its cells in order,
+    receives before the first use of a value, and sends after it is made.
+    """
+    from lib import PuzzleError, Setting, Size
+    from lib import referee as judged
+    from lib.torch_csv import read_csv
+    from puzzles.tracks.free_play import FreeGame, show_report
+
+    require_endings(outputs)
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+        if len(data) > MAX_FILE:
+            raise click.UsageError(f"{path} has more than {MAX_FILE:,} bytes, and a schedule has less")
+        table = read_csv(data.decode())
+        trace = _played(table, layers, Setting(costs))
+    except OSError as why:
+        raise click.UsageError(f"cannot read {path}: {why.strerror or why}") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{path} is no text; PyTorch's CSV has cells such as 0F0") from None
+    except PuzzleError as why:
+        raise click.UsageError(f"{path}: {why}") from None
+    report = judged(trace)
+    if report.error is not None:
+        raise click.ClickException(f"{path} is not correct: {report.error}")
+    game = FreeGame(Path(path).stem, Size(*trace.size), trace.setting)
+    show_report(terminal(), game, trace, report)
+    write_run(outputs, game.title, lambda: trace, table)
+
+
+def _played(table: Timetable, layers: int, setting: Setting) -> Trace:
+    """A run of the timetable."""
+    from lib import run
+    from lib.schedules import pipeline
+
+    size = (layers * table.stages, table.batches, table.ranks)
+    outcome = run(pipeline(table), *size, setting=setting)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.trace

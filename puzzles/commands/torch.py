@@ -1,0 +1,86 @@
+"""`puzzles torch`: a schedule run by PyTorch, a process for each rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from puzzles.sandbox.deadline import TIME_LIMIT
+
+from .colour_option import colour_option
+from .game_options import game_options
+from .judged_run import judged_run
+from .params import Seconds, SlugText
+
+if TYPE_CHECKING:
+    from puzzles.pytorch.run import Measured, Scheduled
+
+PATIENCE = 300.0
+"""Seconds for PyTorch. Most of them are for importing it."""
+
+
+@click.command()
+@click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
+@click.argument("name", metavar="SLUG", type=SlugText())
+@game_options
+@click.option("--communication", is_flag=True, help="With the schedule's own messages; else PyTorch adds them.")
+@click.option("-o", "output", metavar="FILE.svg", default="", help="Draw measured time above predicted time.")
+@colour_option
+@click.option("--time-limit", type=Seconds(), default=PATIENCE, show_default=True, help="Wall time for PyTorch.")
+@click.pass_context
+def torch(
+    ctx: click.Context, /, path: str, name: str, communication: bool, output: str, colour: str | None,
+    time_limit: float, **game: Any,
+) -> None:  # fmt: skip
+    """Run a pipeline with PyTorch (the extra 'torch'), and compare.
+
+    Each rank is a process with the gloo backend, on the loopback interface. Its gradients are compared with those of
+    one process. Exits with 0 if they are equal.
+    """
+    from lib import PuzzleError
+    from puzzles.pytorch.run import Scheduled, missing, run_all
+
+    if why := missing():
+        raise click.UsageError(why)
+    if colour and not output:
+        raise click.UsageError("--colour is for the picture; name its file with -o")
+    found, trace = judged_run(path, name, game, TIME_LIMIT)
+    try:
+        scheduled = Scheduled.of(found.slug, trace, communication)
+        (measured,) = run_all([scheduled], time_limit)
+    except PuzzleError as error:
+        raise click.ClickException(f"{found.slug} was not run by PyTorch: {error}") from None
+    lines = _lines(scheduled, measured)
+    click.echo(f"{found.title}\n" + "\n".join(lines))
+    if output:
+        _draw(output, found.title, lines, scheduled, measured, colour or "layer")
+        click.echo(f"Wrote {output}.")
+    ctx.exit(0 if measured.same else 1)
+
+
+def _lines(scheduled: Scheduled, measured: Measured) -> list[str]:
+    """What was run and measured, in sentences."""
+    table = scheduled.pipeline.table
+    how = "are those of one process" if measured.same else "DIFFER from those of one process"
+    busy = [sum(end - start for start, end in cells.values()) / measured.seconds for cells in measured.cells]
+    return [
+        f"PyTorch ran {table.stages} stages, {table.batches} microbatches, on {table.ranks} processes (gloo, float64).",
+        f"The gradients {how}: they differ by {measured.error:.1g} of the largest.",
+        f"It took {1e3 * measured.seconds:.3g} ms; busy: "
+        + ", ".join(f"rank {rank} {share:.0%}" for rank, share in enumerate(busy))
+        + ".",
+    ]
+
+
+def _draw(output: str, title: str, lines: list[str], scheduled: Scheduled, measured: Measured, colour: str) -> None:
+    import drawing
+    from lib import PuzzleError
+    from puzzles.pytorch.run import event_times
+
+    times = event_times(scheduled, measured)
+    try:
+        picture = drawing.draw_replay(scheduled.trace, times, title, lines, colour=colour, measured_first=True)
+        drawing.save(picture, output)
+    except PuzzleError as why:
+        raise click.UsageError(str(why)) from None

@@ -1,0 +1,179 @@
+"""Hands schedules to PyTorch, and reads what came of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from lib import PuzzleError, Trace
+from lib.torch_csv import Pipeline, write_csv
+
+TRIED = "2.13"
+"""The version of PyTorch that was tried: what loads a CSV there is not public, and may change."""
+
+INSTALL = "pip install 'training-puzzles[torch]'"
+
+CLOSE = 1e-9
+"""Gradients in float64 are equal up to the order of sums if they differ by less than this part of the largest."""
+
+WIDTH, TOKENS = 192, 192
+"""A layer is a matrix of WIDTH x WIDTH and a tanh, a microbatch TOKENS x WIDTH, both in float64."""
+
+FORMATS = {False: "compute_only", True: "compute_comms"}
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A pipeline for PyTorch, and whether its communication is the trace's own."""
+
+    name: str
+    trace: Trace
+    pipeline: Pipeline
+    communication: bool = False
+
+    @classmethod
+    def of(cls, name: str, trace: Trace, communication: bool = False) -> Scheduled:
+        """The pipeline of a trace.
+
+        Raises:
+            PuzzleError: PyTorch has no words for it, or it has replicas.
+        """
+        pipeline = Pipeline.of(trace)
+        if pipeline.replicas > 1:
+            raise PuzzleError(
+                f"this run has {pipeline.replicas} replicas of a pipeline, and here PyTorch runs one; take a mesh "
+                "without the axis of replicas"
+            )
+        return cls(name, trace, pipeline, communication)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What PyTorch did: how far its gradients are from those of one process (of the largest), and by rank the start and
+    end of each cell, in seconds from the first start."""
+
+    error: float
+    cells: Sequence[Mapping[str, tuple[float, float]]]
+
+    @property
+    def same(self) -> bool:
+        return self.error < CLOSE
+
+    @property
+    def seconds(self) -> float:
+        return max(end for rank in self.cells for _, end in rank.values())
+
+
+def missing() -> str:
+    """Why PyTorch cannot be used here; empty if it can."""
+    try:
+        found = version("torch")
+    except PackageNotFoundError:
+        return f"this needs PyTorch {TRIED}, which is not installed: {INSTALL}"
+    if not found.startswith(f"{TRIED}."):
+        return f"this was tried with PyTorch {TRIED} only, and {found} is installed: {INSTALL}"
+    return "" if hasattr(os, "fork") else "this needs a system that can fork processes, such as Linux or macOS"
+
+
+def run_all(schedules: Sequence[Scheduled], seconds: float) -> list[Measured]:
+    """Runs schedules of equally many ranks one after the other, by as many processes, and returns what was measured.
+
+    Raises:
+        PuzzleError: PyTorch is missing, failed, or took longer than `seconds`.
+    """
+    if why := missing():
+        raise PuzzleError(why)
+    with TemporaryDirectory(prefix="puzzles-torch-") as name:
+        folder = Path(name)
+        ranks = len(schedules[0].pipeline.works)
+        request = {"ranks": ranks, "width": WIDTH, "tokens": TOKENS, "schedules": []}
+        for number, schedule in enumerate(schedules):
+            table = schedule.pipeline.table
+            file = f"schedule-{number}.csv"
+            (folder / file).write_text(write_csv(schedule.trace, schedule.communication), encoding="utf-8")
+            row = {
+                "file": file,
+                "format": FORMATS[schedule.communication],
+                "microbatches": table.batches,
+                "depths": schedule.pipeline.depths,
+                "stages": [table.stages_of(rank) for rank in range(ranks)],
+            }
+            request["schedules"].append(row)  # type: ignore[attr-defined]
+        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        _work(folder, seconds)
+        return _results(folder, ranks, len(schedules))
+
+
+def _work(folder: Path, seconds: float) -> None:
+    """Runs the worker to its end; nothing of it is left behind."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "puzzles.pytorch.worker", str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        _, errors = worker.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise PuzzleError(f"PyTorch did not end within {seconds:g} seconds; give it more with --time-limit") from None
+    finally:
+        if worker.poll() is None or worker.returncode:
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.communicate()
+    if worker.returncode and not list(folder.glob("rank-*.json")):
+        last = errors.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+        raise PuzzleError(f"PyTorch failed: {last[0][:300]}")
+
+
+def _results(folder: Path, ranks: int, schedules: int) -> list[Measured]:
+    results: list[dict[str, Any]] = []
+    for rank in range(ranks):
+        file = folder / f"rank-{rank}.json"
+        results.append(json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
+    for rank, result in enumerate(results):
+        if "error" in result:
+            raise PuzzleError(f"PyTorch failed on rank {rank}: {' '.join(result['error'].split())[:300]}")
+    if not all(results):
+        raise PuzzleError("PyTorch ended before all ranks were done")
+    found = []
+    for number in range(schedules):
+        runs = [result["runs"][number] for result in results]
+        first = min(start for run in runs for _, start, _ in run["times"])
+        cells = [{cell: (start - first, end - first) for cell, start, end in run["times"]} for run in runs]
+        found.append(Measured(max(run["error"] for run in runs), cells))
+    return found
+
+
+def event_times(schedule: Scheduled, measured: Measured) -> list[list[tuple[float, float]]]:
+    """By rank, the start and end of each event of the trace: the operations of a cell share its time equally, and what
+    has no cell, such as a message, takes none."""
+    found = []
+    for work, cells, seen in zip(schedule.pipeline.works, schedule.pipeline.cells, measured.cells):
+        spans: dict[int, tuple[float, float]] = {}
+        for cell, ats in cells.items():
+            start, end = seen[str(cell)]
+            each = (end - start) / len(ats)
+            spans.update({at: (start + n * each, start + (n + 1) * each) for n, at in enumerate(ats)})
+        now = 0.0
+        rank = []
+        timed = {id(op) for op in schedule.trace.events(work.rank)}
+        for at, op in enumerate(work.ops):
+            if id(op) in timed:
+                span = spans.get(at, (now, now))
+                now = max(now, span[1])
+                rank.append(span)
+        found.append(rank)
+    return found

@@ -1,0 +1,117 @@
+"""The timetable that a player makes by hand, as plain data for the page: rows of cells such as '2F5', one per rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from lib import Trace
+from lib.errors import RuleError
+from lib.schedules import Cell, Timetable
+from lib.schedules.as_code import code_of
+from lib.schedules.draft import Draft
+from lib.schedules.from_run import timetable_of
+from puzzles.catalog.schedule import SchedulePuzzle
+
+OPERATIONS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
+CELL = re.compile(r"(\d{1,4})([A-Z])(\d{1,4})")
+WIDE = ("gpipe",)
+"""Puzzles whose stages have all layers of a rank; in the others a stage is a layer."""
+
+Rows = Sequence[Sequence[str]]
+
+
+def stages_of(puzzle: SchedulePuzzle) -> int:
+    size = puzzle.goal.size
+    return size.ranks if puzzle.slug in WIDE else size.layers
+
+
+def has_halves(puzzle: SchedulePuzzle) -> bool:
+    """True if backward comes in halves."""
+    return "backward_input" in puzzle.calls
+
+
+def shown(puzzle: SchedulePuzzle, rows: Rows) -> dict[str, Any]:
+    """The draft with the time of each cell, what is missing, and when each rank would be done."""
+    draft = draft_of(puzzle, rows)
+    costs, depth = puzzle.goal.costs, puzzle.goal.size.layers // stages_of(puzzle)
+    durations = {op: depth * costs.duration(name) for op, name in OPERATIONS.items() if costs.priced(name)}
+    starts = draft.starts(durations)
+    return {
+        "rows": [
+            [
+                {"cell": str(cell), "start": starts[cell] / costs.unit, "length": durations[cell.op] / costs.unit}
+                for cell in row
+            ]
+            for row in draft.rows
+        ],
+        "missing": [str(cell) for cell in draft.missing],
+        "wanted": len(draft.wanted),
+        "text": "\n".join(" ".join(map(str, row)) for row in draft.rows),
+    }
+
+
+def refusals(puzzle: SchedulePuzzle, rows: Rows, cell: str) -> list[list[str]]:
+    """For each rank and place why a cell cannot be put there; empty where it can. Places are counted without it."""
+    one = cell_of(cell)
+    return draft_of(puzzle, rows).without(one).refusals(one)
+
+
+def written(puzzle: SchedulePuzzle, rows: Rows) -> str:
+    """The coroutine that plays a complete timetable.
+
+    Raises:
+        RuleError: something is missing, or the game cannot play it.
+        DeadlockError: messages would wait for each other.
+    """
+    draft = draft_of(puzzle, rows)
+    if missing := draft.missing:
+        few = ", ".join(map(str, missing[:4]))
+        more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+        raise RuleError(f"{few}{more} {'is' if len(missing) == 1 else 'are'} not placed yet")
+    goal = puzzle.goal
+    return code_of(Timetable.of(draft.rows), puzzle.slug, goal.size, goal.setting)
+
+
+def read(puzzle: SchedulePuzzle, text: str) -> list[list[str]]:
+    """The rows of a timetable in text, complete or not, one rank to a line.
+
+    Raises:
+        RuleError: it has another number of ranks, or cells that the game has not.
+    """
+    lines = [re.split(r"[\s,]+", line.strip()) if line.strip() else [] for line in text.strip("\n").split("\n")]
+    ranks = puzzle.goal.size.ranks
+    if len(lines) != ranks:
+        raise RuleError(f"there are {len(lines)} lines; write one for each of {ranks} ranks")
+    rows = [[word for word in line if word] for line in lines]
+    draft_of(puzzle, rows).starts(dict.fromkeys(OPERATIONS, 1))
+    return rows
+
+
+def of_run(puzzle: SchedulePuzzle, trace: Trace) -> list[list[str]]:
+    """The timetable of a run.
+
+    Raises:
+        RuleError: it has none; the text says why.
+    """
+    table = timetable_of(trace, stages_of(puzzle))
+    rows = [[str(cell) for slot in row for cell in slot] for row in table.rows]
+    draft_of(puzzle, rows)
+    return rows
+
+
+def draft_of(puzzle: SchedulePuzzle, rows: Rows) -> Draft:
+    cells = tuple(tuple(map(cell_of, row)) for row in rows)
+    return Draft(cells, stages_of(puzzle), puzzle.goal.size.batches, has_halves(puzzle))
+
+
+def cell_of(word: str) -> Cell:
+    """
+    Raises:
+        RuleError: it is not the name of a cell.
+    """
+    found = CELL.fullmatch(word)
+    if found is None:
+        raise RuleError(f"{word[:40]!r} is no cell; a cell is written as 2F5")
+    return Cell(int(found[1]), found[2], int(found[3]))

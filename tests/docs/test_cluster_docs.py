@@ -1,0 +1,69 @@
+"""docs/solver.md and docs/torch.md: their code gives the output that they show, and their commands work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from puzzles.commands.main import main
+from puzzles.pytorch.run import missing
+from tests.test_imports import ROOT
+
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("solver", "torch")}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_python_of_a_page_prints_what_is_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for code in re.findall(r"^```python\n(.*?)^```", PAGES[name], re.MULTILINE | re.DOTALL):
+        exec(compile(code, f"{name}.md", "exec"), names)
+    shown = re.findall(r"^```text\n(.*?)^```", PAGES[name], re.MULTILINE | re.DOTALL)
+    assert capsys.readouterr().out == "".join(shown)
+
+
+def commands(name: str) -> list[str]:
+    return re.findall(r"^puzzles .*", PAGES[name], re.MULTILINE)
+
+
+def test_the_commands_of_the_solver_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = []
+    for line in commands("solver"):
+        result = CliRunner().invoke(main, [*line.split()[1:], *(["--proof-seconds", "1"] if "solve" in line else [])])
+        assert result.exit_code == 0, result.output
+        shown.append(result.output)
+    assert "longest span 104.7" in shown[0]
+    assert "Optimal" in shown[0]
+    assert "rank 7" in shown[0]
+    assert "104.7 timesteps" in " ".join(shown[1].split())
+    assert "over at 53" in shown[3]
+    assert {path.name for path in tmp_path.iterdir()} == {"found.svg", "found.csv", "found.py", "found.json"}
+    spaces: dict[str, object] = {"__name__": "found"}
+    exec(compile(Path("found.py").read_text(), "found.py", "exec"), spaces)
+    assert spaces["SIZE"] == (8, 32, 8)
+
+
+def test_the_commands_for_pytorch_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text((ROOT / "solutions" / "zb_h1.py").read_text(encoding="utf-8"))
+    ran = []
+    for line in commands("torch"):
+        if "puzzles torch" in line:
+            continue  # tests/puzzles/test_pytorch.py runs it
+        result = CliRunner().invoke(main, line.split()[1:])
+        assert result.exit_code == 0, result.output
+        ran.append(" ".join(result.output.split()))
+    assert len(ran) == 5
+    assert "0SEND_F0" in Path("zb_comms.csv").read_text()
+    assert "Correct: ZB-H1" in ran[2]
+    assert "8 layers, 8 batches, 4 ranks" in ran[3]
+    assert "27 timesteps" in ran[4]
+
+
+def test_the_page_says_how_to_install_what_a_refusal_asks_for() -> None:
+    why = missing()
+    assert "training-puzzles[torch]" in PAGES["torch"]
+    assert not why or "training-puzzles[torch]" in why

@@ -1,0 +1,200 @@
+"""Timetables made by hand: a place is refused exactly where the step could not end; code and runs give them back."""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import RuleError, Setting, Size, Trace, run
+from lib.schedules import (
+    Cell,
+    Draft,
+    Timetable,
+    breadth_first,
+    code_of,
+    dualpipev,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    pipeline,
+    timetable_of,
+    zb_h1,
+    zb_h2,
+    zb_v,
+)
+from tests.support.examples import examples
+
+
+def cells(*rows: str) -> tuple[tuple[Cell, ...], ...]:
+    return tuple(tuple(Cell(int(w[0]), w[1], int(w[2:])) for w in row.split()) for row in rows)
+
+
+# --- Where a cell may go ---
+
+
+def can_end(draft: Draft) -> bool:
+    """True if all cells of the step, those that are placed in their order, can be computed: each waits for what its own
+    operation needs, written down once more, and for the cell before it in its row."""
+    waits: dict[Cell, list[Cell]] = {cell: [] for cell in draft.wanted}
+    for stage, op, batch in draft.wanted:
+        here = waits[Cell(stage, op, batch)]
+        if op == "F" and stage:
+            here.append(Cell(stage - 1, "F", batch))
+        elif op == "W":
+            here.append(Cell(stage, "I", batch))
+        elif op != "F":
+            here.append(Cell(stage, "F", batch))
+            if stage + 1 < draft.stages:
+                here.append(Cell(stage + 1, op, batch))
+    for row in draft.rows:
+        for before, cell in pairwise(row):
+            waits[cell].append(before)
+    try:
+        list(TopologicalSorter(waits).static_order())
+    except CycleError:
+        return False
+    return True
+
+
+@examples(60)
+@given(st.data())
+def test_a_place_is_refused_exactly_where_the_step_could_not_end(data: st.DataObject) -> None:
+    ranks, halves = data.draw(st.integers(1, 3)), data.draw(st.booleans())
+    draft = Draft(((),) * ranks, data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3)), halves)
+    for _ in range(data.draw(st.integers(0, 14))):
+        if not draft.missing:
+            break
+        cell = data.draw(st.sampled_from(draft.missing))
+        home = {one.stage: rank for one, rank in draft.rank_of.items()}.get(cell.stage)
+        legal = []
+        for rank, places in enumerate(draft.refusals(cell)):
+            assert len(places) == len(draft.rows[rank]) + 1
+            for at, why in enumerate(places):
+                row = draft.rows[rank]
+                rows = (*draft.rows[:rank], (*row[:at], cell, *row[at:]), *draft.rows[rank + 1 :])
+                tried = Draft(rows, draft.stages, draft.batches, halves)
+                assert bool(why) == (not can_end(tried) or home not in (None, rank))
+                if not why:
+                    legal.append((rank, at))
+        draft = draft.put(cell, *data.draw(st.sampled_from(legal)))
+    starts = draft.starts({"F": 1, "B": 2, "I": 1, "W": 1})
+    assert set(starts) == set(draft.rank_of)
+    for row in draft.rows:
+        assert [starts[cell] for cell in row] == sorted(starts[cell] for cell in row)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cell", "place", "facts"),
+    [
+        (("0F0", "", ""), "1F0", (0, 0), ["1F0 needs 0F0", "after 0F0"]),
+        (("0F0", "1B0", ""), "1F0", (1, 1), ["1B0 needs 1F0", "before 1B0"]),
+        (("0F0", "1F0", ""), "1F1", (0, 1), ["stage 1 is on rank 1"]),
+        (("0F0 0B0", "", ""), "2F0", (0, 0), ["2F0 needs 0F0", "after 0F0"]),
+        (("0F1", "1F1 1F0", ""), "0F0", (0, 0), [""]),
+        (("0B0", "1F1 1F0", ""), "0F1", (0, 1), ["0B0 waits for 1F1, which waits for 0F1", "before 0B0"]),
+    ],
+)
+def test_a_refusal_says_what_waits_for_what(rows: tuple[str, ...], cell: str, place: tuple[int, int], facts: list[str]):
+    draft, (one,) = Draft(cells(*rows), 3, 2), cells(cell)[0]
+    why = draft.refusals(one)[place[0]][place[1]]
+    assert bool(why) == bool(facts[0])
+    assert all(fact in why for fact in facts)
+    if why:
+        with pytest.raises(RuleError, match=facts[0]):
+            draft.put(one, *place)
+
+
+def test_a_cell_moves_within_its_row() -> None:
+    draft = Draft(cells("0F0 0F1", ""), 2, 2)
+    assert draft.put(Cell(0, "F", 0), 0, 1).rows == cells("0F1 0F0", "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "facts"),
+    [(("0F0 0F0",), "twice"), (("0F2",), "2 microbatches"), (("3F0",), "3 stages"), (("0I0",), "no cell")],
+)
+def test_a_draft_of_other_cells_is_refused(rows: tuple[str, ...], facts: str) -> None:
+    with pytest.raises(RuleError, match=facts):
+        Draft(cells(*rows), 3, 2)
+
+
+def test_rows_that_wait_for_each_other_have_no_times() -> None:
+    with pytest.raises(RuleError, match="wait for each other"):
+        Draft(cells("0B0 0F0"), 1, 1).starts({"F": 1, "B": 2})
+
+
+# --- Code ---
+
+GAMES = {
+    "one_f_one_b": (one_f_one_b(4, 8), Size(4, 8, 4), Setting("stages")),
+    "interleaved": (interleaved(4, 8, v=2), Size(8, 8, 4), Setting("stages")),
+    "zb_h1": (zb_h1(4, 8), Size(4, 8, 4), Setting("parts")),
+    "zb_h2, in two steps": (zb_h2(4, 8), Size(4, 8, 4), Setting("parts", steps=2)),
+    "zb_v, with tags": (zb_v(4, 8), Size(8, 8, 4), Setting("parts")),
+    "gpipe, of the classics": (gpipe(4, 4), Size(8, 4, 4), Setting()),
+    "a chunk of two layers": (interleaved(2, 4, v=2), Size(8, 4, 2), Setting("stages")),
+}
+
+
+def without_lines(trace: Trace) -> list[list[object]]:
+    return [[op._replace(line=0) for op in ops] for ops in trace.ranks]
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_the_code_gives_the_same_trace_and_the_trace_the_same_timetable(name: str) -> None:
+    table, size, setting = GAMES[name]
+    names: dict[str, object] = {}
+    exec(code_of(table, "mine", size, setting), names)
+    written = run(names["mine"], *size, setting=setting)  # type: ignore[arg-type]
+    played = run(pipeline(table), *size, setting=setting)
+    assert written.error is None
+    assert without_lines(written.trace) == without_lines(played.trace)
+    assert timetable_of(written.trace, table.stages) == table
+
+
+def test_code_names_the_size_that_it_is_for() -> None:
+    names: dict[str, object] = {}
+    exec(code_of(one_f_one_b(2, 4), "mine", Size(2, 4, 2), Setting("stages")), names)
+    error = run(names["mine"], 2, 6, 2, setting=Setting("stages")).error  # type: ignore[arg-type]
+    assert "2 layers, 4 batches and 2 ranks" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("table", "size", "setting", "facts"),
+    [
+        (gpipe(4, 4), Size(8, 8, 4), Setting(), "4 microbatches.*8"),
+        (gpipe(4, 4), Size(6, 4, 4), Setting(), "4 stages.*6 layers"),
+        (zb_v(4, 8), Size(8, 8, 4), Setting(), "tags"),
+        (dualpipev(2, 4), Size(4, 4, 2), Setting("parts"), "together"),
+        (breadth_first(2, 4), Size(4, 8, 4), Setting("gathers", mesh={"pp": 2, "dp": 2}), "2 ranks"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(table: Timetable, size: Size, setting: Setting, facts: str) -> None:
+    with pytest.raises(RuleError, match=facts):
+        code_of(table, "mine", size, setting)
+
+
+# --- Runs ---
+
+
+def test_a_run_that_is_no_timetable_says_why() -> None:
+    stages = Setting("stages")
+    whole = run(pipeline(one_f_one_b), 4, 4, 2, setting=stages).trace
+    assert timetable_of(whole, 2) == one_f_one_b(2, 4)
+    with pytest.raises(RuleError, match="needs F and B once"):
+        timetable_of(run(pipeline(one_f_one_b, recompute=True), 4, 4, 2, setting=stages).trace, 4)
+    with pytest.raises(RuleError, match="3 equal stages"):
+        timetable_of(whole, 3)
+
+    def together(model):  # type: ignore[no-untyped-def]
+        weight, _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0, 1]), weight)
+
+    with pytest.raises(RuleError, match="rank 0 computes 2 microbatches"):
+        timetable_of(run(together, 1, 2, 1).trace, 1)
+    with pytest.raises(RuleError, match="before it has computed all 2 layers"):
+        timetable_of(run(pipeline(interleaved, v=2), 4, 4, 2, setting=stages).trace, 2)

@@ -1,0 +1,10 @@
+"""Tests that every transport must pass: bodies that run on four devices, in process and under mpiexec alike.
+
+A body takes `on`, the name of a transport. Run as a program (by mpiexec), this package runs those that it is given.
+"""
+
+from __future__ import annotations
+
+from . import arrays, endings, figures, messages, streams
+
+BODIES = {body.__name__: body for module in (arrays, messages, streams, figures, endings) for body in module.BODIES}

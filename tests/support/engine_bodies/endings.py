@@ -1,0 +1,144 @@
+"""Runs that end in a refusal, a deadlock or a raise, and leave nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from tests.support.collective_arrays import N
+
+from .script import all_equal, on_each, refused
+
+
+def mismatches(on: str) -> None:
+    def refusal(does: Callable[..., Any]) -> str:
+        return refused(on, does)
+
+    ones = np.ones((2, 4), np.float32)
+    text = refusal(lambda me, _: me.all_reduce(ones) if me.device_id != 1 else me.all_gather(ones))
+    assert text.startswith("MismatchError: device "), text
+    assert "calls all_reduce(float32 (2, 4), op='sum')" in text, text
+    assert "device 1 calls all_gather(float32 (2, 4), axis=0)" in text, text
+    text = refusal(lambda me, _: me.all_reduce(ones[: 2 - (me.device_id == 2)]))
+    assert "device 2 calls all_reduce(float32 (1, 4), op='sum')" in text, text
+    text = refusal(lambda me, _: me.all_reduce(ones.astype("int32" if me.device_id == 3 else "float32")))
+    assert "device 3 calls all_reduce(int32 (2, 4), op='sum')" in text, text
+    text = refusal(lambda me, _: me.all_reduce(ones, "max" if me.device_id == 0 else "min"))
+    assert "device 0 calls all_reduce(float32 (2, 4), op='max')" in text, text
+    text = refusal(lambda me, _: me.all_reduce(ones, group=[0, 1] if me.device_id == 0 else None))
+    assert "device 0 calls all_reduce(float32 (2, 4), op='sum') in group (0, 1)" in text, text
+    assert "in group (0, 1, 2, 3); every device of a group" in text or "in group (0, 1, 2, 3), but device 0" in text, (
+        text
+    )
+    text = refusal(lambda me, _: me.symmetric(3 + me.device_id))
+    assert "symmetric" in text, text
+    text = refusal(lambda me, _: me.barrier() if me.device_id else me.all_reduce(ones))
+    assert "barrier()" in text, text
+    assert "same collective calls" in text
+
+
+def deadlocks(on: str) -> None:
+    text = refused(on, lambda me, _: me.receive((me.device_id + 1) % N))
+    assert text.startswith("DeadlockError: nobody can move: "), text
+    for i in range(N):
+        assert f"device {i} waits in receive({(i + 1) % N}), line " in text, text
+    assert "endings.py" in text
+    ring = {i: (i, (i + 1) % N) for i in range(N)}
+    text = refused(on, lambda me, _: me.all_reduce(np.ones(2), group=ring[me.device_id]))
+    assert "device 3 waits in all_reduce(float64 (2,), op='sum') in group (3, 0), line " in text, text
+    text = refused(on, lambda me, _: me.barrier() if me.device_id else None)
+    assert "device 0 has returned" in text, text
+    assert "devices 1 to 3 wait in barrier(), line " in text, text
+
+
+def calls_of_another_thread(on: str) -> None:
+    calls: list[Callable[[Any], Any]] = [
+        lambda me: me.all_reduce(np.ones(1)),
+        lambda me: me.barrier(),
+        lambda me: me.send(0, np.ones(1)),
+        lambda me: me.receive(0),
+    ]
+    for call in calls:
+
+        def does(me: Any, _: Any, call: Any = call) -> None:
+            if me.device_id == 1:
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(call, me).result()
+
+        text = refused(on, does)
+        assert "device 1 of 4 communicates from a thread that its code has started; only the thread" in text, text
+
+
+def a_raise_ends_all(on: str) -> None:
+    def does(me: Any, x: Any) -> Any:
+        if me.device_id == 2:
+            raise ZeroDivisionError("the player's own mistake")
+        return me.receive(3) if me.device_id == 0 else me.barrier()
+
+    caught: BaseException | None = None
+    try:
+        on_each(on, does)
+    except ZeroDivisionError as why:
+        caught = why
+    assert str(caught) == "the player's own mistake"
+    notes = " ".join(getattr(caught, "__notes__", []))
+    assert "raised on device 2 of 4, in forward" in notes, notes
+
+
+def many_launches(on: str) -> None:
+    """Runs that fail, and clean ones with groups and large arrays, leave no communicator behind: few are left."""
+
+    def fails(me: Any, x: Any) -> Any:
+        if me.device_id == 2:
+            raise KeyError(int(x))
+        me.send((me.device_id + 1) % N, x)
+        return me.barrier()
+
+    pair = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}
+
+    def launches(times: int) -> None:
+        for number in range(times):
+            caught: list[Any] = []
+            try:
+                on_each(on, fails, np.array(number))
+            except KeyError as why:
+                caught.extend(why.args)
+            assert caught == [number]
+            got = on_each(on, lambda me, x: me.all_gather(x, group=pair[me.device_id]), np.full(600, number))
+            assert all_equal(got, [np.full(1200, number)] * N)
+
+    launches(1)  # what all runs share is made
+    taken = _communicators_but(SPARE) if on == "mpi" else []
+    launches(2 * SPARE)
+    for comm in taken:
+        comm.Free()
+
+
+SPARE = 12
+MOST_COMMUNICATORS = 5000
+
+
+def _communicators_but(spare: int) -> list[Any]:
+    """All communicators that this MPI still has but a few, and none if it has very many."""
+    from mpi4py import MPI
+
+    taken: list[Any] = []
+    try:
+        while len(taken) < MOST_COMMUNICATORS:
+            taken.append(MPI.COMM_SELF.Dup())
+    except MPI.Exception:
+        for _ in range(spare):
+            taken.pop().Free()
+    return taken
+
+
+BODIES = (
+    mismatches,
+    deadlocks,
+    calls_of_another_thread,
+    a_raise_ends_all,
+    many_launches,
+)
