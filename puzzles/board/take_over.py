@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lib import Goal
-from puzzles.catalog.schedule.found import FOUND, INDEX, rows_of
+from puzzles.catalog.found import INDEX, rows_of
 from puzzles.own import home_of
+from puzzles.own.loaded import RECORDS
+from puzzles.tracks import track_of
 
 from .entry import Entry, EntryError
 
-RECORDS = "records"
-"""The folder of records in a folder of own puzzles."""
-
 
 def folder_for(entry: Entry) -> Path:
-    """Where the records of its puzzle are kept: with the puzzle."""
-    home = home_of(entry.puzzle.slug)
-    return FOUND if home is None else home.path / RECORDS
+    """Where the records of its puzzle are kept: with the puzzle.
+
+    Raises:
+        EntryError: runs of its track are no records.
+    """
+    home, shipped = home_of(entry.puzzle.slug), track_of(entry.puzzle.slug).found_folder
+    if shipped is None:
+        raise EntryError(f"runs of {entry.puzzle.slug} cannot be taken over")
+    return shipped if home is None else home.path / RECORDS
 
 
 def take_over(entry: Entry) -> Path:
@@ -28,21 +32,16 @@ def take_over(entry: Entry) -> Path:
         EntryError: a known record is as good.
         OSError: it cannot be written.
     """
-    goal: Goal = entry.puzzle.goal  # type: ignore[attr-defined]
-    steps, memory = entry.verdict.figures["timesteps"], int(entry.verdict.figures["peak_memory"])
-    for known in goal.rivals(entry.verdict.family):
-        if known.timesteps <= steps and known.peak_memory <= memory:
-            by = f" ({known.by})" if known.by else ""
-            raise EntryError(
-                f"a known record is as good: {known.timesteps:g} timesteps, {known.peak_memory:,} elements{by}"
-            )
+    verdict = entry.verdict
+    if known := track_of(entry.puzzle.slug).known_as_good(entry.puzzle, verdict.figures, verdict.family):
+        raise EntryError(f"a known record is as good: {known}")
     folder = folder_for(entry)
     file = folder / f"{entry.puzzle.slug}-{entry.file}"
     row = {
         "puzzle": entry.puzzle.slug,
-        "timesteps": steps,
-        "peak_memory": memory,
-        "family": entry.verdict.family,
+        "timesteps": verdict.timesteps,
+        "peak_memory": verdict.peak_memory,
+        "family": verdict.family,
         "name": entry.name,
         "file": file.name,
     }

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import puzzles.catalog.fields as fields_module
 import puzzles.own.toml_file as toml_file
+import puzzles.tracks.engine.own as engines
+import puzzles.tracks.layout.own as layouts
+import puzzles.tracks.schedule.own as schedules
 from puzzles.commands.main import main
 from tests.test_imports import ROOT
 
@@ -55,7 +59,7 @@ def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatc
 
 
 def test_every_field_is_in_the_table() -> None:
-    source = inspect.getsource(toml_file)
+    source = "".join(map(inspect.getsource, (toml_file, fields_module, schedules, engines, layouts)))
     fields = set(re.findall(r'fields\.\w+\(\s*"(\w+)"', source))
     table = PAGE.partition("| field |")[2].partition("\n\n")[0]
     assert fields - set(re.findall(r"\[*(\w+)\]*`", table)) == set()

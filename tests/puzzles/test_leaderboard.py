@@ -14,14 +14,15 @@ from click.testing import CliRunner, Result
 import puzzles.board.take_over as take_over_module
 from puzzles.board.board import collected, rankings
 from puzzles.board.entry import Entry, read_entry
+from puzzles.catalog.found import INDEX, rows_of
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule import found as found_module
-from puzzles.catalog.schedule.found import FOUND, INDEX, rows_of, with_found
+from puzzles.catalog.schedule.found import FOUND, with_found
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
 from puzzles.own import folder_added
 from puzzles.own.drafts import begin
-from puzzles.tracks import find
+from puzzles.tracks import find, track_of
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "solutions" / "records"
@@ -241,7 +242,7 @@ def test_a_record_of_a_shipped_puzzle_is_filed_with_the_others(
     assert not FOUND.exists() or ann.name not in {path.name for path in FOUND.iterdir()}
     entry = read_entry(ann)
     bare = Entry(_without_records(entry.puzzle), entry.name, entry.trace, entry.verdict)
-    monkeypatch.setattr(take_over_module, "FOUND", tmp_path / "found")
+    monkeypatch.setattr(track_of("ddp"), "found_folder", tmp_path / "found")
     monkeypatch.setattr(found_module, "FOUND", tmp_path / "found")
     file = take_over_module.take_over(bare)
     assert file.parent == tmp_path / "found"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,11 +9,10 @@ from typing import Any
 
 from lib import Record
 from puzzles.catalog.chapter import Chapter
+from puzzles.catalog.found import rows_of
 
 FOUND = Path(__file__).resolve().parents[3] / "solutions" / "records" / "found"
 """Those of the shipped puzzles."""
-
-INDEX = "index.json"
 
 
 @dataclass(frozen=True)
@@ -31,15 +29,6 @@ def with_found(puzzle: Any, folder: Path) -> Any:
     if not found:
         return puzzle
     return replace(puzzle, goal=replace(puzzle.goal, records=(*puzzle.goal.records, *found)))
-
-
-def rows_of(folder: Path) -> list[Mapping[str, object]]:
-    """The rows of a folder's index; none where there is no index. `puzzles record` writes and checks them."""
-    try:
-        rows = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
-    return rows if isinstance(rows, list) and all(isinstance(row, dict) for row in rows) else []
 
 
 def record_of(row: Mapping[str, object]) -> Record:
