@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -253,9 +254,15 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
         if not (folder.resolve().is_relative_to(INSTALL_ROOT / "solutions") or _is_own_work(folder)):
             raise click.UsageError(
                 f"nothing protects your files here from the code in {folder} ({tier.why_not}): it can read and change "
-                "what you can. If you trust all of it, say --trust; 'puzzles doctor' shows what would protect you"
+                f"what you can. If you trust all of it, say --trust; {_advice()}"
             )
     return tier
+
+
+def _advice() -> str:
+    if platform.system() == "Windows":
+        return "or grade in WSL 2, where a sandbox protects you"
+    return "'puzzles doctor' shows what would protect you"
 
 
 def _is_own_work(folder: Path) -> bool:
