@@ -325,3 +325,21 @@ def test_on_windows_the_doctor_says_what_to_use(monkeypatch: pytest.MonkeyPatch)
     assert "WSL" not in puzzles("doctor").output
     monkeypatch.setattr("platform.system", lambda: "Windows")
     assert "WSL 2" in puzzles("doctor").output
+
+
+def test_schedules_of_a_folder_go_into_the_site_without_their_solutions(week: Path, tmp_path: Path) -> None:
+    from puzzles.site import own
+    from puzzles.site.archive import files
+    from puzzles.site.listing import listing
+
+    assert own.FILE not in dict(files())
+    with folder_added(week):
+        packed = dict(files())[own.FILE]
+        assert listing()["puzzles"]["relay_schedule"]["title"] == "Done. a title"
+    assert json.loads(packed).keys() == {"week3"}
+    assert json.loads(packed)["week3"].keys() == {"relay_schedule.toml"}
+    assert b"The gradients are summed" not in packed
+    own.add(packed, tmp_path / "browser")
+    assert find("relay_schedule").title == "Done. a title"
+    with pytest.raises(UnknownPuzzleError):
+        find("relay_layout")
