@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.fields import Fields
 from puzzles.tracks.base import OptionError, Section, Track, Turns
 from puzzles.tracks.outcomes import LocalRun, Measure, RunRequest
 
@@ -45,6 +46,8 @@ class Engine(Track[EnginePuzzle]):
     """One class that every device runs, with blocking calls and plain numpy."""
 
     listing = ENGINE_PUZZLES
+    puzzle_class = "EnginePuzzle"
+    needs_trials = True
     name = "engine"
     title = "On real tensors"
     idea = "who holds what, and who sends what?"
@@ -52,6 +55,11 @@ class Engine(Track[EnginePuzzle]):
     stage = "puzzles.sandbox.worker.stages.engine"
     max_result = 16 << 20
     noun = "class"
+
+    def read(self, slug: str, fields: Fields) -> EnginePuzzle:
+        from .own import read_puzzle
+
+        return read_puzzle(slug, fields)
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets
