@@ -145,10 +145,10 @@ def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
     assert puzzles("grade", "mine.py").exit_code == 0
     puzzles("hint", "FSDP", "-n", "2")
     page = " ".join(puzzles("status").stdout.split())
-    assert "FSDP ★★★ 1 2 of 3 18,432 bytes sent" in page
+    assert "FSDP ★★☆ 1 2 of 3 18,432 bytes sent" in page
     assert "ffn ★★★ 1 0 of 3 12,288 bytes moved" in page
     assert "Forgot your progress in matmul, ffn, " in puzzles("reset", "layout", "--yes").stdout
-    assert [progress.load()[slug].stars for slug in ("FSDP", "ffn")] == [3, 0]
+    assert [progress.load()[slug].stars for slug in ("FSDP", "ffn")] == [2, 0]
 
 
 def test_progress_saved_before_there_were_tracks_is_read(home_of_its_own: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from puzzles.catalog.fields import Fields
 from puzzles.catalog.layout import CHAPTER, LAYOUT_PUZZLES
 from puzzles.failure import Failure
 from puzzles.tracks.base import Column, OptionError, Overview, Section, Track
@@ -57,6 +58,7 @@ class Layouts(Track["LayoutPuzzle"]):
     """Layouts of tensors: a function configures operators of a graph, and propagation does the rest."""
 
     listing = LAYOUT_PUZZLES
+    puzzle_class = "LayoutPuzzle"
     name = "layout"
     title = CHAPTER.title
     idea = CHAPTER.idea
@@ -64,6 +66,11 @@ class Layouts(Track["LayoutPuzzle"]):
     stage = "puzzles.sandbox.worker.stages.layout"
     has_pictures = True
     columns = (("bytes moved", "bytes"), ("memory", "memory"))
+
+    def read(self, slug: str, fields: Fields) -> LayoutPuzzle:
+        from .own import read_puzzle
+
+        return read_puzzle(slug, fields)
 
     def targets(self, puzzle: LayoutPuzzle) -> Mapping[str, int]:
         return {"bytes": puzzle.target, "memory": puzzle.memory_cap}
