@@ -46,7 +46,6 @@ def product_on(grid) -> Graph:
     graph.input("x", (8, 8))
     graph.parameter("w", (8, 8))
     graph.matmul("y", "x", "w")
-    graph.relu("z", "y")
     return graph
 
 
@@ -62,6 +61,15 @@ def test_a_plan_takes_the_least_time_of_all_plans_one_by_one():
         for homes in product(*choices.homes.values())
     ]
     assert plan(graph, tensor_caps=caps, links=links).time(links) == min(times) > 0
+
+
+def test_a_plan_names_the_axes_of_its_own_mesh():
+    """Meshes that differ only in names are equal, but what is cached for one is not shown for another."""
+    for names in ({"a": 2, "b": 2}, {"pod": 2, "ring": 2}):
+        graph = product_on(mesh(**names))
+        graph.shard("y", ((2, 1), (1, 2)))
+        found = plan(training(graph))
+        assert all(set(found.layout(name).matrix.names) == set(names) for name in found.graph.shapes)
 
 
 def test_gradients_cross_the_fast_axis():

@@ -36,7 +36,7 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
         form = replace(operator, name="", inputs=("",) * len(operator.inputs))
         found = [
             DistributedOperator(operator, each.inputs, each.local, each.reduction)
-            for each in _forms(form, graph.mesh, scatter or out is not None)
+            for each in _forms(form, graph.mesh, graph.mesh.names, scatter or out is not None)
         ]
         if configured is not None:
             # A strategy that no assignment of the mesh produces gets its own matrix.
@@ -64,12 +64,12 @@ def strategies(operator: Operator, devices: int) -> list[tuple[tuple[int, ...], 
 def beside_weight(operator: Operator, weight: TensorLayout) -> DistributedOperator:
     """An operator of the optimizer where its weight, its gradient and its state are all cut like `weight`."""
 
-    inputs = tuple(_with_moments(weight, shape) for shape in operator.input_shapes)
-    return DistributedOperator(operator, inputs, _with_moments(weight, operator.output_shape), ())
+    inputs = tuple(_with_moments(weight, weight.matrix.names, shape) for shape in operator.input_shapes)
+    return DistributedOperator(operator, inputs, _with_moments(weight, weight.matrix.names, operator.output_shape), ())
 
 
 @lru_cache(maxsize=1024)
-def _with_moments(weight: TensorLayout, shape: tuple[int, ...]) -> TensorLayout:
+def _with_moments(weight: TensorLayout, names: tuple[str, ...], shape: tuple[int, ...]) -> TensorLayout:
     """The layout of a tensor of the weight's shape, or of a stack of such tensors."""
     moments = len(shape) - len(weight.shape)
     return TensorLayout(shape, weight.matrix, ((),) * moments + weight.tensor_map)
@@ -92,13 +92,13 @@ def beside_weights(graph: Graph, name: str, layouts: Iterable[TensorLayout]) -> 
 def arranged(operator: Operator, mesh: DeviceMatrix, split: Mapping[str, Axes]) -> list[DistributedOperator]:
     """The same as `arrange`, computed once for operators that differ only in their names."""
     form = replace(operator, name="", inputs=("",) * len(operator.inputs))
-    ways = _arranged(form, mesh, tuple(split.items()))
+    ways = _arranged(form, mesh, mesh.names, tuple(split.items()))
     return [DistributedOperator(operator, each.inputs, each.local, each.reduction) for each in ways]
 
 
 @lru_cache(maxsize=8192)
 def _arranged(
-    form: Operator, mesh: DeviceMatrix, split: tuple[tuple[str, Axes], ...]
+    form: Operator, mesh: DeviceMatrix, names: tuple[str, ...], split: tuple[tuple[str, Axes], ...]
 ) -> tuple[DistributedOperator, ...]:
     return tuple(arrange(form, mesh, dict(split)))
 
@@ -106,7 +106,7 @@ def _arranged(
 def even_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
     """The layouts in which a source may be stored: every layout on the mesh, otherwise every even split in order."""
     if graph.mesh is not None:
-        return list(_mesh_layouts(shape, graph.mesh))
+        return list(_mesh_layouts(shape, graph.mesh, graph.mesh.names))
     divisors = [n for n in range(1, graph.devices + 1) if graph.devices % n == 0]
     choices = [[n for n in divisors if size % n == 0] for size in shape]
     found = []
@@ -132,13 +132,18 @@ def _on_mesh(operator: Operator, mesh: DeviceMatrix, scatter: bool) -> Iterator[
 
 
 @lru_cache(maxsize=128)
-def _forms(form: Operator, mesh: DeviceMatrix, scatter: bool) -> tuple[DistributedOperator, ...]:
-    """The same for an operator without a name, because a network has many identical layers."""
+def _forms(
+    form: Operator, mesh: DeviceMatrix, names: tuple[str, ...], scatter: bool
+) -> tuple[DistributedOperator, ...]:
+    """The same for an operator without a name, because a network has many identical layers.
+
+    Here and below, `names` are those of the axes: meshes that differ only in them are equal, but are shown differently.
+    """
     return tuple(_on_mesh(form, mesh, scatter))
 
 
 @lru_cache(maxsize=256)
-def _mesh_layouts(shape: tuple[int, ...], mesh: DeviceMatrix) -> tuple[TensorLayout, ...]:
+def _mesh_layouts(shape: tuple[int, ...], mesh: DeviceMatrix, names: tuple[str, ...]) -> tuple[TensorLayout, ...]:
     dims = tuple(map(str, range(len(shape))))
     found = []
     for split in _assignments(dims, mesh):
