@@ -246,8 +246,7 @@ def wordings(mark: Mark, glyph: Glyph, frame: Frame, colouring: Colouring) -> It
             yield [(letters + layer, 13), (batches, 11)]
         yield [(f"{letters}{layer} {batches}".rstrip(), 12)]
         if batches and mark.rank not in colouring.varied and name in COMPUTING:
-            yield [(letters, 11), (batches[1:], 10)]  # the layer is the same all along the lane
-            yield [(batches[1:], 10)]
+            yield from batch_wordings(mark, letters, frame, colouring)  # the layer is the same all along the lane
         elif batches:
             yield [(letters + layer, 12)]
         yield [(letters, 11), (layer, 10)]
