@@ -40,7 +40,7 @@ FUZZ ?= 60
 fuzz: $(VENV)/.test  ## read changed traces, submissions, notebooks, annotations and replies of a worker for FUZZ seconds
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ)
 
-bench: $(VENV)/.test  ## print the speed of the runtime and of layouts, as ratios within one run
+bench: $(VENV)/.test  ## print the speed of the runtime, layouts and engine, as ratios within one run; EXTRAS=test,mpi for MPI
 	$(BIN)/python -m tests.bench.runtime
 	$(BIN)/python -m tests.bench.layout
 
