@@ -190,7 +190,8 @@ def look_of(mark: Mark, colouring: Colouring) -> Look:
 
 
 def label_of(mark: Mark, colouring: Colouring) -> list[str]:
-    """The text of a mark, longest first: letters and layer, and the microbatches; or the microbatches before them."""
+    """The texts of a mark: letters and layer, then microbatches; or the microbatches first. A third one is for a
+    narrow box."""
     if mark.partner is not None:
         return [""]  # the wedge is enough
     if (mark.op.name in LETTERS and not mark.stream) or mark.op.layer is None:
@@ -198,7 +199,8 @@ def label_of(mark: Mark, colouring: Colouring) -> list[str]:
     letters, batches = glyph_of(mark.op.name).mark, batches_text(mark.op.batches)
     if batches and colouring.shows_batches:
         return [batches[1:], letters + colouring.layer_text(mark)]
-    return [*filter(None, [f"{letters}{mark.op.layer}", batches])]
+    narrow = [batches[1:]] if batches and mark.rank not in colouring.varied else []  # the layer is that of the lane
+    return [*filter(None, [f"{letters}{mark.op.layer}", batches]), *narrow]
 
 
 def swatch_data(scene: Scene, by: str) -> dict[str, list[tuple[str, str]]]:

@@ -245,7 +245,9 @@ def wordings(mark: Mark, glyph: Glyph, frame: Frame, colouring: Colouring) -> It
         if batches and frame.height >= 26:
             yield [(letters + layer, 13), (batches, 11)]
         yield [(f"{letters}{layer} {batches}".rstrip(), 12)]
-        if batches:
+        if batches and mark.rank not in colouring.varied and name in COMPUTING:
+            yield from batch_wordings(mark, letters, frame, colouring)  # the layer is the same all along the lane
+        elif batches:
             yield [(letters + layer, 12)]
         yield [(letters, 11), (layer, 10)]
         yield [(letters, 12)]

@@ -22,6 +22,7 @@ from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.notebook_cells import read_cells, without_magics
 from puzzles.tracks import ALL, chapter_of, track_of
 
+from .colour_option import colour_option
 from .keys import keys, single_keys
 from .params import Bytes, Seconds, terminal
 
@@ -39,12 +40,13 @@ BLANK = Part(lambda console: console.print(), optional=False)
     "--time-limit", type=Seconds(), default=DEFAULT.seconds, show_default=True, help="Seconds for each puzzle."
 )
 @click.option("--memory-limit", type=Bytes(), default="1024M", show_default=True, help="Memory of a process.")
-def watch(path: str, time_limit: float, memory_limit: int) -> None:
+@colour_option
+def watch(path: str, time_limit: float, memory_limit: int, colour: str | None) -> None:
     """Grade FILE again on every save.
 
     Single keys show hints, the statement, the picture and the next puzzle.
     """
-    game = Game(path, Limits(seconds=time_limit, memory=memory_limit), terminal())
+    game = Game(path, Limits(seconds=time_limit, memory=memory_limit), terminal(), colour=colour or "layer")
     events: queue.Queue[str] = queue.Queue()
     stop = threading.Event()
     with single_keys():
@@ -79,7 +81,7 @@ class Game:
 
     def __init__(
         self, path: str, limits: Limits, console: Console, grade: Callable[..., Graded] | None = None,
-        show: Callable[[str], Any] = webbrowser.open,
+        show: Callable[[str], Any] = webbrowser.open, colour: str = "layer",
     ) -> None:  # fmt: skip
         from puzzles.grading.grader import grade_file
 
@@ -88,6 +90,7 @@ class Game:
         self.console = console
         self.grade = grade or grade_file
         self.show = show
+        self.colour = colour
         self.verdicts: dict[str, Verdict] = {}
         self.current = next(iter(ALL))
         self.hints: dict[str, int] = {}
@@ -217,10 +220,9 @@ class Game:
 
     def open(self) -> None:
         """Writes the picture of the current puzzle next to the file, and opens it."""
-        from puzzles.reports.attempts import pictures
-
-        verdict = self.verdicts.get(self.current)
-        drawn = next(iter(pictures(verdict)), "") if verdict is not None else ""
+        verdict, track = self.verdicts.get(self.current), track_of(self.current)
+        kept = verdict.trace if verdict is not None else ""
+        drawn = track.picture(track.puzzle(self.current), kept, **self._coloured()) if kept else ""
         if not drawn:
             return self._show([Part(self._say_undrawn, optional=False)])
         target = Path(self.path).with_name(f"{self.current}.svg")
@@ -290,9 +292,14 @@ class Game:
         if verdict is None or not verdict.trace:
             return []
         try:
-            return track.picture_text(track.puzzle(self.current), verdict.trace, self.console.width).splitlines()
+            puzzle, width = track.puzzle(self.current), self.console.width
+            return track.picture_text(puzzle, verdict.trace, width, **self._coloured()).splitlines()
         except Exception as why:  # drawing is not installed, or fails; the verdict is still shown
             return [f"This run cannot be drawn: {type(why).__name__}: {why}"]
+
+    def _coloured(self) -> dict[str, Any]:
+        """What the colours of a picture show, where the track has a choice."""
+        return {"colour": self.colour} if track_of(self.current).colours else {}
 
     def _print_row(self, slug: str, console: Console) -> None:
         from puzzles.reports.standings import stars_text

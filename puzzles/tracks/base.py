@@ -317,7 +317,8 @@ class Track(ABC, Generic[P]):
         return [self.picture(puzzle, kept)]
 
     def picture_text(self, puzzle: P, kept: str, width: int) -> str:
-        """A kept run as lines of text for a terminal; empty if there is none."""
+        """A kept run as lines of text for a terminal; empty if there is none. A track with `colours` also takes one of
+        them as `colour`."""
         return ""
 
     def draw(self, puzzle: P, options: DrawOptions, bench: Workbench) -> bool:

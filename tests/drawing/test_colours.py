@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from drawing import draw, draw_compare, draw_replay, save, svg, text
+from drawing.export.html import run_data
 from drawing.palette import BATCHES, OPERATIONS, PAPER, batch_colour, dark_variant, luminance, text_on
 from drawing.runs.axis import Scale
-from drawing.runs.colouring import COLOURS, between, chunk_bars, full, tinted
+from drawing.runs.colouring import COLOURS, Colouring, between, chunk_bars, full, tinted
 from drawing.runs.glyphs import draw_text, glyph_of
 from drawing.runs.lanes import frame_of
 from drawing.runs.scene import Scene, scene_of
@@ -223,3 +225,15 @@ def test_an_unknown_colour_is_one_clear_error(eight: Trace, tmp_path: Path) -> N
 
 def test_commands_know_the_colours_that_drawing_has() -> None:
     assert workbench.COLOURS == COLOURS
+
+
+def test_a_narrow_box_keeps_its_microbatch_where_its_lane_has_one_layer() -> None:
+    one = trace_of(one_f_one_b, 4, 12, 4, "stages")
+    assert Colouring.of("layer", 4, scene_of(one).lanes).varied == frozenset()
+    drawn = svg(draw(one))
+    shown = Counter(re.findall(r">b?(\d+)<", drawn))
+    assert all(shown[str(batch)] >= 2 * 4 for batch in range(12))  # in forward and in backward, on every rank
+    labels = run_data(scene_of(one))["colourings"]["layer"]["label"]
+    assert ["F0", "b11", "11"] in labels
+    two = trace_of(interleaved, 8, 8, 4, "stages")  # here the layer says more
+    assert ["F4", "b7"] in run_data(scene_of(two))["colourings"]["layer"]["label"]

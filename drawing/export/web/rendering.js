@@ -3,7 +3,7 @@
 
 const $ = (id) => root.querySelector(`#${id}`);
 const canvas = $("timeline"), pen = canvas.getContext("2d"), page = document.documentElement;
-const LEFT = 62, RIGHT = 14, AXIS = run.bands.length ? 42 : 26, HEAD = 42, UNIT = 20, SECONDS = 12;
+const LEFT = page.clientWidth < 500 ? 48 : 62, RIGHT = 14, AXIS = run.bands.length ? 42 : 26, HEAD = 42, UNIT = 20, SECONDS = 12;
 const INVITATION = "Point at an operation, tap it, or press Tab and the arrow keys, to see what it needs and what needs it.";
 // Each rank has a row for computation, and a lower one for each stream beside it.
 const BESIDE = 0.45, streams = run.streams.length, rowsHigh = 1 + BESIDE * (streams - 1);
@@ -282,18 +282,18 @@ function bar(look, x0, y, w, high) {
   pen.fillRect(x0 + inset, y + high - 2 * thick, (w - 2 * inset) * look.bar, thick);
 }
 
-function label(lines, x0, y, w, high, ink) {
-  const both = lines.join(" "), room = w - (lines.length > 1 || /\d/.test(both) ? 8 : 2), size = Math.min(13, high * 0.62);
+function label([first, second, narrow = first], x0, y, w, high, ink) {
+  const both = second ? `${first} ${second}` : first, room = w - (second || /\d/.test(both) ? 8 : 2), size = Math.min(13, high * 0.62);
   if (size < 7 || room < 4 || !both) return;
-  if (lines.length > 1 && high >= 26 && room >= Math.max(...lines.map((text) => text.length)) * 7.2) {
-    write(lines[0], x0 + w / 2, y + high * 0.32, 12.5, ink, "center", true);
-    write(lines[1], x0 + w / 2, y + high * 0.7, 11, ink);
+  if (second && high >= 26 && room >= Math.max(first.length, second.length) * 7.2) {
+    write(first, x0 + w / 2, y + high * 0.32, 12.5, ink, "center", true);
+    write(second, x0 + w / 2, y + high * 0.7, 11, ink);
   } else if (room >= both.length * size * 0.58) write(both, x0 + w / 2, y + high / 2, size, ink, "center", true);
-  else if (room >= lines[0].length * 6.4) write(lines[0], x0 + w / 2, y + high / 2, Math.min(10, size), ink, "center", true);
-  else if (high >= 26 && room >= 8 && /^[A-Z]\d/.test(both)) {
+  else if (room >= narrow.length * 6.4) write(narrow, x0 + w / 2, y + high / 2, Math.min(10, size), ink, "center", true);
+  else if (narrow === first && high >= 26 && room >= 8 && /^[A-Z]\d/.test(both)) {
     write(both[0], x0 + w / 2, y + high * 0.32, 10, ink, "center", true);
-    write(lines[0].slice(1), x0 + w / 2, y + high * 0.7, 10, ink);
-  }
+    write(first.slice(1), x0 + w / 2, y + high * 0.7, 10, ink);
+  } else if (w >= narrow.length * 5.4) write(narrow, x0 + w / 2, y + high / 2, 9, ink, "center", true);
 }
 
 function drawLinks(focus) {

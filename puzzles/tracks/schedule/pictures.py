@@ -38,11 +38,11 @@ def pareto(trace: Trace, puzzle: SchedulePuzzle) -> str:
         return ""
 
 
-def timeline_text(trace: Trace, puzzle: SchedulePuzzle, width: int) -> str:
+def timeline_text(trace: Trace, puzzle: SchedulePuzzle, width: int, colour: str = "layer") -> str:
     """The run as text of a terminal's width."""
     import drawing
 
-    return str(drawing.text(trace, puzzle.title, max(40, min(width, drawing.TEXT_WIDTH)), puzzle.goal))
+    return str(drawing.text(trace, puzzle.title, max(40, min(width, drawing.TEXT_WIDTH)), puzzle.goal, colour))
 
 
 def is_plausible(trace: Trace) -> bool:

@@ -198,10 +198,10 @@ class Schedules(Track[SchedulePuzzle]):
 
         return [self.picture(puzzle, kept), pareto(parse_trace(kept), puzzle) if figures else ""]
 
-    def picture_text(self, puzzle: SchedulePuzzle, kept: str, width: int) -> str:
+    def picture_text(self, puzzle: SchedulePuzzle, kept: str, width: int, colour: str = "layer") -> str:
         from .pictures import timeline_text
 
-        return timeline_text(parse_trace(kept), puzzle, width)
+        return timeline_text(parse_trace(kept), puzzle, width, colour)
 
     def draw(self, puzzle: SchedulePuzzle | FreeGame, options: DrawOptions, bench: Workbench) -> bool:
         from .draw import draw_runs
