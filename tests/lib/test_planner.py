@@ -92,6 +92,15 @@ def test_estimates_equal_runs_of_many_splits() -> None:
         compare(job, split)
 
 
+@pytest.mark.slow
+def test_estimates_of_many_splits_are_continued_from_fewer_and_bounded() -> None:
+    for (job, split), _ in zip(chosen(11), range(1500)):
+        found, bound = estimate(job, split, program_of(job, split)), lower_bound(job, split)
+        assert estimated(job, split) == found, split
+        assert bound.ticks <= found.ticks, split
+        assert bound.bytes <= found.peak, split
+
+
 @pytest.mark.parametrize("schedule", list(ORDERS))
 def test_many_microbatches_are_continued_from_fewer(schedule: str) -> None:
     for p, zero in ((2, 1), (4, 2), (4, 3)):
