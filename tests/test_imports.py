@@ -30,7 +30,8 @@ drawing.palette drawing.pen drawing.svg_writer drawing.picture drawing.number_te
 drawing.layouts drawing.export
 drawing
 puzzles.version puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks puzzles.own puzzles.grading
-puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.commands puzzles puzzles.__main__
+puzzles.reports puzzles.pytorch puzzles.notebook puzzles.site puzzles.gradescope puzzles.board puzzles.commands
+puzzles puzzles.__main__
 puzzles.package.training_puzzles
 """.split()
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""

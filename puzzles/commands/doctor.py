@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import click
 
+from puzzles.sandbox import cgroup
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier, best
 
@@ -31,6 +32,7 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "bubblewrap", "works" if tier.is_sandbox else f"not used: {tier.why_not}"
     yield "Landlock", f"version {here.landlock} of the kernel's interface" if here.landlock else "not on this system"
     yield "seccomp", "a filter denies system calls that no solution needs" if here.seccomp else "not on this system"
+    yield from _rows("cgroup", [_cgroup(place) for place in cgroup.find()])
     yield "user", _user()
     yield from _rows("a run cannot", here.walls())
     yield from _rows("a run can", here.gaps() or ["do nothing else that we know of; see docs/security.md"])
@@ -38,6 +40,8 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "leftovers", _leftovers(tier)
     if not here.guards_files:
         yield "folders", "other people's code is graded only with --trust; your own in the current folder without"
+    if platform.system() == "Windows":
+        yield "Windows", "to grade other people's code use WSL 2 (wsl --install), where all of this works as on Linux"
     for extra, package in (("dask", "distributed"), ("mpi", "mpi4py")):
         have = "installed" if find_spec(package) else f"not installed; pip install 'training-puzzles[{extra}]'"
         yield f"--{extra}", have
@@ -46,6 +50,12 @@ def findings() -> Iterator[tuple[str, str]]:
 def _rows(heading: str, lines: list[str]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines):
         yield "" if number else heading, line
+
+
+def _cgroup(place: cgroup.Place) -> str:
+    if place.why_not:
+        return f"{place.controller}: not used: {place.why_not}"
+    return f"{place.controller}: limited for all of a server's processes together, in {place.folder}"
 
 
 def _user() -> str:

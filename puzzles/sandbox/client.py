@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
-from . import leftovers, protocol
+from . import cgroup, leftovers, protocol
 from .limits import Limits
 from .protocol import RUN_FOLDER
 from .tiers import START_SECONDS, Tier, cache_bytecode, command, environment
@@ -76,13 +76,14 @@ class SandboxClient:
         self.uid = WORKER_UIDS[number % len(WORKER_UIDS)]
         self._mark = f"{os.getpid()}-{number:x}"
         self._server: subprocess.Popen[bytes] | None = None
+        self._group = cgroup.Group()
         self._folder = ""
         self._rules: dict[str, Any] = {}
         """What a run may read, as long as the server lives."""
         self._given: dict[str, Any] = {}
         self._seconds = 0.0
         self._is_open = False
-        self._finalizer: weakref.finalize[[subprocess.Popen[bytes]], Any] | None = None
+        self._finalizer: weakref.finalize[[subprocess.Popen[bytes], cgroup.Group], Any] | None = None
 
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Opens a submission and lets a worker read it: how that ended, with the survey of its definitions.
@@ -140,9 +141,10 @@ class SandboxClient:
         server, self._server, self._is_open = self._server, None, False
         if self._finalizer is not None:
             self._finalizer.detach()
-        code = 0 if server is None else _end(server)
+        code = 0 if server is None else _end(server, self._group)
         if code != 0 and not self.tier.is_sandbox:
             _end_marked(f"{MARK}={self._mark}")
+            self._group.remove()
         if self._folder:
             leftovers.remove(self._folder)
             self._folder = ""
@@ -155,8 +157,9 @@ class SandboxClient:
             self._folder = tempfile.mkdtemp(prefix=f"puzzles-{os.getpid()}-", dir=_quick_folder())
             if os.getuid() == 0:
                 os.chmod(self._folder, 0o711)  # or the run's user could not pass through
+        self._group = cgroup.make(self.limits)
         self._server = subprocess.Popen(
-            command(self.tier, self.limits),
+            self._group.enter(command(self.tier, self.limits)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -164,7 +167,7 @@ class SandboxClient:
             env={**environment(os.path.join(self._folder, RUN_FOLDER)), MARK: self._mark},
             start_new_session=True,
         )
-        self._finalizer = weakref.finalize(self, _end, self._server)
+        self._finalizer = weakref.finalize(self, _end, self._server, self._group)
 
     def _exchange(self, messages: Iterable[dict[str, Any]], seconds: float, left: int | None = None) -> dict[str, Any]:
         """The answer to some messages. With `left`, that is the exit code with which a supervisor has to end now.
@@ -206,7 +209,7 @@ def _quick_folder() -> str | None:
     return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
 
 
-def _end(server: subprocess.Popen[bytes]) -> int:
+def _end(server: subprocess.Popen[bytes], group: cgroup.Group) -> int:
     assert server.stdin is not None
     assert server.stdout is not None
     with suppress(OSError):
@@ -216,6 +219,7 @@ def _end(server: subprocess.Popen[bytes]) -> int:
         server.kill()
         code = server.wait()
     server.stdout.close()
+    group.remove()
     return code
 
 
