@@ -28,7 +28,7 @@ def draw_plans(plans: Sequence[Plan], title: str = "", dark: bool = False) -> Pi
     plane = Plane(_around([spot.time for spot in spots]), (0.0, 1.08 * max(limit, *(spot.memory for spot in spots))))
     name = title or f"{job.model.name} on {job.gpus} {job.gpu.name}, {job.tokens:,} tokens a step"
     facts = [f"{_described(plan)}" for plan in plans]
-    limit_text = f"a {job.gpu.name} has {limit / 1024:.1f} GiB for training"
+    limit_text = f"{limit / 1024:.1f} GiB of each GPU are for training"
     plot = panel(WIDTH, HEIGHT, [*_axes(plane, limit, limit_text), *_spots(spots, facts, plane)])
     return Picture(
         stack([draw_header(clip(name, 80), [limit_text], [], WIDTH), plot]),

@@ -202,7 +202,7 @@ def lower_bound(job: Job, split: Split) -> Bound:
     share = float(priced.shard) / priced.replicas
     state = 0 if split.offload == "states" else priced.state * (share if split.zero else 1)
     weight = priced.weight * (share if split.zero == 3 else 1)
-    gradient = priced.gradient * (share if split.zero > 1 else 1) if m * v > in_flight else 0
+    gradient = priced.gradient * (share if split.zero > 1 else 1) if m * v >= in_flight + 2 * p * v else 0
     held = mine * (state + weight + gradient) + in_flight * units * priced.kept + priced.first + priced.workspace
     held += priced.last if p == 1 or split.schedule == "zb_v" else 0
     held += priced.weight if split.zero == 3 and not alone else 0
@@ -211,10 +211,12 @@ def lower_bound(job: Job, split: Split) -> Bound:
 
 def estimated(job: Job, split: Split) -> Estimate:
     """The estimate of a split. With many microbatches it is continued from fewer: once a pipeline is full, each p more
-    take as long, and hold as much more, as the p before them."""
+    take as long as the p before them, and hold no more. That is not so where all forwards come first, and where gathers
+    of weights are beside a pipeline."""
     m, p = split.batches(job), split.pp
     full = (4 if split.chunks > 1 else 2) * max(p, 2) + m % p
-    if m <= full + p:
+    steady = split.schedule not in ("gpipe", "breadth_first") and (split.zero < 3 or p == 1)
+    if m <= full + p or not steady:
         return estimate(job, split, program_of(job, split))
     few, more = (
         estimate(fewer, split, program_of(fewer, split))
@@ -226,7 +228,7 @@ def estimated(job: Job, split: Split) -> Estimate:
 
 
 def chunks_in_flight(split: Split, m: int) -> int:
-    """Chunks that the first rank keeps at most (docs/truth.md compares these with runs)."""
+    """Chunks that the first rank keeps at most (docs/truth.md compares these with runs); of few in a V, not fewer."""
     p, v = split.pp, split.chunks
     match split.schedule:
         case "1f1b" | "zb_h1":
@@ -234,7 +236,7 @@ def chunks_in_flight(split: Split, m: int) -> int:
         case "interleaved":
             return min(p * v + p - 1, m * v)
         case "zb_v":
-            return min(2 * p, 2 * m)
+            return 2 * p if m >= 2 * p else m
     return m * v
 
 
@@ -260,7 +262,7 @@ def refuse_all(job: Job, fixed: Mapping[str, Any]) -> None:
 def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str:
     """One sentence: the least memory that any split takes, and on how many GPUs one fits."""
     split, peak = smallest(job, bounds)
-    least = f"no split of {job.model.name} on {job.gpus} GPUs fits {job.gpu.usable / GIB:.1f} GiB of a {job.gpu.name}"
+    least = f"no split of {job.model.name} on {job.gpus} GPUs fits the {job.gpu.usable / GIB:.1f} GiB of {job.gpu.name}"
     more = f"the least is {peak / GIB:.1f} GiB ({split}, recompute {split.recompute}, offload {split.offload})"
     for factor in (2, 4, 8, 16, 32, 64):
         larger = replace(job, gpus=factor * job.gpus, batch=max(job.batch, factor * job.gpus))

@@ -13,10 +13,11 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lib import Costs, Model, Setting, run
+from lib import Costs, Model, Setting
 
 from .gpus import LATENCY
 from .job import Job
+from .playing import played
 from .split import Split
 from .traffic import executed, sent_by
 
@@ -200,10 +201,7 @@ def _measured(axis: str, piece: PieceSchedule, size: tuple[int, int, int], setti
 
         await piece(model, done)
 
-    outcome = run(schedule, *size, setting=setting)
-    if outcome.error is not None:
-        raise outcome.error
-    retrace = executed(outcome.trace, whole=False)
+    retrace = executed(played(schedule, size, setting).trace, whole=False)
     sent = [0, 0, 0]
     for one in sent_by(retrace, retrace.ranks[0]):
         sent[bisect_right(ends[:2], one.start)] += width * one.elements

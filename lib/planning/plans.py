@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from lib import Trace, run
+from lib import Trace
 from lib.schedules.timetable import Timetable
 
 from .gpus import LINKS
 from .job import Job
 from .layer import layer_times, link_of, shared
 from .measure import Measured, measured
+from .playing import played
 from .prices import TICKS, Prices, members_of_replicas, prices
 from .schedule import Program, planned
 from .split import CHUNKED, ORDERS, Split, require_fit
@@ -66,9 +67,7 @@ def plan(job: Job, split: Split) -> Plan:
     priced, program = prices(job, split), program_of(job, split)
     batches = split.batches(job) * priced.replicas
     size = (split.stages * priced.units, batches, split.pp * priced.replicas)
-    outcome = run(planned(program), *size, setting=priced.setting)
-    if outcome.error is not None:
-        raise outcome.error
+    outcome = played(planned(program), size, priced.setting)
     found = measured(outcome.trace, job, priced, program)
     sent = sent_in_step(job, split, priced, found)
     return Plan(

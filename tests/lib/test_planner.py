@@ -14,7 +14,7 @@ from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
 from lib.planning.best import estimated, lower_bound, splits
 from lib.planning.layer import TICKS as LAYER_TICKS
-from lib.planning.layer import activation_bytes, compute_seconds, exact
+from lib.planning.layer import activation_bytes, compute_seconds, exact, layer_times
 from lib.planning.measure import KINDS
 from lib.planning.plans import program_of
 from lib.planning.prices import TICKS, prices
@@ -90,6 +90,15 @@ def chosen(seed: int) -> Iterator[tuple[Job, Split]]:
 def test_estimates_equal_runs_of_many_splits() -> None:
     for (job, split), _ in zip(chosen(7), range(300)):
         compare(job, split)
+
+
+@pytest.mark.slow
+def test_estimates_of_many_splits_are_continued_from_fewer_and_bounded() -> None:
+    for (job, split), _ in zip(chosen(11), range(1500)):
+        found, bound = estimate(job, split, program_of(job, split)), lower_bound(job, split)
+        assert estimated(job, split) == found, split
+        assert bound.ticks <= found.ticks, split
+        assert bound.bytes <= found.peak, split
 
 
 @pytest.mark.parametrize("schedule", list(ORDERS))
@@ -189,6 +198,17 @@ def test_layers_within_a_folded_pipeline_are_the_run_of_all_ranks(dp: int, pp: i
     model = transformer("llama-3-8b", layers=pp)
     job = job_of(split, m, replace(model, vocab=1), overlap=False)
     assert plan(job, split).seconds * TICKS == pytest.approx(flat(job, split), abs=10 * m)
+
+
+async def test_a_plan_can_be_made_in_a_notebook_whose_event_loop_is_running() -> None:
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    split = Split(dp=2, pp=2, tp=2, microbatch=2)
+    layer_times.cache_clear()
+    assert plan(job_of(split, 2), split).seconds > 0
+    assert asyncio.get_running_loop() is loop
+    await asyncio.sleep(0)
 
 
 # --- What papers state of memory ---
