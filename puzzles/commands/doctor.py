@@ -40,6 +40,8 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "leftovers", _leftovers(tier)
     if not here.guards_files:
         yield "folders", "other people's code is graded only with --trust; your own in the current folder without"
+    if platform.system() == "Windows":
+        yield "Windows", "to grade other people's code use WSL 2 (wsl --install), where all of this works as on Linux"
     for extra, package in (("dask", "distributed"), ("mpi", "mpi4py")):
         have = "installed" if find_spec(package) else f"not installed; pip install 'training-puzzles[{extra}]'"
         yield f"--{extra}", have

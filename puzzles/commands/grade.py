@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT = Limits()
 FORMATS = ("junit", "gradescope", "csv", "html")
+VISIBILITIES = ("visible", "hidden", "after_due_date", "after_published")
 MIB = 1 << 20
 
 
@@ -49,6 +51,10 @@ MIB = 1 << 20
 @click.option("--junit", metavar="FILE", help="Write JUnit XML.")
 @click.option("--csv", metavar="FILE", help="Write a table, one row for each file and puzzle.")
 @click.option("--gradescope", metavar="FILE", help="Write Gradescope's results.json for the submission.")
+@click.option("--one-student", is_flag=True, help="All files are one student's: for Gradescope the best of them count.")
+@click.option(
+    "--visibility", type=click.Choice(VISIBILITIES), default="visible", help="When a student sees Gradescope's results."
+)
 @click.option("--points", metavar="SLUG=N,...", default="", help="Points of a puzzle for Gradescope  [default: 1 each]")
 @click.option(
     "--partial",
@@ -128,6 +134,11 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     files = submissions(paths)
     if options["gradescope"] and not files:
         raise click.UsageError("there is no submission to write Gradescope's results for")
+    if options["gradescope"] and len(files) > 1 and not options["one_student"]:
+        raise click.UsageError(
+            f"--gradescope writes the results of one student, and there are {len(files)} files; grade one of them, or "
+            "say --one-student if all are by the same student"
+        )
     alone = len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
     job = Job(slugs, _limits(options), tier, options["strict"], _is_kept(len(files), options), _own())
@@ -144,7 +155,9 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     )
     problems = [_shown(lambda: _show(graded, tier, options))]
     reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
-    wrote, failed = write_reports(graded, reports, points, options["partial"], tier, options["traces"])
+    wrote, failed = write_reports(
+        graded, reports, points, options["partial"], tier, options["traces"], options["visibility"]
+    )
     if pages:
         failed.append(pages.finish(graded, tier))
         wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each file.")
@@ -225,6 +238,7 @@ def _is_kept(files: int, options: Mapping[str, Any]) -> bool:
     return bool(
         options["traces"]
         or (options["html"] and (files <= MAX_PICTURES or is_folder(options["html"])))
+        or options["gradescope"]
         or (files == 1 and not options["as_json"])
     )
 
@@ -240,9 +254,15 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
         if not (folder.resolve().is_relative_to(INSTALL_ROOT / "solutions") or _is_own_work(folder)):
             raise click.UsageError(
                 f"nothing protects your files here from the code in {folder} ({tier.why_not}): it can read and change "
-                "what you can. If you trust all of it, say --trust; 'puzzles doctor' shows what would protect you"
+                f"what you can. If you trust all of it, say --trust; {_advice()}"
             )
     return tier
+
+
+def _advice() -> str:
+    if platform.system() == "Windows":
+        return "or grade in WSL 2, where a sandbox protects you"
+    return "'puzzles doctor' shows what would protect you"
 
 
 def _is_own_work(folder: Path) -> bool:

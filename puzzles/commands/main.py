@@ -14,12 +14,16 @@ from .doctor import doctor
 from .draw import draw
 from .export import export
 from .grade import grade
+from .gradescope import gradescope
 from .hint import hint
 from .import_ import import_
+from .leaderboard import leaderboard
 from .list import list_
 from .new import new
 from .notebook import notebook
 from .params import Commands, with_own_puzzles
+from .plan import plan
+from .record import record
 from .reset import reset
 from .run import run
 from .share import share
@@ -27,6 +31,7 @@ from .show import show
 from .solve import solve
 from .start import start
 from .status import status
+from .submit import submit
 from .torch import torch
 from .verify import verify
 from .watch import watch
@@ -47,8 +52,8 @@ def main() -> None:
 
 
 PLAY = (list_, show, start, hint, draw, run, grade, watch, status, reset)
-for command in (*PLAY, verify, share, notebook):
+for command in (*PLAY, verify, share, notebook, gradescope, leaderboard, submit, record):
     main.add_command(with_own_puzzles(command))
-for command in (new, check, costs, doctor, export, import_, torch, solve):
+for command in (new, check, costs, doctor, export, import_, torch, solve, plan):
     main.add_command(command)
 with_own_puzzles(main)

@@ -6,13 +6,17 @@ from pathlib import Path
 
 import click
 
+from puzzles.tracks import TRACKS
+
+KINDS = list(TRACKS)
+
 
 @click.command()
 @click.argument("name")
 @click.option(
     "--track",
-    type=click.Choice(["schedule", "engine", "layout"]),
-    default="schedule",
+    type=click.Choice(KINDS),
+    default=KINDS[0],
     show_default=True,
     help="What its solutions are: a schedule, a class or a layout.",
 )

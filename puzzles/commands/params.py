@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from functools import partial
 from math import isfinite
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,12 +23,15 @@ REFERENCES = INSTALL_ROOT / "solutions"
 
 
 def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> None:
-    """Click's callback of --puzzles: adds the folders before other parameters look for puzzles."""
-    from puzzles.own import OwnPuzzleError, add_folder
+    """Click's callback of --puzzles: adds the folders before other parameters look for puzzles, until the command
+    ends."""
+    from puzzles.own import OwnPuzzleError, add_folder, folders, remove_folder
 
     for path in paths:
+        before = folders()
         try:
-            add_folder(path, draft=ctx.command.name == "check")
+            if (added := add_folder(path)) not in before:
+                ctx.call_on_close(partial(remove_folder, added.path))
         except OwnPuzzleError as why:
             raise click.UsageError(str(why), ctx) from None
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.grading.source_file import MAX_FILE_SIZE, SourceFile
+from puzzles.grading.saved_run import judge_saved
+from puzzles.grading.source_file import SourceFile
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 
 from .free_grade import verify_freely
 from .params import SavedSlug
-
-if TYPE_CHECKING:
-    from puzzles.grading.verdict import Verdict
 
 
 @click.command()
@@ -52,21 +48,3 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
         for note in verdict.notes:
             click.echo(f"Note: {note}")
     ctx.exit(0 if verdict.status == "passed" else 1)
-
-
-def judge_saved(puzzle: Puzzle, data: bytes) -> Verdict:
-    """The verdict on a saved run; the sizes that were not saved are not judged."""
-    from puzzles.failure import Failure, plain
-    from puzzles.grading.judge import Definition, drive, judge
-    from puzzles.tracks.outcomes import RunOutcome
-
-    try:
-        if len(data) > MAX_FILE_SIZE:
-            raise ValueError(f"it has more than {MAX_FILE_SIZE:,} bytes")
-        outcome = RunOutcome(track_of(puzzle.slug).row_of_saved(data.decode()))
-    except ValueError as why:
-        outcome = RunOutcome(failure=Failure("rule", plain(f"this file cannot be judged: {why}")))
-    verdict = drive(judge(puzzle, Definition(), only_shown=True), lambda request: outcome)
-    if verdict.status == "failed" and outcome.failure is None:
-        return replace(verdict, message=f"Not correct. {verdict.message}")
-    return verdict

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lib.goal import MEMORY_PRECISION
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.own.drafts import PLACEHOLDER
-from puzzles.own.errors import OwnPuzzleError
 from puzzles.own.puzzle_file import OwnPuzzle
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
+from puzzles.tracks import TRACKS
 
 from .grader import grade_file
 from .verdict import STATUSES, Verdict
@@ -80,7 +80,7 @@ class Check:
             yield Finding(f"reference: {verdict}", True)
             return
         if verdict.figures:
-            self.targets = tightest(self.own.track, verdict.figures)
+            self.targets = TRACKS[self.own.track].tightest(verdict.figures)
             yield self._target_finding()
         if verdict.status != "passed":
             yield Finding(f"reference: {verdict.status.replace('_', ' ')}: {verdict.message}", True)
@@ -126,16 +126,6 @@ class Check:
             return f"there is no file {path}"
         (verdict,) = grade_file(str(path), [self.own.puzzle], self.limits, self.tier, client=self.client).verdicts
         return verdict if verdict.attempted else f"{path} has no {self.own.slug}, or only the starter"
-
-
-def tightest(track: str, figures: Mapping[str, float]) -> dict[str, int]:
-    """The lowest targets that these figures meet, as a file of puzzles says them."""
-    if track != "schedule":
-        return {name: int(value) for name, value in figures.items()}
-    memory = {"memory": figures["peak_memory"]} | ({"host": h} if (h := figures.get("host_memory")) else {})
-    return {"time": max(int(figures["timesteps"]), 1)} | {
-        name: max(int(value) // MEMORY_PRECISION * MEMORY_PRECISION, 1) for name, value in memory.items()
-    }
 
 
 def write_targets(own: OwnPuzzle, targets: Mapping[str, int]) -> None:

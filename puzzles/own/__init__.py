@@ -3,7 +3,8 @@
 from puzzles.own import add_folder
 """
 
-from .errors import OwnPuzzleError
+from puzzles.catalog.fields import OwnPuzzleError
+
 from .loaded import (
     FOLDERS_VARIABLE,
     OwnFolder,

@@ -7,14 +7,11 @@ from importlib.resources import files
 from keyword import iskeyword
 from pathlib import Path
 
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.tracks import ALL
-
-from .errors import OwnPuzzleError
 
 PLACEHOLDER = "TODO"
 """Begins every text of a draft that is to be replaced."""
-
-TRACKS = ("schedule", "engine", "layout")
 
 
 def begin(name: str, track: str, folder: Path) -> list[Path]:

@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -15,16 +15,18 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
+from puzzles.catalog.fields import Fields, OwnPuzzleError
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox import visible_files
 from puzzles.tracks import TRACKS, add_chapter, remove_chapter
 
-from .errors import OwnPuzzleError
-from .fields import Fields
 from .puzzle_file import OwnPuzzle, from_python
 from .toml_file import from_toml
 
 CHAPTER_FILE = "chapter.toml"
+RECORDS = "records"
+"""The folder with records that players found."""
+
 FOLDERS_VARIABLE = "TRAINING_PUZZLES_FOLDERS"
 """Environment variable with folders of puzzles, separated as in PATH."""
 
@@ -199,7 +201,8 @@ def _files(folder: Path) -> list[Path]:
 def _read(file: Path, draft: bool) -> OwnPuzzle:
     if not file.stem.isidentifier() or iskeyword(file.stem):
         raise OwnPuzzleError(f"{file}: the file's name is the puzzle's and that of a function; '{file.stem}' cannot be")
-    return from_python(file) if file.suffix == ".py" else from_toml(file, draft)
+    own = from_python(file) if file.suffix == ".py" else from_toml(file, draft)
+    return replace(own, puzzle=TRACKS[own.track].with_found(own.puzzle, file.parent / RECORDS))
 
 
 def _chapter_fields(folder: Path) -> tuple[str, str, tuple[str, ...]]:

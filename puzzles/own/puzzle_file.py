@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import plain
-
-from .errors import OwnPuzzleError
+from puzzles.tracks import TRACKS
 
 
 @dataclass(frozen=True)
@@ -86,5 +86,13 @@ def from_python(path: Path) -> OwnPuzzle:
 
 
 def track_named(puzzle: Puzzle) -> str:
-    """The name of the track that a puzzle is for, by its class."""
-    return {"SchedulePuzzle": "schedule", "EnginePuzzle": "engine", "LayoutPuzzle": "layout"}[type(puzzle).__name__]
+    """The name of the track that a puzzle is for, by its class.
+
+    Raises:
+        OwnPuzzleError: there is none.
+    """
+    of = type(puzzle).__name__
+    found = next((name for name, track in TRACKS.items() if track.puzzle_class == of), None)
+    if found is None:
+        raise OwnPuzzleError(f"{puzzle.slug}: no track has puzzles of the class {of}")
+    return found

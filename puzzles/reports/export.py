@@ -33,6 +33,7 @@ def write_reports(
     partial: float,
     tier: Tier,
     traces: str | None,
+    visibility: str = "visible",
 ) -> tuple[list[str], list[str]]:
     """Writes the files that are wanted; formats without a path are left out. Returns a sentence for each file that was
     written, and for each that could not be."""
@@ -44,7 +45,7 @@ def write_reports(
 
     writers: dict[str, Callable[[], str]] = {
         "junit": lambda: junit(graded),
-        "gradescope": lambda: json.dumps(gradescope(graded, points, partial), indent=2),
+        "gradescope": lambda: json.dumps(gradescope(graded, points, partial, visibility), indent=2),
         "csv": lambda: table(graded),
         "html": html,
     }

@@ -1,7 +1,11 @@
-"""Gradescope's results file: points for each puzzle, with partial credit."""
+"""Gradescope's results file: points for each puzzle, what there is to say about it as HTML, and a leaderboard.
+
+The format is that of https://gradescope-autograders.readthedocs.io/en/latest/specs/.
+"""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +13,9 @@ import click
 
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.tracks import ALL, UnknownPuzzleError, find_several, track_of
+
+from .attempts import attempts
+from .environment import environment
 
 
 def parse_points(text: str) -> dict[str, float]:
@@ -32,29 +39,63 @@ def parse_points(text: str) -> dict[str, float]:
     return points
 
 
-def gradescope(graded: Sequence[Graded], points: Mapping[str, float], partial: float) -> dict[str, Any]:
+def gradescope(
+    graded: Sequence[Graded], points: Mapping[str, float], partial: float, visibility: str = "visible"
+) -> dict[str, Any]:
     """Gradescope's results of one student: of several files, the best for each puzzle counts."""
 
     def rank(v: Verdict) -> tuple[float, int, bool]:
         return share(v, partial), v.stars, v.attempted
 
     tests: list[dict[str, Any]] = []
+    counted: list[Verdict] = []
     asked = {v.puzzle for file in graded for v in file.verdicts}
     for slug in (slug for slug in ALL if slug in asked):
         found = [v for file in graded for v in file.verdicts if v.puzzle == slug]
         best = max(found, key=rank)
-        output = "\n".join(filter(None, (best.message, best.source and f"> {best.source}", *best.notes)))
         tests.append(
             {
                 "name": _name(slug),
                 "score": round(points[slug] * share(best, partial), 4),
                 "max_score": points[slug],
                 "status": "passed" if best.status == "passed" else "failed",
-                "output": output or best.status.replace("_", " "),
+                "output": _html(best),
+                "output_format": "html",
                 "tags": [slug, f"stars: {best.stars}"],
+                "visibility": visibility,
             }
         )
-    return {"score": round(sum(test["score"] for test in tests), 4), "tests": tests}
+        counted.append(best)
+    return {
+        "score": round(sum(test["score"] for test in tests), 4),
+        "visibility": visibility,
+        "stdout_visibility": "hidden",
+        "tests": tests,
+        "leaderboard": _leaderboard(counted),
+    }
+
+
+def _html(verdict: Verdict) -> str:
+    """A verdict as HTML. Pictures are images, in which no script runs, since the page is Gradescope's."""
+    (attempt,) = attempts([verdict]) or [{"verdict": verdict}]
+    images = [base64.b64encode(picture.encode()).decode() for picture in attempt.get("pictures", ())]
+    template = environment().get_template("gradescope_test.html")
+    return str(template.render({"measures": (), "story": (), **attempt, "images": images})).strip()
+
+
+def _leaderboard(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """The stars, and of each schedule that passed its steps and its peak."""
+    rows: list[dict[str, Any]] = [{"name": "stars", "value": sum(v.stars for v in verdicts)}]
+    for v in verdicts:
+        name = f"{v.puzzle} " if len(verdicts) > 1 else ""
+        for figure, words in LEADERBOARD.items():
+            if figure in v.figures and v.status == "passed":
+                rows.append({"name": f"{name}{words}", "value": v.figures[figure], "order": "asc"})
+    return rows
+
+
+LEADERBOARD = {"timesteps": "timesteps", "peak_memory": "peak"}
+"""Figures of a leaderboard, and what their columns are called; less is better."""
 
 
 def _name(slug: str) -> str:

@@ -1,15 +1,22 @@
-"""`python -m puzzles.site [FOLDER]`: builds the site, in `site` unless another folder is named."""
+"""`python -m puzzles.site [FOLDER]`: builds the site, in `site` unless another folder is named.
+
+TRAINING_PUZZLES_FOLDERS names folders of puzzles to add.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from puzzles.own import add_installed
+
 from .build import build
 from .npm import SiteError
 
 
 def main(arguments: list[str]) -> int:
+    for problem in add_installed():
+        print(f"Warning: {problem}", file=sys.stderr)
     site = Path(arguments[0] if arguments else "site")
     try:
         size = build(site, Path("build"))
@@ -20,4 +27,5 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from . import own
 from .npm import PAGE, run
 
 ROOT = Path(__file__).parents[2]
@@ -60,10 +61,16 @@ def files() -> Iterator[tuple[str, bytes]]:
             name = path.relative_to(ROOT).as_posix()
             if path.is_file() and path.suffix not in (".pyc", ".typed") and not name.startswith(LEFT_OUT):
                 yield name, path.read_bytes()
+    if own_puzzles := own.packed():
+        yield own.FILE, own_puzzles
     for name, text in PILLOW.items():
         yield name, text.encode()
     for distribution in PACKAGES:
         for file in metadata.files(distribution) or ():
             name = file.as_posix()
-            if name.endswith((".py", ".dist-info/METADATA")) and "/test" not in name and not name.startswith(".."):
+            if (
+                name.endswith((".py", ".dist-info/METADATA"))
+                and not {"test", "tests"} & {*file.parts}
+                and not name.startswith("..")
+            ):
                 yield name, file.read_binary()

@@ -11,11 +11,9 @@ from puzzles.tracks import TRACKS, Track
 from puzzles.tracks.outcomes import capitalized
 from puzzles.version import VERSION
 
+from .own import PLAYED
 from .pictures import picture_of
 from .prose import inline, prose
-
-PLAYED = "schedule"
-"""The track that is played in the browser; the others need numpy."""
 
 BY_HAND = ("gpipe", "one_f_one_b", "interleaved", "zb_h1", "zb_h2", "zb_v")
 """Puzzles that can be played with a timetable: pipelines without a mesh, that compute one microbatch at a time."""

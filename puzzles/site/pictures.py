@@ -9,6 +9,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.notebook.authoring.collective_svg import collective_svg
 from puzzles.notebook.authoring.overview_svg import overview_svg
+from puzzles.own import home_of
 from puzzles.tracks import Track
 
 COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "all-gather": "allgather"}
@@ -18,7 +19,7 @@ COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "al
 def picture_of(track: Track[Any], puzzle: Puzzle) -> str:
     """The picture; empty if there is none."""
     if isinstance(puzzle, SchedulePuzzle):
-        return overview_svg(puzzle)
+        return "" if home_of(puzzle.slug) else overview_svg(puzzle)  # nobody drew a sketch for a teacher's puzzle
     if isinstance(puzzle, LayoutPuzzle):
         return layout_svg(puzzle)
     words = f"{puzzle.statement} {puzzle.concept} {puzzle.in_practice}".lower()

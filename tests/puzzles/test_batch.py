@@ -78,7 +78,7 @@ def graded_class(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("COLUMNS", "100")
-        files = ("--junit", "out/junit.xml", "--html", "page.html", "--gradescope", "results.json")
+        files = ("--junit", "out/junit.xml", "--html", "page.html", "--gradescope", "results.json", "--one-student")
         result = puzzles("grade", "--trust", "class", *files)
     assert result.exit_code == 1
     (folder / "page").write_text(result.stdout)
@@ -291,8 +291,8 @@ def test_gradescope_counts_points_and_partial_credit(a_class: Path, graded_class
     results = json.loads(Path("results.json").read_text())
     assert results["score"] == 7
     assert [(t["score"], t["max_score"]) for t in results["tests"]][:3] == [(7, 10), (0, 3), (0, 1)]
-    assert results["tests"][0]["output"].startswith("correct, but it needs ")
-    assert results["tests"][2]["output"].startswith("line ")
+    assert "<p>correct, but it needs " in results["tests"][0]["output"]
+    assert "<p>line " in results["tests"][2]["output"]
     assert json.loads((graded_class / "results.json").read_text())["score"] == 2, "of the best file for each puzzle"
 
 

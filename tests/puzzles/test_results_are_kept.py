@@ -62,7 +62,18 @@ def rows(path: str) -> list[dict[str, str]]:
 
 @needs_full
 def test_a_report_that_cannot_be_written_affects_neither_the_results_nor_the_others(a_class: Path) -> None:
-    result = grade("class", "--junit", FULL, "--gradescope", "class", "--csv", "t.csv", "--html", "ann.py/page.html")
+    result = grade(
+        "class",
+        "--junit",
+        FULL,
+        "--gradescope",
+        "class",
+        "--csv",
+        "t.csv",
+        "--html",
+        "ann.py/page.html",
+        "--one-student",
+    )
     assert "2 solutions of 1 puzzle in 2 files: 1 passed." in result.stdout
     assert [row["status"] for row in rows("t.csv")] == ["passed", "failed"]
     assert Path("ann.py/page.html").is_file()

@@ -13,7 +13,12 @@ from puzzles.catalog.schedule.puzzle import SchedulePuzzle
 from puzzles.tracks import chapter_of
 from tests.support.selection import first_of_each_kind
 
-RECORDS = list(dict.fromkeys(record for puzzle in PUZZLES.values() for record in puzzle.goal.records))
+RECORDS = list(
+    dict.fromkeys(
+        record for puzzle in PUZZLES.values() for record in puzzle.goal.records if not record.by.endswith(".json")
+    )
+)
+"""Those that are functions; of a found one there is only the trace."""
 
 
 def record_name(record: Record) -> str:
@@ -35,7 +40,7 @@ def reference_of(slug: str) -> Any:
 
 def records_of(slug: str) -> Iterator[tuple[Record, Any]]:
     """The records of a puzzle's goal whose file solves this puzzle, with the functions."""
-    for record in PUZZLES[slug].goal.records:
+    for record in filter(RECORDS.__contains__, PUZZLES[slug].goal.records):
         yield from ((record, function) for puzzle, function in solved_by(record) if puzzle.slug == slug)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from puzzles.catalog.chapter import Chapter
+from .found import ScheduleChapter
 
 
-def _chapter(name: str, title: str, idea: str, *slugs: str) -> Chapter:
+def _chapter(name: str, title: str, idea: str, *slugs: str) -> ScheduleChapter:
     package = __name__.rpartition(".")[0]
-    return Chapter(f"{package}.{name}", title, idea, {slug: slug for slug in slugs})
+    return ScheduleChapter(f"{package}.{name}", title, idea, {slug: slug for slug in slugs})
 
 
 CLASSICS = _chapter(

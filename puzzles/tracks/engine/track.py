@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.fields import Fields
 from puzzles.tracks.base import OptionError, Section, Track, Turns
 from puzzles.tracks.outcomes import LocalRun, Measure, RunRequest
 
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
     from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
 
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
+
+
+def in_one_process(request: RunRequest) -> RunRequest:
+    """The same run, with all devices as greenlets of one process."""
+    return replace(request, data={name: value for name, value in request.data.items() if name != "devices"})
+
 
 CALLS = (
     ("self.device_id, self.num_devices", "This device's number, from 0; their number n."),
@@ -27,10 +35,19 @@ CALLS = (
 )
 
 
+JUDGED = (
+    ("Results", "May differ from a single device's by 0.00001 of the largest number; data use all 24 bits of float32."),
+    ("Figures", "Each device is a process. A figure below what any class needs is refused: something was not counted."),
+    ("self.host, self.disk", "Slower memories, refused unless a target names them or they take time."),
+)
+
+
 class Engine(Track[EnginePuzzle]):
     """One class that every device runs, with blocking calls and plain numpy."""
 
     listing = ENGINE_PUZZLES
+    puzzle_class = "EnginePuzzle"
+    needs_trials = True
     name = "engine"
     title = "On real tensors"
     idea = "who holds what, and who sends what?"
@@ -38,6 +55,11 @@ class Engine(Track[EnginePuzzle]):
     stage = "puzzles.sandbox.worker.stages.engine"
     max_result = 16 << 20
     noun = "class"
+
+    def read(self, slug: str, fields: Fields) -> EnginePuzzle:
+        from .own import read_puzzle
+
+        return read_puzzle(slug, fields)
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets
@@ -86,7 +108,8 @@ class Engine(Track[EnginePuzzle]):
         return f"Best known: {known}. Match that for the third star."
 
     def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
-        return [] if puzzle.imports else [Section("Calls", CALLS)]  # with imports, others make the calls
+        judged = Section("How it is judged", JUDGED)
+        return [judged] if puzzle.imports else [Section("Calls", CALLS), judged]  # with imports, others make the calls
 
     def background(self, puzzle: EnginePuzzle) -> Sequence[tuple[str, str]]:
         return [("The targets", puzzle.arithmetic)]
@@ -104,12 +127,13 @@ class Engine(Track[EnginePuzzle]):
             raise OptionError(f"{puzzle.slug} is a class, and only runs of schedules are drawn; leave out -o")
 
     def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        """On MPI every device is a process: without a sandbox, so it is for the player's own code."""
+        """All devices in one process of the sandbox; or on MPI, each in a process without a sandbox. Both are quick and
+        for the player's own code: only grading separates the devices."""
         needed = puzzle.devices
         if options.devices not in (None, needed):
             return bench.refuse(f"is tried on {needed} devices; leave out -n, or say -n {needed}")
         if options.on != "mpi":
-            return bench.grade(options.on)
+            return bench.grade(options.on, change=in_one_process)
         from .on_mpi import runner_on_mpi
 
         return bench.grade(options.on, lambda submission: runner_on_mpi(submission, puzzle.slug))

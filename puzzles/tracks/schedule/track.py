@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib import PuzzleError, Report, Trace, referee, run_async, trace_to_json
+from puzzles.catalog.fields import Fields
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
+from puzzles.catalog.schedule.found import FOUND, with_found
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
@@ -32,6 +35,8 @@ class Schedules(Track[SchedulePuzzle]):
     """Schedules: one coroutine that every rank runs, which orders its computation and communication."""
 
     listing = PUZZLES
+    puzzle_class = "SchedulePuzzle"
+    found_folder = FOUND
     name = "schedule"
     title = "Schedules"
     idea = "who computes and sends what, and when?"
@@ -47,6 +52,29 @@ class Schedules(Track[SchedulePuzzle]):
 
     def is_default(self, slug: str) -> bool:
         return slug in CLASSICS.files
+
+    # --- Puzzles of teachers ---
+
+    def read(self, slug: str, fields: Fields) -> SchedulePuzzle:
+        from .own import read_puzzle
+
+        return read_puzzle(slug, fields)
+
+    def tightest(self, figures: Mapping[str, float]) -> dict[str, int]:
+        from .own import tightest
+
+        return tightest(figures)
+
+    def with_found(self, puzzle: SchedulePuzzle, folder: Path) -> SchedulePuzzle:
+        found: SchedulePuzzle = with_found(puzzle, folder)
+        return found
+
+    def known_as_good(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], family: str) -> str:
+        for known in puzzle.goal.rivals(family):
+            if known.timesteps <= figures["timesteps"] and known.peak_memory <= figures["peak_memory"]:
+                by = f" ({known.by})" if known.by else ""
+                return f"{known.timesteps:g} timesteps, {known.peak_memory:,} elements{by}"
+        return ""
 
     # --- Grading ---
 

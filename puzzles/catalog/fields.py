@@ -6,11 +6,16 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from .errors import OwnPuzzleError
-
 T = TypeVar("T")
 
 MISSING: Any = object()
+
+NO_LIMIT = 10**12
+"""The target of a draft, which everything meets."""
+
+
+class OwnPuzzleError(Exception):
+    """A folder or file of puzzles that cannot be used; the text names the file, the field, and what to do."""
 
 
 class Fields:
@@ -101,3 +106,26 @@ def _is_text(given: Any) -> bool:
 
 def _is_table(given: Any) -> bool:
     return isinstance(given, dict)
+
+
+def texts_of(fields: Fields) -> dict[str, Any]:
+    """The texts that puzzles of every track have."""
+    return {
+        "title": fields.text("title"),
+        "statement": fields.text("statement").strip() + "\n",
+        "starter": fields.text("starter").strip() + "\n",
+        "hints": fields.texts("hints"),
+        "concept": fields.text("concept", "").strip(),
+        "in_practice": fields.text("in_practice", "").strip(),
+        "sources": fields.texts("sources"),
+        "credit": fields.text("credit", ""),
+        "praise": fields.text("praise", "Good dogs, every one of them."),
+    }
+
+
+def rules_of(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
+    """The calls that are allowed or forbidden."""
+    rules = {name: fields.texts(name, known) for name in ("allowed", "forbidden")}
+    if rules["allowed"] and rules["forbidden"]:
+        raise OwnPuzzleError(f"{fields.where}: give either the calls that are allowed, or those that are forbidden")
+    return rules

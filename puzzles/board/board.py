@@ -1,0 +1,78 @@
+"""Ranks entries: for each puzzle the Pareto front, equal ones side by side, and those that are beaten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from puzzles.failure import plain
+from puzzles.tracks import ALL
+
+from .entry import Entry, EntryError, read_entry
+
+
+class Place(NamedTuple):
+    """Entries with the same figures, by name."""
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def point(self) -> tuple[float, ...]:
+        return self.entries[0].point
+
+
+class Ranking(NamedTuple):
+    """The entries of one puzzle: the front, fastest first, and the beaten ones; of each player those that none of
+    their own beats."""
+
+    slug: str
+    front: tuple[Place, ...]
+    beaten: tuple[Place, ...]
+
+
+class Refused(NamedTuple):
+    """A file that is not on the board, and why."""
+
+    path: str
+    why: str
+
+
+def collected(folder: Path) -> tuple[list[Entry], list[Refused]]:
+    """The entries of all JSON files below a folder, in the order of their paths, and the files that are none."""
+    entries, refused = [], []
+    for path in sorted(folder.rglob("*.json")):
+        name = path.relative_to(folder).as_posix()
+        try:
+            if path.is_symlink():
+                raise EntryError("it is a link; put the file itself here")
+            entries.append(read_entry(path))
+        except EntryError as why:
+            refused.append(Refused(plain(name), plain(str(why))[:500]))
+    return entries, refused
+
+
+def rankings(entries: Iterable[Entry]) -> list[Ranking]:
+    """The rankings of all puzzles that have entries, in the order of play."""
+    by_slug: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_slug.setdefault(entry.puzzle.slug, []).append(entry)
+    return [_ranking(slug, by_slug[slug]) for slug in ALL if slug in by_slug]
+
+
+def _ranking(slug: str, entries: Sequence[Entry]) -> Ranking:
+    once = {(entry.name, entry.point): entry for entry in sorted(entries, key=_order, reverse=True)}
+    own_best = [e for e in once.values() if not any(o.name == e.name and o.dominates(e) for o in once.values())]
+    front = [e for e in own_best if not any(other.dominates(e) for other in own_best)]
+    return Ranking(slug, _places(front), _places([e for e in own_best if e not in front]))
+
+
+def _places(entries: Iterable[Entry]) -> tuple[Place, ...]:
+    by_point: dict[tuple[float, ...], list[Entry]] = {}
+    for entry in sorted(entries, key=_order):
+        by_point.setdefault(entry.point, []).append(entry)
+    return tuple(Place(tuple(equal)) for equal in by_point.values())
+
+
+def _order(entry: Entry) -> tuple[object, ...]:
+    return entry.point, entry.name.lower(), entry.name, entry.digest

@@ -1,0 +1,124 @@
+"""An entry of a leaderboard: a trace with the puzzle that it solves and the name of whoever found it, as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.failure import plain
+from puzzles.grading.saved_run import judge_saved
+from puzzles.grading.source_file import MAX_FILE_SIZE, SourceFile
+from puzzles.grading.verdict import Verdict
+from puzzles.tracks import UnknownPuzzleError, find, track_of
+
+FORMAT = "training-puzzles entry"
+VERSION = 1
+MAX_NAME = 60
+FIELDS = ("format", "version", "puzzle", "name", "trace")
+
+
+class EntryError(Exception):
+    """A file that is no entry, or an entry that does not solve its puzzle; the text says why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run that was judged here and passed."""
+
+    puzzle: Puzzle
+    name: str
+    trace: str
+    """In one form, so that equal runs are equal texts."""
+    verdict: Verdict
+
+    @property
+    def point(self) -> tuple[float, ...]:
+        """The figures that entries are compared by; less is better in each."""
+        return tuple(self.verdict.figures[name] for name in AXES if name in self.verdict.figures)
+
+    @property
+    def digest(self) -> str:
+        """Of the run."""
+        return hashlib.sha256(self.trace.encode()).hexdigest()[:12]
+
+    @property
+    def file(self) -> str:
+        """The usual name of its file: 'ann-0123456789ab.json'."""
+        return f"{re.sub(r'[^a-z0-9]+', '-', self.name.lower()).strip('-') or 'entry'}-{self.digest}.json"
+
+    def dominates(self, other: Entry) -> bool:
+        """True if it is at least as good in every figure, and better in one."""
+        return self.point != other.point and all(a <= b for a, b in zip(self.point, other.point))
+
+    def text(self) -> str:
+        """The entry as JSON."""
+        fields = (FORMAT, VERSION, self.puzzle.slug, self.name, json.loads(self.trace))
+        return json.dumps(dict(zip(FIELDS, fields)), ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+AXES = ("timesteps", "peak_memory", "host_memory")
+
+
+def judged(puzzle: Puzzle, name: str, trace: bytes) -> Entry:
+    """The entry of a saved run.
+
+    Raises:
+        EntryError: the name cannot be shown, or the run does not pass.
+    """
+    if not name.strip() or name != plain(name) or len(name) > MAX_NAME:
+        raise EntryError(f"a name has 1 to {MAX_NAME} characters on one line; got {name[:MAX_NAME]!r}")
+    verdict = judge_saved(puzzle, trace, keep=True)
+    if verdict.status != "passed":
+        words = verdict.message[:1].lower() + verdict.message[1:]
+        raise EntryError(f"it does not pass {puzzle.slug}: {words}")
+    return Entry(puzzle, name, _one_form(verdict.trace), verdict)
+
+
+def read_entry(path: Path) -> Entry:
+    """The entry in a file; or in a plain trace that 'puzzles grade --traces' wrote: its file has the puzzle's name, and
+    its folder the player's.
+
+    Raises:
+        EntryError: it is neither, or does not pass.
+    """
+    try:
+        data = SourceFile(str(path)).read()
+    except OSError as why:
+        raise EntryError(f"it cannot be read: {why.strerror or why}") from None
+    if len(data) > MAX_FILE_SIZE:
+        raise EntryError(f"it has more than {MAX_FILE_SIZE:,} bytes")
+    try:
+        given: Any = json.loads(data)
+    except (ValueError, RecursionError) as why:
+        raise EntryError(f"it is no JSON: {why}") from None
+    if not isinstance(given, dict) or "format" not in given or "puzzle" not in given:
+        return judged(saved_puzzle(path.stem), re.sub(r"^\d{4}_", "", path.absolute().parent.name), data)
+    if (given.get("format"), given.get("version")) != (FORMAT, VERSION) or set(given) != set(FIELDS):
+        raise EntryError(f"an entry has the fields {', '.join(FIELDS)}, the format '{FORMAT}' and version {VERSION}")
+    if not isinstance(given["puzzle"], str) or not isinstance(given["name"], str):
+        raise EntryError("the puzzle and the name of an entry are texts")
+    return judged(saved_puzzle(given["puzzle"]), given["name"], json.dumps(given["trace"]).encode())
+
+
+def saved_puzzle(slug: str) -> Puzzle:
+    """A puzzle whose runs can be judged again.
+
+    Raises:
+        EntryError: there is none of that name.
+    """
+    try:
+        puzzle = find(slug)
+    except UnknownPuzzleError as why:
+        raise EntryError(str(why)) from None
+    if not track_of(puzzle.slug).saved_as(puzzle):
+        raise EntryError(f"there are no traces of {puzzle.slug}; only runs of schedules can be judged again")
+    return puzzle
+
+
+def _one_form(trace: str) -> str:
+    return json.dumps(json.loads(trace), sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,121 @@
+"""A leaderboard as files: a page, its data as JSON, and for each run a page that opens it; always the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from drawing.export.html import web_page
+from drawing.runs.scene import scene_of
+from lib import Trace
+from lib.recognition import recognize
+from puzzles.reports.environment import environment
+from puzzles.tracks import track_of
+
+from .board import Place, Ranking
+from .entry import Entry
+
+DATA = "board.json"
+"""The board as data. It also names all files of the board, so that those of an earlier one can be removed."""
+
+
+def files_of(rankings: Sequence[Ranking], title: str) -> dict[str, str]:
+    """The text of every file, by its path."""
+    runs = {_page(entry): entry for one in rankings for place in (*one.front, *one.beaten) for entry in place.entries}
+    names = sorted([*runs, "index.html", DATA])
+    data = {"title": title, "files": names, "puzzles": [_data(one) for one in rankings]}
+    page = environment().get_template("board.html").render(title=title, rankings=[_shown(one) for one in rankings])
+    return {
+        **{name: _viewer(entry) for name, entry in runs.items()},
+        "index.html": str(page),
+        DATA: json.dumps(data, indent=1, ensure_ascii=False) + "\n",
+    }
+
+
+def write(files: Mapping[str, str], folder: Path) -> None:
+    """Writes the files, and removes those of an earlier board that are no more.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    for name in _earlier(folder) - set(files):
+        (folder / name).unlink(missing_ok=True)
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+
+
+def differences(files: Mapping[str, str], folder: Path) -> list[str]:
+    """The files that are missing in the folder, are others there, or are of an earlier board."""
+
+    def there(name: str) -> str | None:
+        try:
+            return (folder / name).read_bytes().decode()
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    return sorted({name for name, text in files.items() if there(name) != text} | (_earlier(folder) - set(files)))
+
+
+def _earlier(folder: Path) -> set[str]:
+    """The files that the board in a folder says that it has."""
+    try:
+        names = json.loads((folder / DATA).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    inside = folder.resolve()
+    return {name for name in names if isinstance(name, str) and (folder / name).resolve().is_relative_to(inside)}
+
+
+def _page(entry: Entry) -> str:
+    return f"{entry.puzzle.slug}/{entry.digest}.html"
+
+
+def _run(entry: Entry) -> Trace:
+    trace: Trace = track_of(entry.puzzle.slug).restored(entry.puzzle, entry.trace)
+    return trace
+
+
+def _viewer(entry: Entry) -> str:
+    """The page that opens a run. Equal runs of several players have one, so it names none of them."""
+    scene = scene_of(_run(entry), getattr(entry.puzzle, "goal", None))
+    return str(web_page(scene, entry.puzzle.title))
+
+
+def _data(one: Ranking) -> dict[str, Any]:
+    def rows(places: Sequence[Place]) -> list[dict[str, Any]]:
+        return [
+            {"name": entry.name, "stars": entry.verdict.stars, **entry.verdict.figures, "run": _page(entry)}
+            for place in places
+            for entry in place.entries
+        ]
+
+    return {"puzzle": one.slug, "front": rows(one.front), "beaten": rows(one.beaten)}
+
+
+def _shown(one: Ranking) -> dict[str, Any]:
+    track = track_of(one.slug)
+    puzzle = track.puzzle(one.slug)
+    goal = getattr(puzzle, "goal", None)
+    known = [f"{r.timesteps:g} timesteps, {r.peak_memory:,} elements" for r in (goal.open_front if goal else ())]
+    return {
+        "slug": one.slug,
+        "heading": track.heading(puzzle),
+        "limits": track.limits(puzzle),
+        "front": [_row(place) for place in one.front],
+        "beaten": [_row(place) for place in one.beaten],
+        "known": known,
+        "has_host": any(len(place.point) > 2 for place in (*one.front, *one.beaten)),
+    }
+
+
+def _row(place: Place) -> dict[str, Any]:
+    return {
+        "figures": [f"{value:,}" if isinstance(value, int) else f"{value:g}" for value in place.point],
+        "stars": max(entry.verdict.stars for entry in place.entries),
+        "kind": known.text if (known := recognize(_run(place.entries[0]))) else "",
+        "names": [(entry.name, _page(entry)) for entry in place.entries],
+    }

@@ -1,0 +1,73 @@
+"""`puzzles gradescope`: the file that Gradescope takes as an autograder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from .game_options import puzzle_slugs
+from .grade import VISIBILITIES
+from .params import Seconds, SlugText
+
+
+@click.command()
+@click.option("-o", "output", metavar="FILE", default="autograder.zip", show_default=True, help="Where to write.")
+@click.option(
+    "--puzzle", "wanted", metavar="SLUG", type=SlugText(), multiple=True, help="A puzzle, track or chapter to grade."
+)
+@click.option("--points", metavar="SLUG=N,...", default="", help="Points of each puzzle; those named are graded.")
+@click.option("--partial", type=click.FloatRange(0, 1), default=0.5, show_default=True, metavar="SHARE",
+              help="Share of the points for a correct solution that is over target.")  # fmt: skip
+@click.option("--visibility", type=click.Choice(VISIBILITIES), default="visible", show_default=True,
+              help="When students see the results.")  # fmt: skip
+@click.option("--time-limit", type=Seconds(), help="Seconds of wall time for each puzzle.")
+@click.option("--wheel", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="The wheel of the game  [default: built from what runs here]")  # fmt: skip
+@click.option("--wheels", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Wheels of all that the game depends on, so that setup needs no network.")  # fmt: skip
+def gradescope(
+    output: str,
+    wanted: tuple[str, ...],
+    points: str,
+    partial: float,
+    visibility: str,
+    time_limit: float | None,
+    wheel: Path | None,
+    wheels: Path | None,
+) -> None:
+    """Build an autograder for Gradescope: one file to upload.
+
+    Say what it grades with --points fsdp=10,gpipe=5 or with --puzzle, and add folders of your own with --puzzles.
+    """
+    from puzzles.gradescope.autograder import Autograder
+    from puzzles.gradescope.wheels import WheelError, our_wheel
+    from puzzles.own import folders
+    from puzzles.reports.gradescope import parse_points
+
+    by_slug = parse_points(points)
+    names = [*wanted, *(pair.partition("=")[0] for pair in points.split(",") if pair)]
+    slugs = list(dict.fromkeys(slug for name in names for slug in puzzle_slugs(name)))
+    if not slugs:
+        raise click.UsageError("say what it grades: --points fsdp=10,gpipe=5, or --puzzle fsdp")
+    options = [word for slug in slugs for word in ("--puzzle", slug)]
+    options += ["--points", ",".join(f"{slug}={by_slug[slug]:g}" for slug in slugs)]
+    options += ["--partial", f"{partial:g}", "--visibility", visibility]
+    options += ["--time-limit", f"{time_limit:g}"] if time_limit else []
+    others = sorted(wheels.glob("*.whl")) if wheels else []
+    if wheels and not others:
+        raise click.UsageError(f"{wheels} has no wheels; 'pip download -d {wheels} GAME.whl' fetches them")
+    own = [folder.path for folder in folders()]
+    try:
+        with TemporaryDirectory() as folder:
+            game = wheel or our_wheel(Path(folder))
+            kept = [one for one in others if not one.name.startswith("training_puzzles-")]
+            Autograder(options, own, game, kept).write(Path(output))
+    except WheelError as why:
+        raise click.ClickException(str(why)) from None
+    except OSError as why:
+        raise click.ClickException(f"cannot write {output}: {why.strerror or why}") from None
+    total = sum(by_slug[slug] for slug in slugs)
+    click.echo(f"Wrote {output}, with {len(slugs)} {'puzzle' if len(slugs) == 1 else 'puzzles'} and {total:g} points.")
+    click.echo("Upload it as the autograder of a programming assignment.")

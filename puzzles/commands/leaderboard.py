@@ -1,0 +1,55 @@
+"""`puzzles leaderboard`: judges all entries again and writes a board."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from puzzles.version import VERSION
+
+
+@click.command()
+@click.argument("folder", metavar="TRACES", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("-o", "output", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path), default="board",
+              show_default=True, help="The folder of the board; 'site/board' for the site.")  # fmt: skip
+@click.option("--title", default="Leaderboard", show_default=True, help="The board's title.")
+@click.option("--check", is_flag=True, help="Write nothing; fail if the board is not what it should be.")
+@click.option("--workflow", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+              help="Also write a workflow with which GitHub checks entries and publishes the board.")  # fmt: skip
+@click.pass_context
+def leaderboard(ctx: click.Context, folder: Path, output: Path, title: str, check: bool, workflow: Path | None) -> None:
+    """Judge every entry in TRACES again, and write a leaderboard.
+
+    Entries are files of 'puzzles submit', or traces of 'puzzles grade --traces'. The same entries always make the
+    same board. Exits with 1 if a file is refused or, with --check, if the board differs.
+    """
+    from puzzles.board.board import collected, rankings
+    from puzzles.board.pages import differences, files_of, write
+
+    entries, refused = collected(folder)
+    made = files_of(rankings(entries), title)
+    for one in refused:
+        click.echo(f"Left out {one.path}: {one.why}", err=True)
+    different = differences(made, output) if check else []
+    for name in different:
+        click.echo(f"{output / name} is not what these entries make; run 'puzzles leaderboard' again", err=True)
+    if not check:
+        try:
+            write(made, output)
+            if workflow is not None:
+                workflow.parent.mkdir(parents=True, exist_ok=True)
+                workflow.write_text(_workflow(title), encoding="utf-8", newline="\n")
+        except OSError as why:
+            raise click.ClickException(f"cannot write {why.filename}: {why.strerror}") from None
+    taken = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
+    click.echo(f"{'Checked' if check else 'Wrote'} {output / 'index.html'}, with {taken}; {len(refused)} left out.")
+    ctx.exit(1 if refused or different else 0)
+
+
+def _workflow(title: str) -> str:
+    from shlex import quote
+
+    text = (files("puzzles.board") / "workflow.yml").read_text(encoding="utf-8")
+    return text.replace("PACKAGE", f"training-puzzles=={VERSION}").replace("OPTIONS", f"--title {quote(title)}")

@@ -1,0 +1,61 @@
+"""`puzzles submit`: writes an entry for a leaderboard, or takes over one as a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from puzzles.board.entry import Entry
+
+
+@click.command()
+@click.argument("path", metavar="TRACE.json|FILE.py", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--name", required=True, help="Your name on the board.")
+@click.option("--puzzle", "slug", metavar="SLUG", help="The puzzle that it solves  [default: the file's name]")
+@click.option("-o", "folder", metavar="FOLDER", type=click.Path(file_okay=False, path_type=Path), default="entries",
+              show_default=True, help="The folder of the entries.")  # fmt: skip
+def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
+    """Write an entry for a leaderboard: your run of a puzzle, with your name.
+
+    It holds the trace and no code. The run comes from a trace that 'puzzles grade --traces' or 'puzzles draw' saved, or
+    from your solution, which is graded first.
+    """
+    from puzzles.board.entry import EntryError, judged, saved_puzzle
+
+    try:
+        puzzle = saved_puzzle(slug or path.stem)
+        entry = judged(puzzle, name, _trace(path, puzzle.slug))
+        file = folder / puzzle.slug / entry.file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(entry.text(), encoding="utf-8", newline="\n")
+    except EntryError as why:
+        raise click.ClickException(f"{path}: {why}") from None
+    except OSError as why:
+        raise click.ClickException(f"cannot write {why.filename}: {why.strerror}") from None
+    click.echo(f"Wrote {file}: {puzzle.slug}, {figures(entry)}, {entry.verdict.stars} of 3 stars.")
+
+
+def figures(entry: Entry) -> str:
+    """'5.1 timesteps, 1,835,008 elements'."""
+    return f"{entry.verdict.timesteps:g} timesteps, {entry.verdict.peak_memory:,} elements"
+
+
+def _trace(path: Path, slug: str) -> bytes:
+    """A saved trace, or that of a solution, which runs in the sandbox.
+
+    Raises:
+        EntryError: the solution has no run.
+    """
+    from puzzles.board.entry import EntryError
+    from puzzles.grading.grader import grade_file
+    from puzzles.tracks import find
+
+    if path.suffix not in (".py", ".ipynb"):
+        return path.read_bytes()
+    (verdict,) = grade_file(str(path), [find(slug)], keep=True).verdicts
+    if not verdict.trace:
+        raise EntryError(verdict.message or f"it has no {slug}, or only the starter; --puzzle names another")
+    return verdict.trace.encode()

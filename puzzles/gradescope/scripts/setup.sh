@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Prepares the image of the autograder. It runs once, as root, when the file is uploaded; after that nothing needs the
+# network. With OFFLINE=yes not even this does, if the image has Python 3.11 to 3.13.
+set -euo pipefail
+OFFLINE=no
+root="${AUTOGRADER_ROOT:-/autograder}"
+source="$root/source"
+
+usable() { # a Python of a supported version that can make virtual environments
+    command -v "$1" >/dev/null 2>&1 &&
+        "$1" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
+}
+
+find_python() {
+    for python in "${AUTOGRADER_PYTHON:-python3.13}" python3.13 python3.12 python3.11 python3; do
+        if usable "$python"; then return 0; fi
+    done
+    return 1
+}
+
+if [ "$OFFLINE" = no ] && command -v apt-get >/dev/null 2>&1; then
+    apt-get update || true
+    apt-get install -y bubblewrap || true # without it, runs are sandboxed by other means
+    find_python || apt-get install -y python3.12 python3.12-venv || apt-get install -y python3.11 python3.11-venv
+fi
+if ! find_python; then
+    echo "There is no Python 3.11 to 3.13 with venv in this image; choose a newer base image." >&2
+    exit 1
+fi
+
+"$python" -m venv "$root/venv"
+index=()
+if [ "$OFFLINE" = yes ]; then index=(--no-index --find-links "$source/wheels"); fi
+"$root/venv/bin/python" -m pip install --quiet --disable-pip-version-check "${index[@]}" "$source"/wheels/training_puzzles-*.whl
+chmod -R go-rwx "$source" # references and trials are there
+"$root/venv/bin/puzzles" doctor

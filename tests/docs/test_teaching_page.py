@@ -1,0 +1,66 @@
+"""docs/teaching.md: its commands are run as they are shown, one after the other, and its list of fields is complete."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import puzzles.catalog.fields as fields_module
+import puzzles.own.toml_file as toml_file
+import puzzles.tracks.engine.own as engines
+import puzzles.tracks.layout.own as layouts
+import puzzles.tracks.schedule.own as schedules
+from puzzles.commands.main import main
+from tests.test_imports import ROOT
+
+PAGE = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
+
+
+def run(line: str) -> tuple[int, str]:
+    """A line of a shell: one of our commands, or mkdir or cp."""
+    words = [str(found) for word in shlex.split(line, comments=True) for found in sorted(Path().glob(word)) or [word]]
+    match words:
+        case ["puzzles", *rest]:
+            result = CliRunner().invoke(main, rest)
+            assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+            return result.exit_code, result.output
+        case ["mkdir", folder]:
+            Path(folder).mkdir()
+        case ["cp", source, target]:
+            shutil.copy(source, target)
+        case _:
+            raise AssertionError(f"the test cannot run: {line}")
+    return 0, ""
+
+
+def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = {}
+    for language, block in re.findall(r"^```(sh|toml)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        if language == "toml":
+            Path("week3/relay.toml").write_text(block)
+            continue
+        for line in block.splitlines():
+            code, said[line] = run(line)
+            wanted = re.search(r"# exits with (\d)", line)
+            assert code == int(wanted[1] if wanted else 0), said[line]
+    (checked,) = (output for line, output in said.items() if "check week3" in line)
+    assert "relay: ready" in checked
+    assert "time = 7" in Path("week3/relay.toml").read_text()
+    for name in ("out/index.html", "out/students/002_ben.html", "autograder.zip", "board/index.html",
+                 "books/week3.ipynb", ".github/workflows/leaderboard.yml", "week3/records/index.json"):  # fmt: skip
+        assert Path(name).is_file(), name
+
+
+def test_every_field_is_in_the_table() -> None:
+    source = "".join(map(inspect.getsource, (toml_file, fields_module, schedules, engines, layouts)))
+    fields = set(re.findall(r'fields\.\w+\(\s*"(\w+)"', source))
+    table = PAGE.partition("| field |")[2].partition("\n\n")[0]
+    assert fields - set(re.findall(r"\[*(\w+)\]*`", table)) == set()
+    assert len(fields) > 20

@@ -1,0 +1,228 @@
+"""Gradescope: the documented results of one student, never of many, and an autograder that sets itself up and grades in
+a root of its own without network."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from puzzles.commands.main import main
+from puzzles.gradescope.wheels import packed_again
+from puzzles.own.drafts import begin
+from tests.support import environments
+
+ROOT = Path(__file__).parents[2]
+SOLUTIONS = ROOT / "solutions"
+
+
+def puzzles(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def results_of(folder: Path, *options: str) -> dict[str, Any]:
+    out = folder.parent / "results.json"
+    puzzles("grade", "--trust", folder, "--gradescope", out, *options)
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
+
+
+@pytest.fixture
+def student(tmp_path: Path) -> Path:
+    """Two files of one student: FSDP with too much memory, and DDP."""
+    folder = tmp_path / "ann"
+    folder.mkdir()
+    fat = (SOLUTIONS / "fsdp.py").read_text().replace("del activations[layer]", "pass; activations[layer]")
+    (folder / "one.py").write_text(fat)
+    shutil.copy(SOLUTIONS / "ddp.py", folder / "two.py")
+    return folder
+
+
+DOCUMENTED = {
+    "": {"score", "execution_time", "output", "output_format", "test_output_format", "test_name_format", "visibility",
+         "stdout_visibility", "extra_data", "tests", "leaderboard"},
+    "tests": {"score", "max_score", "status", "name", "name_format", "number", "output", "output_format", "tags",
+              "visibility", "extra_data"},
+    "leaderboard": {"name", "value", "order"},
+}  # fmt: skip
+"""The keys of Gradescope's specification."""
+
+
+def test_results_have_the_documented_form_with_html_pictures_and_a_leaderboard(student: Path) -> None:
+    options = ("--one-student", "--puzzle", "fsdp", "--puzzle", "ddp", "--puzzle", "gpipe")
+    points = ("--points", "fsdp=10,ddp=5", "--visibility", "after_due_date")
+    found = results_of(student, *options, *points)
+    assert set(found) <= DOCUMENTED[""]
+    for name in ("tests", "leaderboard"):
+        assert all(set(row) <= DOCUMENTED[name] for row in found[name])
+    assert (found["score"], found["visibility"], found["stdout_visibility"]) == (10, "after_due_date", "hidden")
+    ddp, fsdp, gpipe = found["tests"]
+    assert [(t["score"], t["max_score"], t["status"]) for t in (ddp, fsdp, gpipe)] == [
+        (5, 5, "passed"), (5, 10, "failed"), (0, 1, "failed")
+    ]  # fmt: skip
+    assert {t["output_format"] for t in found["tests"]} == {"html"}
+    assert "<strong>What to try:</strong>" in fsdp["output"]
+    assert "never read again" in fsdp["output"], "why the peak is where it is"
+    assert "not attempted" in gpipe["output"]
+    images = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', ddp["output"])
+    assert len(images) == 2
+    assert {ElementTree.fromstring(base64.b64decode(one)).tag.rpartition("}")[2] for one in images} == {"svg"}
+    assert found["leaderboard"] == [
+        {"name": "stars", "value": 3},
+        {"name": "ddp timesteps", "value": 5.1, "order": "asc"},
+        {"name": "ddp peak", "value": 1_835_008, "order": "asc"},
+    ]
+
+
+def test_a_player_cannot_write_html(tmp_path: Path) -> None:
+    folder = tmp_path / "eve"
+    folder.mkdir()
+    (folder / "mine.py").write_text("async def ddp(model):\n    raise ValueError('<script>alert(1)</script> `x`')\n")
+    (test,) = results_of(folder, "--puzzle", "ddp")["tests"]
+    assert "<script" not in test["output"]
+    assert "<code>x</code>" in test["output"]
+
+
+def test_a_class_is_never_merged_into_one_result(student: Path) -> None:
+    out = student.parent / "results.json"
+    refused = puzzles("grade", "--trust", student.parent, "--gradescope", out)
+    assert refused.exit_code == 2
+    assert "one student" in refused.output
+    assert "there are 2 files" in refused.output
+    assert "--one-student" in refused.output
+    assert not out.exists()
+
+
+def test_an_autograder_is_the_same_bytes_each_time_and_says_what_it_needs(tmp_path: Path) -> None:
+    wheel = tmp_path / "training_puzzles-0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    begin("relay", "schedule", tmp_path / "week3")
+    file = tmp_path / "week3" / "relay.toml"
+    file.write_text(file.read_text() + "[targets]\ntime = 5\nmemory = 1_800_000\n")
+    made = []
+    for name in ("a.zip", "b.zip"):
+        words = ("--points", "relay=10,fsdp=2", "--wheel", wheel, "--puzzles", tmp_path / "week3")
+        done = puzzles("gradescope", "-o", tmp_path / name, *words)
+        assert "2 puzzles and 12 points" in done.output
+        made.append((tmp_path / name).read_bytes())
+    assert made[0] == made[1]
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        modes = {entry.filename: entry.external_attr >> 16 & 0o777 for entry in archive.infolist()}
+        script = archive.read("run_autograder").decode()
+    assert (modes["setup.sh"], modes["run_autograder"]) == (0o755, 0o755), "both in the root of the archive"
+    assert {"wheels/training_puzzles-0-py3-none-any.whl", "puzzles/week3/solutions/relay.py"} < set(modes)
+    assert "--puzzle relay --puzzle fsdp --points relay=10,fsdp=2" in script
+    assert '--puzzles "$root/source/puzzles/"week3' in script
+
+
+def test_what_cannot_be_built_is_refused(tmp_path: Path) -> None:
+    for words, said in (
+        ((), "--points fsdp=10"),
+        (("--points", "fsd=1"), "did you mean 'fsdp'"),
+        (("--puzzle", "fsdp", "--wheels", tmp_path), "has no wheels"),
+        (("--puzzle", "fsdp", "--wheel", __file__, "-o", tmp_path / "no" / "a.zip"), "cannot write"),
+        (("--puzzle", "fsdp", "--visibility", "later"), "after_due_date"),
+    ):
+        done = puzzles("gradescope", *words)
+        assert done.exit_code != 0, words
+        assert said in done.output, (words, done.output)
+
+
+def requirements(name: str, seen: set[str] | None = None) -> Iterator[str]:
+    """The installed packages that a package depends on, itself included."""
+    seen = set() if seen is None else seen
+    if name.lower() in seen:
+        return
+    seen.add(name.lower())
+    try:
+        needed = distribution(name).requires or []
+    except PackageNotFoundError:
+        return
+    yield name
+    for one in needed:
+        if "extra ==" not in one:
+            yield from requirements(re.match(r"[\w.-]+", one)[0], seen)  # type: ignore[index]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not environments.can_build(), reason="needs pip and hatchling")
+@pytest.mark.skipif(not shutil.which("bwrap") or os.getuid() != 0, reason="needs root and bubblewrap for a root tree")
+def test_an_autograder_sets_itself_up_and_grades_in_a_root_of_its_own_without_network(tmp_path: Path) -> None:
+    """As Gradescope does it: the file unpacked in /autograder/source, setup once, then a run for each submission."""
+    (tmp_path / "wheels").mkdir()
+    for name in requirements("training-puzzles"):
+        if name != "training-puzzles":
+            packed_again(distribution(name), tmp_path / "wheels")
+    begin("relay", "schedule", tmp_path / "week3")
+    file = tmp_path / "week3" / "relay.toml"
+    file.write_text(file.read_text() + "[targets]\ntime = 5\nmemory = 1_800_000\n")
+    words = (
+        "--points",
+        "relay=10,ddp=5,DataParallel=2",
+        "--wheels",
+        tmp_path / "wheels",
+        "--puzzles",
+        tmp_path / "week3",
+    )
+    built = puzzles("gradescope", "-o", tmp_path / "a.zip", *words)
+    assert built.exit_code == 0, built.output
+    home = tmp_path / "autograder"
+    for name in ("source", "submission", "results"):
+        (home / name).mkdir(parents=True)
+    home.chmod(0o755)
+    subprocess.run(["unzip", "-q", tmp_path / "a.zip", "-d", home / "source"], check=True)
+    shutil.copy(home / "source" / "run_autograder", home / "run_autograder")
+
+    def inside(script: str) -> subprocess.CompletedProcess[str]:
+        shown = [
+            folder for folder in ("/usr", "/etc", "/lib", "/lib64", "/bin", sys.base_prefix) if os.path.exists(folder)
+        ]
+        tree = [word for folder in shown for word in ("--ro-bind", folder, folder)]
+        path = f"{sys.base_prefix}/bin:/usr/bin:/bin"
+        python = Path(sys.executable).resolve()
+        command = [
+            *("bwrap", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--tmpfs", "/", "--tmpfs", "/root", *tree),
+            *("--bind", home, "/autograder", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
+            *("--clearenv", "--setenv", "HOME", "/root", "--setenv", "PATH", path),
+            *("--setenv", "AUTOGRADER_PYTHON", python, "--chdir", "/autograder", "bash", script),
+        ]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+    setup = inside("/autograder/source/setup.sh")
+    assert setup.returncode == 0, setup.stdout + setup.stderr
+
+    def grade(**files: str) -> dict[str, Any]:
+        shutil.rmtree(home / "submission")
+        (home / "submission").mkdir()
+        for name, text in files.items():
+            (home / "submission" / f"{name}.py").write_text(text)
+        done = inside("/autograder/run_autograder")
+        assert done.returncode == 0, done.stderr
+        results: dict[str, Any] = json.loads((home / "results" / "results.json").read_text())
+        return results
+
+    good = grade(a=(tmp_path / "week3" / "solutions" / "relay.py").read_text(), b=(SOLUTIONS / "ddp.py").read_text(),
+                 c=(SOLUTIONS / "engine" / "data_parallel.py").read_text())  # fmt: skip
+    assert good["score"] == 17, good
+    assert good["tests"][0]["output"].count("<img") == 2
+    stolen = "/autograder/source/puzzles/week3/solutions/relay.py"
+    thief = grade(a=f"print(open({stolen!r}).read())\nasync def relay(model):\n    pass\n")
+    assert thief["score"] == 0
+    assert "Error" in json.dumps(thief)
+    assert "load_weights" not in json.dumps(thief["tests"])
+    nothing = grade()
+    assert nothing["score"] == 0
+    assert "no submission" in nothing["output"]
