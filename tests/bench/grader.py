@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from time import perf_counter
@@ -80,9 +80,24 @@ def _runs(row: dict[str, Any]) -> int:
     )
 
 
-def class_of(files: int, slugs: Iterable[str] = SLUGS) -> Grading:
-    """A class of so many files, each with the same solutions."""
-    text = "\n".join((ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8") for slug in slugs)
+def class_of(files: int) -> Grading:
+    """A class of so many files, each with the same eight solutions."""
+    return _copies(files, "\n".join(_solution(slug) for slug in SLUGS))
+
+
+def slow_class_of(files: int) -> Grading:
+    """A class of so many files, each with one schedule that is right but misses its target: one run judges it, and the
+    verdict has all figures."""
+    loss = "    del activations[model.LAYERS]\n"
+    assert loss in _solution("basic")
+    return _copies(files, _solution("basic").replace(loss, f"{loss}    model.forward(0, activations[0], weights[0])\n"))
+
+
+def _solution(slug: str) -> str:
+    return (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def _copies(files: int, text: str) -> Grading:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(files):
             Path(folder, f"student_{number:04}.py").write_text(text, encoding="utf-8")

@@ -148,7 +148,7 @@ def drawings() -> None:
 
 def grading() -> None:
     """The second half of a minute or two: a class of a thousand is graded."""
-    from tests.bench.grader import class_of, eight, grade
+    from tests.bench.grader import class_of, eight, grade, slow_class_of
 
     few = min((grade(*eight()) for _ in range(5)), key=lambda found: found.seconds)
     show("puzzles grade, the eight solutions, isolated", few.seconds, "s", 1)
@@ -159,7 +159,7 @@ def grading() -> None:
     show(f"  and classes and layouts ({everything.runs} runs), for each run", everything.of_a_run, "s", 0.08)
     several = class_of(24)
     show(f"a class of 24 ({several.runs} runs), core seconds a run", several.of_a_run, "s", 0.05)
-    small, large = (class_of(files, ["basic"]).memory for files in (50, 1000))
+    small, large = (slow_class_of(files).memory for files in (50, 1000))
     show(f"memory of the grader for a class of 1,000: {large >> 10} MiB; a file's", (large - small) / 950, "KiB", 4)
 
 

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 
+from .libc import libc
+
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 """System calls; the same numbers on every processor."""
 
@@ -47,7 +49,7 @@ def version() -> int:
     if sys.platform != "linux":
         return 0
     with suppress(OSError, AttributeError):
-        return max(0, int(ctypes.CDLL(None).syscall(CREATE_RULESET, None, 0, ASK_VERSION)))
+        return max(0, int(libc().syscall(CREATE_RULESET, None, 0, ASK_VERSION)))
     return 0
 
 
@@ -57,22 +59,21 @@ def restrict_self(listable: Iterable[str], readable: Iterable[str], writable: It
     has = version()
     if not has:
         return False
-    libc = ctypes.CDLL(None, use_errno=True)
     every = (1 << RIGHTS.get(has, 16)) - 1
     rules = Ruleset(every, TCP if has >= 4 else 0, SCOPES if has >= 6 else 0)
     size = 24 if has >= 6 else 16 if has >= 4 else 8
-    ruleset = libc.syscall(CREATE_RULESET, ctypes.byref(rules), size, 0)
+    ruleset = libc().syscall(CREATE_RULESET, ctypes.byref(rules), size, 0)
     if ruleset < 0:
         return False
     for places, rights in ((listable, READ_DIR), (readable, READ), (writable, every)):
         for place in places:
-            _allow(libc, ruleset, place, rights & every)
-    done = bool(libc.syscall(RESTRICT_SELF, ruleset, 0) == 0)
+            _allow(ruleset, place, rights & every)
+    done = bool(libc().syscall(RESTRICT_SELF, ruleset, 0) == 0)
     os.close(ruleset)
     return done
 
 
-def _allow(libc: ctypes.CDLL, ruleset: int, place: str, rights: int) -> None:
+def _allow(ruleset: int, place: str, rights: int) -> None:
     try:
         opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -80,5 +81,5 @@ def _allow(libc: ctypes.CDLL, ruleset: int, place: str, rights: int) -> None:
     if not os.path.isdir(place):
         rights &= OF_FILES
     rule = Beneath(rights, opened)
-    libc.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0)
+    libc().syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0)
     os.close(opened)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import landlock, seccomp
+from .libc import libc
 
 LINUX = sys.platform == "linux"
 PDEATHSIG, DUMPABLE, KEEPCAPS, NO_NEW_PRIVILEGES, SUBREAPER = 1, 4, 8, 38, 36
@@ -31,7 +32,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 
 def prctl(option: int, value: int) -> None:
     if LINUX:
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        libc().prctl(option, value, 0, 0, 0)
 
 
 def protect_process() -> None:
@@ -46,6 +47,8 @@ def protect_process() -> None:
 
 def prepare(sees_others: bool) -> None:
     """Computes once what `confine` needs in every worker that is forked from this process."""
+    import resource  # noqa: F401
+
     _is_python_private()
     if seccomp.is_available():
         seccomp.denials(platform.machine(), sees_others)
@@ -96,8 +99,8 @@ def end_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
 
 def _be_killed_first() -> None:
     """If memory runs out, the kernel should end this process rather than its server, which blames nobody."""
-    with suppress(OSError):  # only root may say so of a protected process
-        Path("/proc/self/oom_score_adj").write_text("1000")
+    with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+        file.write(b"1000")  # only root may, for this process is protected
 
 
 def deny_paths(folders: Sequence[str]) -> None:
@@ -145,7 +148,7 @@ def _become(uid: int) -> None:
         if unreadable and LINUX:
             head = (ctypes.c_uint32 * 2)(CAPABILITIES_V3, 0)
             sets = (ctypes.c_uint32 * 6)(DAC_READ_SEARCH, DAC_READ_SEARCH, 0, 0, 0, 0)
-            ctypes.CDLL(None).capset(head, sets)
+            libc().capset(head, sets)
 
 
 @cache
@@ -181,18 +184,22 @@ def tasks_below() -> int:
 def end_all(group: int, sandboxed: bool) -> None:
     """Kills what is left of a run, also outside its process group, and waits for it. In a sandbox, nothing else runs
     but this process and the first."""
+    everything = -1 if sandboxed else -group  # in a sandbox, all but ourselves and the first process, in one stroke
     while True:
-        if sandboxed:
-            with suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)  # everything but ourselves and the first process, in one stroke
-        else:
-            for pid in [*([-group] if group else []), *_descendants(os.getpid())]:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        if everything:
+            _kill(everything)
         try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:  # something is left, which is rare
+                for pid in () if sandboxed else _descendants(os.getpid()):
+                    _kill(pid)
+                os.waitpid(-1, 0)
+        except ChildProcessError:  # also orphans would be children of this process
             return
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _descendants(root: int) -> list[int]:

@@ -19,6 +19,8 @@ from functools import cache
 from struct import pack
 from typing import NamedTuple
 
+from .libc import libc
+
 ARCHITECTURES = {"x86_64": (0xC000003E, 317), "aarch64": (0xC00000B7, 277)}
 """By machine: its number in linux/audit.h, and that of the system call `seccomp`."""
 
@@ -225,4 +227,4 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 def _seccomp(operation: int, flags: int, argument: object) -> int:
     number = ARCHITECTURES[platform.machine()][1]
-    return int(ctypes.CDLL(None, use_errno=True).syscall(number, operation, flags, argument))
+    return int(libc().syscall(number, operation, flags, argument))
