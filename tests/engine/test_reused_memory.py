@@ -58,6 +58,19 @@ def test_little_is_kept_and_nothing_after_the_run(monkeypatch: pytest.MonkeyPatc
     assert memory._unused == {}
 
 
+def test_blocks_of_a_size_that_is_no_longer_used_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reused_memory, "MAX_UNUSED_BYTES", 4 << 20)
+    memory = ReusedMemory()
+    arrays = [memory.empty(LARGE, FLOAT), memory.empty(LARGE, FLOAT)]
+    arrays.clear()
+    larger = memory.empty((768, 1024), FLOAT)
+    place = address(larger)
+    del larger
+    assert address(memory.empty((768, 1024), FLOAT)) == place
+    assert memory.empty((2048, 1024), FLOAT).nbytes == 8 << 20  # too large to be kept
+    assert sum(size * len(blocks) for size, blocks in memory._unused.items()) <= 4 << 20
+
+
 def test_a_run_reuses_the_results_that_its_class_has_dropped() -> None:
     def gathers(me: Any, x: Any) -> set[int]:
         return {address(me.all_gather(x)) for _ in range(5)}
@@ -105,3 +118,13 @@ def test_the_limit_of_numpys_threads_holds(monkeypatch: pytest.MonkeyPatch) -> N
     threads = {get_ident()}
     memory.moved(lambda device: np.full(1, threads.add(get_ident()) or device), range(3), 1 << 30)
     assert threads == {get_ident()}
+
+
+def test_threads_never_get_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reused_memory, "_processors", lambda: 8)
+    memory = ReusedMemory()
+    for _ in range(20):
+        arrays = memory.moved(lambda _: memory.empty(LARGE, FLOAT), range(8), 1 << 30)
+        assert len({address(array) for array in arrays}) == 8
+        del arrays
+    memory.close()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from math import prod
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -32,19 +33,24 @@ class ReusedMemory:
         self._unused: dict[int, list[Array]] = {}
         """Blocks by their size in bytes."""
         self._left = MAX_UNUSED_BYTES
+        self._closed = False
+        self._lock = RLock()  # results are also made in other threads, and may be freed in any
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A new array in C order, with any content. Its memory comes back when no view of it is left."""
         nbytes = prod(shape) * dtype.itemsize
         if nbytes < MIN_BYTES:
             return empty(shape, dtype)
-        blocks = self._unused.get(nbytes)
-        if blocks:
-            block = blocks.pop()
+        block = self._take(nbytes)
+        return asarray(_Lease(self, empty(nbytes, np.uint8) if block is None else block, shape, dtype))
+
+    def _take(self, nbytes: int) -> Array | None:
+        with self._lock:
+            blocks = self._unused.get(nbytes)
+            if not blocks:
+                return None
             self._left += nbytes
-        else:
-            block = empty(nbytes, np.uint8)
-        return asarray(_Lease(self, block, shape, dtype))
+            return blocks.pop()
 
     def copy(self, array: Array) -> Array:
         """A copy in C order."""
@@ -70,13 +76,22 @@ class ReusedMemory:
         return ThreadPoolExecutor(_processors(), "moves-arrays")
 
     def give_back(self, block: Array) -> None:
-        if self._left >= block.size:
+        """Keeps a block; where there is no room, those of the sizes that have come back least recently leave."""
+        with self._lock:
+            if self._closed or block.size > MAX_UNUSED_BYTES:
+                return
+            self._unused[block.size] = [*self._unused.pop(block.size, []), block]
             self._left -= block.size
-            self._unused.setdefault(block.size, []).append(block)
+            while self._left < 0:
+                self._left += self._drop_one()
+
+    def _drop_one(self) -> int:
+        oldest = next(size for size, blocks in self._unused.items() if blocks)
+        return int(self._unused[oldest].pop().size)
 
     def close(self) -> None:
         """Returns all unused memory to the system, keeps none from now on, and ends the threads."""
-        self._left = 0
+        self._closed = True
         self._unused.clear()
         if "_threads" in self.__dict__:
             self._threads.shutdown()
