@@ -32,7 +32,9 @@ def test_the_commands_of_the_solver_work(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     shown = []
     for line in commands("solver"):
-        result = CliRunner().invoke(main, [*line.split()[1:], *(["--proof-seconds", "1"] if "solve" in line else [])])
+        result = CliRunner().invoke(
+            main, [*line.split()[1:], *(["--effort", "0.2", "--proof-seconds", "1"] if "solve" in line else [])]
+        )
         assert result.exit_code == 0, result.output
         shown.append(result.output)
     assert "longest span 104.7" in shown[0]

@@ -94,7 +94,12 @@ def test_with_the_memory_of_h1_its_bubble_is_the_least(p: int, m: int, f: int, i
 
 
 @pytest.mark.parametrize(
-    ("p", "m", "cap", "least"), [(3, 6, 4, 41), (3, 6, 5, 39), (3, 6, 6, 38), (2, 4, 3, 27), (4, 8, 6, 53)]
+    ("p", "m", "cap", "least"),
+    [
+        (3, 6, 6, 38),
+        (4, 8, 6, 53),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [(3, 6, 4, 41), (3, 6, 5, 39), (2, 4, 3, 27)]),
+    ],
 )
 def test_in_a_v_it_finds_the_least_makespans_that_are_proven(p: int, m: int, cap: int, least: int) -> None:
     """Of F = I = W = 1 under a cap of chunks, found and proven by CP-SAT before."""
@@ -125,15 +130,15 @@ def require_never_worse(case: Case, cap: float, effort: float) -> None:
         assert makespan_bound(found.problem).ticks <= max(makespans(case, rows))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_it_is_never_worse_than_what_was_published(seed: int) -> None:
     require_never_worse(*random_case(seed, 5), effort=0.1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 160))
+@pytest.mark.parametrize("seed", range(100, 120))
 def test_it_is_never_worse_than_what_was_published_in_larger_cases(seed: int) -> None:
-    require_never_worse(*random_case(seed, 16), effort=1.0)
+    require_never_worse(*random_case(seed, 12), effort=0.4)
 
 
 def placed_case(seed: int) -> tuple[dict[str, object], Case, Rows]:
@@ -164,15 +169,15 @@ def require_no_worse_than(given: dict[str, object], case: Case, rows: Rows, effo
     require_confirmed(found)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_with_several_chunks_it_is_no_worse_than_the_textbook(seed: int) -> None:
     require_no_worse_than(*placed_case(seed), effort=0.02)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 130))
+@pytest.mark.parametrize("seed", range(100, 115))
 def test_with_several_chunks_it_is_no_worse_than_the_textbook_in_more_cases(seed: int) -> None:
-    require_no_worse_than(*placed_case(seed), effort=0.5)
+    require_no_worse_than(*placed_case(seed), effort=0.2)
 
 
 @pytest.mark.slow
