@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 # tests, and each would compile the project again.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play test test-all fuzz bench check docs docs-site site notebooks wheel colab lab browser clean
+.PHONY: help play test test-all fuzz bench check docs docs-site site notebooks wheel colab lab browser site-test clean
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -40,7 +40,7 @@ FUZZ ?= 60
 fuzz: $(VENV)/.test  ## read changed traces, submissions, notebooks, annotations and replies of a worker for FUZZ seconds
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ)
 
-bench: $(VENV)/.test  ## print the speed of the runtime and of layouts, as ratios within one run
+bench: $(VENV)/.test  ## print the speed of the runtime, layouts and engine, as ratios within one run; EXTRAS=test,mpi for MPI
 	$(BIN)/python -m tests.bench.runtime
 	$(BIN)/python -m tests.bench.layout
 
@@ -78,6 +78,9 @@ lab: $(VENV)/.browser  ## open the notebooks in my_notebooks with JupyterLab; ex
 
 browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; needs chromium and chromedriver
 	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
+
+site-test: $(VENV)/.browser site  ## test the site in a browser; needs chromium and chromedriver, node and npm
+	$(BIN)/python -m pytest -rs tests/browser/test_site.py
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches
 	rm -rf $(VENV) .venv-* pictures build dist site notebooks/*.ipynb notebooks/*.whl notebooks/solved \

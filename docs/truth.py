@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from docs import published
 from tests.support.truth import CLAIMS, MODELS, REPLICAS, TABLE_1, Claim, Transformer, states_held
 
 FILE = Path(__file__).parent / "truth.md"
@@ -15,7 +16,8 @@ HEAD = """\
 
 Papers state how long a schedule takes and what it holds. Here are their formulas, and what our runs measure: the
 schedules of `lib.schedules`, executed by the runtime and judged by the referee. Each line agrees exactly. The tests
-(`tests/lib/test_truth.py`) compare many more sizes than are shown, and compare this page too.
+(`tests/lib/test_truth.py`) compare many more sizes than are shown, and compare this page too. The last chapter is
+different: there step times that others have measured are beside what the planner predicts.
 
 p ranks (r counts them from 0), m microbatches, v chunks of a rank. F is a forward, I and W are the halves of backward
 that yield the gradient of the input and of the weights, and B = I + W is the whole. Zero Bubble calls our I "B";
@@ -101,7 +103,7 @@ Source: Patarasuk and Yuan 2009.""",
 def page() -> str:
     """The whole page."""
     chapters = [f"## {title}\n\n{text}\n\n{table(name)}" for name, (title, text) in CHAPTERS.items()]
-    return "\n".join([HEAD, *chapters])
+    return "\n".join([HEAD, *chapters, published.chapter()])
 
 
 def table(name: str) -> str:
@@ -168,4 +170,5 @@ def model_cells() -> str:
 
 
 if __name__ == "__main__":
+    published.write()
     FILE.write_text(page(), encoding="utf-8")

@@ -6,6 +6,7 @@ from drawing import draw, draw_group
 from drawing.export.files import ENDINGS, is_picture, require_ending, save
 from drawing.runs.compare import draw_compare
 from drawing.runs.pareto import Attempt, draw_pareto
+from drawing.runs.plans import draw_plans
 from drawing.runs.predicted_vs_measured import draw_replay
 from drawing.runs.text import TEXT_WIDTH, text
 from drawing.runs.timeline import Timeline, draw
@@ -24,6 +25,7 @@ __all__ = [
     "draw_group",
     "draw_network",
     "draw_pareto",
+    "draw_plans",
     "draw_replay",
     "draw_value",
     "is_picture",

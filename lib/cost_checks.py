@@ -11,6 +11,9 @@ from .errors import RuleError
 MOST = 10**9
 """The largest number in a cost record, and the most ticks of one communication."""
 
+MOST_PARAMETERS = 10**15
+"""The largest weight of a layer, in elements."""
+
 MAX_DIGITS = 18
 """Decimal digits of either part of a fraction."""
 
@@ -18,10 +21,10 @@ MAX_NAME = 100
 """Characters of a name."""
 
 
-def whole(given: object, name: str, least: int = 0) -> int:
+def whole(given: object, name: str, least: int = 0, most: int = MOST) -> int:
     """`given`, if it is a whole number in bounds."""
-    if type(given) is not int or not least <= given <= MOST:
-        raise RuleError(f"{name} must be a whole number from {least} to {MOST:,}; got {given!r:.60}")
+    if type(given) is not int or not least <= given <= most:
+        raise RuleError(f"{name} must be a whole number from {least} to {most:,}; got {given!r:.60}")
     return given
 
 

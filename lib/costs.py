@@ -71,9 +71,10 @@ class Costs:
     """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch (of
     computing, and of the all-to-alls) or value.
 
-    `unit` is the ticks in a step. `gradient` is the elements of a microbatch's activation gradient, by default as many
-    as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of a
-    rank, or one for each "group". `tiers` are the memories besides the
+    `unit` is the ticks in a step. `parameters` is the elements of a layer's weight, where that is not one matrix of
+    hidden x hidden: of a transformer's layer, say. `gradient` is the elements of a microbatch's activation gradient,
+    by default as many as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of
+    a rank, or one for each "group". `tiers` are the memories besides the
     device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for each hop of a
     ring (a message or a copy to or from a tier is one hop), `beta`, a Fraction, for each element sent. With `islands`,
     the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several. `flops_per_tick`
@@ -98,6 +99,7 @@ class Costs:
     islands: int = 0
     ticks_between: Mapping[str, int] = field(default_factory=_none)
     flops_per_tick: int = 0
+    parameters: int | None = None
     by_value: bool = field(init=False, repr=False, compare=False)
     """Communication costs `ticks` for each value, and nothing else."""
     _priced: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -120,6 +122,8 @@ class Costs:
         cost_checks.text(self.name, "Costs: name")
         for name in ("hidden", "length", "unit"):
             cost_checks.whole(getattr(self, name), f"Costs: {name}", least=1)
+        if self.parameters is not None:
+            cost_checks.whole(self.parameters, "Costs: parameters", least=1, most=cost_checks.MOST_PARAMETERS)
         for name in ("islands", "flops_per_tick", *(("gradient",) if self.gradient is not None else ())):
             cost_checks.whole(getattr(self, name), f"Costs: {name}")
         for name in ("ticks", "calls", "alpha", "ticks_between"):
@@ -142,7 +146,7 @@ class Costs:
     @property
     def weight(self) -> int:
         """Elements of one layer's weight; its optimizer state and its gradient are as large."""
-        return self.hidden * self.hidden
+        return self.hidden * self.hidden if self.parameters is None else self.parameters
 
     @property
     def activation(self) -> int:
@@ -176,7 +180,7 @@ class Costs:
         """
         if not self.flops_per_tick:
             return Fraction(self.duration(operation))
-        flops = 2 * self.hidden * self.hidden * self.length * (2 if operation == "backward" else 1)
+        flops = 2 * self.weight * self.length * (2 if operation == "backward" else 1)
         return Fraction(flops, self.flops_per_tick)
 
     def transfer(self, operation: str, items: int, elements: int, ranks: Sequence[int]) -> int:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from .cost_checks import MAX_DIGITS, MAX_NAME, MOST
+from .cost_checks import MAX_DIGITS, MAX_NAME, MOST, MOST_PARAMETERS
 from .costs import CLASSIC, Costs, Tier
 from .errors import RuleError, TraceError
 from .named_costs import COSTS
@@ -89,9 +89,9 @@ def costs_from_json(given: Any) -> Costs:
         raise TraceError(f"impossible cost record: {why}") from None
 
 
-def _number(given: Any, name: str, least: int = 0) -> int:
-    if type(given) is not int or not least <= given <= MOST:
-        raise TraceError(f"{name} must be a whole number from {least} to {MOST:,}; got {given!r:.60}")
+def _number(given: Any, name: str, least: int = 0, most: int = MOST) -> int:
+    if type(given) is not int or not least <= given <= most:
+        raise TraceError(f"{name} must be a whole number from {least} to {most:,}; got {given!r:.60}")
     return given
 
 
@@ -140,6 +140,10 @@ def _optional(given: Any, name: str) -> int | None:
     return None if given is None else _number(given, name)
 
 
+def _parameters(given: Any, name: str) -> int | None:
+    return None if given is None else _number(given, name, least=1, most=MOST_PARAMETERS)
+
+
 def _positive(given: Any, name: str) -> int:
     return _number(given, name, least=1)
 
@@ -160,5 +164,6 @@ READ: Mapping[str, Callable[[Any, str], Any]] = {
     "islands": _number,
     "ticks_between": _numbers,
     "flops_per_tick": _number,
+    "parameters": _parameters,
 }
 """By field of a cost record: what reads it."""

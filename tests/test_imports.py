@@ -18,7 +18,7 @@ lib.errors lib.gc_pause lib.replica_number lib.folding lib.cost_checks lib.costs
 lib.setting_notation lib.values lib.layer_rules lib.tier_rules lib.part_rules lib.folded_rules lib.rules
 lib.collective_rules lib.folded_collectives lib.trace lib.lifetimes lib.meetings lib.mailboxes lib.mesh lib.folded_mesh
 lib.deadlock_text lib.lanes lib.trace_walk lib.goal lib.judging lib.notation
-lib.runtime lib lib.schedules lib.recognition lib.bounds lib.torch_csv lib.solver
+lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver
 lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.metering lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
 lib.engine.executors lib.engine.launcher lib.engine lib.engine.replay

@@ -31,7 +31,7 @@ LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
 PAGE_OF = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changes.md",
-    "README.md#on-real-tensors": "engine.md",
+    "README.md#on-real-tensors": "tensors.md",
     "README.md#where-tensors-live": "layout.md",
 }
 """Pages of the site whose source is elsewhere in the repository."""

@@ -54,7 +54,7 @@ def draw_replay(
     below = SameWidthScale(seen.end, len(seen.lanes), unit, len(seen.streams), seen.steps, above.time_width)
     name = clip(title, 80) or name_of(predicted)
     halves = [
-        (predicted, above, f"Predicted: {length(predicted, 'steps')}"),
+        (predicted, above, f"Predicted: {timesteps(predicted)}, {length(predicted, 'steps')}"),
         (seen, below, f"Measured: {length(seen, unit)}"),
     ]
     halves = halves[::-1] if measured_first else halves
@@ -66,6 +66,11 @@ def draw_replay(
     return Picture(
         stack(parts), name, " ".join([*notes, *(in_short(words, scene) for scene, _, words in halves)]), dark
     )
+
+
+def timesteps(scene: Scene) -> str:
+    """The game's figure, the start of the last event: '33.3 timesteps'."""
+    return f"{tenths_text(scene.report.timesteps)} timesteps"
 
 
 def length(scene: Scene, unit: str) -> str:

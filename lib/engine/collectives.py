@@ -138,7 +138,7 @@ def joined(arrays: Sequence[Array], axis: int, memory: Memory = NEW) -> Array:
     would not."""
     parts = [a[None] for a in arrays] if arrays[0].ndim == 0 else arrays
     if parts[0].dtype.isnative and parts[0].nbytes <= BLOCK_BYTES:
-        return concatenate(parts, axis)
+        return ascontiguousarray(concatenate(parts, axis))  # which keeps the memory order that all parts have
     shape = list(parts[0].shape)
     shape[axis] *= len(parts)
     return concatenate(parts, axis, out=memory.empty(tuple(shape), parts[0].dtype))

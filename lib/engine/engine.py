@@ -98,12 +98,12 @@ class ShardedEngine(ABC):
             src_id = checked_partner(src_id, port.device, port.size)
         except PuzzleError as why:
             raise why.at(call_place(port, "receive", src_id)) from None
-        array = port.receive(src_id)
-        if port.meter is not None:
-            port.meter.communicate("receive", 0, 2)
-            port.meter.record_stored()
-            return as_metered(array, port.meter)
-        return array
+        array, meter = port.receive(src_id), port.meter
+        if meter is None:
+            return array
+        meter.calls["receive"] += 1
+        meter.record_stored()
+        return as_metered(array, meter)
 
     def symmetric(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
         """A buffer of zeros that other devices can put into, with the same shape and dtype on all devices. All devices

@@ -17,6 +17,7 @@ from lib.layout.program.graph import Graph
 from lib.layout.program.operators import Operator
 from lib.layout.program.training import training
 from lib.layout.redistribution.exchange import bound, exchange
+from lib.layout.redistribution.links import Links
 from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
 from lib.layout.redistribution.steps import Step
 
@@ -31,6 +32,7 @@ __all__ = [
     "Graph",
     "GraphPlan",
     "LayoutError",
+    "Links",
     "Operator",
     "Pieces",
     "Redistribution",

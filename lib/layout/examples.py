@@ -1,4 +1,4 @@
-"""Example graphs: a matmul, the feed-forward network, parts of a transformer, and a chain of its blocks."""
+"""Example graphs: a matmul, the feed-forward network, parts of transformers, and a chain of blocks."""
 
 from __future__ import annotations
 
@@ -70,6 +70,70 @@ def boundary(devices: int = 8, batch: int = 256, width: int = 32, hidden: int = 
     graph.reduce_mean("mean", "front", 1)
     graph.relu("relu2", graph.matmul("matmul3", "mean", "tail_up"))
     graph.add("tail", graph.matmul("matmul4", "relu2", "tail_down"), "mean")
+    return graph
+
+
+def swiglu(devices: int = 8, tokens: int = 64, width: int = 64, hidden: int = 128) -> Graph:
+    """The gated MLP of recent transformers: silu(x gate) * (x up), then down (Shazeer 2020, "GLU Variants")."""
+    graph = Graph(devices)
+    graph.input("x", (tokens, width))
+    for name in ("gate", "up"):
+        graph.parameter(name, (width, hidden))
+    graph.parameter("down", (hidden, width))
+    graph.silu("silu", graph.matmul("gated", "x", "gate"))
+    graph.multiply("product", "silu", graph.matmul("raised", "x", "up"))
+    graph.matmul("lowered", "product", "down")
+    return graph
+
+
+def layer_norm(devices: int = 8, tokens: int = 64, width: int = 64) -> Graph:
+    """Layer normalization, operator by operator (Ba, Kiros and Hinton 2016)."""
+    graph = Graph(devices)
+    graph.input("x", (tokens, width))
+    graph.input("epsilon", (1,))
+    graph.parameter("scale", (width,))
+    graph.parameter("shift", (width,))
+    graph.subtract("centered", "x", graph.repeat("mean", graph.reduce_mean("averages", "x", 1), 1, width))
+    graph.reduce_mean("variances", graph.multiply("squares", "centered", "centered"), 1)
+    graph.rsqrt("roots", graph.add("positive", "variances", "epsilon"))
+    graph.multiply("normal", "centered", graph.repeat("factors", "roots", 1, width))
+    graph.add("shifted", graph.multiply("scaled", "normal", "scale"), "shift")
+    return graph
+
+
+def rotary(devices: int = 8, batch: int = 4, length: int = 16, heads: int = 8, each: int = 8) -> Graph:
+    """Rotary position embedding of queries (Su et al. 2021): halves of each head are rotated against each other."""
+    graph = Graph(devices)
+    graph.input("x", (batch, length, heads * each))
+    graph.parameter("wq", (heads * each, heads * each))
+    graph.reshape("queries", graph.matmul("projected", "x", "wq"), (batch, length, heads, each))
+    for name in ("cosines", "sines"):
+        graph.input(name, (length, 1, each))
+    graph.slice("first", "queries", 3, 0, each // 2)
+    graph.negative("second", graph.slice("last", "queries", 3, each // 2, each))
+    graph.concat("turned", "second", "first", axis=3)
+    along, across = graph.multiply("along", "queries", "cosines"), graph.multiply("across", "turned", "sines")
+    graph.add("rotated", along, across)
+    return graph
+
+
+def mixture_of_experts(
+    devices: int = 8, groups: int = 8, tokens: int = 16, experts: int = 8, width: int = 16, hidden: int = 64
+) -> Graph:
+    """A layer of experts with one expert per token (Lepikhin et al. 2020, "GShard", algorithm 1; Fedus et al. 2022)."""
+    graph = Graph(devices)
+    graph.input("x", (groups, tokens, width))
+    graph.parameter("router", (width, experts))
+    graph.parameter("up", (experts, width, hidden))
+    graph.parameter("down", (experts, hidden, width))
+    gates = graph.softmax("gates", graph.matmul("scores", "x", "router"))
+    capacity = 2 * tokens // experts
+    graph.route("dispatch", gates, capacity, ones=True)
+    graph.route("combine", gates, capacity)
+    graph.einsum("sent", "dispatch", "x", spec="gsec,gsd->egcd")
+    graph.relu("relu", graph.einsum("raised", "sent", "up", spec="egcd,edf->egcf"))
+    graph.einsum("lowered", "relu", "down", spec="egcf,efd->egcd")
+    graph.einsum("combined", "combine", "lowered", spec="gsec,egcd->gsd")
     return graph
 
 

@@ -10,8 +10,8 @@ from lib.schedules import Cell, Timetable
 from .exact import proven
 from .problem import Problem
 from .search import EFFORT, TRIALS, Candidate, best
-from .solution import Solution, solution
-from .textbook import orders, table
+from .solution import Figures, Solution, figures, solution
+from .textbook import cells, orders
 from .timing import timed
 
 PROOF_SECONDS = 20.0
@@ -48,32 +48,37 @@ def solve(
 
 def _found(problem: Problem, effort: float) -> Solution:
     """The best of the search and of the textbooks."""
-    tables = [made for book in orders(problem) if (made := table(problem, book))]
+    known = [rows for book in orders(problem) if (rows := cells(problem, book))]
     candidate = best(problem, int(EFFORT * effort), max(int(TRIALS * effort), 1))
     if candidate is not None:
-        tables.insert(0, tabled(problem, candidate))
-    found = [solution(problem, one) for one in tables]
-    fitting = [one for one in found if problem.memory is None or max(one.held) <= problem.memory + 1e-9]
+        known.insert(0, cells_of(problem, candidate))
+    found = [(figures(problem, rows), rows) for rows in known]
+    fitting = [one for one in found if problem.memory is None or max(one[0].held) <= problem.memory + 1e-9]
     if not fitting:
-        known = min((max(one.held) for one in found), default=problem.v * problem.ranks)
+        least = min((max(one.held) for one, _ in found), default=problem.v * problem.ranks)
         raise RuleError(
-            f"no schedule was found for a memory of {problem.memory:g}; take memory={known:g}, which an order needs"
+            f"no schedule was found for a memory of {problem.memory:g}; take memory={least:g}, which an order needs"
         )
-    return min(fitting, key=lambda one: (one.took, one.makespan))
+    return solution(problem, Timetable.of(min(fitting, key=lambda one: _measures(problem, one[0]))[1]))
 
 
-def tabled(problem: Problem, one: Candidate) -> Timetable:
-    """The timetable of a candidate."""
+def _measures(problem: Problem, one: Figures) -> tuple[int, int]:
+    """What is to be least, then the other measure."""
+    span, makespan = max(end - start for start, end in zip(one.starts, one.ends)), max(one.ends)
+    return (span, makespan) if problem.least == "span" else (makespan, span)
+
+
+def cells_of(problem: Problem, one: Candidate) -> list[list[Cell]]:
+    """The cells of a candidate, by rank."""
     m, half = problem.microbatches, problem.stages * problem.microbatches
     numbers: list[list[int]] = [[] for _ in range(problem.ranks)]
     timed(problem, one.steps, one.policy, numbers)
-    rows = []
+    rows: list[list[Cell]] = []
     for row in numbers:
         backs = iter([number - half for number in row if number >= half])
-        cells = []
+        rows.append([])
         for number in row:
             op = "W" if number < 0 else "F" if number < half else "B" if problem.whole else "I"
             place = next(backs) if number < 0 else number % half
-            cells.append(Cell(place // m, op, place % m))
-        rows.append(cells)
-    return Timetable.of(rows)
+            rows[-1].append(Cell(place // m, op, place % m))
+    return rows

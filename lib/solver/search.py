@@ -48,10 +48,6 @@ class Search:
         self.least = bound(problem).ticks
         self.many = problem.v * problem.microbatches
 
-    @property
-    def spent(self) -> bool:
-        return self.effort <= 0 or self.trials <= 0
-
     def timed(self, steps: Sequence[Step], policy: Policy, shape: Shape | Textbook) -> Candidate | None:
         self.effort -= len(steps)
         self.trials -= 1
@@ -92,10 +88,13 @@ class Search:
             stretch = [self.random.uniform(1, 3) for _ in range(2 * self.problem.v)]
             yield travelling(self.problem, stretch, period * self.random.uniform(0.9, 1.2))
 
-    def climbed(self, best: Candidate, trials: int) -> Candidate:
-        """The best that is found by small changes of a candidate, each kept if it is not worse."""
-        stop, stalled = self.trials - trials, 0
-        while self.trials > stop and not self.spent and best.figures.least > self.least and stalled < PATIENCE:
+    def climbed(self, best: Candidate, share: float = 1.0) -> Candidate:
+        """The best that is found by small changes of a candidate, each kept if it is not worse, with a share of the
+        effort that is left."""
+        trials, effort, stalled = self.trials * (1 - share), self.effort * (1 - share), 0
+        while min(self.trials - trials, self.effort - effort) > 0 and stalled < PATIENCE:
+            if best.figures.least <= self.least:
+                break
             found, stalled = self.changed(best), stalled + 1
             if found is not None and found.figures <= best.figures:
                 stalled = stalled if found.figures == best.figures else 0
@@ -160,12 +159,11 @@ def best(problem: Problem, effort: int = EFFORT, trials: int = TRIALS) -> Candid
         return found[0] if found else None
     carried = [one for each in found if (one := search.shaped(each.shape, each.policy))]
     carried.sort(key=lambda one: one.figures)
-    return search.climbed(carried[0], trials) if carried else None
+    return search.climbed(carried[0]) if carried else None
 
 
 def climbs(search: Search) -> list[Candidate]:
     """From each of the best starts, and then from the best of these; the best first."""
     found = search.starts()[:CLIMBS]
-    share = search.trials // (2 * CLIMBS)
-    found = sorted((search.climbed(one, share) for one in found), key=lambda one: one.figures)
-    return [search.climbed(found[0], search.trials), *found[1:]] if found else []
+    found = sorted((search.climbed(one, share=1 / (2 * CLIMBS)) for one in found), key=lambda one: one.figures)
+    return [search.climbed(found[0]), *found[1:]] if found else []

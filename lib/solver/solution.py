@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from lib import Costs, Model, Setting, Size, Trace, run
 from lib.named_costs import COSTS
@@ -83,13 +83,18 @@ class Solution:
         )
 
     @property
+    def setting(self) -> Setting:
+        """The costs as a setting, for `run_async(found.schedule, *found.size, setting=found.setting)`."""
+        return Setting(self.costs)
+
+    @property
     def schedule(self) -> Callable[[Model], Coroutine[Any, Any, None]]:
         """A coroutine for each rank that plays the order."""
         return pipeline(self.table, buffered=True)
 
     def trace(self) -> Trace:
         """A run of the schedule; not where an event loop is running: there, `run_async` runs `schedule`."""
-        outcome = run(self.schedule, *self.size, setting=Setting(self.costs))
+        outcome = run(self.schedule, *self.size, setting=self.setting)
         if outcome.error is not None:
             raise outcome.error
         return outcome.trace
@@ -138,35 +143,65 @@ if __name__ == "__main__":
 '''
 
 
-def solution(problem: Problem, table: Timetable, is_proven: bool = False) -> Solution:
-    """A table with its figures, each cell as early as it can be."""
+class Figures(NamedTuple):
+    """By rank: the start of its first cell, the end of its last, in ticks, and the most that it holds."""
+
+    starts: list[int]
+    ends: list[int]
+    held: list[float]
+
+
+def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
+    """What some rows of cells take, each cell as early as it can be."""
     f, i, w, c = problem.ticks
     length = {"F": f, "I": i, "W": w, "B": i}
+    rank_of = [problem.rank_of(stage) for stage in range(problem.stages)]
     ends: dict[Cell, int] = {}
-    clock, begun = [0] * problem.ranks, [-1] * problem.ranks
-    rows = [[cell for slot in row for cell in slot] for row in table.rows]
-    at = [0] * problem.ranks
-    moved = True
-    while moved:
-        moved = False
+    clock, begun, at = [0] * problem.ranks, [-1] * problem.ranks, [0] * problem.ranks
+    left = sum(map(len, rows))
+    while left:
+        before = left
         for rank, row in enumerate(rows):
             while at[rank] < len(row):
                 cell = row[at[rank]]
-                needs = table.needs.of(cell)
-                if not all(need in ends for need in needs):
+                start = _ready(problem, rank_of, ends, cell, c)
+                if start is None:
                     break
-                there = [ends[need] + c * (table.needs.rank_of[need] != rank) for need in needs]
-                start = max(clock[rank], *there) if there else clock[rank]
+                start = max(start, clock[rank])
                 begun[rank] = start if begun[rank] < 0 else begun[rank]
                 clock[rank] = ends[cell] = start + length[cell.op]
                 at[rank] += 1
-                moved = True
-    time = problem.time
-    held = tuple(_most_held(problem, row) for row in rows)
-    return Solution(problem, table, tuple(map(time, begun)), tuple(map(time, clock)), held, is_proven)
+                left -= 1
+        assert left < before, "cells wait for each other"
+    return Figures(begun, clock, [_most_held(problem, row) for row in rows])
 
 
-def _most_held(problem: Problem, row: list[Cell]) -> float:
+def _ready(problem: Problem, rank_of: list[int], ends: dict[Cell, int], cell: Cell, send: int) -> int | None:
+    """When all that a cell needs is there; None if some of it is not done."""
+    stage, op, batch = cell
+    if op == "W":
+        return ends.get(Cell(stage, "I", batch))
+    if op == "F":
+        other, mine = stage - 1, 0
+    else:
+        other, done = stage + 1, ends.get(Cell(stage, "F", batch))
+        if done is None:
+            return None
+        mine = done
+    if not 0 <= other < problem.stages:
+        return mine
+    there = ends.get(Cell(other, op, batch))
+    return None if there is None else max(mine, there + (send if rank_of[other] != rank_of[stage] else 0))
+
+
+def solution(problem: Problem, table: Timetable, is_proven: bool = False) -> Solution:
+    """A table of the problem's stages with its figures."""
+    found = figures(problem, [[cell for slot in row for cell in slot] for row in table.rows])
+    starts, ends = (tuple(map(problem.time, ticks)) for ticks in found[:2])
+    return Solution(problem, table, starts, ends, tuple(found.held), is_proven)
+
+
+def _most_held(problem: Problem, row: Sequence[Cell]) -> float:
     m_b, m_w = problem.m_b, problem.m_w
     change = {"F": m_b, "I": m_w - m_b, "W": -m_w, "B": -m_b}
     held = most = 0.0

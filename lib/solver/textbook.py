@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from lib.errors import RuleError
@@ -28,32 +29,37 @@ def orders(problem: Problem) -> Iterator[Textbook]:
             yield Textbook(zb_v)
 
 
-def table(problem: Problem, book: Textbook) -> Timetable | None:
+@lru_cache(maxsize=8)
+def _table(order: Callable[..., Timetable], *sizes: int) -> Timetable | None:
+    try:
+        return order(*sizes)
+    except RuleError:  # some take a multiple of the ranks
+        return None
+
+
+def cells(problem: Problem, book: Textbook) -> list[list[Cell]] | None:
     """The order at the problem's size, with backwards in one piece or in halves as the problem has them; None if it
     does not exist at that size."""
     more = [problem.v] if problem.placement == "looped" else []
-    try:
-        found = book.order(problem.ranks, problem.microbatches, *more)
-    except RuleError:  # some take a multiple of the ranks
-        return None
-    return Timetable.of(_halved(row, problem.whole) for row in found.rows)
+    found = _table(book.order, problem.ranks, problem.microbatches, *more)
+    return None if found is None else [list(_halved(row, problem.whole)) for row in found.rows]
 
 
 def _halved(row: tuple[tuple[Cell, ...], ...], whole: bool) -> Iterator[Cell]:
     for cell in (cell for slot in row for cell in slot):
-        if whole and cell.op != "W":
-            yield cell._replace(op="B") if cell.op == "I" else cell
+        if cell.op == "F" or (whole and cell.op == "B"):
+            yield cell
         elif not whole:
             yield from (cell._replace(op=half) for half in ("IW" if cell.op == "B" else cell.op))
 
 
 def ordered(problem: Problem, book: Textbook) -> list[list[int]] | None:
     """Its forwards and input halves, numbered as in `timing`."""
-    found, m = table(problem, book), problem.microbatches
+    found, m = cells(problem, book), problem.microbatches
     if found is None:
         return None
     half = problem.stages * m
     return [
-        [(half if cell.op != "F" else 0) + cell.stage * m + cell.batch for (cell,) in row if cell.op != "W"]
-        for row in found.rows
+        [(half if cell.op != "F" else 0) + cell.stage * m + cell.batch for cell in row if cell.op != "W"]
+        for row in found
     ]

@@ -30,7 +30,8 @@ class Pipeline:
     """What each of its ranks does, in their order."""
     cells: Sequence[Cells]
     batches: Mapping[int, int]
-    """The number of each microbatch in the cells."""
+    """The number of each microbatch in the cells: the last stage takes them in order, or PyTorch would mistake the loss
+    of one for that of another."""
     replicas: int
 
     @property
@@ -52,9 +53,13 @@ class Pipeline:
         except PuzzleError as why:
             raise RuleError(f"only a correct run can be exported: {why}") from None
         works = [RankWork(state) for state in retrace.ranks]
+        for rank in (work.rank for work in works if not work.parts):
+            raise RuleError(f"rank {rank} computes nothing; in a pipeline of PyTorch each rank has a stage")
         for work in works:
             _require_cells(work)
         grid = _grid(works)
+        if len(grid.stages) == 1 and len(grid.replicas) > 1:
+            raise RuleError("each rank has all layers, so this is no pipeline; in PyTorch DDP and FSDP do that")
         stage_of = placement_of(grid).stage_of
         found = [_replica(grid, number, stage_of) for number in range(len(grid.replicas))]
         (ranks, cells, batches), others = found[0], found[1:]
@@ -82,8 +87,6 @@ def _require_expressible(setting: Setting) -> None:
 
 def _require_cells(work: RankWork) -> None:
     """Refuses what has no cell."""
-    if not work.parts:
-        raise RuleError(f"rank {work.rank} computes nothing; in a pipeline of PyTorch each rank has a stage")
     for at in sorted(work.again):
         op = work.ops[at]
         raise RuleError(
@@ -133,7 +136,8 @@ def _grid(works: Sequence[RankWork]) -> Grid:
 def _replica(grid: Grid, number: int, stage_of: Sequence[int]) -> tuple[list[RankWork], list[Cells], dict[int, int]]:
     """The ranks of a replica, the cells of each, and the numbers of its microbatches."""
     ranks = sorted((grid.of(place, number)[0] for place in range(len(grid.stages))), key=lambda work: work.rank)
-    batches = {batch: n for n, batch in enumerate(sorted(batch for _, batch in grid.replicas[number]))}
+    last = [part for work in ranks for part in work.parts if (part.layer, part.half) == (len(stage_of) - 1, "F")]
+    batches = {batch: n for n, part in enumerate(last) for batch in part.batches}
     return ranks, [_cells(work, stage_of, batches) for work in ranks], batches
 
 

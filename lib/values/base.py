@@ -122,7 +122,7 @@ class Sharded(Value):
     """In a folded run, which shards the other replicas have, if not the same."""
 
     def memory(self, costs: Costs = CLASSIC) -> int:
-        size = costs.hidden * costs.hidden
+        size = costs.weight
         if self.total == 1:
             return size
         if size % self.total:

@@ -22,6 +22,7 @@ from .list import list_
 from .new import new
 from .notebook import notebook
 from .params import Commands, with_own_puzzles
+from .plan import plan
 from .record import record
 from .reset import reset
 from .run import run
@@ -53,6 +54,6 @@ def main() -> None:
 PLAY = (list_, show, start, hint, draw, run, grade, watch, status, reset)
 for command in (*PLAY, verify, share, notebook, gradescope, leaderboard, submit, record):
     main.add_command(with_own_puzzles(command))
-for command in (new, check, costs, doctor, export, import_, torch, solve):
+for command in (new, check, costs, doctor, export, import_, torch, solve, plan):
     main.add_command(command)
 with_own_puzzles(main)

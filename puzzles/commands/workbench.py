@@ -15,7 +15,7 @@ from lib import PuzzleError
 from puzzles.failure import Failure, of_source
 from puzzles.grading.discover import submissions
 from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.sandboxed_run import run_in
+from puzzles.grading.sandboxed_run import SandboxRunner, run_in
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.reports.terminal import report_on
@@ -79,10 +79,18 @@ class CommandWorkbench:
     def files(self, path: str) -> list[str]:
         return [file.path for file in submissions([path]) if Submission.of(file).looks_defined(self.slug)]
 
-    def grade(self, where: str = "inprocess", runner: Callable[[dict[str, object]], Runner] | None = None) -> bool:
+    def grade(
+        self,
+        where: str = "inprocess",
+        runner: Callable[[dict[str, object]], Runner] | None = None,
+        change: Callable[[RunRequest], RunRequest] | None = None,
+    ) -> bool:
         slug, submission = self.slug, self._submission()
         with Session(submission, self.limits) as session:
             elsewhere = None if runner is None else runner(submission.as_given())
+            if change is not None:
+                sandbox = SandboxRunner(session, track_of(slug), slug)
+                elsewhere = lambda request: sandbox(change(request))  # noqa: E731
             try:
                 verdict = grade_puzzle(track_of(slug).puzzle(slug), session, runner=elsewhere)
             except PuzzleError as why:

@@ -21,13 +21,19 @@ from lib.torch_csv import Pipeline, write_csv
 TRIED = "2.13"
 """The version of PyTorch that was tried: what loads a CSV there is not public, and may change."""
 
+ROOT = str(Path(__file__).resolve().parents[2])
+"""The folder that holds this `puzzles`."""
+
+START = f"import sys; sys.path.insert(0, {ROOT!r}); from puzzles.pytorch.worker import main; main(sys.argv[1])"
+"""The program of the worker. With -P a `torch.py` of the player's folder is not what is imported."""
+
 INSTALL = "pip install 'training-puzzles[torch]'"
 
 CLOSE = 1e-9
 """Gradients in float64 are equal up to the order of sums if they differ by less than this part of the largest."""
 
-WIDTH, TOKENS = 192, 192
-"""A layer is a matrix of WIDTH x WIDTH and a tanh, a microbatch TOKENS x WIDTH, both in float64."""
+WIDTH = 384
+"""A layer is a matrix of this size and a tanh, a microbatch another matrix of this size, both in float64."""
 
 FORMATS = {False: "compute_only", True: "compute_comms"}
 
@@ -85,8 +91,8 @@ def missing() -> str:
     return "" if hasattr(os, "fork") else "this needs a system that can fork processes, such as Linux or macOS"
 
 
-def run_all(schedules: Sequence[Scheduled], seconds: float) -> list[Measured]:
-    """Runs schedules of equally many ranks one after the other, by as many processes, and returns what was measured.
+def run_all(schedules: Sequence[Scheduled], seconds: float, width: int = WIDTH) -> list[Measured]:
+    """Runs schedules of equally many ranks one after the other, by as many processes, on matrices of `width`.
 
     Raises:
         PuzzleError: PyTorch is missing, failed, or took longer than `seconds`.
@@ -96,7 +102,7 @@ def run_all(schedules: Sequence[Scheduled], seconds: float) -> list[Measured]:
     with TemporaryDirectory(prefix="puzzles-torch-") as name:
         folder = Path(name)
         ranks = len(schedules[0].pipeline.works)
-        request = {"ranks": ranks, "width": WIDTH, "tokens": TOKENS, "schedules": []}
+        request = {"ranks": ranks, "width": width, "schedules": []}
         for number, schedule in enumerate(schedules):
             table = schedule.pipeline.table
             file = f"schedule-{number}.csv"
@@ -116,12 +122,12 @@ def run_all(schedules: Sequence[Scheduled], seconds: float) -> list[Measured]:
 
 def _work(folder: Path, seconds: float) -> None:
     """Runs the worker to its end; nothing of it is left behind."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     worker = subprocess.Popen(
-        [sys.executable, "-m", "puzzles.pytorch.worker", str(folder)],
+        [sys.executable, "-P", "-c", START, str(folder)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=environment,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         start_new_session=True,
     )
     try:

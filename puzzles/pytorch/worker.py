@@ -1,7 +1,7 @@
 """Imports torch once, forks a process for each rank, and runs schedules with torch.distributed.pipelining over gloo.
 
-`python -m puzzles.pytorch.worker FOLDER` reads FOLDER/request.json; each rank writes FOLDER/rank-N.json. Nothing of a
-player's runs here: a schedule is a CSV file.
+`main(FOLDER)` reads FOLDER/request.json, and each rank writes FOLDER/rank-N.json. Nothing of a player's runs here: a
+schedule is a CSV file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 SEED = 7
 
 
-def main(folder: Path) -> None:
+def main(name: str) -> None:
     """Forks the ranks, and waits until all have written their results, before any of them leaves: a process group that
     ranks leave one by one may hang."""
     import torch
@@ -27,6 +27,7 @@ def main(folder: Path) -> None:
     import torch.distributed.pipelining.schedules  # here, once for all ranks
 
     torch.set_num_threads(1)
+    folder = Path(name)
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     leave, hold = os.pipe()
     processes, done = [], []
@@ -81,12 +82,12 @@ def _run(folder: Path, rank: int, request: dict[str, Any], schedule: dict[str, A
     from torch.distributed.pipelining import PipelineStage
     from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
-    m, width, tokens, depths = schedule["microbatches"], request["width"], request["tokens"], schedule["depths"]
+    m, width, depths = schedule["microbatches"], request["width"], schedule["depths"]
     file = folder / schedule["file"]
     mine = schedule["stages"][rank]
     model = [_stage(width, depth, number) for number, depth in enumerate(depths)]
     random = torch.Generator().manual_seed(SEED)
-    x, target = (torch.randn(m * tokens, width, generator=random, dtype=torch.float64) for _ in range(2))
+    x, target = (torch.randn(m * width, width, generator=random, dtype=torch.float64) for _ in range(2))
     stages = [PipelineStage(model[stage], stage, len(depths), torch.device("cpu")) for stage in mine]
     runtime = _PipelineScheduleRuntime(stages, m, loss_fn=_loss, scale_grads=False)
     runtime._load_csv(str(file), format=schedule["format"])
@@ -146,7 +147,3 @@ def _measure(stage: Any, times: list[tuple[str, float, float]]) -> None:
             return result
 
         setattr(stage, name, timed)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

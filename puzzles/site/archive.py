@@ -68,5 +68,9 @@ def files() -> Iterator[tuple[str, bytes]]:
     for distribution in PACKAGES:
         for file in metadata.files(distribution) or ():
             name = file.as_posix()
-            if name.endswith((".py", ".dist-info/METADATA")) and "/test" not in name and not name.startswith(".."):
+            if (
+                name.endswith((".py", ".dist-info/METADATA"))
+                and not {"test", "tests"} & {*file.parts}
+                and not name.startswith("..")
+            ):
                 yield name, file.read_binary()

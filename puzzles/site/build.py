@@ -37,22 +37,17 @@ def build(site: Path, work: Path) -> int:
     require_node()
     prepare(site)
     modules = install(work / "npm")
+    folder = python_folder(site, modules, work)
     viewer = work / "viewer.js"
     viewer.write_text(viewer_module(), encoding="utf-8")
     packages = {"pyodide"}
     for script in ("main.js", "worker.js"):
-        packages |= set(bundle(modules, PAGE / script, site / script, {"viewer": viewer}))
+        packages |= bundle(modules, PAGE / script, site / script, {"viewer": viewer}, {"PYTHON": folder})
     (site / "style.css").write_text(web_file("page.css") + (PAGE / "style.css").read_text(encoding="utf-8"))
     for name in ("index.html", "icon.svg", "manifest.webmanifest"):
         shutil.copy(PAGE / name, site)
-    (site / "pyodide").mkdir()
-    for name in PYODIDE:
-        shutil.copy(modules / "pyodide" / name, site / "pyodide")
-    (site / "pyodide" / "pyodide-lock.json").write_text(lock_without_packages(modules))
-    write_archive(site / "game.zip", modules, work / "python")
-    (site / "puzzles.json").write_text(
-        json.dumps({**listing(), "board": (site / BOARD).is_dir()}, separators=(",", ":"))
-    )
+    shown = {**listing(), "board": (site / BOARD).is_dir()}
+    (site / "puzzles.json").write_text(json.dumps(shown, separators=(",", ":")))
     (site / "licences.txt").write_text(licences(modules, packages, PACKAGES), encoding="utf-8")
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file())
     served = [name for name in names if name not in (MARK, "licences.txt") and not name.startswith(f"{BOARD}/")]
@@ -84,9 +79,21 @@ def viewer_module() -> str:
     return f"export function viewer(root, run) {{\n{''.join(map(web_file, SCRIPTS))}}}\n"
 
 
-def lock_without_packages(modules: Path) -> str:
+def python_folder(site: Path, modules: Path, work: Path) -> str:
+    """Writes Pyodide and our archive to a folder that is named after what is in it, so that browsers can keep it for
+    good; returns its name."""
+    folder = work / "served"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name in PYODIDE:
+        shutil.copy(modules / "pyodide" / name, folder)
     lock = json.loads((modules / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
-    return json.dumps({**lock, "packages": {}})
+    (folder / "pyodide-lock.json").write_text(json.dumps({**lock, "packages": {}}))
+    write_archive(folder / "game.zip", modules, work / "python")
+    digest = sha256(b"".join(path.read_bytes() for path in sorted(folder.iterdir()))).hexdigest()
+    name = f"python-{digest[:12]}"
+    shutil.move(folder, site / name)
+    return name
 
 
 def offline_worker(site: Path, served: list[str]) -> str:

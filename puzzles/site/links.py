@@ -62,9 +62,9 @@ def unpacked(data: str) -> str:
         if unsqueeze.unconsumed_tail:
             raise LinkError(f"this link unpacks to more than {LARGEST:,} bytes")
         if not unsqueeze.eof:
-            raise LinkError("this link is cut off; copy the whole of it")
+            raise ValueError("it is cut off")
         return text.decode()
     except (ValueError, zlib.error) as why:
         if isinstance(why, LinkError):
             raise
-        raise LinkError("this link is damaged; copy the whole of it") from None
+        raise LinkError("this link is damaged or cut off; copy the whole of it") from None

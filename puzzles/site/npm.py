@@ -45,7 +45,9 @@ def install(folder: Path) -> Path:
     return modules
 
 
-def bundle(modules: Path, entry: Path, output: Path, made_here: Mapping[str, Path]) -> set[str]:
+def bundle(
+    modules: Path, entry: Path, output: Path, made_here: Mapping[str, Path], constants: Mapping[str, str]
+) -> set[str]:
     """Bundles a script with what it imports, and returns the packages in it; `made_here` are modules by name."""
     record = modules.parent.resolve() / f"{output.stem}.meta.json"
     run(
@@ -56,7 +58,8 @@ def bundle(modules: Path, entry: Path, output: Path, made_here: Mapping[str, Pat
         f"--metafile={record}",
         *(f"--alias:{name}={path.resolve()}" for name, path in made_here.items()),
         *"--bundle --minify --format=esm --target=es2022 --log-level=warning --legal-comments=none".split(),
-        "--external:./pyodide/pyodide.mjs",
+        "--external:*/pyodide.mjs",  # it is served as it is, in the folder of Python
+        *(f"--define:{name}={json.dumps(text)}" for name, text in constants.items()),
         cwd=entry.parent,
         NODE_PATH=str(modules.resolve()),
     )
@@ -69,13 +72,13 @@ def run(*command: str, cwd: Path | None = None, **environment: str) -> str:
     """What a program prints.
 
     Raises:
-        SiteError: it failed; with the end of what it said.
+        SiteError: it failed; with the beginning of what it said.
     """
     try:
         done = subprocess.run(
             command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=True
         )
     except subprocess.CalledProcessError as why:
-        said = [line[:300] for line in (why.stderr or why.stdout).strip().splitlines()[-8:]]
+        said = [line[:300] for line in (why.stderr or why.stdout).strip().splitlines()[:12]]
         raise SiteError("\n".join([f"'{' '.join(command[:3])}' failed:", *said])) from None
     return done.stdout

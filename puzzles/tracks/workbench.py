@@ -48,9 +48,15 @@ class Workbench(Protocol):
     def files(self, path: str) -> list[str]:
         """The files at or below a path that seem to define the puzzle."""
 
-    def grade(self, where: str = "inprocess", runner: Callable[[dict[str, object]], Runner] | None = None) -> bool:
+    def grade(
+        self,
+        where: str = "inprocess",
+        runner: Callable[[dict[str, object]], Runner] | None = None,
+        change: Callable[[RunRequest], RunRequest] | None = None,
+    ) -> bool:
         """Judges the player's definition, shows the verdict, and returns whether it passed. `runner` makes, of the
-        submission as the sandbox would get it, what runs the definition instead of the sandbox."""
+        submission as the sandbox would get it, what runs the definition instead of the sandbox; `change` is applied to
+        what the sandbox runs."""
 
 
 @dataclass(frozen=True)

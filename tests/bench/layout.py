@@ -11,7 +11,7 @@ from time import perf_counter
 
 import numpy as np
 
-from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, propagate, redistribute
+from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, propagate, redistribute, training
 from lib.layout.examples import feed_forward, transformer
 from lib.layout.planning.choices import Choices
 from lib.layout.planning.placement_problem import PlacementProblem
@@ -65,6 +65,17 @@ def timed_plan(layers: int, mesh: DeviceMatrix) -> float:
     start = perf_counter()
     assert plan(graph, tensor_caps=caps).bytes > 0
     return perf_counter() - start
+
+
+def timed_step(layers: int) -> tuple[float, float]:
+    """The plan of a training step, and its text."""
+    graph = transformer(layers, DeviceMatrix((8, 8)))
+    caps = parameters_capped(graph, 8)
+    start = perf_counter()
+    found = plan(training(graph), tensor_caps=caps)
+    between = perf_counter()
+    assert found.explain()
+    return between - start, perf_counter() - between
 
 
 def timed_explain() -> tuple[float, float]:
@@ -131,6 +142,10 @@ def main() -> None:
     planned, explained = timed_explain()
     tell("exact plan, 1 layer on 8x8", planned, 10)
     tell("  its explain, within the plan's time", explained, planned)
+    for layers in (1, 12):
+        planned, explained = timed_step(layers)
+        tell(f"exact plan of a training step, {layers} layers on 8x8", planned, 10)
+        tell("  its explain, within the plan's time", explained, planned)
     for layers in (6, 12, 24, 48):
         tell(f"exact plan, {layers} layers on 8x8", timed_plan(layers, DeviceMatrix((8, 8))), 10)
     for layers in (6, 12, 24, 48):

@@ -196,7 +196,7 @@ def test_the_command_shows_predicted_beside_measured() -> None:
     assert "gpipe on 4 devices, inprocess, small tensors of whole numbers" in result.output
     assert "The updated weights are those of a single device, exactly." in result.output
     assert result.output.count("equal") == 4
-    assert "predicted, 33.8 steps" in result.output
+    assert "predicted, 33.3 timesteps, and the last event ends at 33.8" in result.output
     assert "measured, " in result.output
 
 
@@ -206,7 +206,7 @@ def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, words, catch_exceptions=False)
     assert (result.exit_code, f"Wrote {path}" in result.output.replace("\n", "")) == (0, True), result.output
     told = " ".join(ElementTree.fromstring(path.read_text()).itertext())
-    assert told.index("Predicted: 33.8 steps, 42.6% idle") < told.index("Measured: ")
+    assert told.index("Predicted: 33.3 timesteps, 33.8 steps, 42.6% idle") < told.index("Measured: ")
     assert "The updated weights are those of a single device, exactly." in told
     assert told.count("waits for rank") > 4
 

@@ -9,6 +9,7 @@ import pytest
 
 from lib.layout import Graph, propagate
 from lib.layout.errors import LayoutError
+from lib.layout.examples import layer_norm, mixture_of_experts, rotary, swiglu
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.program.notation import graph_from_data, graph_to_data
 from puzzles.catalog.layout import LAYOUT_PUZZLES
@@ -41,6 +42,14 @@ def test_a_mesh_and_an_out_strategy_come_back() -> None:
     assert (again.itemsize, again.operators, again.outs) == (2, graph.operators, {"product": (6, 1)})
 
 
+@pytest.mark.parametrize("build", [swiglu, layer_norm, rotary, mixture_of_experts])
+def test_the_operators_of_modern_layers_come_back(build) -> None:
+    graph = build()
+    graph.input("numbers", graph.shapes["x"][:-1])
+    graph.scatter("table", "x", "numbers", 5)
+    assert there_and_back(graph).operators == graph.operators
+
+
 X = {"input": "x", "shape": [4, 4]}
 RELU = {"relu": "y", "inputs": ["x"]}
 
@@ -61,4 +70,11 @@ RELU = {"relu": "y", "inputs": ["x"]}
 )
 def test_what_is_no_graph_is_refused(data: dict[str, Any], words: str) -> None:
     with pytest.raises(LayoutError, match=words):
+        graph_from_data(data)
+
+
+def test_an_optimizer_that_does_not_exist_is_refused() -> None:
+    data = {"devices": 2, "tensors": [X, {"parameter": "w", "shape": [4, 4]}], "training": "adamw",
+            "operators": [{"matmul": "y", "inputs": ["x", "w"]}]}  # fmt: skip
+    with pytest.raises(LayoutError, match="adamw"):
         graph_from_data(data)

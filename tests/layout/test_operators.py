@@ -42,6 +42,22 @@ def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
         "merge": lambda: graph.reshape("op", "x", (32, 8)),
         "cut": lambda: graph.reshape("op", "x", (4, 8, 4, 2, 1)),
         "gather": lambda: graph.gather("op", "table", "tokens"),
+        "scatter": lambda: graph.scatter("op", "x", "tokens", 8),
+        "subtract": lambda: graph.subtract("op", "x", "bias"),
+        "multiply": lambda: graph.multiply("op", "x", "column"),
+        "divide": lambda: graph.divide("op", "x", graph.exp("positive", "bias")),
+        "silu": lambda: graph.silu("op", "x"),
+        "exp": lambda: graph.exp("op", "x"),
+        "tanh": lambda: graph.tanh("op", "x"),
+        "negative": lambda: graph.negative("op", "x"),
+        "rsqrt": lambda: graph.rsqrt("op", graph.exp("positive", "x")),
+        "max": lambda: graph.reduce_max("op", "x", 1),
+        "repeat": lambda: graph.repeat("op", "x", 1, 4, 0.5),
+        "concat": lambda: graph.concat("op", "x", "x", axis=1),
+        "slice": lambda: graph.slice("op", "x", 2, 1, 7),
+        "pad": lambda: graph.pad("op", "x", 0, 1, 3),
+        "top k": lambda: graph.top_k("op", "x", 3),
+        "route": lambda: graph.route("op", "x", 2),
     }
     build[kind]()
     for name in [name for name in graph.sources if not graph.consumers(name)]:
@@ -51,7 +67,8 @@ def one(kind: str, devices: int = 4, grid: DeviceMatrix | None = None) -> Graph:
 
 KINDS = (
     "matmul|matmul, a transposed|matmul, b transposed|matmul, batched|einsum|einsum of one|add|add a row|add a column|"
-    "relu|gelu|softmax|sum|mean|transpose|merge|cut|gather"
+    "relu|gelu|softmax|sum|mean|transpose|merge|cut|gather|scatter|subtract|multiply|silu|exp|tanh|negative|max|repeat|"
+    "concat|slice|pad|top k|route"
 ).split("|")
 
 

@@ -109,7 +109,7 @@ def test_adam_is_that_of_kingma_and_ba():
     (m, v), g = values["weight1.state"], tensors["weight1.grad"]
     m, v = 0.5 * m + 0.5 * g, 0.75 * v + 0.25 * g * g
     assert np.allclose(tensors["weight1.state.new"], np.stack([m, v]))
-    assert np.allclose(tensors["weight1.new"], values["weight1"] - 0.125 * m / (np.sqrt(v) + 2.0**-10))
+    assert np.allclose(tensors["weight1.new"], values["weight1"] - 0.125 * m / (np.sqrt(v) + 1))
 
 
 @pytest.mark.parametrize("program", ["feed-forward", "residual"])
@@ -220,7 +220,9 @@ def test_the_forward_that_moves_eight_times_less_makes_a_dearer_step_until_the_b
     assert plan(documented(64, rule)).bytes == 148_480 - shared
     assert plan(documented(64, cheap), scatter=False).bytes == 211_456 - shared
     rule, cheap = forwards(1024)
-    assert plan(documented(1024, rule)).bytes > 2 * plan(documented(1024, cheap)).bytes
+    assert (rule.bytes, cheap.bytes) == (1_572_864, 196_608)
+    assert plan(documented(1024, rule)).bytes == 1_542_656
+    assert plan(documented(1024, cheap)).bytes == 759_296
 
 
 def test_a_paired_plan_is_the_same_where_the_full_search_is_possible():

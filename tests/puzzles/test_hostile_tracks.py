@@ -1,7 +1,7 @@
 """Hostile classes and layouts get their verdict, in both tiers, as schedules do.
 
-One thing is known to go undetected: a class that changes its meter and the log of the transport alike. Results cannot
-be forged; bytes, flops and peaks are counted in the same process as the player's code.
+One thing is known to go undetected: a class that changes its meter, and shows flops or memory that some class could
+have. Results and bytes cannot be forged; flops and peaks are counted in the same process as the player's code.
 """
 
 from __future__ import annotations

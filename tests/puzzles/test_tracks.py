@@ -126,7 +126,7 @@ def test_a_class_has_no_picture_and_a_layout_only_one() -> None:
     Path("mine.py").write_text("")
     for words, told in (
         (("draw", "mine.py", "FSDP"), "FSDP is a class, and classes have no picture"),
-        (("draw", "mine.py", "ffn", "--text"), "ffn is a layout; only its plan can be drawn"),
+        (("draw", "mine.py", "ffn", "--pareto"), "ffn is a layout; only its plan can be drawn"),
         (
             ("run", "mine.py", "ffn", "-o", "ffn.svg"),
             "ffn is a layout, and 'puzzles draw' draws it; leave out -o",
@@ -145,10 +145,10 @@ def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
     assert puzzles("grade", "mine.py").exit_code == 0
     puzzles("hint", "FSDP", "-n", "2")
     page = " ".join(puzzles("status").stdout.split())
-    assert "FSDP ★★★ 1 2 of 3 18,432 bytes sent" in page
+    assert "FSDP ★★☆ 1 2 of 3 18,432 bytes sent" in page
     assert "ffn ★★★ 1 0 of 3 12,288 bytes moved" in page
     assert "Forgot your progress in matmul, ffn, " in puzzles("reset", "layout", "--yes").stdout
-    assert [progress.load()[slug].stars for slug in ("FSDP", "ffn")] == [3, 0]
+    assert [progress.load()[slug].stars for slug in ("FSDP", "ffn")] == [2, 0]
 
 
 def test_progress_saved_before_there_were_tracks_is_read(home_of_its_own: Path) -> None:

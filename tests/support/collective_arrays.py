@@ -106,8 +106,9 @@ def _cases_of(kind: Kind) -> Iterator[Case]:
 
 
 def wrong(case: Case, device: int, got: Any) -> str:
-    """What is wrong with a device's result; "" if nothing."""
-    text = difference(got, case.wanted[device])
+    """What is wrong with a device's result, which is in C order and its own; "" if nothing."""
+    own = got.flags.c_contiguous and got.flags.writeable
+    text = difference(got, case.wanted[device]) or ("" if own else str(got.flags))
     return f"{case.what}, device {device}: {text}" if text else ""
 
 

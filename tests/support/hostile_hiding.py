@@ -9,6 +9,21 @@ from lib.engine import ShardedEngine
 
 KEY = "secret"
 
+
+def _is_open(fd):
+    try:
+        return bool(os.fstat(fd))
+    except OSError:
+        return False
+
+
+def _readable(path):
+    try:
+        return bool(open(path).read())
+    except OSError:
+        return False
+
+
 """
 
 FLOPS = {
@@ -47,6 +62,13 @@ FILES = {
 }
 """By name: something to write that other devices could see."""
 
+SEEN = {
+    "requests": "assert not [o for o in gc.get_objects() if type(o) is dict and {'calls', 'devices'} <= o.keys()]",
+    "open_files": "assert [fd for fd in range(64) if _is_open(fd)] == [0, 1, 2, 3]",
+    "processes": "assert not _readable('/proc/self/status') and not _readable(f'/proc/{os.getppid()}/status') and not _readable('/proc/self/maps')",
+}
+"""By name: a statement that fails if a device sees more than its own data."""
+
 NARROW = {
     "float16": "self.all_reduce(grad.astype(np.float16)).astype(np.float32)",
     "int8": "self.all_reduce(np.rint(grad).astype(np.int8)).astype(np.float32)",
@@ -74,6 +96,21 @@ TIERS = {
 }
 
 
+LIE = "self._port.meter.sent = 1; self._port.meter.calls.clear()"
+FORGERY = "self._port.channel.send('collective', 0, 'all_reduce', 'sum', 0, [1], '<f4', [0], 'nothing')"
+ONE_CHILD = """\
+if self.device_id == 0:
+            child = os.fork()
+            if not child:
+                os._exit(0)
+            os.waitpid(child, 0)"""
+NINE_CHILDREN = """\
+for _ in range(9 * (self.device_id == 0)):
+            if os.fork() == 0:
+                import time
+                time.sleep(60)"""
+
+
 def without_flops(solution: str, product: str) -> str:
     """The solution with every product replaced."""
     changed = solution.replace("x @ self.w0", "product(x, self.w0)").replace(
@@ -97,8 +134,8 @@ def with_shared_list(solution: str, shared: str) -> str:
     return f'{HEAD}{head}        {sums}        return {{"layer_0/weights": w0_grad, "layer_1/weights": w1_grad}}\n'
 
 
-def with_file(solution: str, statement: str) -> str:
-    """The solution, which also writes something."""
+def with_statement(solution: str, statement: str) -> str:
+    """The solution, which also does something in backward."""
     return HEAD + solution.replace("        x, z = ", f"        {statement}\n        x, z = ")
 
 

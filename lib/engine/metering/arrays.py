@@ -16,7 +16,7 @@ from numpy import ndarray
 from lib.engine.collectives import Array
 
 from . import flops
-from .meter import Meter, current
+from .meter import Meter, current, running_line
 
 
 class Block:
@@ -32,6 +32,7 @@ class Block:
             meter.live = live = meter.live + nbytes  # as `hold` does; inlined, because every array passes through here
             if live > meter.peak:
                 meter.peak = live
+                meter.peak_line = running_line()
 
     def charge(self) -> None:
         if not self._charged:

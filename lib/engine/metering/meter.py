@@ -6,6 +6,7 @@ every run.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,8 @@ class Reading:
     clock: int
     host: Mapping[str, int] = field(default_factory=unused_memory)
     disk: Mapping[str, int] = field(default_factory=unused_memory)
+    peak_line: int = 0
+    """The line of the player's file that was running when the peak was reached; 0 if none was."""
 
     @property
     def collectives(self) -> int:
@@ -55,7 +58,7 @@ class Meter:
     """The running figures of one device, named as in `Reading`. `byte_time`: for each slower memory, the flops on the
     clock that a transferred byte takes."""
 
-    __slots__ = ("byte_time", "calls", "clock", "disk", "flops", "host", "live", "peak", "sent", "stored")
+    __slots__ = ("byte_time", "calls", "clock", "disk", "flops", "host", "live", "peak", "peak_line", "sent", "stored")
 
     def __init__(self, byte_time: Mapping[str, int] | None = None) -> None:
         self.sent = 0
@@ -63,6 +66,7 @@ class Meter:
         self.flops = 0
         self.live = 0
         self.peak = 0
+        self.peak_line = 0
         self.stored = 0
         self.clock = 0
         self.host = unused_memory()
@@ -73,6 +77,7 @@ class Meter:
         self.live += nbytes
         if self.live > self.peak:
             self.peak = self.live
+            self.peak_line = running_line()
 
     def compute(self, flops: int) -> None:
         self.flops += flops
@@ -91,7 +96,23 @@ class Meter:
     def reading(self) -> Reading:
         calls = dict(sorted(self.calls.items()))
         slower = dict(self.host), dict(self.disk)
-        return Reading(self.sent, calls, self.flops, self.live, self.peak, self.stored, self.clock, *slower)
+        return Reading(
+            self.sent, calls, self.flops, self.live, self.peak, self.stored, self.clock, *slower, self.peak_line
+        )
+
+
+MACHINERY = ("lib", "drawing", "puzzles", "numpy")
+"""Packages whose lines are not a player's."""
+
+
+def running_line() -> int:
+    """The line that runs in the innermost frame of the player's code; 0 if there is none."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in MACHINERY:
+            return frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return 0
 
 
 class Current(threading.local):

@@ -59,6 +59,11 @@ def require_playable(trace: Trace) -> None:
     Raises:
         TraceError: naming the operation, its rank and line, and the reason.
     """
+    if trace.costs.parameters is not None:
+        raise TraceError(
+            f"a replay's weights are hidden x hidden, and the costs {trace.costs.name!r} give a layer "
+            f"{trace.costs.parameters:,} parameters; leave that number out of the costs"
+        )
     if trace.setting.fold:
         raise TraceError(f"a replay plays every rank, and this run is folded along {trace.setting.fold!r}: do not fold")
     for rank, ops in enumerate(trace.ranks):

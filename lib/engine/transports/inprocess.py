@@ -181,7 +181,8 @@ class InProcessPort:
         self, call: CollectiveCall, brought: Any, combine: Callable[[CollectiveCall, Sequence[Any]], Sequence[Any]]
     ) -> Any:
         """Waits until the whole group has made the call. The last to arrive combines all contributions."""
-        require_own_thread(self.scheduler.thread, self)
+        if self.scheduler.thread != get_ident():
+            require_own_thread(self.scheduler.thread, self)
         if len(call.group) == 1:
             return combine(call, [brought])[0]
         there = self._come(call, brought)
@@ -198,7 +199,8 @@ class InProcessPort:
         scheduler, group = self.scheduler, call.group
         begun = scheduler.meetings.get(group)
         if begun is None:
-            self._refuse_crossed_groups(call)
+            if scheduler.meetings:  # somebody waits in another group
+                self._refuse_crossed_groups(call)
             begun = scheduler.meetings[group] = (call, {})
         first, there = begun
         if call != first:

@@ -59,7 +59,11 @@ class ReusedMemory:
         threads run while it copies. Sums are not made like this: a thread would not know the player's `np.errstate`."""
         if nbytes < MIN_BYTES or len(devices) < 2 or _processors() < 2:
             return [move(device) for device in devices]
-        return list(self._threads.map(move, devices))
+        try:
+            moving = [self._threads.submit(move, device) for device in devices]
+        except RuntimeError:  # no more threads may start here
+            return [move(device) for device in devices]
+        return [one.result() for one in moving]
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
@@ -79,8 +83,10 @@ class ReusedMemory:
 
 
 def _processors() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The number of processors that this process may use; the limit of numpy's own threads is one for these too."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = os.environ.get("OPENBLAS_NUM_THREADS", "")
+    return min(here, int(allowed)) if allowed.isdigit() else here
 
 
 class _Lease:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout
-from lib.layout.program.candidates import beside_weight, beside_weights, candidates, even_layouts
-from lib.layout.program.distributed import DistributedOperator
+from lib.layout.program.candidates import beside_weight, candidates, even_layouts
+from lib.layout.program.distributed import DistributedOperator, strategy_text
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.redistribution.redistribution import least_bytes
 
@@ -25,6 +25,9 @@ def propagate(graph: Graph) -> GraphPlan:
     by less computation, then less memory for the operator, then order. Partial sums are all-reduced. Sources are stored
     in the layout that their first consumer needs. Where parts of the graph share only a source, the rule goes on
     through it: from the layout of an operator that takes it to the next operator that does.
+
+    In a training step, a weight whose `w.new` is configured is stored like that. If its `w.state.new` or `w.update` is
+    configured, its optimizer follows that; otherwise it is where the weight is.
 
     Raises:
         LayoutError: no operator is configured, or some operator is not connected to a configured one.
@@ -49,24 +52,45 @@ def propagate(graph: Graph) -> GraphPlan:
         if name not in settled and name not in optimizer:
             raise LayoutError(f"'{name}' is not connected to a configured operator; configure it or a neighbor")
     stored = homes(graph, settled)
+    if graph.step is not None:
+        for new, source in graph.step.replaces.items():
+            if new in graph.strategies and source in stored:
+                stored[source] = _as_configured(graph, settled, new, stored[source])
     for name, weight in optimizer.items():
-        settled[name] = _optimizer(graph, name, weight, stored[weight])
-    stored = homes(graph, settled)
+        settled[name] = _optimizer(graph, settled, name, stored[weight])
+    stored = homes(graph, settled) | stored
     return GraphPlan(graph, {name: settled[name] for name in graph.operators}, stored)
 
 
-def _optimizer(graph: Graph, name: str, weight: str, home: TensorLayout) -> DistributedOperator:
+def _optimizer(
+    graph: Graph, settled: dict[str, DistributedOperator], name: str, home: TensorLayout
+) -> DistributedOperator:
     """An operator of the optimizer: as the weight is stored, or as that weight's optimizer is configured."""
     assert graph.step is not None
-    mine = [other for other, owner in graph.step.weights.items() if owner == weight and other in graph.strategies]
-    if not mine or graph.step.replaces.get(name) == weight:
-        return beside_weights(graph, name, [home])[0]
-    guide = name if name in mine else mine[0]
-    layouts = (home, *even_layouts(graph.shapes[weight], graph))
-    beside = {
-        way.strategy: layout for layout in reversed(layouts) for way in (beside_weight(graph.operators[guide], layout),)
-    }
-    return beside_weight(graph.operators[name], beside[graph.strategies[guide]])
+    weight = graph.step.weights[name]
+    stores = graph.step.replaces.get(name) == weight
+    mine = [x for x, owner in graph.step.weights.items() if owner == weight and x in graph.strategies]
+    mine = [x for x in mine if graph.step.replaces.get(x) != weight]
+    if stores or not mine:
+        return beside_weight(graph.operators[name], home)
+    return beside_weight(graph.operators[name], _as_configured(graph, settled, name if name in mine else mine[0], home))
+
+
+def _as_configured(
+    graph: Graph, settled: dict[str, DistributedOperator], name: str, home: TensorLayout
+) -> TensorLayout:
+    """The layout of a weight with which an operator of its optimizer has its strategy.
+
+    If possible, that in which the first operator needs it, or that of its gradient.
+    """
+    assert graph.step is not None
+    gradient = settled[graph.step.gradients[graph.step.weights[name]]].output
+    layouts = (home, gradient, *even_layouts(home.shape, graph))
+    beside = {beside_weight(graph.operators[name], layout).strategy: layout for layout in reversed(layouts)}
+    strategy = graph.strategies[name]
+    if strategy not in beside:
+        raise LayoutError(f"{name}: no layout of the weight has the strategy {strategy_text(strategy)}")
+    return beside[strategy]
 
 
 def _pass_source(graph: Graph, settled: dict[str, DistributedOperator], queue: deque[str]) -> bool:
@@ -86,7 +110,9 @@ def homes(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, 
     """Every source in the layout that its first consumer needs; an unused source is on every device."""
     found = {}
     for name in graph.sources:
-        takers = [taker for taker in graph.consumers(name) if taker[0].name in operators]
+        takers = graph.consumers(name)
+        if takers and takers[0][0].name not in operators:
+            continue  # the state of an optimizer that is not settled yet
         if takers:
             operator, place = takers[0]
             found[name] = operators[operator.name].inputs[place]

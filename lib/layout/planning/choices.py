@@ -75,6 +75,9 @@ class Choices:
         found = dict.fromkeys(
             choice.inputs[place] for op, place in self.consumers[name] for choice in self.operators.get(op.name, ())
         )
+        gradient = self.step.gradients.get(name)
+        if gradient is not None:
+            found.update(dict.fromkeys(choice.output for choice in self.operators[gradient]))
         if self.graph.sources[name] != "state":
             found.update(dict.fromkeys(even_layouts(self.graph.shapes[name], self.graph)))
         return list(found)

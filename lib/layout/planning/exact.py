@@ -8,6 +8,7 @@ from typing import Any
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import nearest_name, require_int
 from lib.layout.program.graph import Graph, require_graph
+from lib.layout.redistribution.links import Links, require_links
 
 from .choices import Choices
 from .memory_cap import cheapest
@@ -23,6 +24,7 @@ def plan(
     memory_cap: int | None = None,
     tensor_caps: Mapping[str, int] | None = None,
     scatter: bool = True,
+    links: Links | None = None,
 ) -> GraphPlan:
     """The plan that moves the fewest bytes: redistribution on all edges plus the operators' own collectives.
 
@@ -32,6 +34,8 @@ def plan(
     Operators that take a tensor in the same layout share one move of it. If there are too many sets of such moves to
     consider, `GraphPlan.not_shared` names the tensor; the plan may then not be the cheapest.
 
+    With `links`, the plan takes the least time instead. Each redistribution is still the one with the fewest bytes.
+
     Raises:
         LayoutError: a cap names no tensor or cannot be met (the message has the smallest possible value), or the graph
             is too entangled for an exact plan.
@@ -40,22 +44,32 @@ def plan(
     if memory_cap is not None:
         memory_cap = require_cap(memory_cap, "a memory cap is a whole number of bytes per device, such as 40_000")
     caps = _checked(graph, tensor_caps)
-    problem = _small_enough(graph, caps, scatter)
+    if links is not None:
+        require_links(links, graph.mesh)
+    problem = _small_enough(graph, caps, scatter, links)
     smallest = sum(int(table.min()) for table in problem.memory)
     if memory_cap is not None and memory_cap < smallest:
         raise LayoutError(
             f"no plan fits into {memory_cap:,} bytes on each device; the smallest possible is {smallest:,}"
         )
-    return problem.plan(cheapest(problem.costs, problem.memory, problem.pairs, memory_cap))
+    chosen = cheapest(problem.costs, problem.memory, problem.pairs, memory_cap)
+    found = problem.plan(chosen)
+    if problem.forbids(chosen):
+        raise LayoutError("no plan meets these caps together with the strategies that are configured; leave some open")
+    if memory_cap is not None and found.memory > memory_cap:
+        raise LayoutError(
+            f"no plan fits into {memory_cap:,} bytes on each device; the smallest possible is {found.memory:,}"
+        )
+    return found
 
 
-def _small_enough(graph: Graph, caps: Mapping[str, int], scatter: bool) -> PlacementProblem:
+def _small_enough(graph: Graph, caps: Mapping[str, int], scatter: bool, links: Links | None) -> PlacementProblem:
     """The problem with all choices; if that is too entangled, with fewer shared copies, then with backward paired."""
     problem = None
     for paired in (False, True) if graph.step else (False,):
         choices = Choices(graph, caps, scatter, paired)
         for copies in (None, 1) if graph.step and not paired else (None, 1, 0):
-            problem = PlacementProblem(choices, copies)
+            problem = PlacementProblem(choices, copies, links)
             if problem.largest_table <= QUICK_ENTRIES:
                 return problem.filled()
     assert problem is not None

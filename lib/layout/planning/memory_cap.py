@@ -92,7 +92,7 @@ def _least_memory(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs)
     with_forbidden = {id(table): table for table in pairs.values() if table.max() >= FORBIDDEN}
     apart = {number: np.where(table < FORBIDDEN, 0, table) for number, table in with_forbidden.items()}
     forbidden = {pair: apart[id(table)] for pair, table in pairs.items() if id(table) in apart}
-    most = max(map(np.max, costs)) + 1
+    most = max(float(table[table < FORBIDDEN].max(initial=0)) for table in costs) + 1
     return Elimination(_weighed(memory, costs, 1e-9 / most), forbidden).best()
 
 

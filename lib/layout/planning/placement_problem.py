@@ -10,6 +10,7 @@ import numpy as np
 from lib.layout.layouts.tensor_layout import Placement, TensorLayout, placement
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.redistribution.exchange import least_table
+from lib.layout.redistribution.links import Links
 
 from .choices import Choices
 from .elimination import FORBIDDEN, Table, largest_table
@@ -19,14 +20,14 @@ from .shared_copies import shared_copies
 
 
 class PlacementProblem:
-    """Costs and memory of each variable's values, and costs of pairs of values, in bytes.
+    """Costs and memory of each variable's values, and costs of pairs of values: in bytes, or with links in time.
 
     There is a variable for the layout in which each tensor is stored and one for how each operator computes. They are
     the same where one follows from the other. At most so many `copies` of a tensor are shared in each phase.
     """
 
-    def __init__(self, choices: Choices, copies: int | None = None) -> None:
-        self.choices, self.copies = choices, copies
+    def __init__(self, choices: Choices, copies: int | None = None, links: Links | None = None) -> None:
+        self.choices, self.copies, self.links = choices, copies, links
         self.graph, self.step = choices.graph, choices.step
         self.costs: list[Table] = []
         self.memory: list[Table] = []
@@ -57,7 +58,7 @@ class PlacementProblem:
             fitting = (
                 c for c in self.choices.operators[name] if (c.inputs, c.output) == (ways[chosen[v]], placed[name])
             )
-            operators[name] = min(fitting, key=lambda choice: choice.moved)
+            operators[name] = min(fitting, key=self._own)
         homes = {name: placed[name] for name in self.choices.homes}
         return GraphPlan(self.graph, operators, homes, tuple(self.not_shared), bool(self.choices.coupled))
 
@@ -78,12 +79,13 @@ class PlacementProblem:
             ways = list(dict.fromkeys(choice.inputs for choice in choices))
             outputs = [choice.output for choice in choices]
             if len(ways) == len(choices) and self._as_many(name, outputs):
-                v = self._variable([choice.moved for choice in choices], self._held(name, outputs))
+                v = self._variable(self._held(name, outputs))
+                self._pair((v,), lambda: np.array(list(map(self._own, choices)), dtype=np.float64))
                 self._computes[name], self._lives[name] = (v, ways), (v, outputs)
                 self._share(name)
                 return
             row = {way: i for i, way in enumerate(ways)}
-            v = self._variable([0] * len(ways), [0] * len(ways))
+            v = self._variable([0] * len(ways))
             self._computes[name] = v, ways
             self._add_output(name, v, [(row[choice.inputs], choice) for choice in choices])
 
@@ -99,7 +101,7 @@ class PlacementProblem:
         outputs = [way.output for way in first]
         if all(len(each) < 2 for each in ways) and self._as_many(name, outputs):
             self._lives[name] = v, outputs
-            self._pair((v,), lambda: np.array([way.moved * self.graph.itemsize for way in first], dtype=np.float64))
+            self._pair((v,), lambda: np.array(list(map(self._own, first)), dtype=np.float64))
             held = np.array(self._held(name, outputs), dtype=np.float64) * self.graph.itemsize
             self.memory[v] = self._one(self.memory[v] + held)
             self._share(name)
@@ -111,14 +113,14 @@ class PlacementProblem:
         """A variable for where an operator's output lives; each choice belongs to a value of the operator's own."""
         self._store(name, list(dict.fromkeys(choice.output for _, choice in choices)))
         v, outputs = self._lives[name]
-        size, rows = self.graph.itemsize, len(self.costs[u])
+        rows = len(self.costs[u])
 
         def table() -> Table:
             made = np.full((rows, len(outputs)), FORBIDDEN)
             column = {output: i for i, output in enumerate(outputs)}
             for row, choice in choices:
                 place = row, column[choice.output]
-                made[place] = min(made[place], choice.moved * size)
+                made[place] = min(made[place], self._own(choice))
             return made
 
         self._pair((u, v), table)
@@ -126,7 +128,7 @@ class PlacementProblem:
     def _store(self, name: str, layouts: list[TensorLayout]) -> None:
         """A variable for where a tensor lives, and for each phase in which several operators read it, one more for the
         moved copies that they share."""
-        v = self._variable([0] * len(layouts), self._held(name, layouts))
+        v = self._variable(self._held(name, layouts))
         self._lives[name] = v, layouts
         self._share(name)
 
@@ -156,7 +158,7 @@ class PlacementProblem:
         """A variable for shared copies; by phase, those that each of its values means."""
         v, layouts = self._lives[name]
         size = len(next(iter(sets.values())))
-        u = self._variable([0] * size, [0] * size)
+        u = self._variable([0] * size)
         for phase, copies in sets.items():
             self._shares[name, phase] = u, copies
             self._pair((v, u), partial(self._moved_at_once, tuple(layouts), tuple(copies)))
@@ -188,11 +190,16 @@ class PlacementProblem:
         kept = name in self.choices.homes or self.graph.keeps(name)
         return [layout.elements * kept for layout in layouts]
 
-    def _variable(self, moved: Sequence[int], held: Sequence[int]) -> int:
-        """A new variable, with the elements that each value moves and holds."""
-        size = self.graph.itemsize
-        self.costs.append(self._one(np.array(moved, dtype=np.float64) * size))
-        self.memory.append(self._one(np.array(held, dtype=np.float64) * size))
+    def _own(self, choice: DistributedOperator) -> int:
+        """What an operator's own collectives cost."""
+        if self.links is None:
+            return choice.moved * self.graph.itemsize
+        return self.links.time(choice.reduction, self.graph.itemsize)
+
+    def _variable(self, held: Sequence[int]) -> int:
+        """A new variable, with the elements that each value holds."""
+        self.costs.append(self._one(np.zeros(len(held))))
+        self.memory.append(self._one(np.array(held, dtype=np.float64) * self.graph.itemsize))
         return len(self.costs) - 1
 
     def _one(self, table: Table) -> Table:
@@ -209,6 +216,11 @@ class PlacementProblem:
             self._charge(names, table())
         self._pending.clear()
         return self
+
+    def forbids(self, chosen: Sequence[int]) -> bool:
+        """True if these values do not go together."""
+        alone = any(table[value] >= FORBIDDEN for table, value in zip(self.costs, chosen))
+        return alone or any(table[tuple(chosen[v] for v in names)] >= FORBIDDEN for names, table in self.pairs.items())
 
     def _charge(self, names: tuple[int, ...], table: Table) -> None:
         """Adds costs of combined values; where a variable occurs twice, those of its equal values."""
@@ -262,10 +274,17 @@ class PlacementProblem:
         return self._moved(layouts, wanted)[:, None, :] * missing
 
     def _moved(self, given: tuple[TensorLayout, ...], wanted: tuple[TensorLayout, ...]) -> Table:
-        """Bytes moved from each given layout to each wanted one: given x wanted."""
+        """The cost of moving from each given layout to each wanted one: given x wanted."""
         if (given, wanted) not in self._between:
             rows, columns = list(dict.fromkeys(given)), list(dict.fromkeys(wanted))
             at_row, at_column = {a: i for i, a in enumerate(rows)}, {b: i for i, b in enumerate(columns)}
-            table = least_table(rows, columns)[np.ix_([at_row[a] for a in given], [at_column[b] for b in wanted])]
-            self._between[given, wanted] = table * self.graph.itemsize
+            if self.links is None:
+                least = least_table(rows, columns) * self.graph.itemsize
+            else:
+                size = self.graph.itemsize
+                least = np.array(
+                    [[self.links.time_between(a, b, size) for b in columns] for a in rows], dtype=np.float64
+                )
+            table = least[np.ix_([at_row[a] for a in given], [at_column[b] for b in wanted])]
+            self._between[given, wanted] = table
         return self._between[given, wanted]

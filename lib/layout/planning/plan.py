@@ -15,6 +15,7 @@ from lib.layout.layouts.pieces import Array, Pieces, cut, join
 from lib.layout.layouts.tensor_layout import TensorLayout, placement, same_placement
 from lib.layout.program.distributed import DistributedOperator, strategy_text
 from lib.layout.program.graph import Graph
+from lib.layout.redistribution.links import Links, require_links
 from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
 
 if TYPE_CHECKING:
@@ -94,6 +95,19 @@ class GraphPlan:
         kept = {name: layout.elements for name, layout in self.homes.items()}
         kept |= {name: op.output.elements for name, op in self.operators.items() if self.graph.keeps(name)}
         return self.graph.bytes_by_role(kept)
+
+    def time(self, links: Links) -> int:
+        """How long its moves and collectives take one after the other, in the units of the links; not the computation.
+
+        Raises:
+            LayoutError: the links are not those of the graph's mesh.
+        """
+        require_links(links, self.graph.mesh)
+        size = self.graph.itemsize
+        moves = sum(
+            links.time(self.redistribution(edge).named_steps, size) for edge in self.edges if not edge.moved_for
+        )
+        return moves + sum(links.time(op.reduction, size) for op in self.operators.values())
 
     @property
     def flops(self) -> int:

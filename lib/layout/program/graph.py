@@ -31,6 +31,9 @@ DEVICES_WANTED = "a graph needs 1 device or more"
 class TrainingStep:
     """The roles of a training step's tensors, by name."""
 
+    optimizer: str = ""
+    target: str = ""
+    """The input that the result is compared with."""
     forward: frozenset[str] = frozenset()
     """Operators of the program; all others are backward or the optimizer."""
     activations: frozenset[str] = frozenset()

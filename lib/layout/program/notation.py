@@ -9,9 +9,10 @@ from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import DeviceMatrix
 
 from .graph import Graph
-from .operators import KINDS
+from .operators import KINDS, Operator
+from .training import training
 
-FIELDS = ("devices", "mesh", "order", "itemsize", "tensors", "operators", "configured")
+FIELDS = ("devices", "mesh", "order", "itemsize", "tensors", "operators", "training", "configured")
 
 ROLES = {"input": Graph.input, "parameter": Graph.parameter}
 
@@ -19,8 +20,9 @@ ROLES = {"input": Graph.input, "parameter": Graph.parameter}
 def graph_to_data(graph: Graph) -> dict[str, Any]:
     """A graph as numbers, texts, lists and dictionaries: `devices`, or the axes of its `mesh` and the `order` of their
     devices; `tensors`, each with its role, name and shape; `operators`, each with its kind, name, inputs and settings;
-    and those that are `configured`.
+    and those that are `configured`. Of a training step, its program, and as `training` the name of its optimizer.
     """
+    step = graph.step
     place: dict[str, Any] = {"devices": graph.devices}
     if graph.mesh is not None:
         place = {"mesh": dict(zip(graph.mesh.names, graph.mesh.shape))}
@@ -28,16 +30,35 @@ def graph_to_data(graph: Graph) -> dict[str, Any]:
     operators = [
         {op.kind: op.name, "inputs": list(op.inputs)}
         | {name: list(value) if isinstance(value, tuple) else value for name, value in op.settings}
-        | ({"shape": list(op.output_shape)} if op.kind == "reshape" else {})
+        | _sizes(op)
         for op in graph.operators.values()
+        if step is None or op.name in step.forward
     ]
     configured = {
         name: {"strategy": [list(parts) for parts in strategy]}
         | ({"out": list(graph.outs[name])} if name in graph.outs else {})
         for name, strategy in graph.strategies.items()
     }
-    tensors = [{role: name, "shape": list(graph.shapes[name])} for name, role in graph.sources.items()]
-    return {**place, "itemsize": graph.itemsize, "tensors": tensors, "operators": operators, "configured": configured}
+    tensors = [
+        {role: name, "shape": list(graph.shapes[name])}
+        for name, role in graph.sources.items()
+        if step is None or (role in ROLES and name != step.target)
+    ]
+    program = {**place, "itemsize": graph.itemsize, "tensors": tensors, "operators": operators}
+    return {**program, **({"training": step.optimizer} if step else {}), "configured": configured}
+
+
+def _sizes(operator: Operator) -> dict[str, Any]:
+    """The arguments of an operator's method that are not among its settings."""
+    shape = operator.output_shape
+    match operator.kind:
+        case "reshape":
+            return {"shape": list(shape)}
+        case "repeat":
+            return {"size": shape[dict(operator.settings)["axis"]]}
+        case "scatter":
+            return {"size": shape[0]}
+    return {}
 
 
 def graph_from_data(data: Mapping[str, Any]) -> Graph:
@@ -60,6 +81,8 @@ def graph_from_data(data: Mapping[str, Any]) -> Graph:
         if not isinstance(inputs, list):
             raise LayoutError(f"{name}: its inputs are a list of names; got {inputs!r:.60}")
         graph.operator(kind, name, *inputs, **rest)
+    if "training" in data:
+        graph = training(graph, data["training"])
     for name, given in _mapping(data.get("configured", {}), "configured").items():
         given = {"strategy": given} if isinstance(given, list) else _mapping(given, name)
         _require_fields(name, given, "strategy", "out")

@@ -12,8 +12,9 @@ from lib.layout.layouts.pieces import Array
 
 RATE = 0.125
 """Learning rate of the updates: a power of two, so that SGD on small whole numbers is exact."""
-MOMENTUM, SQUARES, EPSILON = 0.5, 0.75, 2.0**-10
-"""Decay of the first moment and of the second, and what is added to its root (Kingma and Ba 2015)."""
+MOMENTUM, SQUARES, EPSILON = 0.5, 0.75, 1.0
+"""Decay of the first moment and of the second, and what is added to its root (Kingma and Ba 2015): much, so that it
+never magnifies rounding."""
 
 
 class Task(NamedTuple):
@@ -143,11 +144,12 @@ def _top_k(task: Task) -> Array:
 def _route(task: Task) -> Array:
     """Each token's gate at its expert and its place in that expert's queue; zeros for a token that finds it full."""
     gates, capacity = task.arrays[0], task.settings["capacity"]
+    values = np.ones_like(gates) if task.settings["ones"] else gates
     chosen = gates.argmax(axis=-1)
     at_expert = np.eye(gates.shape[-1], dtype=np.int64)[chosen]
     place = (np.cumsum(at_expert, axis=-2) * at_expert).sum(axis=-1) - 1
     at_place = np.arange(capacity) == place[..., None]
-    made: Array = (gates * at_expert)[..., None] * at_place[..., None, :]
+    made: Array = (values * at_expert)[..., None] * at_place[..., None, :]
     return made
 
 

@@ -85,8 +85,7 @@ class Operator:
         shape, letters = self.input_shapes[0], self.input_letters[0]
         if self.kind in BINARY:
             shape, letters = self.output_shape, self.output_letters
-        each = FLOPS.get(self.kind, int(self.kind == "einsum" and bool(self.contracted)))
-        return each * prod(n // parts.get(letter, 1) for n, letter in zip(shape, letters))
+        return FLOPS.get(self.kind, 0) * prod(n // parts.get(letter, 1) for n, letter in zip(shape, letters))
 
     def compute(self, arrays: list[Array], local_shape: tuple[int, ...], offset: int = 0) -> Array:
         """The output's piece from the inputs' pieces, a summand where a contracted letter is split.

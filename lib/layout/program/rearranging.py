@@ -95,11 +95,11 @@ class RearrangingBuilder(ProgramBuilder):
         letters = in_order(len(shape))
         return self.add_labelled(name, "top_k", (x,), shape, (letters,), letters, letters[:-1], {"k": k})
 
-    def route(self, name: str, gates: str, capacity: int) -> str:
+    def route(self, name: str, gates: str, capacity: int, ones: bool = False) -> str:
         """The dispatch table (..., tokens, experts, capacity) of gates (..., tokens, experts), as in GShard.
 
-        Each token goes to its best expert, with its gate as the value, until that has `capacity` tokens. Tokens and
-        experts stay whole, leading dimensions (groups of tokens) may be split.
+        Each token goes to its best expert until that has `capacity` tokens, with its gate as the value, or 1 if `ones`.
+        Tokens and experts stay whole; leading dimensions (groups of tokens) may be split.
         """
         shape = self._shape(gates)
         if len(shape) < 2 or require_int(capacity, f"{name}: a capacity is a whole number of tokens") < 1:
@@ -107,7 +107,7 @@ class RearrangingBuilder(ProgramBuilder):
                 f"{name}: gates are (..., tokens, experts), a capacity 1 or more; got {shape}, {capacity}"
             )
         letters = in_order(len(shape))
-        settings = {"capacity": capacity}
+        settings = {"capacity": capacity, "ones": ones}
         return self.add_labelled(
             name, "route", (gates,), (*shape, capacity), (letters,), (*letters, "z"), letters[:-2], settings
         )  # fmt: skip

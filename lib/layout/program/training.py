@@ -54,7 +54,9 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
         _optimize(step, weight, grad, MOMENTS[optimizer], replaces, weights)
     backward = [op for name, op in step.operators.items() if name not in graph.operators]
     used = frozenset(name for op in backward for name in op.inputs if name in graph.operators)
-    step.step = TrainingStep(frozenset(graph.operators), used, gradients, replaces, weights, pairs, sums)
+    step.step = TrainingStep(
+        optimizer, f"{results[0]}.target", frozenset(graph.operators), used, gradients, replaces, weights, pairs, sums
+    )
     return step
 
 

@@ -10,7 +10,10 @@ from puzzles.catalog.listing import Listing
 if TYPE_CHECKING:
     from .puzzle import LayoutPuzzle
 
-SLUGS = "matmul ffn megatron_mlp mesh_2x3 boundary attention embedding_head gathers_everything".split()
+SLUGS = (
+    "matmul ffn megatron_mlp mesh_2x3 boundary attention embedding_head gathers_everything "
+    "train_ffn train_layer zero_or_tensor"
+).split()
 
 CHAPTER = Chapter(
     package=__name__,

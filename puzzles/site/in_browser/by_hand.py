@@ -80,11 +80,12 @@ def read(puzzle: SchedulePuzzle, text: str) -> list[list[str]]:
     Raises:
         RuleError: it has another number of ranks, or cells that the game has not.
     """
-    lines = [re.split(r"[\s,]+", line.strip()) if line.strip() else [] for line in text.strip("\n").split("\n")]
-    ranks = puzzle.goal.size.ranks
+    lines, ranks = text.split("\n"), puzzle.goal.size.ranks
+    while len(lines) > ranks and not lines[-1].strip():
+        lines.pop()
     if len(lines) != ranks:
         raise RuleError(f"there are {len(lines)} lines; write one for each of {ranks} ranks")
-    rows = [[word for word in line if word] for line in lines]
+    rows = [re.findall(r"[^\s,]+", line) for line in lines]
     draft_of(puzzle, rows).starts(dict.fromkeys(OPERATIONS, 1))
     return rows
 

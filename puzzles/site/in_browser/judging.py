@@ -16,6 +16,7 @@ from puzzles.failure import Failure, line_in, of_crash, of_refusal, plain
 from puzzles.grading.judge import drive, first_lines, judge
 from puzzles.grading.verdict import Verdict
 from puzzles.notebook.local_run import NotebookDefinition, judge_here
+from puzzles.notebook.source_lines import file_of
 from puzzles.sandbox.worker.source import SubmissionCode
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome
@@ -46,6 +47,8 @@ async def judged(puzzle: Puzzle, text: str) -> Verdict:
             verdict = failed(puzzle, definition)
         else:
             verdict = await judge_here(puzzle, definition, SECONDS)
+            if file_of(definition) not in ("", FILE):
+                verdict = replace(verdict, line=0)  # it was imported: the line is in another file
     return replace(verdict, printed=first_lines(printed.getvalue()))
 
 

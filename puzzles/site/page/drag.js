@@ -28,8 +28,9 @@ export function dragging(table) {
     const chip = event.target.closest?.("[data-cell]");
     if (!chip || event.button) return;
     from = { x: event.clientX, y: event.clientY, cell: chip.dataset.cell, moved: false };
-    if (table.held && table.held.cell !== from.cell) { from.tapped = true; return; } // a tap on a place in a row
-    if (!table.held) from.picking = table.pick(from.cell);
+    const inRow = table.grid.contains(chip);
+    if (table.held && table.held.cell !== from.cell && inRow) { from.tapped = true; return; } // a tap on a place in a row
+    if (table.held?.cell !== from.cell) from.picking = table.pick(from.cell);
     chip.setPointerCapture?.(event.pointerId);
   });
   table.place.addEventListener("pointermove", (event) => {
@@ -41,7 +42,11 @@ export function dragging(table) {
     const began = from;
     from = null;
     await began?.picking;
-    if (began?.moved) return aim(event) ? table.drop() : table.cancel();
+    if (began?.moved && !aim(event)) return table.cancel();
+    if (began?.moved) {
+      await table.drop();
+      return table.release();
+    }
     if (began && !began.tapped) return; // a tap takes it in hand; the next one says where
     if (table.held && aim(event)) await table.drop();
   });

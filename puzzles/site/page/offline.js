@@ -4,7 +4,9 @@ const CACHE = `training-puzzles-${VERSION}`;
 
 addEventListener("install", (event) => event.waitUntil((async () => {
   const cache = await caches.open(CACHE);
-  await cache.addAll([".", ...FILES]);
+  // What the page has loaded already is not loaded again: the folder of Python is named after its content.
+  const asked = [".", ...FILES].map((name) => new Request(name, { cache: name.startsWith("python-") ? "force-cache" : "no-cache" }));
+  await cache.addAll(asked);
   await skipWaiting();
 })()));
 

@@ -117,6 +117,7 @@ export class Timetable {
     slots.append(h("span", { class: `aim ${legal ? "" : "illegal"}`, style: `left:${cell ? cell.offsetLeft + cell.offsetWidth : 0}px` }));
   }
 
+  // Puts it there, if that is legal; else it stays in hand.
   async drop() {
     const held = this.held;
     if (!held?.refusals) return;
@@ -130,9 +131,14 @@ export class Timetable {
     (this.find(next) || this.find(held.cell))?.focus();
   }
 
-  cancel() {
+  // Lets go of it; what was said last stays.
+  release() {
     this.held = null;
     this.mark();
+  }
+
+  cancel() {
+    this.release();
     this.show();
   }
 
@@ -154,7 +160,7 @@ export class Timetable {
     const { refusals } = this.held, rank = refusals.findIndex((row) => row.length && !row.at(-1));
     this.aim(rank < 0 ? this.held.rank : rank, Infinity);
     await this.drop();
-    if (this.held) this.held = null;
+    this.release();
   }
 
   async key(event) {

@@ -1,13 +1,14 @@
 // The web worker: loads Python and the game, then answers one call after another. A loop that does not end blocks only
 // this worker, which the page ends and starts again.
 
-import { loadPyodide } from "./pyodide/pyodide.mjs";
+/* global PYTHON: the folder of Python, which the builder fills in */
 
 async function load() {
-  const game = fetch("game.zip").then((answer) => {
+  const game = fetch(`${PYTHON}/game.zip`).then((answer) => {
     if (!answer.ok) throw new Error(`game.zip: ${answer.status}`);
     return answer.arrayBuffer();
   });
+  const { loadPyodide } = await import(`./${PYTHON}/pyodide.mjs`);
   const python = await loadPyodide();
   python.FS.writeFile("/game.zip", new Uint8Array(await game));
   python.runPython('import sys; sys.path.insert(0, "/game.zip")');
@@ -22,6 +23,11 @@ onmessage = ({ data: { id, name, given } }) => {
   before = before.catch(() => {}).then(async () => {
     const answer = await loading;
     postMessage({ id, begun: true });
-    postMessage({ id, ...JSON.parse(await answer(name, JSON.stringify(given))) });
+    try {
+      postMessage({ id, ...JSON.parse(await answer(name, JSON.stringify(given))) });
+    } catch (why) {
+      postMessage({ id, error: String(why).trim().split("\n").at(-1) });
+      throw why; // also for the console
+    }
   });
 };

@@ -21,8 +21,9 @@ def require_right(trial: Trial, performed: Performed) -> None:
             try:
                 compare(result, right, f"device {device}, {call.method}()", trial.tolerance)
             except WrongResultError as why:
-                known = (words for words, made in call.mistakes.items() if _is(result, made[device], trial.tolerance))
-                raise WrongResultError("; ".join(filter(None, [str(why), *known, trial.about]))) from None
+                known = [words for words, made in call.mistakes.items() if _is(result, made[device], trial.tolerance)]
+                words = known or [_operation(result, right, trial)]
+                raise WrongResultError("; ".join(filter(None, [str(why), *words, trial.about]))) from None
     if trial.stream is not None:
         inputs, outputs = trial.stream
         got = performed.outputs
@@ -68,6 +69,23 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
             f"{where} differs from what a single device computes: at [{at}] it is {_number(result[place])}{cause} "
             f"and should be {_number(right[place])}"
         )
+
+
+def _operation(result: Any, right: Any, trial: Trial) -> str:
+    """Names the mistake if all wrong arrays are too small or too large by the number of devices."""
+    n = trial.devices
+    if isinstance(right, dict):
+        pairs = [(result.get(name), right[name]) for name in right] if isinstance(result, dict) else []
+        wrong = [pair for pair in pairs if not _is(*pair, trial.tolerance)]
+        found = {_operation(*pair, trial) for pair in wrong}
+        return found.pop() if len(found) == 1 else ""
+    if not isinstance(result, np.ndarray) or n == 1 or not isinstance(right, np.ndarray) or not right.any():
+        return ""
+    if result.dtype.kind in "fiuc" and _is(result * n, right, trial.tolerance * n):
+        return f"this is the average over the {n} devices, and should be the sum: is an op 'avg', or divided by {n}?"
+    if result.dtype.kind in "fiuc" and _is(result, right * n, trial.tolerance):
+        return f"this is {n} times as much: is it summed on {n} devices of which each already has the sum?"
+    return ""
 
 
 def _number(value: Any) -> str:

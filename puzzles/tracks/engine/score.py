@@ -68,7 +68,9 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
     missed = tuple(_missed(measured, targets))
     figures = {name: measured[name] for name in puzzle.targets}
     stars = 1 if missed else 2 if better_record(puzzle, figures) else 3
-    return Score(figures, missed, stars, advice=_advice(measured, targets, performed) if missed else "")
+    why = _place_of_peak(measured, targets, performed)
+    advice = _advice(measured, targets, performed) if missed else ""
+    return Score(figures, missed, stars, advice=advice, why=why, why_matters=bool(why))
 
 
 def _require_counted(
@@ -131,6 +133,20 @@ def _advice(figures: Mapping[str, float], targets: Mapping[str, int], performed:
     calls = listed([f"{times} {name}" for name, times in sorted(readings[device].calls.items()) if times])
     return (
         f"Device {device} makes these calls: {calls}. Which of them could be fewer, later or smaller?" if calls else ""
+    )
+
+
+def _place_of_peak(figures: Mapping[str, int], targets: Mapping[str, int], performed: Performed) -> tuple[str, ...]:
+    """A line that says where the most memory is held, if that is too much."""
+    if figures.get("peak", 0) <= targets.get("peak", figures.get("peak", 0)):
+        return ()
+    readings = performed.readings[-1]
+    device = max(range(len(readings)), key=lambda device: readings[device].peak)
+    most = readings[device]
+    return (
+        (f"the peak, {most.peak:,} B on device {device}, is reached at line {most.peak_line}",)
+        if most.peak_line
+        else ()
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
 
+
+def in_one_process(request: RunRequest) -> RunRequest:
+    """The same run, with all devices as greenlets of one process."""
+    return replace(request, data={name: value for name, value in request.data.items() if name != "devices"})
+
+
 CALLS = (
     ("self.device_id, self.num_devices", "This device's number, from 0; their number n."),
     ("self.send(dest_id, arr)", "An array of S bytes to one device; does not wait."),
@@ -25,6 +32,13 @@ CALLS = (
     ("self.all_gather(arr, axis=0)", "All devices' arrays, concatenated in order; sends (n-1) S."),
     ("self.all_to_all(arr, axis=0)", "This device's n-th of every array, concatenated; sends (n-1)/n S."),
     ("help(ShardedEngine)", "The rest: groups, barriers, other devices' buffers, slower memories."),
+)
+
+
+JUDGED = (
+    ("Results", "May differ from a single device's by 0.00001 of the largest number; data use all 24 bits of float32."),
+    ("Figures", "Each device is a process. A figure below what any class needs is refused: something was not counted."),
+    ("self.host, self.disk", "Slower memories, refused unless a target names them or they take time."),
 )
 
 
@@ -94,7 +108,8 @@ class Engine(Track[EnginePuzzle]):
         return f"Best known: {known}. Match that for the third star."
 
     def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
-        return [] if puzzle.imports else [Section("Calls", CALLS)]  # with imports, others make the calls
+        judged = Section("How it is judged", JUDGED)
+        return [judged] if puzzle.imports else [Section("Calls", CALLS), judged]  # with imports, others make the calls
 
     def background(self, puzzle: EnginePuzzle) -> Sequence[tuple[str, str]]:
         return [("The targets", puzzle.arithmetic)]
@@ -112,12 +127,13 @@ class Engine(Track[EnginePuzzle]):
             raise OptionError(f"{puzzle.slug} is a class, and only runs of schedules are drawn; leave out -o")
 
     def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        """On MPI every device is a process: without a sandbox, so it is for the player's own code."""
+        """All devices in one process of the sandbox; or on MPI, each in a process without a sandbox. Both are quick and
+        for the player's own code: only grading separates the devices."""
         needed = puzzle.devices
         if options.devices not in (None, needed):
             return bench.refuse(f"is tried on {needed} devices; leave out -n, or say -n {needed}")
         if options.on != "mpi":
-            return bench.grade(options.on)
+            return bench.grade(options.on, change=in_one_process)
         from .on_mpi import runner_on_mpi
 
         return bench.grade(options.on, lambda submission: runner_on_mpi(submission, puzzle.slug))

@@ -93,8 +93,12 @@ def whole_values(graph: Graph) -> dict[str, Any]:
     rows = {op.inputs[1]: op.input_shapes[0][0] for op in graph.operators.values() if op.kind == "gather"}
     values: dict[str, Any] = {}
     for name in graph.sources:
-        low, high, kind = (0, rows[name], "i") if name in rows else (1 - SPREAD, SPREAD, "f")
+        spread = 2 if graph.step else SPREAD  # a step multiplies more often, and numbers should stay small
+        low, high, kind = (0, rows[name], "i") if name in rows else (1 - spread, spread, "f")
         values[name] = rng.integers(low, high, graph.shapes[name]).astype(f"{kind}{graph.itemsize}")
+        if graph.sources[name] == "state":
+            # as large as averages of squares are: a division by little would magnify rounding
+            values[name] = (2.0**22 * (1 + abs(values[name]))).astype(values[name].dtype)
     return values
 
 

@@ -30,6 +30,30 @@ CALLS = (
 )
 
 
+BYTES = (
+    "bytes moved",
+    "What all devices send: redistributions of tensors, and the collectives that complete sums. A tensor that several "
+    "operators take in one layout moves once.",
+)
+LEFT_OUT = (
+    "stars",
+    "Two stars: the fewest bytes with all sums all-reduced; three: with reduce-scatters as well. Both among plans in "
+    "which every operator uses all devices.",
+)
+COUNTED = (
+    BYTES,
+    ("memory", "Inputs, weights and every operator's output, on one device; not the copies that redistributions make."),
+)
+COUNTED_IN_STEPS = (
+    BYTES,
+    (
+        "memory",
+        "Inputs, weights, optimizer state, gradients of weights, and the activations that backward uses, per device; "
+        "not gradients of activations, nor the copies that redistributions make.",
+    ),
+)
+
+
 class Layouts(Track["LayoutPuzzle"]):
     """Layouts of tensors: a function configures operators of a graph, and propagation does the rest."""
 
@@ -91,7 +115,12 @@ class Layouts(Track["LayoutPuzzle"]):
         return "Three stars: the exact planner finds no plan with all-reduced sums that moves less under this cap."
 
     def sections(self, puzzle: LayoutPuzzle) -> Sequence[Section]:
-        return [Section("Graph", [(line, "") for line in graph_lines(puzzle)]), Section("Calls", CALLS)]
+        counted = COUNTED_IN_STEPS if puzzle.graph().step else COUNTED
+        return [
+            Section("Graph", [(line, "") for line in graph_lines(puzzle)]),
+            Section("Counted", (*counted, LEFT_OUT)),
+            Section("Calls", CALLS),
+        ]
 
     def overview(self, slugs: Sequence[str]) -> Overview:
         numbers = [Column(heading, "right", no_wrap=True) for heading in ("ops", "moved", "held")]

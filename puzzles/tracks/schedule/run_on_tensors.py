@@ -132,7 +132,10 @@ def time_lines(result: Replay, width: int = WIDTH) -> list[str]:
     lines = []
     for title, spans, unit in (("predicted", result.predicted, 1.0), ("measured", result.measured, 1e3)):
         end = max((span.end for rank in spans for span in rank), default=0) or 1
-        shown = f"{end:g} steps" if title == "predicted" else f"{end * unit:.3g} ms"
+        shown = f"{end * unit:.3g} ms"
+        if title == "predicted":  # as the game counts: to the start of the last event
+            last = max((span.start for rank in spans for span in rank), default=0)
+            shown = f"{last:g} timesteps, and the last event ends at {end:g}"
         lines.append(f"{title}, {shown}")
         for rank, events in enumerate(spans):
             lines.append(f"{rank:>4} |{_lane([event for event in events if event.computes], width, end)}|")

@@ -136,7 +136,7 @@ def test_the_same_function_is_the_program_of_one_device(slug: str, cls: Any) -> 
         alone = cls.__new__(cls)
         alone.mesh = mesh(data=2, model=2)
         out = alone.program(**inputs, **trial.params)
-        assert np.array_equal(out, np.concatenate(call.wanted))
+        assert np.allclose(out, np.concatenate(call.wanted), rtol=0, atol=trial.tolerance * np.abs(out).max())
         assert np.count_nonzero(out) > out.size // 4
         assert np.abs(out).max() < 2**20
 

@@ -21,6 +21,7 @@ from puzzles.catalog.engine.layers.split_trials import (
     split_targets,
 )
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
+from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.perform import perform
 from solutions.engine.gpipe_remat import GPipeRemat, relu
@@ -166,16 +167,16 @@ def test_gpipe_of_any_size_is_right_and_as_fast_as_the_formula_says(size: tuple[
         assert FIGURES["stored"].of(result) == targets["stored"]
 
 
-def test_the_data_stays_whole_and_no_gradient_is_zero() -> None:
+def test_no_relu_is_near_its_kink_and_no_gradient_is_zero() -> None:
+    """So rounding cannot change which numbers a relu passes."""
     for dim, layers, batch in ((16, 4, 8), (16, 16, 8), (8, 12, 6)):
         params = random_layers(74, dim, layers)
-        x, g = split_trials.integers(80, batch, dim), split_trials.integers(90, batch, dim)
-        out, grads = chain_forward_backward(params, x, g)
-        wide = {name: weight.astype(np.float64) for name, weight in params.items()}
-        exact, exact_grads = chain_forward_backward(wide, x.astype(np.float64), g.astype(np.float64))
-        assert np.array_equal(out, exact)
+        x, g = numbers(80, batch, dim), numbers(90, batch, dim)
+        _, grads = chain_forward_backward(params, x, g)
+        for weight in params.values():
+            assert np.abs(x).min() > 2 * ROUNDING * np.abs(x).max()
+            x = np.maximum(x, 0) @ weight.astype(np.float64)
         for name, grad in grads.items():
-            assert np.array_equal(grad, exact_grads[name])
             assert np.count_nonzero(grad) > grad.size / 20, name
 
 

@@ -90,7 +90,7 @@ def test_slugs_do_not_meet_those_of_the_schedule_track():
     from puzzles.catalog.schedule import PUZZLES
 
     assert not set(PUZZLES) & set(LAYOUT_PUZZLES)
-    assert [p.number for p in LAYOUT_PUZZLES.values()] == list(range(8))
+    assert len(LAYOUT_PUZZLES) == 11
 
 
 FFN = "def ffn(graph):\n    "
@@ -185,16 +185,25 @@ def test_grading_the_solutions(here: Path):
     result = puzzles("grade", "--json", "--puzzle", "layout", str(SOLUTIONS))
     assert result.exit_code == 0
     results = [one for file in json.loads(result.stdout)["files"] for one in file["results"]]
-    assert sum(one["status"] == "passed" for one in results) == 8
-    assert "8 solutions of 8 puzzles in 8 files: 8 passed." in puzzles("grade", str(SOLUTIONS)).stdout
+    assert sum(one["status"] == "passed" for one in results) == 11
+    assert "11 solutions of 11 puzzles in 11 files: 11 passed." in puzzles("grade", str(SOLUTIONS)).stdout
 
 
 def test_drawing_a_plan(here: Path):
     (here / "mine.py").write_text(FFN + "graph.shard('relu', ((8, 1),))")
     assert puzzles("draw", "mine.py", "ffn").stdout == "Wrote ffn.svg.\n"
     assert "12,288 bytes" in (here / "ffn.svg").read_text()
-    refused = puzzles("draw", "mine.py", "ffn", "-o", "a.txt").stderr
-    assert (".txt" in refused, "use .svg, .png or .pdf" in refused) == (True, True)
+    refused = puzzles("draw", "mine.py", "ffn", "-o", "a.json").stderr
+    assert (".json" in refused, "use .svg, .png or .pdf" in refused) == (True, True)
+    shown = puzzles("draw", "mine.py", "ffn", "--text").stdout
+    assert "  add1 -> relu: all-to-all, 12,288 bytes\nrelu: relu ((8,1)), (8, 64) -> (8, 64)\n" in shown
+    assert puzzles("draw", "mine.py", "ffn", "--text", "--width", "40").stdout == shown, "lines are not cut"
+    assert puzzles("draw", "mine.py", "ffn", "-o", "ffn.txt").stdout == "Wrote ffn.txt.\n"
+    assert (here / "ffn.txt").read_text() == shown
+    assert puzzles("draw", "mine.py", "ffn", "-o", "ffn.html").stdout == "Wrote ffn.html.\n"
+    page = (here / "ffn.html").read_text()
+    assert ("<svg" in page, "add1 -&gt; relu: all-to-all" in page) == (True, True)
+    assert "cannot write no/ffn.html: no such file" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.html").stderr
     assert "mine.py has no function matmul; write 'def matmul(graph):'" in puzzles("draw", "mine.py", "matmul").stderr
     assert "cannot write no/ffn.svg: no such file" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.svg").stderr
     assert puzzles("draw", "mine.py", "ffn", "--dark", "-o", "dark.svg").exit_code == 0
@@ -203,3 +212,62 @@ def test_drawing_a_plan(here: Path):
         (here / "mine.py").write_text(FFN + wrong)
         result = puzzles("draw", "mine.py", "ffn")
         assert (result.exit_code, result.stderr.startswith("ffn failed: ")) == (1, True)
+
+
+def zero(*calls: str) -> str:
+    return "def zero_or_tensor(graph):\n" + "".join(f"    graph.shard({call})\n" for call in calls)
+
+
+TOKENS = ("'matmul1', ((8, 1), (1, 1))", "'matmul2', ((8, 1), (1, 1))")
+SCATTERED = tuple(f"'{weight}.grad', ((8, 1), (8, 1)), out=(1, 8)" for weight in ("up", "down"))
+
+TRAINING_MISTAKES = [
+    ("train_ffn", "def train_ffn(graph):\n    graph.shard('matmul1', ((2, 1), (1, 4)))", "over_target", None,
+     ("656,384 bytes move, the target is 412,672", "each device holds 73,984 bytes")),
+    ("train_ffn", "def train_ffn(graph):\n    graph.shard('matmul2', ((4, 2), (2, 1)), out=(4, 2))",
+     "over_target", None,
+     ("each device holds 74,240 bytes, the cap is 68,500", "'weight1' takes 8,192")),
+    ("train_ffn", "def train_ffn(graph):\n    graph.shard('weight1.grad', ((4, 2), (4, 1)), out=(4, 4))",
+     "failed", "layout",
+     ("cannot leave the output of shape (64, 64) in parts (4, 4); it can leave",)),
+    ("train_ffn", "def train_ffn(graph):\n    graph.shard('weight1.gard', ((4, 2), (4, 1)))", "failed", "layout",
+     ("no operator named 'weight1.gard'", "did you mean 'weight1.grad'?")),
+    ("train_layer", "def train_layer(graph):\n    graph.shard('matmul1', ((8, 1), (1, 1)))", "over_target", None,
+     ("1,835,008 bytes move, the target is 1,769,472", "each device holds 884,736 bytes")),
+    ("train_layer", "def train_layer(graph):\n    graph.shard('up.state.new', ((2, 4, 1), (4, 1)))", "failed", "layout",
+     ("dimension 0 of 'up.state', of size 2,", "must stay whole")),
+    ("zero_or_tensor", zero(*TOKENS), "over_target", None,
+     ("each device holds 1,966,080 bytes, the cap is 1,600,000",)),
+    ("zero_or_tensor", zero(*TOKENS, *SCATTERED, "'up.update', ((1, 8), (1, 1, 8))",
+          "'down.update', ((1, 8), (1, 1, 8))"),
+     "over_target", None, ("each device holds 1,622,016 bytes, the cap is 1,600,000",)),
+    ("zero_or_tensor", zero("'matmul1', ((8, 1), (1, 1))"),
+     "over_target", None, ("bytes move, the target is 5,767,168",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("slug", "source", "status", "reason", "sentences"), TRAINING_MISTAKES)
+def test_mistakes_in_training_steps_are_named(tmp_path, slug, source, status, reason, sentences):
+    verdict = verdict_on(tmp_path, slug, source)
+    assert (verdict.status, verdict.reason) == (status, reason)
+    assert all(sentence in verdict.message for sentence in sentences), verdict.message
+
+
+def test_the_figures_in_the_statement_of_zero_or_tensor_are_measured():
+    from lib.layout import training
+    from lib.layout.examples import megatron_mlp
+
+    statement = LAYOUT_PUZZLES["zero_or_tensor"].statement
+    columns = {"matmul1": ((1, 1), (1, 8)), "matmul2": ((1, 8), (8, 1))}
+    tokens = {"matmul1": ((8, 1), (1, 1)), "matmul2": ((8, 1), (1, 1))}
+    for size in (64, 1024, 4096):
+        for strategies in (columns, tokens):
+            step = training(megatron_mlp(devices=8, tokens=size, width=64))
+            for name, strategy in strategies.items():
+                step.shard(name, strategy)
+            assert f"{propagate(step).bytes:,}" in statement
+
+
+def test_every_statement_shows_what_is_counted(here: Path):
+    assert "every operator's output" in " ".join(puzzles("show", "ffn").stdout.split())
+    assert "activations that backward uses" in " ".join(puzzles("show", "train_ffn").stdout.split())

@@ -7,6 +7,7 @@ copied once, as MPI_Bsend does, because `send` returns before the array has left
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import lru_cache
 from math import prod
 from struct import Struct
@@ -27,11 +28,12 @@ _CLOCK_AND_LENGTH = Struct("<qi")
 
 
 class Form(NamedTuple):
-    """A kind of array: its `description` in a header, as numpy's short dtype and the shape."""
+    """A kind of array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     description: bytes
+    """In a header: numpy's short dtype and the shape."""
     start: int
     """Where the elements begin in a header's buffer."""
     fits: bool
@@ -45,20 +47,50 @@ def form_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Form:
     return Form(shape, dtype, description, start, start + prod(shape) * dtype.itemsize <= SLOT_BYTES)
 
 
-@lru_cache(maxsize=4096)
-def form_described(description: bytes) -> Form:
-    dtype, *shape = description.decode().split()
-    return form_of(tuple(map(int, shape)), np.dtype(dtype))
+class Header:
+    """A buffer for a header, whose last form is kept: the next message is often of the same."""
+
+    __slots__ = ("buffer", "bytes", "content", "form")
+
+    def __init__(self) -> None:
+        self.buffer = zeros(SLOT_BYTES, np.uint8)
+        self.bytes = self.buffer.data
+        self.form: Form | None = None
+        self.content: Array | None = None
+        """The place of a small array of this form."""
+
+    def set_form(self, form: Form) -> None:
+        self.form = form
+        self.content = ndarray(form.shape, form.dtype, self.bytes, form.start) if form.fits else None
+
+    def write(self, form: Form, clock: int, arr: Array) -> None:
+        """Writes a message's clock, its form if it is another one than before, and its elements if they fit."""
+        if form is not self.form:
+            self.set_form(form)
+            self.bytes[_CLOCK_AND_LENGTH.size : _CLOCK_AND_LENGTH.size + len(form.description)] = form.description
+        _CLOCK_AND_LENGTH.pack_into(self.bytes, 0, clock, len(form.description))
+        if self.content is not None:
+            self.content[...] = arr
+
+    def read(self) -> tuple[int, Form]:
+        """The clock and the form of the message that is in the buffer."""
+        clock, length = _CLOCK_AND_LENGTH.unpack_from(self.bytes)
+        description = self.bytes[_CLOCK_AND_LENGTH.size : _CLOCK_AND_LENGTH.size + length]
+        form = self.form
+        if form is None or description != form.description:
+            dtype, *shape = description.tobytes().decode().split()
+            form = form_of(tuple(map(int, shape)), np.dtype(dtype))
+            self.set_form(form)
+        return clock, form
 
 
-class Slot:
-    """A header's buffer, the persistent request that sends it to one device, and the array that follows it."""
+class Slot(Header):
+    """A header, the persistent request that sends it to one device, and the array that follows it."""
 
-    __slots__ = ("body", "buffer", "free", "header", "request")
+    __slots__ = ("body", "free", "request")
 
     def __init__(self, start: Any, to: int, tag: int, free: list[Slot]) -> None:
-        self.buffer = zeros(SLOT_BYTES, np.uint8)
-        self.header = self.buffer.data
+        super().__init__()
         self.request = start([self.buffer, MPI.BYTE], to, tag)
         self.body: tuple[Any, Array] | None = None
         self.free = free
@@ -78,35 +110,33 @@ class Messages:
         self.comm, self.tag, self.memory = comm, tag, memory
         self.sent = [0] * comm.size
         self.received = [0] * comm.size
-        self._free: dict[tuple[int, bool], list[Slot]] = {}
-        """By target, and whether a message leaves only when it is received."""
+        self._free: dict[int, list[Slot]] = defaultdict(list)
+        """By target."""
+        self._free_until_received: dict[int, list[Slot]] = defaultdict(list)
+        """The same, of slots whose message leaves only when it is received."""
         self._busy: list[Slot] = []
-        self._into = zeros(SLOT_BYTES, np.uint8)
-        self._header = self._into.data
+        self._arrived = Header()
+        self._receiving: dict[int, Any] = {}
+        """By source: the persistent request that receives a header."""
 
     def send(self, to: int, arr: Array, clock: int = 0, until_received: bool = False, owned: bool = False) -> None:
         """Sends an array, which the caller may change afterwards unless it is `owned`. `until_received`: it counts in
         `unreceived` until then."""
-        slot, form = self._slot(to, until_received), form_of(arr.shape, arr.dtype)
-        header, end = slot.header, _CLOCK_AND_LENGTH.size + len(form.description)
-        _CLOCK_AND_LENGTH.pack_into(header, 0, clock, len(form.description))
-        header[_CLOCK_AND_LENGTH.size : end] = form.description
-        if form.fits:
-            ndarray(form.shape, form.dtype, header, form.start)[...] = arr
+        free = (self._free_until_received if until_received else self._free)[to]
+        if not free:
+            self.unreceived()
+        if free:
+            slot = free.pop()
+        else:
+            slot = Slot(self.comm.Ssend_init if until_received else self.comm.Send_init, to, self.tag, free)
+        form = form_of(arr.shape, arr.dtype)
+        slot.write(form, clock, arr)
         slot.request.Start()
         if not form.fits:
             content = ascontiguousarray(arr) if owned else self.memory.copy(arr)
             slot.body = self.comm.Isend([as_bytes(content), MPI.BYTE], to, self.tag + 1), content
         self._busy.append(slot)
         self.sent[to] += 1
-
-    def _slot(self, to: int, until_received: bool) -> Slot:
-        """A slot that may be written to."""
-        self.unreceived()
-        free = self._free.setdefault((to, until_received), [])
-        if free:
-            return free.pop()
-        return Slot(self.comm.Ssend_init if until_received else self.comm.Send_init, to, self.tag, free)
 
     def unreceived(self) -> int:
         """Messages sent with `until_received` that have not been received, and others that have not left."""
@@ -122,12 +152,15 @@ class Messages:
 
     def receive(self, source: int) -> tuple[int, Array]:
         """The clock and the array of the next message from `source`, which has come."""
-        header = self._header
-        self.comm.Recv([self._into, MPI.BYTE], source, self.tag)
-        clock, length = _CLOCK_AND_LENGTH.unpack_from(header)
-        form = form_described(header[_CLOCK_AND_LENGTH.size : _CLOCK_AND_LENGTH.size + length].tobytes())
-        if form.fits:
-            array: Array = ndarray(form.shape, form.dtype, header, form.start).copy()
+        arrived = self._arrived
+        request = self._receiving.get(source)
+        if request is None:
+            request = self._receiving[source] = self.comm.Recv_init([arrived.buffer, MPI.BYTE], source, self.tag)
+        request.Start()
+        request.Wait()
+        clock, form = arrived.read()
+        if arrived.content is not None:
+            array = arrived.content.copy()
         else:
             array = self.memory.empty(form.shape, form.dtype)
             self.comm.Recv([as_bytes(array), MPI.BYTE], source, self.tag + 1)
@@ -144,9 +177,11 @@ class Messages:
         """Frees what MPI holds for requests, except for messages of a failed run that are still on their way."""
         if self.unreceived():
             _abandoned.extend(self._busy)
-        for slot in [slot for slots in self._free.values() for slot in slots]:
-            slot.request.Free()
-        self._busy, self._free = [], {}
+        free = [*self._free.values(), *self._free_until_received.values()]
+        for request in [slot.request for slots in free for slot in slots] + list(self._receiving.values()):
+            request.Free()
+        for kept in (self._busy, self._free, self._free_until_received, self._receiving):
+            kept.clear()
 
 
 _abandoned: list[Slot] = []

@@ -31,6 +31,8 @@ where splits conflict, the tensor stays whole.
 The input x and the result are split by rows over all devices: keep these two annotations. Add your own, so that each
 device holds a quarter of the weights and as few bytes as possible are sent. `print(self.spmd.explain())` in __init__
 shows the planner's result, operator by operator.
+
+`params` holds 'w0' (16, 64) and 'w1' (64, 16).
 """,
     starter='''\
 class AnnotatedMLP(ShardedEngine):

@@ -28,6 +28,9 @@ The planner decides everything else.
 The inputs x, dispatch and combine and the result are split by groups: keep these annotations. Add your own, so that
 each device holds one expert, and only the tokens in the experts' places move, to the experts and back.
 `print(self.spmd.explain())` in __init__ shows the planner's result. Other trials have other sizes.
+
+`params` holds 'wi' (4, 16, 32) and 'wo' (4, 32, 16). `forward` gets a dictionary of the device's 'x' (1, 8, 16),
+'dispatch' and 'combine', (1, 8, 4, 2) each.
 """,
     starter='''\
 class AnnotatedMoE(ShardedEngine):

@@ -21,6 +21,9 @@ weight may exist only while it is used, and so may a full gradient.
 
 `forward` returns your rows' output. `backward` returns your shard of each summed gradient, and under 'x'
 the gradient of your rows' input. The memory target leaves no room for two full arrays at the same time.
+
+The model is `relu(x @ w0) @ w1`. `params` holds w0 as 'layer_0/weights', (16, 64), and w1 as 'layer_1/weights',
+(64, 16); gradients have the same names.
 """,
     starter='''\
 class FSDP(ShardedEngine):

@@ -13,6 +13,9 @@ As FSDP, 18,432 B, but without the second gather of the first weight, 3 x 1,024 
     statement="""\
 As in FSDP, but the model's input is data, so its gradient is not needed: `backward` returns your shards of
 the two gradients and no 'x'. What can you avoid sending?
+
+The model is `relu(x @ w0) @ w1`. `params` holds w0 as 'layer_0/weights', (16, 64), and w1 as 'layer_1/weights',
+(64, 16); gradients have the same names.
 """,
     starter='''\
 class FSDPLean(ShardedEngine):

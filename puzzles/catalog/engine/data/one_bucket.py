@@ -15,6 +15,9 @@ As in DataParallel, but a device may make only one collective call, because ever
 how much it carries.
 
 Send both gradients as one flat array, and take them apart again.
+
+The model is `relu(x @ w0) @ w1`. `params` holds w0 as 'layer_0/weights', (16, 64), and w1 as 'layer_1/weights',
+(64, 16); gradients have the same names.
 """,
     starter='''\
 class OneBucket(ShardedEngine):

@@ -19,6 +19,9 @@ training, every device would keep the full state, and all would compute the same
 Let each device keep the state of its quarter of the rows of each weight. `backward` makes the whole step and
 returns the dictionary of updated weights, in full, on every device. It must not send more than an all-reduce
 would. Between steps, a device holds only the weights and a quarter of the state.
+
+The model is `relu(x @ w0) @ w1`. `params` holds w0 as 'layer_0/weights', (16, 64), and w1 as 'layer_1/weights',
+(64, 16); updated weights have the same names.
 """,
     starter='''\
 class ZeRO1(ShardedEngine):

@@ -28,6 +28,9 @@ weights, in full, on every device. Afterwards the gradient shards are freed.
 
 The peak leaves room for one layer's full gradient in addition to the shards. Scatter it before you compute the
 next one. Other sizes and another number of devices are also tried.
+
+`params` holds 'layer_0/weights' (16, 64) and 'layer_1/weights' (64, 16). Gradients and updated weights have the same
+names.
 """,
     starter='''\
 class ZeRO2(ShardedEngine):

@@ -46,6 +46,9 @@ device cannot put to itself, but it can copy its own rows. Create the buffers in
 all devices have tokens (all may choose your expert), and one for the results for your own tokens.
 
 `forward` gets your tokens, (8, 16), and returns their outputs. It is called again with other tokens.
+
+`params` holds 'router/weights' (16, 4) and, for each expert i, 'expert_i/w0' (16, 64) and 'expert_i/w1' (64, 16).
+`tokens` is the number of tokens on a device.
 """,
     starter='''\
 class ExactDispatch(ShardedEngine):

@@ -30,6 +30,8 @@ same on all of them.
 
 Find the race and fix it. The starter is the whole program. Remove the line that raises NotImplementedError, and grade
 it unchanged to see what happens. `forward` returns 'out', (8, 16), and 'share', (4,).
+
+`params` holds 'router/weights' (16, 4) and, for each expert i, 'expert_i/w0' (16, 64) and 'expert_i/w1' (64, 16).
 """,
     starter='''\
 class FindTheRace(ShardedEngine):

@@ -32,6 +32,8 @@ token is counted in either case.
 `forward` gets a dictionary: 'x', your tokens (8, 16), and 'rnd', a random number from 0 to 1 for each, (8,). It returns
 'out', (8, 16), which is x plus the weighted outputs of the experts that process each token, and 'aux', the auxiliary
 loss of your group, (1,).
+
+`params` holds 'router/weights' (16, 4) and, for each expert i, 'expert_i/w0' (16, 64) and 'expert_i/w1' (64, 16).
 """,
     starter='''\
 class GShardTop2(ShardedEngine):

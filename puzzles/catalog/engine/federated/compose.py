@@ -29,6 +29,8 @@ the levels go from the minimum to the maximum of the kept numbers. Draw in this 
 The i-th draw is for the number at places[i]: the number goes up to the next level if the draw is less than its
 fraction of the step. The server gets None, reverses all steps, and returns unbiased estimates, (4, 4096). Other sizes
 are also tried: take them from the arguments.
+
+`share` is 16, and `bits` 2. This puzzle is about compression, so arrays of any type may be sent.
 """,
     starter='''\
 class Compose(ShardedEngine):

@@ -25,6 +25,8 @@ weights. Each client trains them on its examples for E epochs, each a step w - r
 The server averages the results, weighted by numbers of examples. You choose E and the number of rounds; they must work
 for three different problems. The server returns the weights. Their loss must have gone 99% of the way from the loss of
 the first weights (zeros) to the minimum. Your score is what all clients send together.
+
+`params` holds the first 'weights', (64,).
 """,
     starter='''\
 class FedAvg(ShardedEngine):

@@ -46,7 +46,7 @@ LEAST: Mapping[str, MakeLeasts] = {
     "FedAvg": fed_avg,
     "LowRank": trained,
     "RandomMask": trained,
-    "Subsample": lambda trial: compressed(trial, bits=4),
+    "Subsample": lambda trial: compressed(trial, bits=BITS),
     "Quantize": compressed,
     "Rotate": compressed,
     "Compose": compressed,

@@ -26,6 +26,8 @@ the levels.
 The server gets None, and returns what it has decoded, (4, 4096). The class is tried with 1 and 2 bits, and with many
 seeds at a small size. You may draw in any way from the client's seed: independently for every number, and the same for
 the same seed.
+
+This puzzle is about compression, so arrays of any type may be sent.
 """,
     starter='''\
 class Quantize(ShardedEngine):

@@ -32,6 +32,9 @@ server decodes these and rotates back. So that there is exactly one right result
 A rotated number r becomes the maximum if its draw is less than (r - minimum) / (maximum - minimum), and otherwise the
 minimum; if all are equal, they stay unchanged. The server gets None, does not know the seed, and returns estimates,
 (4, 4096). There is no room for H as a matrix. Another d is also tried: take it from `size`.
+
+A client gets {'update': (4096,), 'seed': a whole number}.
+This puzzle is about compression, so arrays of any type may be sent.
 """,
     starter='''\
 class Rotate(ShardedEngine):

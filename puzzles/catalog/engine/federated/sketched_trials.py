@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
+from puzzles.catalog.engine.two_layer_mlp import numbers
 
-from .encodings import quantization_scale, random_signs
+from .encodings import quantization_scale
 from .server_result import CLIENTS, DEVICES, Targets, server_result
 
 DEVIATIONS = 6
@@ -48,8 +49,7 @@ def _rows(performed: Performed, size: int) -> Any:
 
 
 def subsample(size: int = 4096, share: int = 16, rounds: int = 1, targets: Targets = None) -> Trial:
-    rng = np.random.default_rng(90)
-    updates = [(rng.integers(1, 9, size) * random_signs(rng, size)).astype(np.float32) for _ in range(CLIENTS)]
+    updates = [numbers(90 + i, size) for i in range(CLIENTS)]
     calls, _ = calls_with(rounds, updates)
 
     def check(performed: Performed) -> None:

@@ -22,6 +22,8 @@ average.
 You may draw in any way which numbers are sent, from the client's seed: exactly one in 16, with every place equally
 likely. The class is tried at the shown size, and with many seeds at a small size. The same seed must give the same
 result.
+
+`share` is 16.
 """,
     starter='''\
 class Subsample(ShardedEngine):

@@ -30,6 +30,8 @@ through all the layers.
 Your host may never hold more than `host_bytes` bytes: 1,024, four of the eight shards. You don't have to read from the
 disk again what the host holds. Use `name in self.host`, `len(self.host)` and `self.host.drop(name)` to manage it. Which
 shards do you keep? Other trials have other numbers of layers and other hosts.
+
+`params` holds 'layer_0/weights' to 'layer_7/weights', (16, 16) each.
 """,
     starter='''\
 class HostCache(ShardedEngine):

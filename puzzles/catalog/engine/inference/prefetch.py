@@ -27,6 +27,8 @@ at most two layers.
 
 Other trials have 1, 2 and 8 rows, other layers, and another link. If a fetch takes f and a layer's product c, L layers
 must not take longer than f + (L-1) max(f, c) + c.
+
+`params` holds 'layer_0/weights' to 'layer_7/weights', (16, 16) each.
 """,
     starter='''\
 class Prefetch(ShardedEngine):

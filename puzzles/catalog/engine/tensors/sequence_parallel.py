@@ -19,6 +19,9 @@ whole batch: `forward` gets your 2 rows and returns your 2 rows of the output, `
 gradient and returns 'x' for your rows.
 
 It must not send more than TensorParallel does.
+
+The model is `relu(x @ w0) @ w1`. `params` holds w0 as 'layer_0/weights', (16, 64), and w1 as 'layer_1/weights',
+(64, 16); gradients have the same names.
 """,
     starter='''\
 class SequenceParallel(ShardedEngine):

@@ -18,6 +18,9 @@ quarter of the columns of w0 and the matching quarter of the rows of w1.
 
 `backward` returns your part of each weight's gradient, in the shape of your part, and under 'x' the gradient
 of the full input. One sum in each direction is enough.
+
+The model is `relu(x @ w0) @ w1`. `params` holds w0 as 'layer_0/weights', (16, 64), and w1 as 'layer_1/weights',
+(64, 16); gradients have the same names.
 """,
     starter='''\
 class TensorParallel(ShardedEngine):

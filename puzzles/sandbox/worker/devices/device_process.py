@@ -24,7 +24,7 @@ from puzzles.sandbox.deadline import TimeLimitError, Timer
 from puzzles.sandbox.worker.compiled import CompiledCode
 from puzzles.sandbox.worker.meters.integrity import EngineSnapshot
 from puzzles.sandbox.worker.meters.isolate_modules import while_loading
-from puzzles.sandbox.worker.meters.unmetered_data import names_of_modules, require_few_numbers
+from puzzles.sandbox.worker.meters.unmetered_data import require_few_numbers, sizes_of_modules
 from puzzles.sandbox.worker.stages.engine_trial import require_engine
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 
@@ -94,9 +94,8 @@ class DeviceProcess:
             return False
         self.cls = self.names[slug]
         require_engine(slug, self.cls)
-        self._require_unchanged()
         self.phase = ""
-        self.before = names_of_modules()
+        self.before = sizes_of_modules()
         return True
 
     def do_make(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,8 +144,13 @@ class DeviceProcess:
             raise _FailedError(Failure("rule", f"{changed} was changed; leave the engine as it is", self.given.start))
 
     def _failure(self, why: BaseException) -> Failure:
-        """What the player is told; a refusal or a crash at the player's line."""
+        """What the player is told: that the engine was changed, or a refusal or a crash at the player's line."""
         given, file = self.given, self.given.code.name
+        if not isinstance(why, _FailedError | TimeLimitError):
+            try:
+                self._require_unchanged()
+            except _FailedError as changed:
+                why = changed
         match why:
             case _FailedError():
                 failure = why.failure

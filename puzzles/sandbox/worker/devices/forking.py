@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from fcntl import F_DUPFD, fcntl
 from typing import NamedTuple, NoReturn
 
 from puzzles.sandbox.worker import landlock
@@ -49,6 +47,9 @@ def fork_devices(
 def _become_device(
     device: int, channel: int, prints: int, readable: Sequence[Sequence[str]], work: Callable[[int, Channel], NoReturn]
 ) -> NoReturn:
+    import resource  # here, with fcntl: a system that cannot fork has neither
+    from fcntl import F_DUPFD, fcntl
+
     try:
         channel, prints = [fcntl(fd, F_DUPFD, CHANNEL + 1) for fd in (channel, prints)]
         for fd in (1, 2):
@@ -58,7 +59,8 @@ def _become_device(
         os.dup2(channel, CHANNEL)
         os.closerange(CHANNEL + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # as long as the process
-        _confine(readable)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        _hide_files(readable)
         work(device, Channel(CHANNEL))
     except BaseException as why:
         print(f"the device ended with {type(why).__name__}: {why}", file=sys.stderr, flush=True)
@@ -66,9 +68,8 @@ def _become_device(
         os._exit(1)
 
 
-def _confine(readable: Sequence[Sequence[str]]) -> None:
+def _hide_files(readable: Sequence[Sequence[str]]) -> None:
     """Leaves nothing to write to, and hides /proc, where the others' figures can be read."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     if readable:
         to_list, to_read = readable
         below_root = [f"/{name}" for name in os.listdir("/")] if "/" in to_read else []

@@ -73,8 +73,12 @@ class RemoteDevice:
         Raises:
             DeviceFailedError: the device reports a failure, or has ended.
         """
+        self.begin(name, *given)
+        return self.answer()
+
+    def begin(self, name: str, *given: Any) -> None:
+        """Lets the device start a command."""
         self._send(name, self._puts(), *given)
-        return self._answer_calls()
 
     def make(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.own = self.command("make", list(args), dict(kwargs))
@@ -93,10 +97,10 @@ class RemoteDevice:
     def place(self) -> str:
         """Where it waits, asked of the device: ', line 12 of mine.py'."""
         self._send("where", 0, [], None)
-        kind, _, line = self._receive()
-        if kind != "at" or not isinstance(line, str):
-            raise self._broken("it does not say where it waits")
-        return line
+        match self._receive():
+            case ["at", _, str(line)]:
+                return line
+        raise self._broken("it does not say where it waits")
 
     def reading(self) -> dict[str, Any]:
         """The device's own reading, with the bytes and calls that the judge has counted."""
@@ -107,7 +111,8 @@ class RemoteDevice:
 
     # --- The device's calls ---
 
-    def _answer_calls(self) -> Any:
+    def answer(self) -> Any:
+        """Answers the device's calls until its command returns; returns the result."""
         while True:
             kind, clock, *given = self._receive()
             if type(clock) is not int or not 0 <= clock < MAX_CLOCK:
@@ -272,8 +277,7 @@ class JudgeExecutor(InProcessExecutor):
 
     def load(self) -> bool:
         """Lets every device load the file, and the first one print; False if it has no such definition."""
-        found = [device.command("load", i == 0, dict(self.byte_time)) for i, device in enumerate(self.remote)]
-        return all(found)
+        return all(self._on_all("load", lambda i: (i == 0, dict(self.byte_time))))
 
     def made(self) -> JudgeExecutor:
         """This executor, with the player's object created on every device."""
@@ -299,4 +303,10 @@ class JudgeExecutor(InProcessExecutor):
 
     def end(self) -> str:
         """Lets every device check its engine; the first remark on a forgotten coroutine."""
-        return next(filter(None, [str(device.command("end")) for device in self.remote]), "")
+        return next(filter(None, map(str, self._on_all("end"))), "")
+
+    def _on_all(self, command: str, given: Callable[[int], tuple[Any, ...]] = lambda i: ()) -> list[Any]:
+        """The devices' answers to a command in which none needs another: they run at once."""
+        for i, device in enumerate(self.remote):
+            device.begin(command, *given(i))
+        return [device.answer() for device in self.remote]

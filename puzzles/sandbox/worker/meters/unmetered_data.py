@@ -20,7 +20,7 @@ MAX_NUMBERS = 128
 
 OURS = ("lib", "puzzles", "drawing")
 
-Names = dict[str, set[str]]
+Sizes = dict[str, int]
 
 
 def require_arrays(run: Run) -> None:
@@ -33,7 +33,7 @@ def require_arrays(run: Run) -> None:
         require_few_numbers(device.player, number)
 
 
-def require_few_numbers(player: Any, number: int, before: Names | None = None) -> None:
+def require_few_numbers(player: Any, number: int, before: Sizes | None = None) -> None:
     """The same of one device, and of names that modules did not have `before`.
 
     Raises:
@@ -56,17 +56,17 @@ def kept(player: Any) -> Iterator[tuple[str, Any]]:
         yield from ((where + name, value) for name, value in list(names.items()) if not name.startswith("__"))
 
 
-def names_of_modules() -> Names:
-    """All modules that are loaded, with their names."""
-    return {name: set(vars(module)) for name, module in list(sys.modules.items()) if module is not None}
+def sizes_of_modules() -> Sizes:
+    """All modules that are loaded, with the number of their names."""
+    return {name: len(vars(module)) for name, module in list(sys.modules.items()) if module is not None}
 
 
-def added(before: Names) -> Iterator[tuple[str, Any]]:
-    """Names that modules have now, but not `before`."""
-    for module, names in before.items():
+def added(before: Sizes) -> Iterator[tuple[str, Any]]:
+    """The names that modules have more than `before`: new ones are the last."""
+    for module, size in before.items():
         now = vars(sys.modules[module]) if sys.modules.get(module) is not None else {}
-        if len(now) > len(names):
-            yield from ((f"{module}.{name}", now[name]) for name in list(now) if name not in names)
+        if len(now) > size:
+            yield from ((f"{module}.{name}", now[name]) for name in list(now)[size:])
 
 
 def numbers_in(value: Any) -> int:

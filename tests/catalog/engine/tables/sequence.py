@@ -45,7 +45,7 @@ WRONG = {
         "            powers, shrunk = np.exp(scores - highest), np.exp(before - highest)\n"
         "            total = total * shrunk + powers.sum(axis=1, keepdims=True)\n"
         "            mixed = mixed * shrunk + (powers[:, :, None] * v).sum(axis=1)\n",
-        "failed: no flops were counted: make products of matrices with @, np.einsum, np.dot or np.tensordot",
+        "failed: flops: 0, fewer than the 6,752 that any class needs: something was not counted",
     ),
     ("RingAttention", "everybody waits"): (
         "self.send((me + 1) % n, kv)",

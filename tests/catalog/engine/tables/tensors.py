@@ -52,7 +52,7 @@ WRONG = {
     ("Matmul2D", "summed over all devices"): (
         "self.reduce_scatter(x @ self.w, axis=1, group=self.along_y)",
         "np.split(self.all_reduce(x @ self.w), len(self.along_y), axis=1)[self.j]",
-        "failed: device 0, forward() differs from what a single device computes: at [0, 0] it is -7 and should be 0; "
+        "failed: device 0, forward() differs from what a single device computes: at [0, 0] it is ... ; "
         "is this the sum over all devices? Only devices along y",
     ),
     ("Matmul2D", "along the wrong axis"): (
@@ -74,8 +74,8 @@ WRONG = {
     ("Matmul2D", "the weight's gradient not summed"): (
         "self.all_reduce(x.T @ grads, group=self.along_x)",
         "x.T @ grads",
-        "failed: device 0, backward(), 'weights' differs from what a single device computes: at [0, 0] it is 6 and "
-        "should be 5; is this the weight's gradient for your rows only?",
+        "failed: device 0, backward(), 'weights' differs from what a single device computes: at [0, 0] it is ... "
+        "; is this the weight's gradient for your rows only?",
     ),
     ("Matmul2D", "a square mesh taken for granted"): (
         "x_size, y_size = mesh\n",

@@ -1,0 +1,75 @@
+"""A GPU and its links: rates as data sheets state them, and the share of them that programs reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from lib.errors import RuleError
+
+REACHED = 0.8
+"""The share of a link's rate that collectives and copies reach (bus bandwidth of nccl-tests over the data sheet's)."""
+
+LATENCY = {"nvlink": 10e-6, "network": 25e-6, "host": 10e-6}
+"""Seconds of each call besides its bytes."""
+
+LINKS = tuple(LATENCY)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU. Rates per second: `flops` in 16 bits, `flops8` in 8, `bandwidth` of its memory, and each link in one
+    direction; `memory` in bytes. A machine has `machine` of them, joined by NVLink. `efficiency` is the share of
+    `flops` that matrix products reach; `reserved` the bytes of memory that the driver, the libraries and holes in the
+    allocator take."""
+
+    name: str
+    flops: float
+    flops8: float
+    memory: int
+    bandwidth: float
+    nvlink: float
+    network: float
+    host: float
+    machine: int
+    efficiency: float
+    reserved: int = 4 * 2**30
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            number = getattr(self, field.name)
+            if isinstance(number, int | float) and (number < 0 or (number == 0 and field.name not in MAY_BE_ZERO)):
+                raise RuleError(f"gpu.{field.name} must be more than 0; got {number!r}")
+        if self.efficiency > 1:
+            raise RuleError(f"gpu.efficiency is a share, at most 1; got {self.efficiency!r}")
+        if not isinstance(self.machine, int):
+            raise RuleError(f"gpu.machine is a whole number of GPUs; got {self.machine!r}")
+
+    @property
+    def usable(self) -> int:
+        """Bytes of memory for training."""
+        return max(0, int(self.memory) - int(self.reserved))
+
+    def members(self, stride: int, count: int) -> int:
+        """How many of `count` GPUs, each `stride` after the one before, share a machine."""
+        return max(1, min(count, self.machine // stride))
+
+    def link(self, members: int, count: int) -> str:
+        """The slowest link between `count` GPUs, so many `members` of them in each machine."""
+        return "nvlink" if members == count else "network"
+
+    def rate(self, members: int, count: int) -> float:
+        """Bytes per second that each of `count` GPUs sends in a ring: between machines, the adapters of all members
+        carry a part of it."""
+        fast = self.nvlink * REACHED
+        return fast if members == count else min(fast, members * self.network * REACHED)
+
+    def rate_to_all(self, members: int, count: int) -> float:
+        """Bytes per second that each of `count` GPUs sends to all others: to those of other machines, each through its
+        own adapter."""
+        if members == count:
+            return self.nvlink * REACHED
+        return min(self.nvlink, self.network * (count - 1) / (count - members)) * REACHED
+
+
+MAY_BE_ZERO = ("flops8", "reserved")

@@ -1,0 +1,59 @@
+"""What is to be planned: a model, GPUs, the sequences of a step, and how numbers are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lib.errors import RuleError
+
+from .gpus import Gpu
+from .transformers import Transformer
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Job:
+    """A step trains `model` on `gpus` GPUs with `batch` sequences of `sequence` tokens.
+
+    `flash`: attention never stores the matrix of all pairs, and computes the causal half of it (Dao et al. 2022).
+    `fp8`: matrix products of the layers in 8 bits. `overlap`: gradients are reduced beside computation.
+    Bytes of each parameter: `weight` and `gradient` as they are kept, `state` of the optimizer (Adam: two moments and
+    the weight in 32 bits)."""
+
+    model: Transformer
+    gpu: Gpu
+    gpus: int
+    batch: int
+    sequence: int = 0
+    flash: bool = True
+    fp8: bool = False
+    overlap: bool = True
+    weight: int = 2
+    gradient: int = 4
+    state: int = 12
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sequence", self.sequence or self.model.sequence)
+        for name in ("gpus", "batch", "sequence", "weight", "gradient", "state"):
+            number = getattr(self, name)
+            if type(number) is not int or not 1 <= number <= 10**9:
+                raise RuleError(f"{name} must be a whole number from 1 on; got {number!r}")
+        if self.fp8 and not self.gpu.flops8:
+            raise RuleError(f"{self.gpu.name} has no matrix products in 8 bits; leave out fp8, or set gpu.flops8")
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a step."""
+        return self.batch * self.sequence
+
+    @property
+    def flops(self) -> float:
+        """Flops of a step that the model needs, whatever is computed again."""
+        return self.tokens * self.model.model_flops(self.sequence, self.flash)
+
+    def mfu(self, seconds: float) -> float:
+        """Model flops utilization (Chowdhery et al. 2022, PaLM, appendix B): the share of the 16-bit (or with fp8
+        8-bit) peak of all GPUs that a step of so many seconds needs."""
+        peak = self.gpu.flops8 if self.fp8 else self.gpu.flops
+        return self.flops / (seconds * self.gpus * peak)

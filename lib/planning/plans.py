@@ -1,0 +1,124 @@
+"""A plan: one split of a job, played in the ledger, with its step time, memory and traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from lib import Trace, run
+from lib.schedules.timetable import Timetable
+
+from .gpus import LINKS
+from .job import Job
+from .layer import layer_times, link_of, shared
+from .measure import Measured, measured
+from .prices import TICKS, Prices, members_of_replicas, prices
+from .schedule import Program, planned
+from .split import CHUNKED, ORDERS, Split, require_fit
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a run of the ledger says of a split. `seconds` of a step; `memory` in bytes of the fullest GPU, by kind;
+    `sent` in bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, host); `links` names each axis' link;
+    `bubble` is the share of the time in which the ranks of a pipeline do not compute."""
+
+    job: Job
+    split: Split
+    seconds: float
+    bubble: float
+    memory: Mapping[str, int]
+    sent: Mapping[str, int]
+    links: Mapping[str, str]
+    trace: Trace
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.job.tokens / self.seconds
+
+    @property
+    def mfu(self) -> float:
+        return self.job.mfu(self.seconds)
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the fullest GPU."""
+        return sum(self.memory.values())
+
+    @property
+    def fits(self) -> bool:
+        return self.peak <= self.job.gpu.usable
+
+    @cached_property
+    def by_link(self) -> Mapping[str, int]:
+        """Bytes that a GPU sends in a step over each kind of link."""
+        return {link: sum(n for axis, n in self.sent.items() if self.links[axis] == link) for link in LINKS}
+
+
+def plan(job: Job, split: Split) -> Plan:
+    """Plays one replica of a split for all.
+
+    Raises:
+        RuleError: the job cannot be split so; the text says what would fit.
+    """
+    require_fit(job, split)
+    priced, program = prices(job, split), program_of(job, split)
+    batches = split.batches(job) * priced.replicas
+    size = (split.stages * priced.units, batches, split.pp * priced.replicas)
+    outcome = run(planned(program), *size, setting=priced.setting)
+    if outcome.error is not None:
+        raise outcome.error
+    found = measured(outcome.trace, job, priced, program)
+    sent = sent_in_step(job, split, priced, found)
+    return Plan(
+        job,
+        split,
+        found.ticks / TICKS,
+        found.bubble,
+        found.memory,
+        sent,
+        links(job, split),
+        outcome.trace,
+    )
+
+
+def program_of(job: Job, split: Split) -> Program:
+    """What the ranks of a split do."""
+    priced = prices(job, split)
+    return Program(
+        timetable(split.schedule, split.pp, split.batches(job), split.chunks),
+        priced.units,
+        priced.replicas,
+        split.zero,
+        job.overlap,
+        split.recompute == "full",
+        split.offload == "states",
+    )
+
+
+@cache
+def timetable(schedule: str, ranks: int, batches: int, chunks: int) -> Timetable:
+    sizes = {"v": chunks} if schedule in CHUNKED else {}
+    return ORDERS[schedule](ranks, batches, **sizes)
+
+
+def sent_in_step(job: Job, split: Split, priced: Prices, found: Measured) -> Mapping[str, int]:
+    """Bytes of a GPU, by axis: those of the pipeline's run, and for each layer and microbatch those of a layer's."""
+    times = layer_times(job, shared(split))
+    layers = split.batches(job) * split.chunks * priced.units * priced.layers
+    again = 1 if split.recompute == "full" else 0
+    within = {axis: round(layers * (times.sent[axis] + again * times.sent_forward[axis])) for axis in times.sent}
+    of_run = found.sent
+    return {**within, "pp": of_run["messages"], "dp": of_run["gradients"] + of_run["weights"], "host": of_run["host"]}
+
+
+def links(job: Job, split: Split) -> Mapping[str, str]:
+    """The slowest link of each axis."""
+    stride, gpu = split.tp * split.cp * split.ep, job.gpu
+    return {
+        **{axis: link_of(job, split, axis) for axis in ("tp", "cp", "ep")},
+        "pp": gpu.link(gpu.members(stride, split.pp), split.pp),
+        "dp": gpu.link(members_of_replicas(job, split), split.dp * split.cp),
+        "host": "host",
+    }

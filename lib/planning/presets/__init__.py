@@ -1,0 +1,68 @@
+"""Tables of known models and GPUs, each with its source; a number may be replaced by another."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from lib.errors import RuleError
+
+from ..gpus import Gpu
+from ..transformers import Transformer
+
+P = TypeVar("P", Transformer, Gpu)
+
+
+@cache
+def table(name: str) -> Mapping[str, Mapping[str, Any]]:
+    """The rows of models.toml or of gpus.toml, by name."""
+    return tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def transformer(name: str, **changed: Any) -> Transformer:
+    """A known model, some of its numbers replaced.
+
+    Raises:
+        RuleError: there is no such model or number; the text has the nearest.
+    """
+    return _made(Transformer, "models", name, changed)
+
+
+def gpu(name: str, **changed: Any) -> Gpu:
+    """A known GPU, some of its numbers replaced. Errors as in `transformer`."""
+    return _made(Gpu, "gpus", name, changed)
+
+
+def _made(kind: type[P], of: str, name: str, changed: Mapping[str, Any]) -> P:
+    thing = "model" if kind is Transformer else "gpu"
+    row = table(of)[nearest(name.lower(), table(of), thing)]
+    known = {field.name: field for field in fields(kind)}
+    for key, given in changed.items():
+        nearest(key, known, f"number of a {thing}")
+        if isinstance(given, bool) != (known[key].type == "bool") or not isinstance(given, int | float):
+            raise RuleError(f"{thing}.{key} must be {_wanted(known[key].type)}; got {given!r:.60}")
+    whole = {key: int(n) if known[key].type == "int" and n == int(n) else n for key, n in changed.items()}
+    return kind(**{"name": name.lower(), **row, **whole})
+
+
+def _wanted(kind: Any) -> str:
+    return "true or false" if kind == "bool" else "a number"
+
+
+def nearest(name: str, known: Any, thing: str) -> str:
+    """`name`, if it is known.
+
+    Raises:
+        RuleError: it is not; the text has the nearest one, or all.
+    """
+    if name in known:
+        return name
+    from difflib import get_close_matches  # here, because only a refusal needs it
+
+    near = get_close_matches(name, known, n=1)
+    advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    raise RuleError(f"there is no {thing} {name[:60]!r}; {advice}")

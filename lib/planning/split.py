@@ -1,0 +1,174 @@
+"""One way to split a job over its GPUs, and what must divide what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from lib.errors import RuleError
+from lib.schedules import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
+from lib.schedules.timetable import Timetable
+
+from .job import Job
+
+ORDERS: Mapping[str, Callable[..., Timetable]] = MappingProxyType(
+    {
+        "1f1b": one_f_one_b,
+        "gpipe": gpipe,
+        "interleaved": interleaved,
+        "breadth_first": breadth_first,
+        "zb_h1": zb_h1,
+        "zb_v": zb_v,
+    }
+)
+"""Orders of a pipeline by name."""
+
+CHUNKED = ("interleaved", "breadth_first")
+"""Orders with any number of chunks."""
+
+RECOMPUTED = ("none", "selective", "full")
+"""What backward computes again: nothing; the core of attention; each layer, from its input."""
+
+OFFLOADED = ("none", "states")
+"""What is in the host's memory: nothing; the optimizer's states."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Axes from the fastest: `tp` ranks share each layer, `cp` ranks the tokens of a sequence, `ep` ranks the experts
+    (they are replicas as well, so `ep` divides `dp`), `pp` ranks are stages, `dp` are replicas. `sp`: between the
+    layers tokens are cut along tp (Korthikanti et al. 2022). `chunks` of a stage, `microbatch` sequences at a time;
+    `zero`: the stage of ZeRO, 0 to 3."""
+
+    dp: int = 1
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    ep: int = 1
+    sp: bool = True
+    zero: int = 1
+    schedule: str = "1f1b"
+    chunks: int = 1
+    microbatch: int = 1
+    recompute: str = "none"
+    offload: str = "none"
+
+    def __str__(self) -> str:
+        axes = [f"dp {self.dp}", *(f"{axis} {getattr(self, axis)}" for axis in ("pp", "cp", "ep", "tp"))]
+        chosen = " x ".join(axis for axis in axes if axis == axes[0] or not axis.endswith(" 1"))
+        return f"{chosen}, ZeRO {self.zero}, {self.order_text}, microbatch {self.microbatch}"
+
+    @property
+    def order_text(self) -> str:
+        return self.schedule + (f" x{self.chunks}" if self.schedule in CHUNKED else "")
+
+    @property
+    def stages(self) -> int:
+        """Stages of the pipeline, of which each rank has `chunks`."""
+        return self.pp * self.chunks
+
+    def batches(self, job: Job) -> int:
+        """Microbatches that each replica has in a step."""
+        return job.batch // (self.dp * self.microbatch)
+
+    def slots(self, job: Job) -> int:
+        """Layers that the stages share out: where the model's do not divide, the embedding and the head count as one
+        each (Llama 3 405B: 126 layers on 16 stages)."""
+        layers = job.model.layers
+        return layers if layers % self.stages == 0 else layers + 2
+
+
+def problems(job: Job, split: Split) -> Iterator[str]:
+    """Why a job cannot be split so, each with what would fit."""
+    model = job.model
+    for axis in ("dp", "tp", "pp", "cp", "ep", "microbatch", "chunks"):
+        number = getattr(split, axis)
+        if type(number) is not int or number < 1:
+            yield f"{axis} must be a whole number from 1 on; got {number!r:.40}"
+            return
+    for name, known in (("schedule", tuple(ORDERS)), ("recompute", RECOMPUTED), ("offload", OFFLOADED)):
+        if getattr(split, name) not in known:
+            yield f"there is no {name} {getattr(split, name)!r:.40}; there are {', '.join(known)}"
+            return
+    if split.zero not in (0, 1, 2, 3):
+        yield f"ZeRO has the stages 0 to 3; got {split.zero!r:.40}"
+        return
+    used = split.dp * split.tp * split.pp * split.cp
+    if used != job.gpus:
+        product = f"dp {split.dp} x pp {split.pp} x cp {split.cp} x tp {split.tp}"
+        inner = used // split.dp
+        fit = f"dp {job.gpus // inner} would" if job.gpus % inner == 0 else _fit("pp x cp x tp", job.gpus, inner)
+        yield f"{product} makes {used} GPUs, and there are {job.gpus}; {fit}"
+        return
+    for axis, count, of in (
+        ("tp", model.kv_heads if split.tp <= model.kv_heads else model.heads, "heads"),
+        ("cp", job.sequence, "tokens of a sequence"),
+        ("ep", model.experts or 1, "experts"),
+    ):
+        given = getattr(split, axis)
+        if count % given:
+            yield f"{axis} {given} does not divide {count} {of}; {_fit(axis, count, given)}"
+            return
+    if split.dp % split.ep:
+        yield f"ep {split.ep} does not divide dp {split.dp}, whose replicas share the experts; " + _fit(
+            "ep", split.dp, split.ep
+        )
+        return
+    for problem in _of_chunks(split):
+        yield problem
+        return
+    if model.layers % split.stages and (model.layers + 2) % split.stages:
+        yield f"{model.layers} layers cannot be cut into {split.stages} equal stages; " + _fit(
+            "pp x chunks", model.layers, split.stages, model.layers + 2
+        )
+        return
+    if job.batch % (split.dp * split.microbatch):
+        yield (
+            f"{job.batch} sequences cannot be dealt to {split.dp} replicas in microbatches of {split.microbatch}; "
+            + _fit("dp x microbatch", job.batch, split.dp * split.microbatch)
+        )
+        return
+    yield from _of_batches(split, split.batches(job))
+
+
+def _of_chunks(split: Split) -> Iterator[str]:
+    if split.schedule == "zb_v" and split.chunks != 2:
+        yield f"zb_v has 2 chunks on each rank; got {split.chunks}"
+    elif split.schedule not in (*CHUNKED, "zb_v") and split.chunks != 1:
+        yield f"{split.schedule} has one chunk on each rank, not {split.chunks}; more are for {', '.join(CHUNKED)}"
+    elif split.schedule in CHUNKED and (split.chunks < 2 or split.pp < 2):
+        yield f"{split.schedule} needs at least 2 chunks on each of at least 2 stages; 1f1b has one"
+    elif split.schedule.startswith("zb") and split.recompute == "full":
+        yield f"{split.schedule} splits backward, and recomputation needs it whole; take recompute selective or none"
+
+
+def _of_batches(split: Split, m: int) -> Iterator[str]:
+    if split.schedule == "interleaved" and m % split.pp:
+        yield f"interleaved takes {split.pp} microbatches at a time, and a replica has {m}; " + _fit("pp", m, split.pp)
+    elif split.schedule.startswith("zb") and (split.pp < 2 or m < split.pp):
+        yield f"{split.schedule} needs at least 2 stages, and a microbatch for each; there are {split.pp} and {m}"
+
+
+def require_fit(job: Job, split: Split) -> None:
+    """Refuses a split that does not divide.
+
+    Raises:
+        RuleError: naming the first problem.
+    """
+    for problem in problems(job, split):
+        raise RuleError(problem)
+
+
+def _fit(axis: str, *counts: int) -> str:
+    """'tp may be 1, 2, 4 or 8': divisors of the first count (and of the third), those nearest to the second."""
+    count, given, *more = counts
+    found = sorted({n for of in (count, *more) for n in divisors(of)}, key=lambda n: abs(n - given))[:6]
+    *first, last = map(str, sorted(found))
+    return f"{axis} may be {', '.join(first)}{' or ' if first else ''}{last}"
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})

@@ -1,0 +1,137 @@
+"""A transformer's sizes: its weights, what a token costs in each layer, and the bytes that its backward needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from lib.errors import RuleError
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """`layers` of attention (`heads` of `head_size`, of which `kv_heads` have keys and values) and a feed-forward part
+    of width `ffn`, three matrices if it is `gated`. With `experts` all layers but the first `dense_layers` have a
+    mixture of them instead: each token goes to `top_k` of width `expert_ffn`, and to one of `shared_ffn`. With `tied`
+    the head is the embedding. `sequence` is the usual number of tokens; `attention` replaces the count of an
+    attention's weights."""
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    ffn: int
+    vocab: int
+    sequence: int
+    kv_heads: int = 0
+    head_size: int = 0
+    gated: bool = False
+    dropout: bool = False
+    tied: bool = False
+    experts: int = 0
+    top_k: int = 0
+    expert_ffn: int = 0
+    shared_ffn: int = 0
+    dense_layers: int = 0
+    attention: int = 0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
+        object.__setattr__(self, "head_size", self.head_size or self.hidden // max(self.heads, 1))
+        optional = {"experts", "top_k", "expert_ffn", "shared_ffn", "dense_layers", "attention"}
+        for field in fields(self):
+            number, least = getattr(self, field.name), 0 if field.name in optional else 1
+            if field.type == "int" and (not isinstance(number, int) or number < least):
+                raise RuleError(f"model.{field.name} is a whole number from {least} on; got {number!r}")
+        if self.heads % self.kv_heads:
+            raise RuleError(f"model.kv_heads must divide the {self.heads} heads; got {self.kv_heads}")
+        if bool(self.experts) != bool(self.top_k and self.expert_ffn) or self.top_k > max(self.experts, 0):
+            raise RuleError("a model of experts has experts, top_k (at most as many) and expert_ffn; give all three")
+
+    # --- Weights ---
+
+    @property
+    def matrices(self) -> int:
+        return 3 if self.gated else 2
+
+    @property
+    def attention_weights(self) -> int:
+        """Of a layer: queries and outputs of all heads, keys and values of `kv_heads`."""
+        return self.attention or 2 * self.hidden * self.head_size * (self.heads + self.kv_heads)
+
+    @property
+    def small_weights(self) -> int:
+        """Of a layer: norms, and biases where it is not gated (13 h in all for GPT: Narayanan et al. 2021, eq. 2)."""
+        return (2 if self.gated else 13) * self.hidden
+
+    @property
+    def expert_layers(self) -> int:
+        return self.layers - self.dense_layers if self.experts else 0
+
+    @property
+    def routed_weights(self) -> int:
+        """Weights of all experts of all layers, which expert parallelism deals out."""
+        return self.expert_layers * self.experts * self.matrices * self.hidden * self.expert_ffn
+
+    @property
+    def dense_weights(self) -> int:
+        """Weights of all layers besides the routed experts."""
+        each = self.attention_weights + self.small_weights
+        feed = (self.layers - self.expert_layers) * self.ffn + self.expert_layers * self.shared_ffn
+        routers = self.expert_layers * self.experts * self.hidden
+        return self.layers * each + self.matrices * self.hidden * feed + routers
+
+    @property
+    def vocabulary_weights(self) -> int:
+        """Of the embedding; the head has as many."""
+        return self.vocab * self.hidden
+
+    @property
+    def weights(self) -> int:
+        """All parameters, with the embedding and the head."""
+        ends = 1 if self.tied else 2
+        return self.dense_weights + self.routed_weights + ends * self.vocabulary_weights
+
+    @property
+    def active_weights(self) -> int:
+        """Weights of all layers that a token is multiplied with."""
+        routed = self.expert_layers * self.top_k * self.matrices * self.hidden * self.expert_ffn
+        return self.dense_weights - self.layers * self.small_weights + routed
+
+    # --- Work ---
+
+    def core_flops(self, sequence: int) -> int:
+        """Flops of a layer's queries with keys and weights with values, for each token, every pair counted."""
+        return 4 * sequence * self.heads * self.head_size
+
+    def model_flops(self, sequence: int, causal: bool) -> float:
+        """Flops of a step for each token: forward and twice as much backward, without recomputation. A `causal` core
+        computes half of the pairs."""
+        core = self.layers * self.core_flops(sequence) / (2 if causal else 1)
+        return 3 * (2 * (self.active_weights + self.vocabulary_weights) + core)
+
+    # --- Activations ---
+
+    def whole_bytes(self) -> float:
+        """Bytes kept of a layer for each token that tensor parallelism alone does not divide: inputs of the norms and
+        of both parts, with dropout two masks (10 h: Korthikanti et al. 2022, section 4.2.1)."""
+        return (10 if self.dropout else 8) * self.hidden
+
+    def split_bytes(self) -> float:
+        """Bytes kept of a layer for each token that tensor parallelism divides, without the attention matrix: of GPT
+        24 h (Korthikanti et al. 2022, section 4.2.1)."""
+        attention = 2 * self.head_size * (2 * self.heads + 2 * self.kv_heads)
+        wide = float(self.ffn)
+        if self.experts:
+            share = self.expert_layers / self.layers
+            wide = (1 - share) * self.ffn + share * (self.top_k * self.expert_ffn + self.shared_ffn)
+        return attention + 2 * self.matrices * wide
+
+    def matrix_bytes(self, sequence: int) -> float:
+        """Bytes of a layer's attention matrices for each token: softmax, its dropout and the mask (5 a s: the same)."""
+        return (5 if self.dropout else 4) * self.heads * sequence
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of a layer's keys and values for each token."""
+        return 2 * 2 * self.kv_heads * self.head_size

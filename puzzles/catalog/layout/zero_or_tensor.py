@@ -1,0 +1,61 @@
+"""Layout puzzle 10: ZeRO or tensor parallelism; the batch decides."""
+
+from lib.layout import training
+from lib.layout.examples import megatron_mlp
+from puzzles.catalog.papers import MEGATRON, PYTORCH_FSDP, ZERO
+
+from .puzzle import LayoutPuzzle
+
+PUZZLE = LayoutPuzzle(
+    slug="zero_or_tensor",
+    title="ZeRO or tensor parallelism",
+    build=lambda: training(megatron_mlp(devices=8, tokens=4096, width=64), "adam"),
+    given={"matmul1": ((1, 1), (1, 8)), "matmul2": ((1, 8), (8, 1))},
+    may_change=True,
+    annotations=6,
+    memory_cap=1_600_000,
+    target=5_767_168,
+    best=1_835_008,
+    statement="""\
+Someone has tuned the layer of `train_layer` on 64 tokens: tensor parallelism on all 8 devices, configured on `matmul1`
+and `matmul2`. Then the batch grew to 4,096 tokens, and the step became slow. As the rule completes it, columns in
+eight move 344,064 bytes for 64 tokens, 5,505,024 for 1,024 and 22,020,096 for 4,096. Tokens in eight move 2,240,512,
+1,835,008 and again 1,835,008.
+
+But with tokens split, every device holds whole weights, their gradients and two more copies of them for Adam: 1,966,080
+bytes. That is too much. Memory counts what lasts: inputs, weights, optimizer state, gradients of weights, and the
+activations that backward uses; not gradients of activations, nor copies on the way. Bytes are those of the whole step.
+
+Configure up to six operators, including the two. Scatter the gradients (`up.grad`, `down.grad`), split the state
+(`down.state.new` or `down.update`), and where that is not enough, store the weight in parts: the layout of `up.new` is
+that of `up`.
+""",
+    starter='''\
+def zero_or_tensor(graph: Graph) -> None:
+    """matmul1 is ((1, 1), (1, 8)), matmul2 is ((1, 8), (8, 1)); you may change them."""
+    # ----- your code -----
+    # graph.shard("matmul1", ((..., ...), (..., ...)))
+
+    # ----- end of your code -----
+''',
+    hints=(
+        "4,096 tokens of 64 columns are more than a weight of 64 by 256. Move what is smaller.",
+        "A gradient that is reduce-scattered and a weight that is gathered move as much as an all-reduce of the "
+        "gradient. So splitting the optimizer is free.",
+        "Gradients, states and both updates in eighths are stage 2 of ZeRO: 1,622,016 bytes. Storing one weight in "
+        "eighths gathers it in forward instead of after the update. But a weight that backward uses too would be "
+        "gathered twice: not `down`.",
+        '`graph.shard("matmul1", ((8, 1), (1, 1)))`, the same for `matmul2`; `graph.shard("up.grad", ((8, 1), (8, 1)), '
+        'out=(1, 8))`, the same for `down.grad`; `graph.shard("up.new", ((1, 8),))`; '
+        '`graph.shard("down.update", ((1, 8), (1, 1, 8)))`.',
+    ),
+    concept="""\
+Data parallelism moves weights, tensor parallelism moves activations. Weights do not grow with the batch. ZeRO removes
+the copies that data parallelism keeps, and its first two stages move nothing more for that.
+""",
+    in_practice="""\
+Large batches are trained with ZeRO or FSDP (Rajbhandari et al. 2020; Zhao et al. 2023) across machines, and tensor
+parallelism (Shoeybi et al. 2019) is kept inside a machine, or used where the batch is small, as in inference.
+""",
+    sources=(ZERO, PYTORCH_FSDP, MEGATRON),
+)

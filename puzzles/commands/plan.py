@@ -1,0 +1,202 @@
+"""`puzzles plan`: how to split the training of a model over GPUs, with step time, memory and traffic."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .params import terminal
+
+if TYPE_CHECKING:
+    from lib.planning import Job, Plan
+
+AXES = ("tp", "pp", "dp", "cp", "ep", "zero", "chunks", "microbatch")
+"""Numbers of a split that may be fixed."""
+
+SETTING = re.compile(r"(model|gpu)\.(\w+)=(\S+)")
+NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e\d{1,3})?)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE)
+USUAL_TOKENS = 4 * 2**20
+"""Tokens of a step, unless something else is asked for."""
+
+
+class Amount(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
+    """A number of tokens, parameters, bytes or flops: 4096, 4M, 80GiB, 312e12."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return amount(value)
+        except ValueError:
+            self.fail(f"'{value}' is not a number; write 4096, 4M, 80GiB or 312e12", param, ctx)
+
+
+def amount(text: str) -> int | float:
+    """A number as people write it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = NUMBER.fullmatch(text.strip())
+    if not found:
+        raise ValueError(text)
+    power = " kmgtp".index(found[2].lower() or " ")
+    number = float(found[1]) * (1024 if found[3] else 1000) ** power
+    return int(number) if number == int(number) else number
+
+
+@click.command()
+@click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b.")
+@click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU.")
+@click.option("--gpus", type=Amount(), help="How many GPUs.")
+@click.option("--batch", type=Amount(), help="Sequences of a step  [default: about 4 million tokens]")
+@click.option("--tokens", type=Amount(), help="Tokens of a step, instead of --batch.")
+@click.option("--sequence", type=Amount(), help="Tokens of a sequence  [default: the model's]")
+@click.option("--tp", type=int, help="Tensor parallel ranks, which share each layer.")
+@click.option("--pp", type=int, help="Stages of the pipeline.")
+@click.option("--dp", type=int, help="Replicas.")
+@click.option("--cp", type=int, help="Context parallel ranks, which share the tokens of a sequence.")
+@click.option("--ep", type=int, help="Expert parallel ranks, a part of the replicas.")
+@click.option("--zero", type=int, help="The stage of ZeRO, 0 to 3.")
+@click.option("--schedule", help="1f1b, gpipe, interleaved, breadth_first, zb_h1 or zb_v.")
+@click.option("--chunks", type=int, help="Chunks of a stage.")
+@click.option("--microbatch", type=int, help="Sequences of a microbatch.")
+@click.option("--recompute", help="What backward computes again: none, selective (attention's core) or full.")
+@click.option("--offload", help="What is in the host's memory: none or states.")
+@click.option("--sp/--no-sp", default=None, help="Cut tokens along tp between the layers  [default: yes]")
+@click.option("--fp8", is_flag=True, help="Matrix products of the layers in 8 bits.")
+@click.option("--flash/--no-flash", default=True, show_default=True, help="Attention without its matrix in memory.")
+@click.option("--overlap/--no-overlap", default=True, show_default=True, help="Reduce gradients beside computation.")
+@click.option(
+    "--set", "numbers", metavar="model.layers=40", multiple=True, help="Replace a number of the model or GPU."
+)
+@click.option("--best", type=click.IntRange(1, 20), default=5, show_default=True, help="How many of the fastest.")
+@click.option("--pareto", metavar="FILE.svg", help="Draw memory against time: .svg, .png or .pdf.")
+@click.option("-o", "output", metavar="FILE.html", help="The timeline of the fastest: .html, .svg, .json or .txt.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plans as JSON.")
+@click.option("--list", "listed", is_flag=True, help="List the known models and GPUs, with their sources.")
+def plan(
+    model: str | None, gpu: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, fp8: bool, flash: bool,
+    overlap: bool, numbers: tuple[str, ...], best: int, pareto: str | None, output: str | None, as_json: bool,
+    listed: bool, **split: Any,
+) -> None:  # fmt: skip
+    """Plan the training of a model on a cluster.
+
+    Every way to split the model over the GPUs is ranked; the fastest that fit are played in the ledger, with one
+    replica for all. Options such as --tp or --zero fix a part of the split.
+
+    Times are in seconds, traffic in GB that each GPU sends in a step, memory in GiB of the fullest GPU.
+    """
+    from drawing import require_ending
+    from lib import PuzzleError
+    from lib.planning import search
+    from puzzles.reports.plans import report_plans
+
+    if listed:
+        return list_presets()
+    if model is None or gpus is None:
+        raise click.UsageError(
+            "name a model and a number of GPUs, as in --model llama-3-70b --gpus 512; --list shows all"
+        )
+    try:
+        for path, of_a_run in ((pareto, False), (output, True)):
+            if path:
+                require_ending(path, of_a_run=of_a_run)
+        job = job_of(model, gpu, gpus, batch, tokens, sequence, numbers, fp8=fp8, flash=flash, overlap=overlap)
+        found = search(job, best, **{name: value for name, value in split.items() if value is not None})
+        plans = list(dict.fromkeys((*found.best, *found.front)))
+        if as_json:
+            click.echo(json.dumps([as_record(one) for one in plans], indent=2))
+        else:
+            report_plans(terminal(), found)
+        draw(plans, pareto, output)
+    except PuzzleError as why:
+        raise click.UsageError(str(why)) from None
+
+
+def job_of(
+    model: str, gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, numbers: tuple[str, ...], **how: bool
+) -> Job:
+    """The job that the options describe.
+
+    Raises:
+        PuzzleError: a name or a number is not known.
+        click.UsageError: an option contradicts another, or cannot be read.
+    """
+    from lib.planning import Job, gpu, transformer
+
+    changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}}
+    for text in numbers:
+        found = SETTING.fullmatch(text)
+        try:
+            if not found:
+                raise ValueError(text)
+            truth = {"true": True, "false": False}.get(found[3].lower())
+            changed[found[1]][found[2]] = amount(found[3]) if truth is None else truth
+        except ValueError:
+            raise click.UsageError(f"--set takes model.NAME=NUMBER or gpu.NAME=NUMBER; got '{text}'") from None
+    trained = transformer(model, **changed["model"])
+    length = sequence or trained.sequence
+    if batch is not None and tokens is not None:
+        raise click.UsageError("--batch and --tokens both say how much a step trains; give one")
+    if tokens is not None and (not isinstance(tokens, int) or tokens % length):
+        near = max(1, round(tokens / length)) * length
+        raise click.UsageError(f"{tokens:,} tokens are no whole sequences of {length:,}; take {near:,}")
+    if batch is None and tokens is None:
+        each = gpus if isinstance(gpus, int) and gpus > 0 else 1
+        batch = each * max(1, round(USUAL_TOKENS / length / each))
+    return Job(trained, gpu(gpu_name, **changed["gpu"]), gpus, batch or tokens // length, length, **how)
+
+
+def as_record(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON: seconds, tokens per second, shares, and bytes."""
+    from dataclasses import asdict
+
+    return {
+        "split": asdict(plan.split),
+        "seconds": plan.seconds,
+        "tokens_per_second": plan.tokens_per_second,
+        "mfu": plan.mfu,
+        "bubble": plan.bubble,
+        "memory": dict(plan.memory),
+        "sent": dict(plan.sent),
+        "links": dict(plan.links),
+    }
+
+
+def draw(plans: list[Plan], pareto: str | None, output: str | None) -> None:
+    """Writes the pictures that were asked for."""
+    from drawing import draw_plans, save
+
+    if pareto:
+        save(draw_plans(plans), pareto)
+    if output:
+        fastest = plans[0]
+        save(fastest.trace, output, title=f"{fastest.job.model.name}, {fastest.split}: one replica, in milliseconds")
+    for path in (pareto, output):
+        if path:
+            click.echo(f"wrote {path}", err=True)
+
+
+def list_presets() -> None:
+    """The known models and GPUs."""
+    from rich.table import Table
+
+    from lib.planning import gpu, transformer
+    from lib.planning.presets import table
+
+    shown = Table(box=None, pad_edge=False, show_header=False)
+    for style in ("bold", "", "dim"):
+        shown.add_column(style=style, overflow="fold")
+    for name in table("models"):
+        model = transformer(name)
+        shown.add_row(name, f"{model.weights / 10**9:.1f}B parameters, {model.layers} layers", model.source)
+    for name in table("gpus"):
+        one = gpu(name)
+        shown.add_row(name, f"{one.flops / 10**12:.0f} teraFLOP/s, {one.memory / 2**30:.0f} GiB", one.source)
+    terminal().print(shown)

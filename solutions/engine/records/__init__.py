@@ -1,0 +1,1 @@
+"""Classes that beat the reference solutions in some figure: a record each."""

@@ -1,0 +1,8 @@
+"""A training step of the feed-forward network: rows in four, columns in two, sums scattered."""
+
+from lib.layout import Graph
+
+
+def train_ffn(graph: Graph) -> None:
+    graph.shard("matmul2", ((4, 2), (2, 1)), out=(4, 2))
+    graph.shard("weight1.grad", ((4, 2), (4, 1)), out=(4, 2))

@@ -1,0 +1,71 @@
+"""docs/planner.md: its commands work, print what is shown, and lead to the decision that it tells of."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from puzzles.commands.main import main
+from tests.test_imports import ROOT
+
+PAGE = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^puzzles plan .*", PAGE, re.MULTILINE)
+SHOWN = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+EXAMPLE = next(line for line in COMMANDS if "--pareto" in line)
+HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "32768" in line]
+
+
+def ran(line: str) -> Result:
+    result = CliRunner().invoke(main, line.split()[1:])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def plain(text: str) -> str:
+    """Without the blanks that fill a table's rows."""
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+
+def test_the_example_prints_and_draws_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert plain(ran(EXAMPLE).stdout) == plain(SHOWN[0])
+    assert "GiB of the fullest GPU" in Path("front.svg").read_text(encoding="utf-8")
+    assert "one replica, in milliseconds" in Path("fastest.html").read_text(encoding="utf-8")
+
+
+def test_the_python_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "planner.md", "exec"), {})
+    assert capsys.readouterr().out == SHOWN[1]
+
+
+@pytest.mark.slow
+def test_a_slow_network_changes_the_decision() -> None:
+    slow, sharded_states = (line for line in COMMANDS if "gpu.network" in line)
+    fast = json.loads(ran(f"{EXAMPLE.partition(' --pareto')[0]} --json").stdout)[0]
+    first, other = (json.loads(ran(f"{line} --json").stdout)[0] for line in (slow, sharded_states))
+    assert [f"{one['seconds']:.2f}" for one in (first, fast, other)] == re.findall(
+        r"\d\.\d\d(?= s instead|\. With| s and)", PAGE
+    )
+    assert (first["split"]["microbatch"], first["split"]["recompute"]) == (2, "full")
+    assert other["split"]["pp"] > 1 < other["split"]["tp"]
+    assert other["links"]["pp"] == "nvlink"
+    assert 7.2 < first["sent"]["dp"] / other["sent"]["dp"] < 8.5
+
+
+@pytest.mark.parametrize("line", [pytest.param(one, marks=pytest.mark.slow) for one in HEAVY])
+def test_the_other_commands_work(line: str) -> None:
+    shown = ran(line).stdout
+    if "--json" in line:
+        assert all(0 < one["mfu"] < 1 for one in json.loads(shown))
+
+
+def test_every_command_of_the_page_is_one_of_these() -> None:
+    tested = {EXAMPLE, *HEAVY, *(line for line in COMMANDS if "gpu.network" in line)}
+    assert [line for line in COMMANDS if line not in tested] == ["puzzles plan --list"]
+    listed = ran("puzzles plan --list").stdout
+    assert all(name in listed for name in ("llama-3-405b", "gpt-1t", "b200", "Grattafiori"))

@@ -1,0 +1,121 @@
+"""Time instead of bytes: what a step takes on links of different speed, and plans that prefer the fast axis."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from lib.layout import Graph, GraphPlan, LayoutError, Links, mesh, mesh_split, plan, redistribute, training
+from lib.layout.examples import feed_forward
+from lib.layout.planning.choices import Choices
+
+GRID = mesh(data=2, model=4)
+EVEN = Links.of(GRID, data=(0, 1), model=(0, 1))
+
+
+def test_even_links_without_latency_take_the_bytes_of_the_busiest_device():
+    rows, columns = mesh_split((64, 64), GRID, (("data", "model"), -1)), mesh_split((64, 64), GRID, (-1, "model"))
+    move = redistribute(rows, columns)
+    assert EVEN.time(move.named_steps, 4) == int(move.sent.max())
+
+
+def test_a_step_takes_as_long_as_its_slowest_device():
+    """An all-gather in pairs of the data axis, and one in fours of the model axis: messages and bytes by hand."""
+    links = Links.of(GRID, data=(1000, 8), model=(100, 1))
+    whole, data, model = (mesh_split((64, 64), GRID, dims) for dims in ((-1, -1), ("data", -1), ("model", -1)))
+    assert links.time(redistribute(data, whole).named_steps, 4) == 1000 + 8 * (32 * 64 * 4)
+    fours = redistribute(model, mesh_split((64, 64), GRID, (-1, -1)))
+    # each device needs three quarters; both copies of a quarter share the sending, half of it over the slow axis or not
+    table = sum(step.traffic() for step in fours.named_steps) * 4
+    places = [GRID.coordinates(device) for device in range(8)]
+    by_hand = [
+        sum(
+            (1000 + 8 * int(table[a, b])) if places[a][0] != places[b][0] else (100 + int(table[a, b]))
+            for b in range(8)
+            if table[a, b]
+        )
+        for a in range(8)
+    ]
+    assert links.time(fours.named_steps, 4) == max(by_hand)
+
+
+def product_on(grid) -> Graph:
+    graph = Graph(mesh=grid)
+    graph.input("x", (8, 8))
+    graph.parameter("w", (8, 8))
+    graph.matmul("y", "x", "w")
+    graph.relu("z", "y")
+    return graph
+
+
+def test_a_plan_takes_the_least_time_of_all_plans_one_by_one():
+    graph = product_on(mesh(slow=2, fast=2))
+    graph.shard("y", ((1, 4), (4, 1)))
+    links = Links.of(graph.mesh, slow=(50, 9), fast=(10, 1))
+    caps = {"w": 64, "x": 64}
+    choices = Choices(graph, caps, scatter=True)
+    times = [
+        GraphPlan(graph, dict(zip(choices.operators, ways)), dict(zip(choices.homes, homes))).time(links)
+        for ways in product(*choices.operators.values())
+        for homes in product(*choices.homes.values())
+    ]
+    assert plan(graph, tensor_caps=caps, links=links).time(links) == min(times) > 0
+
+
+def test_gradients_cross_the_fast_axis():
+    """Data parallelism over two of four devices each way: bytes are equal, and only time says which axis is better."""
+
+    def step() -> Graph:
+        graph = Graph(mesh=mesh(a=2, b=2))
+        graph.input("x", (64, 8))
+        graph.parameter("w", (8, 8))
+        graph.matmul("y", "x", "w")
+        made = training(graph, "sgd")
+        made.shard("y", ((2, 1), (1, 2)))
+        return made
+
+    def batch_axis(a: int, b: int) -> str:
+        graph = step()
+        found = plan(graph, links=Links.of(graph.mesh, a=(0, a), b=(0, b)))
+        (axes,) = found.operators["y"].inputs[0].tensor_map[:1]
+        return graph.mesh.names[axes[0]]
+
+    assert (batch_axis(9, 1), batch_axis(1, 9)) == ("b", "a")
+
+
+def test_least_time_is_never_more_than_the_time_of_the_least_bytes():
+    graph = Graph(mesh=GRID)
+    plain = feed_forward()
+    for name, role in plain.sources.items():
+        getattr(graph, role)(name, plain.shapes[name])
+    for op in plain.operators.values():
+        graph.operator(op.kind, op.name, *op.inputs)
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    caps = {"weight2": 4096}
+    links = Links.of(GRID, data=(5000, 8), model=(100, 1))
+    by_bytes, by_time = plan(graph, tensor_caps=caps), plan(graph, tensor_caps=caps, links=links)
+    assert by_time.time(links) <= by_bytes.time(links)
+    assert by_bytes.bytes <= by_time.bytes
+    values = {name: np.ones(graph.shapes[name]) for name in graph.sources}
+    assert np.array_equal(by_time.values(values)["add2"], graph.run(values)["add2"])
+
+
+REFUSED = [
+    (lambda: Links.of(GRID, data=(1, 1)), "'model' has none"),
+    (lambda: Links.of(GRID, data=(1, 1), model=(1, 1), pod=(1, 1)), "has no axis 'pod'"),
+    (lambda: Links.of(GRID, data=(1, 1), model=3), "two whole numbers"),
+    (lambda: Links.of(GRID, data=(1, 1), model=(1, -1)), "got (1, -1)"),
+    (lambda: Links.of(GRID, data=(1, 1), model=(1, True)), "got True"),
+    (lambda: plan(feed_forward(), links=EVEN), "the links are those of a mesh 2x4; the graph has no mesh"),
+    (lambda: plan(product_on(mesh(a=8)), links=EVEN), "the graph is planned for a mesh 8"),
+    (lambda: plan(product_on(GRID), links={"data": 1}), "links are given as Links.of"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("act", "sentence"), REFUSED)
+def test_links_that_do_not_fit_are_refused(act, sentence):
+    with pytest.raises(LayoutError) as refusal:
+        act()
+    assert sentence in str(refusal.value)

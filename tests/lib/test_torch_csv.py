@@ -1,0 +1,280 @@
+"""Pipelines as PyTorch's CSV files: what is written, what is read, and what is refused. None of it needs torch."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+import pytest
+
+from lib import Model, PuzzleError, RuleError, Setting, Trace, run
+from lib.schedules import (
+    Timetable,
+    breadth_first,
+    dualpipev,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    pipeline,
+    tensor_parallel,
+    zb_h1,
+    zb_h2,
+    zb_v,
+)
+from lib.torch_csv import Pipeline, read_csv, write_csv, write_table
+from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
+from tests.support.schedules.random_pipelines import played, random_pipeline
+
+ORDERS = [gpipe(4, 8), one_f_one_b(4, 8), zb_h1(4, 8), zb_h2(4, 8), zb_v(4, 8), interleaved(4, 8), breadth_first(2, 4)]
+
+
+def traced(schedule: object, layers: int, batches: int, ranks: int, setting: Setting) -> Trace:
+    outcome = run(schedule, layers, batches, ranks, setting=setting)  # type: ignore[arg-type]
+    assert outcome.error is None, outcome.error
+    return outcome.trace
+
+
+# --- Written and read ---
+
+
+@pytest.mark.parametrize("table", ORDERS)
+def test_an_order_is_the_same_after_it_was_written_and_read(table: Timetable) -> None:
+    trace = played(table)
+    assert read_csv(write_csv(trace)) == table
+    assert read_csv(write_csv(trace, communication=True)) == table
+    assert read_csv(write_table(table)) == table
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_so_is_a_random_pipeline(seed: int) -> None:
+    table = random_pipeline(seed)
+    flat = as_the_last_stage_takes_them(table)
+    trace = played(table)
+    assert read_csv(write_csv(trace)) == flat
+    require_sound(write_csv(trace, communication=True), flat)
+
+
+def as_the_last_stage_takes_them(table: Timetable) -> Timetable:
+    """The order with microbatches renumbered, and no two cells together."""
+    last = [cell.batch for cell in table.cells if (cell.stage, cell.op) == (table.stages - 1, "F")]
+    return Timetable.of(
+        [cell._replace(batch=last.index(cell.batch)) for slot in row for cell in slot] for row in table.rows
+    )
+
+
+def test_microbatches_are_numbered_as_the_last_stage_takes_them() -> None:
+    """PyTorch keeps losses in the order in which they come, and looks them up by number."""
+    table = Timetable.read("0F1 0F0 0F2 0B1 0B0 0B2\n1F1 1B1 1F0 1B0 1F2 1B2")
+    assert write_csv(played(table)) == "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n"
+
+
+def require_sound(text: str, table: Timetable) -> None:
+    """The actions of all ranks, played as PyTorch does: sends and receives are posted, a cell waits for its message,
+    and messages from one rank to another arrive in the order of sending."""
+    rows = [row.split(",") for row in text.splitlines()]
+    rank_of = {cell.stage: rank for cell, rank in table.needs.rank_of.items()}
+    posted: dict[tuple[int, int], list[tuple[str, int, int]]] = defaultdict(list)
+    taken: dict[tuple[int, int], list[tuple[str, int, int]]] = defaultdict(list)
+    for row in rows:
+        for action in row:
+            if found := re.fullmatch(r"(\d+)(SEND|RECV)_([FB])(\d+)", action):
+                stage, way, kind, batch = int(found[1]), found[2], found[3], int(found[4])
+                step = 1 if kind == "F" else -1
+                source, to = (stage, stage + step) if way == "SEND" else (stage - step, stage)
+                into = posted if way == "SEND" else taken
+                into[rank_of[source], rank_of[to]].append((kind, source, batch))
+    assert posted == taken
+    for rank, row in enumerate(rows):
+        seen: set[str] = set()
+        for action in row:
+            stage, op, batch = re.fullmatch(r"(\d+)([A-Z]+)(?:_[FB])?(\d+)", action).groups()  # type: ignore[union-attr]
+            s = int(stage)
+            if op == "F" and s and rank_of[s - 1] != rank:
+                assert f"{s}RECV_F{batch}" in seen
+            if op in "BI" and s + 1 < table.stages and rank_of[s + 1] != rank:
+                assert f"{s}RECV_B{batch}" in seen
+            if op == "SEND":
+                assert {f"{s}F{batch}"} & seen if "_F" in action else {f"{s}B{batch}", f"{s}I{batch}"} & seen
+            seen.add(action)
+
+
+def test_layers_of_a_rank_that_follow_each_other_are_a_stage() -> None:
+    found = Pipeline.of(played(one_f_one_b(2, 4), depth=3))
+    assert found.depths == [3, 3]
+    assert found.table == one_f_one_b(2, 4)
+
+
+def test_stages_may_have_different_depths_and_a_backward_in_halves_or_not() -> None:
+    trace = traced(irregular, LAYERS, MICROBATCHES, RANKS, Setting("parts"))
+    found = Pipeline.of(trace)
+    assert found.depths == [2, 1, 1, 1]
+    text = write_csv(trace)
+    rows = text.splitlines()
+    assert rows[0].startswith("0F1,0F0,")
+    assert "0B" in rows[0]
+    assert "1W" in rows[1]
+    assert read_csv(text) == found.table
+
+
+def test_without_an_input_half_of_layer_0_its_backward_is_whole() -> None:
+    async def schedule(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        total = None
+        for b in range(model.BATCHES):
+            inp = model.get_activation([b])
+            grad = model.loss(model.forward(0, inp, weight))
+            new = model.backward_weight(0, inp, grad)
+            total = new if total is None else total + new
+        model.set_final_weight(0, model.update(0, total, weight, state)[0])
+
+    assert write_csv(traced(schedule, 1, 2, 1, Setting("parts"))) == "0F0,0B0,0F1,0B1\n"
+
+
+def test_weights_in_shards_are_gathered_and_gradients_scattered() -> None:
+    schedule = pipeline(breadth_first, v=2, sharded=True)
+    trace = traced(schedule, 4, 4, 4, Setting("gathers", mesh={"pp": 2, "dp": 2}))
+    assert read_csv(write_csv(trace)) == breadth_first(2, 2)
+    first, _ = write_csv(trace, communication=True).splitlines()
+    kept = [action for action in first.split(",") if re.search("SHARD|GRAD|[FB]0$", action) and "_" not in action[:7]]
+    assert (
+        kept
+        == "0UNSHARD 0F0 0RESHARD 2UNSHARD 2F0 2B0 2RESHARD 2REDUCE_GRAD 0UNSHARD 0B0 0RESHARD 0REDUCE_GRAD".split()
+    )
+
+
+DUMPED = """\
+0F0,0SEND_F0,0F1,0SEND_F1,,0RECV_B0,0I0,0W0,0RECV_B1,0I1,0W1,0REDUCE_GRAD
+1RECV_F0,1F0,1RECV_F1,1I0,1SEND_B0,1F1,1I1,1SEND_B1,1W0,1W1,None,1REDUCE_GRAD
+"""
+
+
+def test_what_pytorch_writes_is_read() -> None:
+    table = read_csv(DUMPED)
+    assert str(table) == "0F0 0F1 0I0 0W0 0I1 0W1\n1F0 1I0 1F1 1I1 1W0 1W1"
+    slots = dualpipev(2, 4)
+    assert "OVERLAP_F_B" in write_table(slots)
+    assert read_csv(write_table(slots)) == slots
+
+
+# --- Refused ---
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("", "empty|row for each rank"),
+        ("0F0,0X0", "row 1, column 2|'0X0'|2F5"),
+        ("0F0,0B0\n\n", ""),
+        ("0F0,0B0\n\n1F0,1B0", "rank 1 has no cells"),
+        ("0F0,0F0,0B0", "microbatch 0|stage 0|B F F"),
+        ("0F0,0B0,(1F0;1B0)", "row 1, column 3"),
+        ("0F0,0B0\n0F1,0B1", "stage 0|rank 0|rank 1"),
+        ("0F0,1F0,0B0,1B0", "0B0 on rank 0 waits for 1B0"),
+    ],
+)
+def test_a_file_that_holds_no_step_is_refused(text: str, facts: str) -> None:
+    if not facts:
+        assert read_csv(text).ranks == 1
+        return
+    with pytest.raises(PuzzleError) as why:
+        read_csv(text)
+    assert [fact for fact in facts.split("|") if fact not in str(why.value)] == []
+
+
+async def both(model: Model) -> None:
+    """Two microbatches in one operation, on one rank."""
+    weight, state = model.load_weights(0)
+    inp = model.get_activation([0, 1])
+    grad = model.loss(model.forward(0, inp, weight))
+    new, _ = model.backward(0, inp, grad, weight)
+    model.set_final_weight(0, model.update(0, new, weight, state)[0])
+
+
+async def idle(model: Model) -> None:
+    if not model.rank:
+        await both(model)
+
+
+async def split_halves(model: Model) -> None:
+    """Rank 0 computes forward and the input half, rank 1 the weight half of the same layer."""
+    if model.rank:
+        inp, grad = await model.receive(0)
+        weight, state = model.load_weights(0)
+        new = model.backward_weight(0, inp, grad)
+        model.set_final_weight(0, model.update(0, new, weight, state)[0])
+    else:
+        weight, _ = model.load_weights(0)
+        inp = model.get_activation([0])
+        grad = model.loss(model.forward(0, inp, weight))
+        model.backward_input(0, inp, grad, weight)
+        await model.pass_to(1, (inp, grad))
+
+
+async def unfinished(model: Model) -> None:
+    model.get_activation([0])
+
+
+REFUSED = {
+    "several microbatches": (both, (1, 2, 1), Setting(), "rank 0 forward(layer=0) microbatches 0, 1 at once"),
+    "nothing": (idle, (1, 2, 2), Setting(), "rank 1 computes nothing"),
+    "halves": (split_halves, (1, 1, 2), Setting("parts"), "layer 0 microbatch 0 on rank 0 and on rank 1"),
+    "recomputation": (
+        pipeline(one_f_one_b, recompute=True),
+        (4, 2, 2),
+        Setting("parts"),
+        "forward(layer=0) a second time torch.utils.checkpoint",
+    ),
+    "steps": (pipeline(zb_h1), (2, 2, 2), Setting("parts", steps=2), "2 steps steps=1"),
+    "shards": (tensor_parallel, (2, 1, 2), Setting("quarters", layer="block"), "part of a weight whole weights"),
+    "wrong": (unfinished, (1, 1, 1), Setting(), "correct run"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_pytorch_has_no_word_for_is_refused_with_the_reason(name: str) -> None:
+    schedule, size, setting, facts = REFUSED[name]
+    outcome = run(schedule, *size, setting=setting)
+    with pytest.raises(RuleError) as why:
+        write_csv(outcome.trace)
+    assert [word for word in facts.split() if word not in str(why.value)] == []
+
+
+def test_a_message_that_pytorch_does_not_send_is_refused_only_with_communication() -> None:
+    async def also_sends_a_weight(model: Model) -> None:
+        if model.rank:
+            await model.receive(0, tag=9)
+        else:
+            await model.pass_to(1, model.load_weights(0)[0], tag=9)
+        await pipeline(one_f_one_b)(model)
+
+    trace = traced(also_sends_a_weight, 2, 2, 2, Setting("parts"))
+    assert read_csv(write_csv(trace)) == one_f_one_b(2, 2)
+    with pytest.raises(RuleError, match=r"rank 0 sends the weight of layer 0.*leave out the communication"):
+        write_csv(trace, communication=True)
+
+
+def test_a_message_by_a_detour_is_refused_only_with_communication() -> None:
+    async def detour(model: Model) -> None:
+        """Two stages on ranks 0 and 1; rank 2, with the last, hands on the activation of the first."""
+        rank = model.rank
+        weight, state = model.load_weights(rank)
+        if rank == 0:
+            inp = model.get_activation([0])
+            await model.pass_to(2, model.forward(0, inp, weight))
+        if rank == 2:
+            await model.pass_to(1, await model.receive(0))
+        if rank:
+            inp = await model.receive(2 if rank == 1 else 1)
+            out = model.forward(rank, inp, weight)
+        if rank == 1:
+            await model.pass_to(2, out)
+        grad = model.loss(out) if rank == 2 else await model.receive(rank + 1)
+        new, before = model.backward(rank, inp, grad, weight)
+        if rank:
+            await model.pass_to(rank - 1, before)
+        model.set_final_weight(rank, model.update(rank, new, weight, state)[0])
+
+    trace = traced(detour, 3, 1, 3, Setting("parts"))
+    assert read_csv(write_csv(trace)) == gpipe(3, 1)
+    with pytest.raises(RuleError, match="from stage 0 to stage 1; PyTorch sends it directly"):
+        write_csv(trace, communication=True)

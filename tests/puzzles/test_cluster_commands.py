@@ -1,0 +1,107 @@
+"""`puzzles solve`, `export` and `import`: what they write, and what they say to what they cannot do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lib import referee, trace_from_json
+from lib.torch_csv import read_csv
+from puzzles.commands.main import main
+from tests.test_imports import ROOT
+
+SOLUTIONS = ROOT / "solutions"
+SMALL = ("--ranks", "3", "--microbatches", "4", "--memory", "3", "--effort", "0.02", "--proof-seconds", "0")
+
+
+def puzzles(*words: object) -> Result:
+    return CliRunner().invoke(main, list(map(str, words)))
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_what_is_solved_is_the_same_in_all_its_files(capsys: pytest.CaptureFixture[str]) -> None:
+    result = puzzles("solve", *SMALL, *(f"-osolved.{ending}" for ending in ("json", "csv", "py", "txt", "html")))
+    assert result.exit_code == 0, result.output
+    assert "longest span 14" in result.output
+    trace = trace_from_json(Path("solved.json").read_text())
+    assert referee(trace).makespan == 14
+    table = read_csv(Path("solved.csv").read_text())
+    names: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(Path("solved.py").read_text(), "solved.py", "exec"), names)
+    assert names["TABLE"] == table
+    assert "over at 14, longest span 14" in capsys.readouterr().out
+    played = puzzles("draw", "solved.py", "solved", "--size", "3,4,3", "--costs", "parts", "--text")
+    assert "makespan 14" in played.output
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [
+        (("--ranks", "4"), "--microbatches"),
+        ((*SMALL, "--memory", "0.5"), "0.5|memory=1"),
+        ((*SMALL, "-o", "found.gif"), "found.gif|.svg|.py"),
+        ((*SMALL, "-o", "no/where.csv"), "cannot write no/where.csv"),
+        ((*SMALL, "--forward", "0.00001"), "forward|0.001"),
+        ((*SMALL, "--placement", "ring"), "contiguous"),
+    ],
+)
+def test_a_wrong_call_of_solve_is_one_error(words: tuple[str, ...], facts: str) -> None:
+    result = puzzles("solve", *words)
+    assert result.exit_code == 2
+    assert [fact for fact in facts.split("|") if fact not in result.output] == []
+
+
+def test_a_solution_goes_to_a_file_and_comes_back() -> None:
+    assert puzzles("export", SOLUTIONS / "zb_v.py", "zb_v", "-o", "zb.csv").output == "Wrote zb.csv.\n"
+    printed = puzzles("export", SOLUTIONS / "zb_v.py", "zb_v", "--format", "torch-csv")
+    assert printed.output == Path("zb.csv").read_text()
+    result = puzzles("import", "zb.csv", "-o", "back.json", "-o", "again.csv", "-o", "back.svg")
+    assert result.exit_code == 0, result.output
+    assert "Correct: ZB-V" in result.output
+    assert Path("again.csv").read_text() == Path("zb.csv").read_text()
+    assert referee(trace_from_json(Path("back.json").read_text())).makespan == 51
+    assert Path("back.svg").read_text().startswith("<svg")
+
+
+def test_a_schedule_that_cannot_be_said_is_refused_with_the_reason() -> None:
+    for name, size, why in (
+        ("ddp", (), "this is no pipeline"),
+        ("zb_h1", ("--steps", "2"), "2 steps"),
+        ("checkpoint", (), "a second time"),
+        ("tensor_parallel", (), "part of a weight"),
+    ):
+        result = puzzles("export", SOLUTIONS / f"{name}.py", name, *size)
+        assert result.exit_code == 1, name
+        assert why in result.output, result.output
+
+
+def test_a_file_that_cannot_be_read_is_one_error() -> None:
+    Path("bad.csv").write_text("0F0,0Q0\n")
+    Path("binary.csv").write_bytes(b"\xff\xfe\x00")
+    Path("halves.csv").write_text("0F0,0I0,0W0\n")
+    for words, why in (
+        (("bad.csv",), "row 1, column 2"),
+        (("binary.csv",), "no text"),
+        (("halves.csv", "--costs", "stages"), "backward_input has no price in the costs 'stages'"),
+        (("halves.csv", "--layers", "0"), "1<=x<=64"),
+        (("halves.csv", "-o", "x.docx"), ".docx"),
+        (("missing.csv",), "does not exist"),
+    ):
+        result = puzzles("import", *words)
+        assert result.exit_code == 2, result.output
+        assert why in " ".join(result.output.split()), result.output
+
+
+def test_only_a_correct_run_is_exported() -> None:
+    Path("mine.py").write_text("async def one(model):\n    model.get_activation([7])\n")
+    result = puzzles("export", "mine.py", "one", "--size", "1,1,1")
+    assert result.exit_code == 1
+    assert "one is not correct" in result.output
+    assert "line 2" in result.output
+    assert "has no" in puzzles("export", "mine.py", "two", "--size", "1,1,1").output

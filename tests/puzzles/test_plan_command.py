@@ -1,0 +1,76 @@
+"""`puzzles plan`: what it prints as JSON, and what it refuses in one sentence with what would fit."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from lib.planning import Job, Split, gpu, plan, transformer
+from puzzles.commands.main import main
+from puzzles.commands.plan import amount
+
+SMALL = "--model gpt-1.7b --set model.layers=4 --gpus 4 --batch 16 --gpu a100"
+
+
+def invoked(line: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["plan", *line.split()])
+    return result.exit_code, result.output
+
+
+def test_its_figures_are_those_of_a_run() -> None:
+    code, shown = invoked(f"{SMALL} --dp 2 --tp 2 --zero 1 --microbatch 4 --recompute none --best 1 --json")
+    assert code == 0, shown
+    (found,) = json.loads(shown)
+    job = Job(transformer("gpt-1.7b", layers=4), gpu("a100"), 4, 16)
+    mine = plan(job, Split(2, 2, zero=1, microbatch=4))
+    assert (found["seconds"], found["memory"], found["sent"]) == (mine.seconds, dict(mine.memory), dict(mine.sent))
+    assert found["mfu"] == mine.mfu
+
+
+def test_the_table_has_a_row_for_each_plan() -> None:
+    code, shown = invoked(f"{SMALL} --best 2 --microbatch 4")
+    assert code == 0, shown
+    names = [line.split()[0].rstrip("*") for line in shown.splitlines() if line.split()]
+    counts = {names.count(str(n)) for n in (1, 2)}
+    assert counts == {3}  # the splits, what they send, what they hold
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("line", "facts"),
+    [
+        ("--gpus 4", ("name a model", "--list")),
+        ("--model gpt-4 --gpus 4", ("no model 'gpt-4'", "did you mean")),
+        (f"{SMALL} --gpu a1000", ("no gpu 'a1000'", "'a100'")),
+        (f"{SMALL} --tp 3", ("tp 3", "there are 4", "may be 1, 2 or 4")),
+        (f"{SMALL} --pp 3", ("pp 3", "may be")),
+        (f"{SMALL} --schedule dualpipe", ("dualpipe", "zb_v")),
+        (f"{SMALL} --set gpu.memory=5GiB", ("no split", "the least is", "GiB")),
+        (f"{SMALL} --set gpu.wifi=1", ("wifi",)),
+        (f"{SMALL} --set layers=4", ("model.NAME=NUMBER", "layers=4")),
+        (f"{SMALL} --set model.layers=many", ("--set", "many")),
+        (f"{SMALL} --tokens 100", ("--batch", "--tokens")),
+        ("--model gpt-1.7b --gpus 4 --tokens 5000", ("5,000 tokens", "2,048", "4,096")),
+        ("--model gpt-1.7b --gpus four", ("'four' is not a number", "4M")),
+        ("--model gpt-1.7b --gpus 0", ("gpus", "from 1")),
+        (f"{SMALL} --pareto front.html", ("front.html",)),
+        (f"{SMALL} --fp8", ("a100", "8 bits")),
+    ],
+)
+def test_it_refuses_in_one_sentence(line: str, facts: tuple[str, ...]) -> None:
+    code, shown = invoked(line)
+    problem = " ".join(shown.partition("Error: ")[2].split())
+    assert code == 2, shown
+    assert all(fact in problem for fact in facts), problem
+    assert "Traceback" not in shown
+
+
+def test_amounts_are_read_as_people_write_them() -> None:
+    assert [amount(text) for text in ("4096", "4M", "40GiB", "312e12", "1.5k", "80GB")] == [
+        4096, 4_000_000, 40 * 2**30, 312 * 10**12, 1500, 80 * 10**9,
+    ]  # fmt: skip
+    for wrong in ("-3", "4x", "1e", "nan", "GiB"):
+        with pytest.raises(ValueError, match=wrong):
+            amount(wrong)

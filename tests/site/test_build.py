@@ -1,0 +1,84 @@
+"""Building the site: what is missing is named in a sentence, and other people's files stay. tests/browser builds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from puzzles.site import npm
+from puzzles.site.__main__ import main
+from puzzles.site.archive import PACKAGES, files
+from puzzles.site.build import BOARD, MARK, offline_worker, prepare
+from puzzles.site.licences import licences
+from puzzles.site.npm import PAGE, SiteError, require_node
+
+
+def test_without_node_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main([str(tmp_path / "site")]) == 1
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert all(fact in said for fact in ("node", "install", "18", "npm"))
+    assert not (tmp_path / "site").exists()
+
+
+def test_an_old_node_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npm.shutil, "which", lambda program: f"/bin/{program}")
+    monkeypatch.setattr(npm, "run", lambda *command: "v16.20.0\n")
+    with pytest.raises(SiteError, match=r"newer node than v16\.20\.0"):
+        require_node()
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(SiteError, match="not of a site"):
+        prepare(tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_a_site_is_built_anew_but_its_board_stays(tmp_path: Path) -> None:
+    prepare(tmp_path / "site")
+    (tmp_path / "site" / "old.js").write_text("")
+    (tmp_path / "site" / BOARD).mkdir()
+    prepare(tmp_path / "site")
+    assert sorted(path.name for path in (tmp_path / "site").iterdir()) == sorted([MARK, BOARD])
+
+
+def test_a_failed_program_is_quoted() -> None:
+    with pytest.raises(SiteError, match="no such thing"):
+        npm.run("sh", "-c", "echo no such thing >&2; exit 3")
+
+
+def test_the_archive_has_the_game_and_what_draws_and_no_solutions() -> None:
+    names = {name for name, _ in files()}
+    wanted = ("lib/runtime/runner.py", "drawing/export/web/viewer.html", "puzzles/site/in_browser/api.py",
+              "chalk/__init__.py", "jinja2/tests.py", "PIL/Image.py")  # fmt: skip
+    assert set(wanted) <= names
+    assert any(name.startswith("chalk_diagrams-") and name.endswith("/METADATA") for name in names)
+    assert not [name for name in names if name.startswith(("solutions", "numpy", "lib/engine", "puzzles/commands"))]
+
+
+def test_another_content_is_another_version_of_the_offline_worker(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text("1")
+    one = offline_worker(tmp_path, ["a.js"])
+    (tmp_path / "a.js").write_text("2")
+    assert one != offline_worker(tmp_path, ["a.js"])
+
+
+def test_licences_name_every_package(tmp_path: Path) -> None:
+    folder = tmp_path / "gifenc"
+    folder.mkdir()
+    (folder / "package.json").write_text('{"name": "gifenc", "version": "1.0.3", "license": "MIT"}')
+    (folder / "LICENSE.md").write_text("The MIT License of gifenc")
+    text = licences(tmp_path, ["gifenc"], PACKAGES)
+    assert "gifenc 1.0.3: MIT" in text
+    assert "The MIT License of gifenc" in text
+    assert all(f"{name} " in text for name in PACKAGES)
+
+
+def test_scripts_are_short_and_say_their_idea_first() -> None:
+    for path in PAGE.glob("*.js"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert lines[0].startswith("// "), path.name
+        assert len(lines) <= 300, path.name

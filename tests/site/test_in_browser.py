@@ -1,0 +1,118 @@
+"""What the page asks of Python, here without a browser: verdicts, pictures, timetables, and errors in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.site.in_browser import api
+from puzzles.site.listing import BY_HAND, listing
+from tests.test_imports import ROOT
+
+
+def solution(slug: str) -> str:
+    return (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
+
+
+async def ask(name: str, *given: Any) -> Any:
+    answer = json.loads(await api.answer(name, json.dumps(given)))
+    assert "error" not in answer, answer
+    return answer["value"]
+
+
+async def refusal(name: str, *given: Any) -> str:
+    return str(json.loads(await api.answer(name, json.dumps(given)))["error"])
+
+
+async def test_a_solution_is_judged_drawn_and_verified() -> None:
+    verdict = await ask("judge", "zb_h1", solution("zb_h1"))
+    assert (verdict["status"], verdict["stars"], verdict["praise"]) == ("passed", 3, PUZZLES["zb_h1"].praise)
+    assert [measure["text"] for measure in verdict["measures"]] == ["27", "1,466,368"]
+    view = await ask("view", "microbatch")
+    assert view["run"]["colour"] == "microbatch"
+    assert 'id="timeline"' in view["html"]
+    assert 'id="theme"' not in view["html"]
+    assert (await ask("picture", "layer", True)).startswith("<svg")
+    again = await ask("verify", "zb_h1", await ask("trace"))
+    assert again["measures"] == verdict["measures"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "facts"),
+    [
+        ("def ddp(model):\n    x = (", 2, ["valid Python"]),
+        ("x = 1", 0, ["no ddp", "async def ddp(model)"]),
+        ("def ddp(model):\n    await model.receive()", 1, ["async def ddp"]),
+        ("import nowhere_at_all", 1, ["nowhere_at_all"]),
+        ("1 / 0", 1, ["ZeroDivisionError"]),
+        ("async def ddp(model):\n    print('hello')\n    model.forward(0, 1, 2)", 3, ["rank 0, t=0", "inp"]),
+        ("from lib.schedules import ddp", 0, ["lib.schedules"]),
+        ("async def ddp(model):\n    await model.receive()", 2, ["nobody can move"]),
+    ],
+)
+async def test_a_mistake_has_its_line_and_its_words(text: str, line: int, facts: list[str]) -> None:
+    verdict = await ask("judge", "ddp", text)
+    assert (verdict["status"], verdict["line"], verdict["stars"]) == ("failed", line, 0)
+    assert all(fact in verdict["message"] for fact in facts)
+    assert verdict["printed"] == (["hello"] * 4 if "hello" in text else [])
+
+
+async def test_a_starter_is_not_attempted() -> None:
+    starter = listing()["puzzles"]["gpipe"]["starter"]
+    verdict = await ask("judge", "gpipe", starter)
+    assert (verdict["status"], verdict["message"]) == ("not_attempted", "")
+
+
+async def test_what_is_printed_is_cut() -> None:
+    verdict = await ask("judge", "basic", "def basic(model):\n    for i in range(10**5): print(i)\n")
+    assert verdict["printed"][:2] == ["0", "1"]
+    assert "more lines" in verdict["printed"][-1]
+
+
+@pytest.mark.parametrize("slug", BY_HAND)
+async def test_code_becomes_a_timetable_and_that_becomes_code_with_the_same_times(slug: str) -> None:
+    verdict = await ask("judge", slug, solution(slug))
+    rows = await ask("timetable_of_code", slug, solution(slug))
+    draft = await ask("draft", slug, rows)
+    assert draft["missing"] == []
+    assert await ask("read_timetable", slug, draft["text"]) == rows
+    again = await ask("judge", slug, await ask("written", slug, rows))
+    assert again["measures"][0] == verdict["measures"][0]
+    assert again["status"] == "passed"
+    assert any("works only at the shown size" in note for note in again["notes"])
+
+
+async def test_a_draft_says_what_is_missing_and_where_a_cell_may_go() -> None:
+    rows = [["0F0"], ["1F0", "1B0"], [], []]
+    draft = await ask("draft", "one_f_one_b", rows)
+    assert draft["rows"][1][1] == {"cell": "1B0", "start": 2, "length": 2}
+    assert len(draft["missing"]) == 61
+    places = await ask("refusals", "one_f_one_b", rows, "2F0")
+    assert places[1][1] == ""
+    assert "1B0 needs 2F0" in places[1][2]
+    assert "0F1" in await refusal("written", "one_f_one_b", rows)
+    assert "4 ranks" in await refusal("read_timetable", "one_f_one_b", "0F0\n1F0")
+    assert "'zero'" in await refusal("read_timetable", "one_f_one_b", "zero\n\n\n")
+    assert "wait for each other" in await refusal("read_timetable", "one_f_one_b", "0B0 0F0\n1F0\n2F0\n3F0")
+    assert "does not run" in await refusal("timetable_of_code", "one_f_one_b", "x = 1")
+
+
+async def test_solutions_are_exported_and_split() -> None:
+    codes = {slug: solution(slug) for slug in ("gpipe", "ddp")}
+    text = await ask("export", codes)
+    assert list(await ask("split", text)) == ["ddp", "gpipe"]
+    assert "line 1" in await refusal("split", "def (")
+
+
+def test_the_list_has_every_puzzle_and_says_which_are_played() -> None:
+    shown = listing()
+    assert {slug for chapter in shown["chapters"] for slug in chapter["slugs"]} == set(shown["puzzles"])
+    assert [slug for slug, one in shown["puzzles"].items() if one["played"]] == list(PUZZLES)
+    json.dumps(shown)
+    for one in shown["puzzles"].values():
+        assert one["statement"].startswith("<p>")
+        assert one["hints"]
+        assert not one["played"] or one["picture"].startswith("<svg")

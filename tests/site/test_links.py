@@ -1,0 +1,96 @@
+"""Links to code and to runs: they give back what they hold, and a damaged one says so."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.commands.main import main
+from puzzles.commands.verify import judge_saved
+from puzzles.site import links
+from tests.support.examples import examples
+from tests.test_imports import ROOT
+
+LETTERS = set(string.ascii_letters + string.digits + "-_")
+
+
+@examples(15)
+@given(st.text(max_size=300), st.sampled_from(links.KINDS))
+def test_a_link_gives_back_what_it_holds(text: str, kind: str) -> None:
+    made = links.link("https://example.org/#old", "gpipe", kind, text)
+    assert made.startswith(f"https://example.org/#gpipe/{kind}/")
+    assert set(made.rpartition("/")[2]) <= LETTERS
+    assert links.read(made) == ("gpipe", kind, text)
+
+
+@pytest.mark.parametrize(
+    ("link", "facts"),
+    [
+        ("https://example.org/", "not a link to code or to a run"),
+        ("#gpipe/film/abc", "#PUZZLE/code/"),
+        (f"#gpipe/code/{links.packed('some code' * 20)[:-6]}", "cut off"),
+        ("#gpipe/code/%%%", "damaged"),
+        ("#gpipe/code/AAAA", "damaged"),
+        ("#gpipe/code/é", "damaged"),
+        (f"#gpipe/code/{links.packed('0' * (links.LARGEST + 1))}", "4,000,000 bytes"),
+    ],
+)
+def test_what_is_no_link_is_refused(link: str, facts: str) -> None:
+    with pytest.raises(links.LinkError, match=facts):
+        links.read(link)
+
+
+# --- The command ---
+
+
+def share(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(main, ["share", *arguments])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_the_command_shares_code_and_runs() -> None:
+    file = ROOT / "solutions" / "zb_h1.py"
+    code, printed, _ = share(str(file), "zb_h1", "--site", "https://example.org/")
+    assert (code, links.read(printed.strip())) == (0, ("zb_h1", "code", file.read_text(encoding="utf-8")))
+    code, printed, _ = share(str(file), "zb_h1", "--run", "--site", "https://example.org/")
+    slug, kind, trace = links.read(printed.strip())
+    assert (code, slug, kind) == (0, "zb_h1", "run")
+    assert judge_saved(PUZZLES["zb_h1"], trace.encode()).stars == 3
+
+
+def test_of_several_solutions_only_one_is_shared(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "mine.py"
+    file.write_text("from lib import Model\n\n\ndef both():\n    pass\n\n\ndef ddp(model):\n    both()\n\n\n"
+                    "def fsdp(model):\n    both()\n")  # fmt: skip
+    _, printed, _ = share(str(file), "fsdp", "--site", "x")
+    text = links.read(printed.strip())[2]
+    assert "def both" in text
+    assert "def fsdp" in text
+    assert "def ddp" not in text
+
+
+def test_an_address_that_is_not_published_is_named() -> None:
+    code, printed, warned = share(str(ROOT / "solutions" / "ddp.py"), "ddp")
+    assert (code, "--site" in warned, printed.startswith(links.SITE)) == (0, True, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "slug", "more", "facts"),
+    [
+        ("x = 1\n", "ddp", [], ["has no ddp", "def ddp(model)"]),
+        ("def ddp(model:\n", "ddp", [], ["line 1", "valid Python"]),
+        ("def ddp(model):\n    pass\n", "ffn", [], ["no traces of ffn"]),
+        ("async def ddp(model):\n    await model.receive()\n", "ddp", ["--run"], ["not correct", "receive"]),
+    ],
+)
+def test_what_cannot_be_shared_is_one_clear_error(tmp_path, text, slug, more, facts) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    code, printed, said = share(str(file), slug, *more)
+    assert (code != 0, printed) == (True, "")
+    assert all(fact in said for fact in facts)
