@@ -9,14 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
-from puzzles.catalog.fields import Fields, OwnPuzzleError
 from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 
+from .open_track import OpenTrack
 from .outcomes import LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class Turns(Protocol):
         """The function, with each step of the coroutine that it may return as a turn."""
 
 
-class Track(ABC, Generic[P]):
+class Track(OpenTrack[P], ABC):
     """A kind of puzzle. Puzzles are loaded when they are first used, because some need numpy."""
 
     name: str
@@ -109,16 +108,6 @@ class Track(ABC, Generic[P]):
     turn_seconds: float = TIME_LIMIT
     """Wall time of one turn of `play`, unless the player sets another limit."""
 
-    listing: Listing[P] | None = None
-    """The puzzles of a track to which chapters can be added; other tracks define `groups` and `puzzle` themselves."""
-
-    puzzle_class: str = ""
-    """Name of the class of its puzzles, by which a puzzle in Python finds its track."""
-    needs_trials: bool = False
-    """True if a puzzle in data needs a Python file with trials."""
-    found_folder: Path | None = None
-    """Where the records are that players found; None if the runs of this track are no records."""
-
     # --- Puzzles ---
 
     @property
@@ -144,28 +133,6 @@ class Track(ABC, Generic[P]):
         if self.listing is None:
             raise NotImplementedError(f"the track '{self.name}' defines neither a listing nor groups and puzzles")
         return self.listing
-
-    # --- Puzzles of teachers ---
-
-    def read(self, slug: str, fields: Fields) -> P:
-        """The puzzle that the fields of a file describe.
-
-        Raises:
-            OwnPuzzleError: they do not; or puzzles of this track are written in Python.
-        """
-        raise OwnPuzzleError(f"{fields.where}: puzzles of the track '{self.name}' are written in Python")
-
-    def tightest(self, figures: Mapping[str, float]) -> dict[str, int]:
-        """The lowest targets that these figures meet, by the names that a file of puzzles has."""
-        return {name: int(value) for name, value in figures.items()}
-
-    def with_found(self, puzzle: P, folder: Path) -> P:
-        """The puzzle with the records in a folder that players found."""
-        return puzzle
-
-    def known_as_good(self, puzzle: P, figures: Mapping[str, float], family: str) -> str:
-        """The known record that is at least as good, in words; empty if there is none."""
-        return ""
 
     # --- Grading ---
 

@@ -1,0 +1,48 @@
+"""What a track needs so that teachers can add puzzles to it: a listing, a reader of their files, and found records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from puzzles.catalog.fields import Fields, OwnPuzzleError
+from puzzles.catalog.listing import Listing
+from puzzles.catalog.puzzle import Puzzle
+
+P = TypeVar("P", bound=Puzzle)
+
+
+class OpenTrack(Generic[P]):
+    """The part of `Track` that is about puzzles of teachers. By default a track takes none."""
+
+    name: str
+    listing: Listing[P] | None = None
+    """The puzzles of a track to which chapters can be added; other tracks define `groups` and `puzzle` themselves."""
+
+    puzzle_class: str = ""
+    """Name of the class of its puzzles, by which a puzzle in Python finds its track."""
+    needs_trials: bool = False
+    """True if a puzzle in data needs a Python file with trials."""
+    found_folder: Path | None = None
+    """Where the records are that players found; None if the runs of this track are no records."""
+
+    def read(self, slug: str, fields: Fields) -> P:
+        """The puzzle that the fields of a file describe.
+
+        Raises:
+            OwnPuzzleError: they do not; or puzzles of this track are written in Python.
+        """
+        raise OwnPuzzleError(f"{fields.where}: puzzles of the track '{self.name}' are written in Python")
+
+    def tightest(self, figures: Mapping[str, float]) -> dict[str, int]:
+        """The lowest targets that these figures meet, by the names that a file of puzzles has."""
+        return {name: int(value) for name, value in figures.items()}
+
+    def with_found(self, puzzle: P, folder: Path) -> P:
+        """The puzzle with the records in a folder that players found."""
+        return puzzle
+
+    def known_as_good(self, puzzle: P, figures: Mapping[str, float], family: str) -> str:
+        """The known record that is at least as good, in words; empty if there is none."""
+        return ""
