@@ -113,6 +113,7 @@ def first_line(scene: Scene, mark: Any, scale: Scale) -> str:
     return "".join(label.shape.text for label in labels)  # type: ignore[attr-defined]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("colour", NEW)
 def test_of_32_microbatches_every_box_keeps_its_number(colour: str) -> None:
     scene = scene_of(trace_of(one_f_one_b, 4, 32, 4), colour=colour)

@@ -304,6 +304,7 @@ def on_mpi_as_here(names: list[str]) -> None:
         assert (result.error, result.ranks, result.predicted) == (here.error, here.ranks, here.predicted)
 
 
+@pytest.mark.slow
 def test_schedules_run_on_mpi_as_they_do_in_process() -> None:
     mpiexec_or_skip()
     on_mpi_as_here(ON_FOUR)

@@ -49,6 +49,7 @@ def product_on(grid) -> Graph:
     return graph
 
 
+@pytest.mark.slow
 def test_a_plan_takes_the_least_time_of_all_plans_one_by_one():
     graph = product_on(mesh(slow=2, fast=2))
     graph.shard("y", ((1, 4), (4, 1)))

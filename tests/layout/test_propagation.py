@@ -91,7 +91,7 @@ def test_the_plan_below_the_all_reduced_one_is_this():
 EXAMPLES = [feed_forward, megatron_mlp, attention, embedding_and_head, pytest.param(boundary, marks=pytest.mark.slow)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_plans_of_the_examples_run_and_the_exact_one_never_moves_more(example):
     graph = example()

@@ -138,6 +138,7 @@ def on_four(partial: bool) -> list[TensorLayout]:
 ON_FOUR = [(a, b) for a in on_four(True) for b in on_four(False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("summed", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_partial_sums_are_completed_with_the_fewest_messages_that_a_search_finds(summed):
     pairs_of_it = [(a, b) for a, b in ON_FOUR if a.summands == summed]

@@ -86,6 +86,7 @@ def test_gradients_are_those_of_small_differences(program):
         assert np.allclose(tensors[f"{weight}.new"], values[weight] - 0.125 * tensors[gradient])
 
 
+@pytest.mark.sampled(3)
 @every_program
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_every_plan_of_a_step_equals_one_device_and_replaces_in_place(program, optimizer):
@@ -246,6 +247,7 @@ def test_a_paired_plan_is_the_same_where_the_full_search_is_possible():
             assert tensor not in tensors or same_placement(wanted, tensors[tensor])
 
 
+@pytest.mark.slow
 def test_a_step_that_is_too_entangled_is_paired_and_says_so():
     step = training(transformer(2, mesh(data=2, model=2), batch=4, length=8, heads=4, width=16))
     problem = PlacementProblem(Choices(step, {}, scatter=True))

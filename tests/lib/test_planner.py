@@ -60,6 +60,7 @@ KINDS_OF_SPLIT = [
 ]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("split", "batches"), [pytest.param(s, m, id=f"{s} {m}") for s, m in KINDS_OF_SPLIT])
 @pytest.mark.parametrize("overlap", [True, False])
 def test_an_estimate_equals_the_run(split: Split, batches: int, overlap: bool) -> None:

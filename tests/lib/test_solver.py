@@ -69,6 +69,7 @@ PROBLEMS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("given", PROBLEMS)
 def test_the_ledger_confirms_what_the_solver_says(given: dict[str, object]) -> None:
     require_confirmed(solve(**given, **QUICK))  # type: ignore[arg-type]
@@ -93,6 +94,7 @@ def test_with_the_memory_of_h1_its_bubble_is_the_least(p: int, m: int, f: int, i
     assert found.is_optimal
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("p", "m", "cap", "least"),
     [
@@ -130,6 +132,7 @@ def require_never_worse(case: Case, cap: float, effort: float) -> None:
         assert makespan_bound(found.problem).ticks <= max(makespans(case, rows))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_never_worse_than_what_was_published(seed: int) -> None:
     require_never_worse(*random_case(seed, 5), effort=0.1)
@@ -169,6 +172,7 @@ def require_no_worse_than(given: dict[str, object], case: Case, rows: Rows, effo
     require_confirmed(found)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_with_several_chunks_it_is_no_worse_than_the_textbook(seed: int) -> None:
     require_no_worse_than(*placed_case(seed), effort=0.02)
@@ -228,6 +232,7 @@ def test_without_ortools_nothing_is_called_proven(monkeypatch: pytest.MonkeyPatc
     assert found.took > found.least
 
 
+@pytest.mark.slow
 def test_the_bound_is_below_every_order_that_fits() -> None:
     for seed in range(40):
         given, case, rows = placed_case(1000 + seed)

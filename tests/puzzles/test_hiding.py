@@ -43,6 +43,7 @@ def require_refused(found: Verdict, *words: str) -> None:
     assert all(word in found.message for word in words), found.message
 
 
+@pytest.mark.sampled(2)
 @in_every_tier(hiding.FLOPS)
 def test_products_that_no_meter_counts(name: str, here: Tier) -> None:
     found = verdict(hiding.without_flops(SOLUTION, hiding.FLOPS[name]), here)
@@ -78,6 +79,7 @@ def test_devices_can_write_no_files(name: str, here: Tier) -> None:
     require_refused(found, "PermissionError", "raised on device")
 
 
+@pytest.mark.sampled(1)
 @in_every_tier(hiding.NARROW)
 def test_narrow_types_on_the_wire_give_another_result(name: str, here: Tier) -> None:
     found = verdict(hiding.with_narrow_wire(SOLUTION, hiding.NARROW[name]), here)
@@ -96,6 +98,7 @@ def test_memories_that_no_target_names(name: str, here: Tier) -> None:
     require_refused(found, "4,096 B", name, "no target of DataParallel counts")
 
 
+@pytest.mark.sampled(1)
 @in_every_tier(hiding.SEEN)
 def test_what_a_device_sees_of_others(name: str, here: Tier) -> None:
     """Each statement asserts that it finds nothing."""

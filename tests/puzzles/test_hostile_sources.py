@@ -181,6 +181,7 @@ def with_server(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     monkeypatch.setattr(client, "command", lambda tier, limits: command(tier, limits, program))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.own_server
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel counts processor time")
 def test_reading_is_limited_in_processor_time(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:

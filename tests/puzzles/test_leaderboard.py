@@ -135,6 +135,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_pass_is_left_out_and_named(name: str, entries: Path, tmp_path: Path) -> None:
     change, words = REFUSED[name]

@@ -129,6 +129,7 @@ def test_a_chapter_has_a_title_and_an_order(week: Path) -> None:
     assert (chapter.name, chapter.title, chapter.slugs) == ("week3", "The third week", ("relay_schedule", "a_second"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.own_server
 @pytest.mark.parametrize("tier", ["bubblewrap", "process"])
 def test_a_submission_cannot_read_the_folder(tier: str, week: Path, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def test_the_table_has_a_row_for_each_plan() -> None:
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("line", "facts"),
     [

@@ -29,6 +29,7 @@ def free(*arguments: Any, **options: Any) -> FreeResult:
     return result
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("schedule", "size", "options"),
     [

@@ -72,6 +72,7 @@ async def test_what_is_printed_is_cut() -> None:
     assert "more lines" in verdict["printed"][-1]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", BY_HAND)
 async def test_code_becomes_a_timetable_and_that_becomes_code_with_the_same_times(slug: str) -> None:
     verdict = await ask("judge", slug, solution(slug))

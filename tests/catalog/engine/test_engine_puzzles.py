@@ -50,7 +50,7 @@ def source(slug: str) -> str:
     return REFERENCES[slug].read_text(encoding="utf-8")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @of_each_chapter()
 def test_the_reference_passes_with_three_stars_unless_a_record_beats_it(puzzle: EnginePuzzle) -> None:
     verdict = verdict_on(puzzle.slug, REFERENCES[puzzle.slug])
@@ -59,7 +59,7 @@ def test_the_reference_passes_with_three_stars_unless_a_record_beats_it(puzzle: 
     assert verdict.figures == FIGURES[puzzle.slug]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @of_each_chapter(every=2)
 def test_the_reference_is_right_and_measures_what_the_table_says(puzzle: EnginePuzzle) -> None:
     cls = reference(puzzle.slug)
@@ -110,7 +110,7 @@ def kind_of_mistake(wrong: tuple[str, str]) -> tuple[str, str]:
     return CHAPTER_OF[wrong[0]], " ".join(WRONG[wrong][2].split()[:2])
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("slug", "mistake"), first_of_each_kind(WRONG, kind_of_mistake))
 def test_a_wrong_solution_gets_the_right_message(slug: str, mistake: str, tmp_path: Path) -> None:
     old, new, wanted = WRONG[slug, mistake]
@@ -138,6 +138,7 @@ def record_class(slug: str) -> type | None:
     return found
 
 
+@pytest.mark.sampled(4)
 @every_puzzle
 def test_the_record_is_that_of_the_best_class(puzzle: EnginePuzzle) -> None:
     """A class in the folder of records, which the reference does not beat; or a reference that beats its targets."""

@@ -44,6 +44,7 @@ def test_every_target_has_a_least_with_a_reason_and_no_record_is_below(puzzle: E
                 assert not list(least.below(leasts, record, targets))
 
 
+@pytest.mark.sampled(6)
 @every_puzzle
 def test_an_honest_class_has_room_in_the_tolerance(puzzle: EnginePuzzle) -> None:
     """A third of it would do, so another order of the sums passes too; and no figure is below its least."""
@@ -55,6 +56,7 @@ def test_an_honest_class_has_room_in_the_tolerance(puzzle: EnginePuzzle) -> None
         assert not list(least.below(least_of(puzzle, trial), measured, targets_of(puzzle, trial)))
 
 
+@pytest.mark.sampled(8)
 @every_puzzle
 def test_a_figure_below_its_least_is_refused_by_name(puzzle: EnginePuzzle) -> None:
     """The reference's results, with one figure a little too low."""

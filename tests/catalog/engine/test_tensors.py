@@ -190,6 +190,7 @@ OVERFLOW = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("mistake", OVERFLOW)
 def test_the_message_explains_a_loss_that_overflows(mistake: str, tmp_path: Path) -> None:

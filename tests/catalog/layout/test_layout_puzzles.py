@@ -246,6 +246,7 @@ TRAINING_MISTAKES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("slug", "source", "status", "reason", "sentences"), TRAINING_MISTAKES)
 def test_mistakes_in_training_steps_are_named(tmp_path, slug, source, status, reason, sentences):
     verdict = verdict_on(tmp_path, slug, source)
