@@ -30,6 +30,9 @@ MOST_CELLS = 12_500
 LONG = 16384
 """Tokens of a sequence from which on its context is split too."""
 
+TRIED = 24
+"""Splits that are estimated to say how little memory would do."""
+
 NEAR = 0.95
 """A split that can be at most so little smaller than a faster one is left out of the front."""
 
@@ -200,10 +203,13 @@ def lower_bound(job: Job, split: Split) -> Bound:
     lane = 0 if alone else m * v * passes.get(split.zero, 0)
     in_flight = chunks_in_flight(split, m)
     share = float(priced.shard) / priced.replicas
-    state = 0 if split.offload == "states" else priced.state * (share if split.zero else 1)
+    of_unit = priced.state * (share if split.zero else 1)
+    state, fetched = (0, of_unit) if split.offload == "states" else (of_unit, 0)
     weight = priced.weight * (share if split.zero == 3 else 1)
-    gradient = priced.gradient * (share if split.zero > 1 else 1) if m * v >= in_flight + 2 * p * v else 0
-    held = mine * (state + weight + gradient) + in_flight * units * priced.kept + priced.first + priced.workspace
+    gradient = priced.gradient * (share if split.zero > 1 else 1)
+    full = m * v >= in_flight + 2 * p * v  # else the first backward may come after the fullest moment
+    at_most = in_flight * units * priced.kept + (mine * gradient if full else 0)
+    held = mine * (state + weight) + max(at_most, (mine - 1) * gradient + fetched) + priced.first + priced.workspace
     held += priced.last if p == 1 or split.schedule == "zb_v" else 0
     held += priced.weight if split.zero == 3 and not alone else 0
     return Bound(max(compute, lane), int(held) - mine, split)
@@ -263,8 +269,8 @@ def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str
     """One sentence: the least memory that any split takes, and on how many GPUs one fits."""
     split, peak = smallest(job, bounds)
     least = f"no split of {job.model.name} on {job.gpus} GPUs fits the {job.gpu.usable / GIB:.1f} GiB of {job.gpu.name}"
-    more = f"the least is {peak / GIB:.1f} GiB ({split}, recompute {split.recompute}, offload {split.offload})"
-    for factor in (2, 4, 8, 16, 32, 64):
+    more = f"the least found is {peak / GIB:.1f} GiB ({split}, recompute {split.recompute}, offload {split.offload})"
+    for factor in (2, 4, 8, 16, 32):
         larger = replace(job, gpus=factor * job.gpus, batch=max(job.batch, factor * job.gpus))
         kept = {name: value for name, value in fixed.items() if name != "dp"}
         found = [lower_bound(larger, split) for split in splits(larger, kept)]
@@ -274,9 +280,9 @@ def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str
 
 
 def smallest(job: Job, bounds: list[Bound]) -> tuple[Split, int]:
-    """The split that takes least memory."""
+    """The split that takes least memory, of the TRIED that may take least."""
     found: tuple[int, Split] | None = None
-    for bound in sorted(bounds, key=lambda bound: bound.bytes):
+    for bound in sorted(bounds, key=lambda bound: (bound.bytes, cells(job, bound.split)))[:TRIED]:
         if found is not None and bound.bytes >= found[0]:
             break
         peak = estimated(job, bound.split).peak

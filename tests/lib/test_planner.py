@@ -366,7 +366,7 @@ def test_what_fits_nowhere_is_refused_with_the_least_and_with_more_gpus() -> Non
     text = str(why.value)
     assert "llama-3-70b on 2 GPUs" in text
     assert "76.0 GiB" in text
-    assert "the least is" in text
+    assert "the least found is" in text
     gpus = int(text.rpartition(" GPUs fit")[0].rpartition(" ")[2])
     assert search(Job(transformer("llama-3-70b"), A100, gpus, max(8, gpus), 4096), tp=2, pp=1).best[0].fits
 

@@ -48,7 +48,7 @@ def test_the_table_has_a_row_for_each_plan() -> None:
         (f"{SMALL} --tp 3", ("tp 3", "there are 4", "may be 1, 2 or 4")),
         (f"{SMALL} --pp 3", ("pp 3", "may be")),
         (f"{SMALL} --schedule dualpipe", ("dualpipe", "zb_v")),
-        (f"{SMALL} --set gpu.memory=5GiB", ("no split", "the least is", "GiB")),
+        (f"{SMALL} --set gpu.memory=5GiB", ("no split", "the least found is", "GiB")),
         (f"{SMALL} --set gpu.wifi=1", ("wifi",)),
         (f"{SMALL} --set layers=4", ("model.NAME=NUMBER", "layers=4")),
         (f"{SMALL} --set model.layers=many", ("--set", "many")),
