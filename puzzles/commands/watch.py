@@ -36,9 +36,7 @@ BLANK = Part(lambda console: console.print(), optional=False)
 
 @click.command()
 @click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
-@click.option(
-    "--time-limit", type=Seconds(), default=DEFAULT.seconds, show_default=True, help="Seconds for each puzzle."
-)
+@click.option("--time-limit", type=Seconds(), default=DEFAULT.seconds, show_default=True, help="Seconds per puzzle.")
 @click.option("--memory-limit", type=Bytes(), default="1024M", show_default=True, help="Memory of a process.")
 @colour_option
 def watch(path: str, time_limit: float, memory_limit: int, colour: str | None) -> None:
@@ -85,12 +83,9 @@ class Game:
     ) -> None:  # fmt: skip
         from puzzles.grading.grader import grade_file
 
-        self.path = path
-        self.limits = limits
-        self.console = console
+        self.path, self.limits, self.console = path, limits, console
         self.grade = grade or grade_file
-        self.show = show
-        self.colour = colour
+        self.show, self.colour = show, colour
         self.verdicts: dict[str, Verdict] = {}
         self.current = next(iter(ALL))
         self.hints: dict[str, int] = {}
