@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from chalk.types import Diagram
 
@@ -10,10 +11,12 @@ from drawing.number_text import time_text
 from drawing.palette import EDGE, GRID, INK, PAPER, SOFT, WIRE
 from drawing.pen import clip, label, lines, look, panel, stack, text_width, tip
 from drawing.picture import Picture
-from lib.planning import Plan
 
 from .pareto import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Plane, Spot, draw_front, mark_of, round_numbers
 from .timeline import draw_header
+
+if TYPE_CHECKING:
+    from lib.planning import Plan  # graded schedules draw, and cannot load what it plans with
 
 MIB, GIB = 2**20, 2**30
 NAME = 46

@@ -72,8 +72,12 @@ WORDS = {word for track in TRACKS.values() for word in (track.name, track.title,
 CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "ENGINE", "LAYOUTS"}
 
 
-HIDDEN = {"puzzles/sandbox/worker/interpreter.py": ["puzzles.catalog.engine"]}
-"""The server loads no track, and hides the right results of trials from runs by the name of their package."""
+HIDDEN = {
+    "puzzles/sandbox/worker/interpreter.py": ["puzzles.catalog.engine"],
+    "puzzles/reports/plans.py": ["schedule", "schedule"],
+}
+"""The server loads no track, and hides the right results of trials from runs by the name of their package. A table of
+plans has a column for the pipeline's schedule."""
 
 
 def test_outside_of_tracks_nobody_asks_which_track_it_is() -> None:
