@@ -28,6 +28,7 @@ def commands(name: str) -> list[str]:
     return re.findall(r"^puzzles .*", PAGES[name], re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_solver_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shown = []

@@ -245,6 +245,7 @@ def outputs(notebook: Any, cell: str) -> list[Any]:
     return next(c.outputs for c in notebook.cells if c.id == cell)
 
 
+@pytest.mark.slow
 def test_every_puzzle_is_passed_or_not_attempted(executed: tuple[bool, list[Any]]) -> None:
     solved, (_, book) = executed
     require_played(book, CLASSICS, solved)

@@ -30,6 +30,7 @@ def plain(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 
+@pytest.mark.slow
 def test_the_example_prints_and_draws_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert plain(ran(EXAMPLE).stdout) == plain(SHOWN[0])

@@ -40,6 +40,7 @@ def ink_of_label(picture: Image.Image, source: str) -> float:
     return sum(cut.histogram()[:100]) / (cut.width * cut.height)
 
 
+@pytest.mark.slow
 @needs_cairo
 def test_cairo_draws_labels_with_halos_and_the_whole_picture(gpipe: str) -> None:
     picture = pixels(raster.by_cairo(gpipe, ".png"))

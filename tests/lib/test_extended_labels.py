@@ -194,6 +194,7 @@ def test_every_value_of_a_schedule_is_what_it_says(schedule: Any, size: Size, se
     labels_are_true(outcome.trace)
 
 
+@pytest.mark.slow
 def test_schedules_and_random_programs_get_somewhere() -> None:
     words: set[str] = set()
     for schedule, size, setting in SCHEDULES[1:]:

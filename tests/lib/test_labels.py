@@ -303,6 +303,7 @@ def executed(trace: Trace) -> list[list[Value]]:
     return [[*rank.values.values()] for rank in retrace.ranks]
 
 
+@pytest.mark.slow
 def test_random_programs_get_somewhere() -> None:
     traces = [run(Chaos(seed, calls=100), 1, 2, 2).trace for seed in range(40)]
     done = {op.name for trace in traces for ops in trace.ranks for op in ops}

@@ -45,6 +45,7 @@ def exploring() -> Trace:
     return model.run.trace()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("slug", TRACES)
 def test_reads_back_the_same_from_json_and_text(slug: str) -> None:
     trace = TRACES[slug]

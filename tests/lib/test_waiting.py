@@ -129,6 +129,7 @@ def test_ends_at_once_in_the_runner(name: str) -> None:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 async def test_ends_within_a_second_under_plain_gather(name: str) -> None:
     schedule, ranks, error, says = CASES[name]

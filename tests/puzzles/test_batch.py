@@ -188,6 +188,7 @@ def test_an_exception_in_the_grader_is_a_row_too(a_class: Path):
     assert "OSError: no more processes" in found[0].verdicts[0].message
 
 
+@pytest.mark.slow
 def test_others_load_what_is_needed_later_while_processes_work(a_class: Path):
     seen: list[int] = []
     paths = sorted(map(str, a_class.iterdir()))
@@ -468,6 +469,7 @@ def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
     assert "this is win32" in " ".join(puzzles("grade", "class/anna.py", "--puzzle", "basic").stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("body", "reason", "words"),

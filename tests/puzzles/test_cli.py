@@ -305,6 +305,7 @@ def test_a_chapter_with_a_puzzle_left_is_not_applauded():
     assert "every puzzle of" not in puzzles("grade", "seven.py").stdout
 
 
+@pytest.mark.slow
 def test_the_end_of_a_chapter_is_applauded_and_the_next_one_begun():
     Path("eight.py").write_text("\n".join(map(solution, CLASSICS.files)))
     page = words(puzzles("grade", "eight.py").stdout)

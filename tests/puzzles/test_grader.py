@@ -380,6 +380,7 @@ def test_odd_files_have_verdicts_too(source: bytes, status: str, message: str):
     pytest.param(lambda text: ("# -*- coding: latin-1 -*-\n# é\n" + text).encode("latin-1"), id="cookie"),
     pytest.param(lambda text: (text + "# " + "x" * 78 + "\n" + "#\n" * 1_500_000).encode(), id="3 MB"),
 ])  # fmt: skip
+@pytest.mark.sampled(2)
 def test_files_as_people_have_them_pass(encode):
     assert verdict_on("basic", encode(solution("basic"))).status == "passed"
 

@@ -50,6 +50,7 @@ def test_products_that_no_meter_counts(name: str, here: Tier) -> None:
     require_refused(found, "flops", "something was not counted", "12,416", "np.einsum")
 
 
+@pytest.mark.sampled(1)
 @in_every_tier(hiding.SHARED)
 def test_devices_share_no_interpreter(name: str, here: Tier) -> None:
     """In one interpreter it would be right, with no byte sent."""

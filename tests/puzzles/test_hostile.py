@@ -101,7 +101,7 @@ def expect(found: Verdict, allowed: tuple[Any, ...]) -> None:
 BODIES = {**hostile.FORGING, **hostile.BREAKING, **hostile.RESOURCES}
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @in_every_tier(hostile.FORGING, hostile.BREAKING, hostile.RESOURCES)
 def test_a_hostile_body(name: str, here: Tier):
     body, *allowed = BODIES[name]

@@ -192,6 +192,7 @@ def test_reading_is_limited_in_processor_time(tier: Tier, monkeypatch: pytest.Mo
     assert "took too long to read it (ended by SIGXCPU)" in found.message
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.own_server
 @pytest.mark.skipif(sys.platform == "win32", reason="no supervisor reads a file there")
 def test_a_machine_too_busy_to_read_a_file_fails_nobody(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def verdict(source: str, where: Tier, slug: str, allowed: tuple[str | None, ...]
         return grade_puzzle(track_of(slug).puzzle(slug), session)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @in_every_tier(hostile_tracks.SOLVED)
 def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
     old, new, *allowed = hostile_tracks.SOLVED[name]
@@ -50,7 +50,7 @@ def test_a_right_class_with_something_added(name: str, here: Tier) -> None:
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @in_every_tier(hostile_tracks.BODIES)
 def test_a_class_that_computes_nothing(name: str, here: Tier) -> None:
     body, *allowed = hostile_tracks.BODIES[name]

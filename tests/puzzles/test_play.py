@@ -33,6 +33,7 @@ def solution(slug: str) -> Callable[[Model], Any]:
     return CLASSIC[slug].solution
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_every_reference_passes_with_the_figures_of_the_table(classic: Classic) -> None:
     result = play(classic.slug, classic.solution)

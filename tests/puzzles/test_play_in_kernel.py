@@ -66,6 +66,7 @@ def test_two_at_once(kernel: Kernel) -> None:
     assert "[<ddp: passed, ★★☆>, <fsdp: passed, ★★☆>, <ddp: passed, ★★☆>]" in shown
 
 
+@pytest.mark.slow
 def test_after_an_exception_and_out_of_order(kernel: Kernel) -> None:
     kernel.run(SOLUTIONS)
     assert "NameError" in kernel.run(

@@ -117,6 +117,7 @@ def test_the_lines_of_a_notebook_are_counted_by_cell() -> None:
     assert f"starts (cell 2, line {ALLREDUCE})" in asked
 
 
+@pytest.mark.slow
 def test_the_page_explains_every_schedule_and_opens_what_matters() -> None:
     grade(written("a.py", DDP), "--puzzle", "ddp", "--html", "a.html")
     grade(written("b.py", GREEDY), "--puzzle", "ddp", "--html", "b.html")

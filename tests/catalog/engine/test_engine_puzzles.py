@@ -188,6 +188,7 @@ def test_the_calls_on_a_page_are_those_of_the_engine() -> None:
         assert written == ", ".join(word for word in has if word not in ("self", "group=None"))
 
 
+@pytest.mark.slow
 def test_a_file_may_hold_schedules_classes_and_layouts(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     others = [(ROOT / "solutions" / name).read_text(encoding="utf-8") for name in ("basic.py", "layout/ffn.py")]

@@ -116,6 +116,7 @@ OVERFLOW = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("mistake", OVERFLOW)
 def test_the_message_explains_scores_that_overflow(mistake: str, tmp_path: Path) -> None:

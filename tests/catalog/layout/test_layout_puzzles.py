@@ -181,6 +181,7 @@ def test_the_commands_are_those_of_the_schedule_track(here: Path):
     assert "there is no hint 9" in puzzles("hint", "ffn", "-n", "9").stderr
 
 
+@pytest.mark.slow
 def test_grading_the_solutions(here: Path):
     result = puzzles("grade", "--json", "--puzzle", "layout", str(SOLUTIONS))
     assert result.exit_code == 0

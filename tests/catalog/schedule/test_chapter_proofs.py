@@ -80,6 +80,7 @@ def followers(state: State, layers: int, room: int) -> Iterator[tuple[int, State
         yield 0, then(to_go, stored - {layer})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("room", range(2, 10))
 def test_checkpointing_has_no_better_plan_with_this_room(room: int) -> None:
     goal = PUZZLES["checkpoint"].goal
