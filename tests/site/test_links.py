@@ -16,7 +16,7 @@ from puzzles.site import links
 from tests.support.examples import LETTERS, examples
 from tests.test_imports import ROOT
 
-LETTERS = set(string.ascii_letters + string.digits + "-_")
+IN_LINKS = set(string.ascii_letters + string.digits + "-_")
 
 
 @examples(15)
@@ -24,7 +24,7 @@ LETTERS = set(string.ascii_letters + string.digits + "-_")
 def test_a_link_gives_back_what_it_holds(text: str, kind: str) -> None:
     made = links.link("https://example.org/#old", "gpipe", kind, text)
     assert made.startswith(f"https://example.org/#gpipe/{kind}/")
-    assert set(made.rpartition("/")[2]) <= LETTERS
+    assert set(made.rpartition("/")[2]) <= IN_LINKS
     assert links.read(made) == ("gpipe", kind, text)
 
 
