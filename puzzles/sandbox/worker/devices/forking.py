@@ -57,6 +57,7 @@ def _become_device(
         null = os.open(os.devnull, os.O_RDONLY)  # its own: an open file has a state, which would be shared
         os.dup2(null, 0)
         os.dup2(channel, CHANNEL)
+        sys.stdin.close()  # while its descriptor is there: else Python 3.13 reports it when the file is freed
         os.closerange(CHANNEL + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # as long as the process
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
