@@ -50,6 +50,7 @@ def cells_of(text: str) -> dict[str, Any]:
 # --- How they are made ---
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @both
 def test_they_are_the_same_bytes_each_time_and_valid_and_without_outputs(solved: bool) -> None:

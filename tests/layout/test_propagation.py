@@ -280,6 +280,7 @@ def test_an_out_strategy_on_a_mesh():
     assert_same_program(found)
 
 
+@pytest.mark.slow
 def test_the_exact_plan_follows_a_cap_step_by_step():
     """Every cap between the least and the freest plan's memory: never worse with more memory, always within."""
     graph = configured_ffn()

@@ -177,6 +177,7 @@ def test_stage_three_gathers_a_weight_in_forward_and_again_in_backward():
     assert stored.bytes == 5 * ONE_WAY, "first is gathered once, w twice, both gradients are scattered"
 
 
+@pytest.mark.slow
 def test_the_batch_decides_between_data_and_tensor_parallelism():
     def free(batch: int) -> GraphPlan:
         graph = megatron_mlp(devices=8, tokens=batch, width=64)

@@ -246,6 +246,7 @@ def test_activations_are_those_of_korthikanti(known: Any) -> None:
 # --- Search ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fixed",
     [{"microbatch": 1, "recompute": "none", "tp": 1}, pytest.param({"cp": 1}, marks=pytest.mark.slow)],

@@ -107,6 +107,7 @@ def operations(trace: Trace) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.mark.slow
 @examples(200)
 @given(slugs, st.integers(0, 10**6))
 def test_an_operation_that_is_removed_is_missed(slug: str, seed: int) -> None:
@@ -145,7 +146,7 @@ def altered(op: Op, draw: random.Random, values: int) -> Op:
     return draw.choice(choices)()
 
 
-@examples(500)
+@examples(200)
 @given(slugs, st.integers(0, 10**6))
 def test_a_number_that_is_altered_is_noticed(slug: str, seed: int) -> None:
     draw = random.Random(seed)

@@ -389,6 +389,7 @@ def test_where_nothing_protects_files_our_own_solutions_need_no_trust():
     assert puzzles("grade", str(SOLUTIONS), "--tier", "process", "--puzzle", "basic").exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unprotected")
 def test_nobody_is_asked_to_trust_what_they_own_and_work_on(two_students: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir("class")

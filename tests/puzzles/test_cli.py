@@ -246,6 +246,7 @@ def test_exit_codes(files: dict[str, str], code: int):
     assert puzzles("grade", ".").exit_code == puzzles("grade", ".", "--json").exit_code == code
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_tier")
 def test_a_folder_of_solutions():
     for name in ("anna/first.py", "anna/second.py", "ben/first.py"):

@@ -65,6 +65,7 @@ def test_text_shows_a_failure_as_far_as_it_went() -> None:
     assert "Not finished" in result.stdout
 
 
+@pytest.mark.slow
 def test_against_a_folder_compares_with_the_file_named_after_the_puzzle() -> None:
     other = f"{SOLUTIONS}/records/gpipe_laps.py"
     draw(other, "gpipe", "--against", SOLUTIONS)
@@ -81,6 +82,7 @@ def test_against_solutions_compares_with_the_reference_where_there_is_no_such_fo
     assert "does not exist" in draw(GPIPE, "gpipe", "--against", "sollutions", code=2).stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("works", [True, False])
 def test_what_was_written_is_opened(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
@@ -145,6 +147,7 @@ def test_refusals_say_what_would_be_right(arguments: tuple[str, ...], code: int,
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_colours_of_a_picture_a_page_and_a_comparison() -> None:
     for arguments in (["-o", "x.svg"], ["-o", "x.html"], ["--against", GPIPE, "-o", "x.svg"]):
         draw(GPIPE, "gpipe", *arguments)

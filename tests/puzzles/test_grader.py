@@ -456,6 +456,7 @@ def test_a_file_that_never_ends_loading_is_waited_for_once():
     assert (first.reason, second.reason, second.message) == ("timeout", "timeout", first.message)
 
 
+@pytest.mark.slow
 def test_time_that_is_up_at_another_size_is_a_note():
     slow = solution("basic").replace("    return model", "    while model.LAYERS == 3: pass\n    return model")
     verdict = verdict_on("basic", slow, seconds=0.5)

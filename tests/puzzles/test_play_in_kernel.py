@@ -138,6 +138,7 @@ InteractiveShell.instance().run_cell(sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_next_to_another_lib_one_sentence_says_what_to_do(tmp_path: Path) -> None:
     """As in a clone of the original puzzles, whose folder comes first in a kernel that was started there."""
     (tmp_path / "lib.py").write_text("class Model: ...\n", encoding="utf-8")

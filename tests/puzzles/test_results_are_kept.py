@@ -93,6 +93,7 @@ def test_a_report_that_breaks_affects_no_other(a_class: Path, monkeypatch: pytes
     assert len(rows("t.csv")) == 1
 
 
+@pytest.mark.slow
 def test_a_name_of_254_letters_has_its_traces(a_class: Path) -> None:
     (a_class / ("é" * 125 + ".py")).write_text(SOLVED)
     result = grade("class", "--traces", "traces")
@@ -104,6 +105,7 @@ def test_a_name_of_254_letters_has_its_traces(a_class: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_traces_that_cannot_be_written_are_reported_once(a_class: Path) -> None:
     Path("traces").write_text("a file, and no folder")
     result = grade("class", "--traces", "traces")
@@ -149,6 +151,7 @@ def job() -> Job:
     return Job(("basic",), Limits(seconds=5), best())
 
 
+@pytest.mark.slow
 @needs_full
 def test_a_checkpoint_on_a_full_disk_costs_only_the_resuming(a_class: Path) -> None:
     files = submissions(["class"])

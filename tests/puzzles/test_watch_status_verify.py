@@ -151,6 +151,7 @@ def test_keys_give_hints_the_list_and_the_end():
     assert watched.game.handle("q") is False
 
 
+@pytest.mark.slow
 def test_classes_and_layouts_are_watched_like_schedules():
     watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + (SOLUTIONS / "engine" / "fsdp.py").read_text())
     assert watched.game.current == list(ALL)[list(ALL).index("ffn") + 1], "all that is begun is passed: the next one"
@@ -240,6 +241,7 @@ def test_when_everything_is_solved_status_names_what_is_left(monkeypatch: pytest
         assert told in puzzles("status").stdout
 
 
+@pytest.mark.slow
 def test_neither_a_class_nor_our_own_solutions_count_as_progress():
     Path("a.py").write_text(solution("basic"))
     Path("b.py").write_text(solution("basic"))

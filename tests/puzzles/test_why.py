@@ -82,6 +82,7 @@ def test_too_much_time_is_not_a_question_of_memory() -> None:
     assert "The peak," not in shown
 
 
+@pytest.mark.slow
 def test_a_class_is_explained_on_request_with_each_file_named() -> None:
     for name, text in (("a.py", DDP), ("b.py", GREEDY)):
         written(name, text)
@@ -104,6 +105,7 @@ def test_where_nothing_is_correct_there_is_nothing_to_explain(source: str) -> No
     assert "--why explains the peak of a correct schedule, and there is none here" in shown
 
 
+@pytest.mark.slow
 def test_a_class_has_no_schedule_to_explain() -> None:
     shown = grade(str(ROOT / "solutions" / "engine" / "data_parallel.py"), "--why")
     assert "there is none here" in shown
