@@ -49,7 +49,7 @@ class Entry:
     @property
     def file(self) -> str:
         """The usual name of its file: 'ann-0123456789ab.json'."""
-        return f"{re.sub(r'[^a-z0-9]+', '-', self.name.lower()).strip('-') or 'entry'}-{self.digest}.json"
+        return file_name(self.name, self.digest, ".json")
 
     def dominates(self, other: Entry) -> bool:
         """True if it is at least as good in every figure, and better in one."""
@@ -70,13 +70,26 @@ def judged(puzzle: Puzzle, name: str, trace: bytes) -> Entry:
     Raises:
         EntryError: the name cannot be shown, or the run does not pass.
     """
-    if not name.strip() or name != plain(name) or len(name) > MAX_NAME:
-        raise EntryError(f"a name has 1 to {MAX_NAME} characters on one line; got {name[:MAX_NAME]!r}")
+    require_name(name)
     verdict = judge_saved(puzzle, trace, keep=True)
     if verdict.status != "passed":
         words = verdict.message[:1].lower() + verdict.message[1:]
         raise EntryError(f"it does not pass {puzzle.slug}: {words}")
     return Entry(puzzle, name, _one_form(verdict.trace), verdict)
+
+
+def require_name(name: str) -> None:
+    """
+    Raises:
+        EntryError: the name cannot be shown.
+    """
+    if not name.strip() or name != plain(name) or len(name) > MAX_NAME:
+        raise EntryError(f"a name has 1 to {MAX_NAME} characters on one line; got {name[:MAX_NAME]!r}")
+
+
+def file_name(name: str, digest: str, suffix: str) -> str:
+    """'ann-0123456789ab.json'."""
+    return f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'entry'}-{digest}{suffix}"
 
 
 def read_entry(path: Path) -> Entry:

@@ -1,52 +1,61 @@
-"""Takes over an entry as a record of its puzzle, if no known record is as good: files the trace, and a row of it."""
+"""Takes over an entry as a record if no known record of its puzzle is as good: files a trace or a source, and a row."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from puzzles.catalog.found import INDEX, rows_of
+from puzzles.catalog.puzzle import Puzzle
 from puzzles.own import home_of
 from puzzles.own.loaded import RECORDS
 from puzzles.tracks import track_of
 
 from .entry import Entry, EntryError
+from .solution import SourceEntry
 
 
-def folder_for(entry: Entry) -> Path:
-    """Where the records of its puzzle are kept: with the puzzle.
+def folder_for(puzzle: Puzzle) -> Path:
+    """Where the records of a puzzle are kept: with the puzzle.
 
     Raises:
-        EntryError: runs of its track are no records.
+        EntryError: its track has no records.
     """
-    home, shipped = home_of(entry.puzzle.slug), track_of(entry.puzzle.slug).found_folder
-    if shipped is None:
-        raise EntryError(f"runs of {entry.puzzle.slug} cannot be taken over")
-    return shipped if home is None else home.path / RECORDS
+    home, track = home_of(puzzle.slug), track_of(puzzle.slug)
+    if track.found_folder is None:
+        raise EntryError(track.why_no_records)
+    return track.found_folder if home is None else home.path / RECORDS
 
 
-def take_over(entry: Entry) -> Path:
-    """Files an entry as a record and returns the file of its trace.
+def take_over(entry: Entry | SourceEntry) -> Path:
+    """Files an entry as a record and returns the file of its trace or source.
 
     Raises:
-        EntryError: a known record is as good.
+        EntryError: a known record is as good, or it would overwrite something.
         OSError: it cannot be written.
     """
-    verdict = entry.verdict
-    if known := track_of(entry.puzzle.slug).known_as_good(entry.puzzle, verdict.figures, verdict.family):
+    verdict, slug, track = entry.verdict, entry.puzzle.slug, track_of(entry.puzzle.slug)
+    if known := track.known_as_good(entry.puzzle, verdict.figures, verdict.family):
         raise EntryError(f"a known record is as good: {known}")
-    folder = folder_for(entry)
-    file = folder / f"{entry.puzzle.slug}-{entry.file}"
-    row = {
-        "puzzle": entry.puzzle.slug,
-        "timesteps": verdict.timesteps,
-        "peak_memory": verdict.peak_memory,
-        "family": verdict.family,
-        "name": entry.name,
-        "file": file.name,
-    }
-    rows = sorted([*rows_of(folder), row], key=lambda one: (str(one["puzzle"]), str(one["file"])))
+    folder = folder_for(entry.puzzle)
+    file = folder / f"{slug}-{entry.file}"
+    if file.exists():
+        raise EntryError(f"{file} exists already; remove it, or add its row to {INDEX}")
+    row = {"puzzle": slug, **track.record_row(verdict.figures, verdict.family), "name": entry.name, "file": file.name}
+    rows = sorted([*_rows(folder), row], key=lambda one: (str(one["puzzle"]), str(one["file"])))
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(entry.text(), encoding="utf-8", newline="\n")
     (folder / INDEX).write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
     return file
+
+
+def _rows(folder: Path) -> list[Mapping[str, object]]:
+    """
+    Raises:
+        EntryError: the index cannot be read, so that its rows would be lost.
+    """
+    rows, index = rows_of(folder), folder / INDEX
+    if not rows and index.exists() and index.read_text(encoding="utf-8", errors="replace").strip() != "[]":
+        raise EntryError(f"{index} cannot be read as a list of records; repair it first")
+    return rows

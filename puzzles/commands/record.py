@@ -1,32 +1,67 @@
-"""`puzzles record`: takes over the entry of a leaderboard as a record."""
+"""`puzzles record`: takes over an entry of a leaderboard, or a solution, as a record."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from .submit import figures
+if TYPE_CHECKING:
+    from puzzles.board.entry import Entry
+    from puzzles.board.solution import SourceEntry
 
 
 @click.command()
-@click.argument("path", metavar="ENTRY.json", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def record(path: Path) -> None:
-    """Take over an entry as a record of its puzzle.
+@click.argument("path", metavar="ENTRY.json|FILE.py", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("slug", metavar="[SLUG]", required=False)
+@click.option("--name", help="Who found it; an entry says it itself.")
+def record(path: Path, slug: str | None, name: str | None) -> None:
+    """Take over an entry or a solution as a record of its puzzle.
 
-    Judges it again, compares it with all known records, and files its trace where the puzzle's records are: in a clone
-    of the game, or in your own folder of puzzles. From then on it decides the third star.
+    Judges it again, compares it with all known records, and files it where the puzzle's records are: in a clone of the
+    game, or in your own folder of puzzles. From then on it decides the third star.
+
+    A schedule is filed as its trace. A class is graded in the sandbox at every size, and its file is filed. SLUG is the
+    puzzle that a solution solves; without it, the file's name is.
     """
-    from puzzles.board.entry import EntryError, read_entry
-    from puzzles.board.take_over import folder_for, take_over
+    from puzzles.board.entry import EntryError
+    from puzzles.board.take_over import take_over
+    from puzzles.tracks import track_of
 
     try:
-        entry = read_entry(path)
-        where = folder_for(entry)
+        entry = _entry(path, slug, name)
         file = take_over(entry)
     except EntryError as why:
         raise click.ClickException(f"{path}: {why}") from None
     except OSError as why:
+        where = why.filename or path
         raise click.ClickException(f"cannot write {where}: {why.strerror}; take records over in a clone") from None
-    click.echo(f"Filed {file}: {entry.puzzle.slug}, {figures(entry)}, by {entry.name}.")
+    puzzle, verdict = entry.puzzle, entry.verdict
+    figures = track_of(puzzle.slug).figures_text(puzzle, verdict.figures)
+    click.echo(f"Filed {file}: {puzzle.slug}, {figures}, by {entry.name}.")
     click.echo(f"Commit it with {file.with_name('index.json')}.")
+
+
+def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntry:
+    """
+    Raises:
+        EntryError: it cannot be a record, whatever its figures are.
+    """
+    from puzzles.board.entry import EntryError, read_entry
+    from puzzles.board.solution import graded
+    from puzzles.board.take_over import folder_for
+    from puzzles.tracks import UnknownPuzzleError, find
+
+    if path.suffix not in (".py", ".ipynb"):
+        if slug or name:
+            raise EntryError("an entry holds its puzzle and its name; leave out SLUG and --name")
+        return read_entry(path)
+    if not name:
+        raise EntryError("say who found it, with --name")
+    try:
+        puzzle = find(slug or path.stem)
+    except UnknownPuzzleError as why:
+        raise EntryError(f"{why}; name the puzzle after the file") from None
+    folder_for(puzzle)
+    return graded(path, puzzle, name)

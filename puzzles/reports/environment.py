@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from puzzles.tracks.outcomes import stars_text
+from puzzles.tracks.outcomes import capitalized, stars_text
 
 from .markdown import message_html, text_html
 
 
 @cache
 def environment() -> Any:
-    """jinja2's environment, with the filters `message`, `markdown` and `stars`."""
+    """jinja2's environment, with the filters `message`, `markdown`, `stars`, `capitalized` and `picture`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -26,5 +26,6 @@ def environment() -> Any:
     made.filters["message"] = lambda text: Markup(message_html(text))
     made.filters["markdown"] = lambda text: Markup(text_html(text))
     made.filters["stars"] = stars_text
+    made.filters["capitalized"] = capitalized
     made.filters["picture"] = Markup
     return made

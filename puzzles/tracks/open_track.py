@@ -25,7 +25,8 @@ class OpenTrack(Generic[P]):
     needs_trials: bool = False
     """True if a puzzle in data needs a Python file with trials."""
     found_folder: Path | None = None
-    """Where the records are that players found; None if the runs of this track are no records."""
+    """Where the records are that players found; None if this track has no records."""
+    why_no_records: str = "this track has no records"
 
     def read(self, slug: str, fields: Fields) -> P:
         """The puzzle that the fields of a file describe.
@@ -46,3 +47,7 @@ class OpenTrack(Generic[P]):
     def known_as_good(self, puzzle: P, figures: Mapping[str, float], family: str) -> str:
         """The known record that is at least as good, in words; empty if there is none."""
         return ""
+
+    def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
+        """The figures of a record, as the index of a folder of records has them."""
+        return dict(figures)

@@ -106,8 +106,12 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one."""
-    records = (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
-    return next((record for record in records if _is_better(record, figures)), None)
+    return next((record for record in known_figures(puzzle) if _is_better(record, figures)), None)
+
+
+def known_figures(puzzle: EnginePuzzle) -> tuple[Mapping[str, int], ...]:
+    """The figures of all records of a puzzle."""
+    return (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
 
 
 def _require_allowed(puzzle: EnginePuzzle, performed: Performed) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.catalog.fields import Fields
 from puzzles.tracks.base import OptionError, Section, Track, Turns
 from puzzles.tracks.outcomes import LocalRun, Measure, RunRequest
@@ -47,6 +49,7 @@ class Engine(Track[EnginePuzzle]):
 
     listing = ENGINE_PUZZLES
     puzzle_class = "EnginePuzzle"
+    found_folder = FOUND
     needs_trials = True
     name = "engine"
     title = "On real tensors"
@@ -60,6 +63,17 @@ class Engine(Track[EnginePuzzle]):
         from .own import read_puzzle
 
         return read_puzzle(slug, fields)
+
+    def with_found(self, puzzle: EnginePuzzle, folder: Path) -> EnginePuzzle:
+        return with_found(puzzle, folder)
+
+    def known_as_good(self, puzzle: EnginePuzzle, figures: Mapping[str, float], family: str) -> str:
+        from .score import known_figures
+
+        for known in (*known_figures(puzzle), puzzle.targets):
+            if all(known[name] <= figures[name] for name in puzzle.targets):
+                return ", ".join(f"{known[name]:,} {FIGURES[name].words}" for name in puzzle.targets)
+        return ""
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets

@@ -76,6 +76,9 @@ class Schedules(Track[SchedulePuzzle]):
                 return f"{known.timesteps:g} timesteps, {known.peak_memory:,} elements{by}"
         return ""
 
+    def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
+        return {"timesteps": figures["timesteps"], "peak_memory": figures["peak_memory"], "family": family}
+
     # --- Grading ---
 
     def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, int]:
