@@ -9,7 +9,7 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.reports.paragraphs import say
 
-from .params import Slug, terminal
+from .params import Slug, next_command, terminal
 from .show import print_paragraphs
 
 if TYPE_CHECKING:
@@ -34,6 +34,6 @@ def show_hint(console: Console, puzzle: Puzzle, number: int, again: str = "") ->
     hints = puzzle.hints
     say(console, f"{puzzle.title}, hint {number} of {len(hints)}", "bold")
     print_paragraphs(console, hints[number - 1], lead=False)
-    following = f"'puzzles hint {puzzle.slug} -n {number + 1}'"
+    following = f"'{next_command('hint', puzzle.slug, '-n', str(number + 1))}'"
     if number < len(hints):
         say(console, f"Still stuck? {again or following}", "dim")

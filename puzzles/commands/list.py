@@ -11,7 +11,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.reports.paragraphs import GLUE, say
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
 
-from .params import GroupOrSlug, terminal
+from .params import GroupOrSlug, next_command, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,7 +76,8 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
     for slug in group.slugs if overview is None else ():
         _show_limits(console, track, slug, entries[slug])
     first = group.slugs[0]
-    say(console, f"'puzzles show {first}' shows the first, 'puzzles start {group.name}' starts all.")
+    show, start = next_command("show", first), next_command("start", group.name)
+    say(console, f"'{show}' shows the first, '{start}' starts all.")
 
 
 def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:

@@ -10,7 +10,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.reports.paragraphs import say
 from puzzles.tracks import track_of
 
-from .params import Slug, terminal
+from .params import Slug, next_command, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,9 +49,9 @@ def show_puzzle(console: Console, puzzle: Puzzle) -> None:
                 say(console, meaning, indent="    ")
     _heading(console, "Starter")
     _code(console, puzzle.starter)
-    for command, meaning in ((f"start {slug}", "writes the starter to a file"), (f"hint {slug}", "gives a hint"),
-                             (f"show {slug} --about", "explains the idea behind it")):  # fmt: skip
-        say(console, f"'puzzles {command}' {meaning}")
+    for command, meaning in ((("start", slug), "writes the starter to a file"), (("hint", slug), "gives a hint"),
+                             (("show", slug, "--about"), "explains the idea behind it")):  # fmt: skip
+        say(console, f"'{next_command(*command)}' {meaning}")
 
 
 def show_background(console: Console, puzzle: Puzzle) -> None:

@@ -7,7 +7,7 @@ import click
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import PuzzleGroup, default_slugs, track_of
 
-from .params import GroupOrSlug
+from .params import GroupOrSlug, next_command
 
 
 @click.command()
@@ -36,4 +36,4 @@ def start(wanted: PuzzleGroup | Puzzle | None, output: str | None, force: bool) 
         ) from None
     except OSError as why:
         raise click.UsageError(f"cannot write {path}: {why.strerror}") from None
-    click.echo(f"Wrote {path}. Write your solution between the two marks, then: puzzles grade {path}")
+    click.echo(f"Wrote {path}. Write your solution between the two marks, then: {next_command('grade', path)}")
