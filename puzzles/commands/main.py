@@ -15,13 +15,14 @@ from .draw import draw
 from .export import export
 from .grade import grade
 from .gradescope import gradescope
+from .group import Commands
 from .hint import hint
 from .import_ import import_
 from .leaderboard import leaderboard
 from .list import list_
 from .new import new
 from .notebook import notebook
-from .params import Commands, with_own_puzzles
+from .params import with_own_puzzles
 from .plan import plan
 from .record import record
 from .reset import reset
@@ -51,9 +52,15 @@ def main() -> None:
         click.echo(f"Warning: {problem}", err=True)
 
 
-PLAY = (list_, show, start, hint, draw, run, grade, watch, status, reset)
-for command in (*PLAY, verify, share, notebook, gradescope, leaderboard, submit, record):
-    main.add_command(with_own_puzzles(command))
-for command in (new, check, costs, doctor, export, import_, torch, solve, plan):
-    main.add_command(command)
+PLAY = (list_, show, start, grade, watch, draw, run)
+OTHERS = {
+    "to play": (hint, status, reset, notebook, costs),
+    "share": (share, verify, submit, record),
+    "for a class": (new, check, gradescope, leaderboard, doctor),
+    "on a cluster": (solve, plan, export, import_, torch),
+}
+
+for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, leaderboard):
+    with_own_puzzles(command)
 with_own_puzzles(main)
+main.add_commands(PLAY, OTHERS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from difflib import get_close_matches
 from functools import partial
 from math import isfinite
 from pathlib import Path, PurePath
@@ -49,7 +48,7 @@ def next_command(*words: str) -> str:
 
 def with_own_puzzles(command: Command) -> Command:
     """The command, with an option for folders of puzzles."""
-    words = "Add the puzzles of a folder; may be repeated. See 'puzzles new'."
+    words = "Add a folder of puzzles; may be repeated."
     command.params.append(
         click.Option(
             ["--puzzles"],
@@ -62,25 +61,6 @@ def with_own_puzzles(command: Command) -> Command:
         )
     )
     return command
-
-
-class Commands(click.Group):
-    """A group that suggests the nearest command to a wrong one."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = get_close_matches(name, self.commands, n=1, cutoff=0.5)
-            if name in ALL:
-                advice = f"did you mean 'puzzles show {name}'?"
-            elif near:
-                advice = f"did you mean '{near[0]}'?"
-            else:
-                advice = f"there are {', '.join(self.commands)}"
-            ctx.fail(f"there is no command '{name}'; {advice}")
-        return super().resolve_command(ctx, args)
 
 
 class Slug(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
