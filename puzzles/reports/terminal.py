@@ -56,7 +56,8 @@ def report(console: Console, files: Sequence[Graded], tier: Tier, why: bool = Fa
         console.print(Text("--why explains the peak of a correct schedule, and there is none here."))
     if not tier.is_sandbox:
         console.print()
-        say(console, protection(tier).summary(), "dim")
+        here = protection(tier)
+        say(console, here.summary() if several else here.line(), "dim")
     console.print()
     for line in _summary(files) if several or not files else _next(files[0]):
         say(console, line)

@@ -27,8 +27,12 @@ class Protection(NamedTuple):
         """True if a run cannot read and change whatever the user can."""
         return self.tier.is_sandbox or bool(self.landlock) or self.other_user
 
+    def line(self) -> str:
+        """How runs are sandboxed, in one line of a terminal."""
+        return f"Sandboxed without bubblewrap ({self.tier.why_not.partition(';')[0]}); see 'puzzles doctor'."
+
     def summary(self) -> str:
-        """One line for the end of a report."""
+        """How runs are sandboxed, and what they can still do to others."""
         means = [name for name, here in (("Landlock", self.landlock), ("seccomp", self.seccomp)) if here]
         means += ["another user"] if self.other_user else []
         how = f"with {_listed(means)} instead of" if means else "without"

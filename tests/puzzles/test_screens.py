@@ -92,9 +92,12 @@ def test_a_list_has_no_hanging_indents() -> None:
         assert {len(line) - len(line.lstrip()) for line in lines} <= {0, 2}, name
 
 
-def test_a_verdict_on_a_terminal(environment: Mapping[str, str]) -> None:
+@pytest.mark.parametrize("with_bubblewrap", [True, False])
+def test_a_verdict_on_a_terminal(with_bubblewrap: bool, environment: Mapping[str, str], tmp_path: Path) -> None:
     Path("mine.py").write_text(solution("fsdp"))
-    lines = screen(["grade", "mine.py"], 80, 24, environment)
+    lines = screen(
+        ["grade", "mine.py"], 80, 24, environment if with_bubblewrap else environment | {"PATH": str(tmp_path)}
+    )
     assert lines[0] == "mine.py"
     rows = [line for line in lines if line.strip().split(" ")[0] in ALL]
     assert [row.split() for row in rows] == ["fsdp ★★☆ 19.9 (< 21) 2,359,296 (< 2.4M) passed".split()]

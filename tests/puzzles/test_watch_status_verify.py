@@ -289,7 +289,7 @@ def test_after_a_pass_reference_practice_and_record_are_shown():
     page = words(puzzles("grade", "ddp.py").stdout)
     assert "ddp: You are 0.9 timesteps and 64,992 elements below target. Best known" in page
     assert "5.1 timesteps and 1,441,792 elements" in page
-    assert "This is data parallelism (Li et al. 2020). Time: any schedule of this size needs at least 4.3 steps" in page
+    assert "This is data parallelism (Li et al. 2020). Time: any schedule needs at least 4.3 steps" in page
     assert "this one takes 0.8 more" in page
     assert "The reference makes the same calls. In practice: " in page
     other = (SOLUTIONS / "records" / "wsdp_gather_once.py").read_text()

@@ -18,15 +18,15 @@ def above_possible(trace: Trace, found: Recognition, timesteps: float, memory: i
     least, floor = time_bound(size, setting), memory_bound(size, setting)
     own = pipeline_time_bound(size, setting, found.stages) if found.stages else NO_BOUND
     bounds = [(own, "a pipeline with these stages")] if own.least > least.least else []
-    bounds += [(least, "any schedule of this size")] if least.least else []
+    bounds += [(least, "any schedule")] if least.least else []
     if bounds:
         yield f"Time: {'; '.join(_above(timesteps, bound, 'steps', where) for bound, where in bounds)}."
     if floor.least:
-        yield f"Memory: {_above(memory, floor, 'elements', 'any schedule of this size')}."
+        yield f"Memory: {_above(memory, floor, 'elements', 'any schedule')}."
 
 
 def _above(figure: float, bound: Bound, unit: str, where: str) -> str:
-    """'any schedule of this size needs at least 30.4 steps (...), and this one takes 2.9 more'."""
+    """'any schedule needs at least 30.4 steps (...), and this one takes 2.9 more'."""
     more = round(figure - bound.least, 3)
     this = f"{_number(more)} more" if more else "no more"
     least = f"{_number(bound.least)} {unit if bound.least != 1 else unit.removesuffix('s')}"
