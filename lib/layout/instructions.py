@@ -36,6 +36,8 @@ class Instruction(NamedTuple):
     compute: Callable[[int, list[Array]], Array]
     """Maps a device's number and its pieces of the inputs to its piece of the output, not yet reduced."""
     reduction: tuple[Step, ...]
+    ends: tuple[str, ...] = ()
+    """Tensors that are freed when the piece is computed, before it is reduced."""
 
 
 @dataclass(frozen=True, eq=False)

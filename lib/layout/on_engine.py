@@ -1,25 +1,26 @@
 """Execution on the engine: every device holds only its own pieces, and gets all others by engine calls.
 
-A reduce-scatter, all-reduce, all-gather or all-to-all uses the engine's collective of that name, in groups. A permute
-or general exchange uses messages; a slice needs no call. The meters count what the plan predicts.
+The meters count what the plan predicts: bytes sent, flops, and peak memory. A tensor is freed after its last reader;
+what is compared afterwards are copies that belong to no device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lib.engine import Reading, ShardedEngine, launch
+from lib.engine import Reading, ShardedEngine, launch, unmetered
+from lib.engine.metering.kernel import run_kernel
 from lib.layout.layouts.pieces import Array, Pieces, join
 from lib.layout.layouts.tensor_layout import TensorLayout
-from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
-from lib.layout.redistribution.sum_exchange import Messages
+from lib.layout.redistribution.steps import Step
 
+from .engine_steps import take_step
 from .errors import LayoutError
-from .instructions import DeviceProgram, Instruction
+from .instructions import DeviceProgram, Fetch, Instruction
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,11 @@ class Executed:
         return tuple(reading.sent for reading in self.meters)
 
     @property
+    def peaks(self) -> tuple[int, ...]:
+        """Most bytes that each device has held at the same time."""
+        return tuple(reading.peak for reading in self.meters)
+
+    @property
     def bytes(self) -> int:
         """Bytes moved in total."""
         return sum(self.sent)
@@ -62,13 +68,14 @@ class PlannedDevice(ShardedEngine):
             self.pieces[name] = whole[self.program.parameters[name].box(self.device_id)].copy()
 
     def forward(self, x: Mapping[str, Array]) -> dict[str, Array]:
-        """Maps this device's pieces of the inputs to its pieces of every tensor."""
+        """Maps this device's pieces of the inputs to copies of its pieces of every tensor."""
         self.pieces.update(x)
+        seen = {name: _plain_copy(piece) for name, piece in self.pieces.items()}
         copies: dict[int, Array] = {}
         for each in self.program.instructions:
-            inputs = fetch_inputs(self, each, self.pieces, copies)
-            self.pieces[each.output] = take_steps(self, each.reduction, each.compute(self.device_id, inputs))
-        return self.pieces
+            run_instruction(self, each, self.pieces, copies)
+            seen[each.output] = _plain_copy(self.pieces[each.output])
+        return seen
 
     def backward(self, grads: Any) -> Any:
         """Refused: a plan has no gradients."""
@@ -86,7 +93,9 @@ class MovingDevice(ShardedEngine):
 
     def forward(self, x: Array) -> Array:
         """Maps this device's piece under the source layout to its piece under the target layout."""
-        return take_steps(self, self.steps, x)
+        for step in self.steps:
+            x = take_step(self, step, x)
+        return x
 
     def backward(self, grads: Any) -> Any:
         """Nothing: a redistribution has no parameters."""
@@ -114,119 +123,45 @@ def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, o
         return Executed({"tensor": target}, {"tensor": dict(enumerate(held))}, run.meters)
 
 
-def fetch_inputs(
-    device: ShardedEngine, instruction: Instruction, pieces: Mapping[str, Array], copies: dict[int, Array]
-) -> list[Array]:
-    """A device's inputs of an instruction. `copies` are moved pieces that a later instruction takes again."""
-    arrays = []
-    for name, fetch in zip(instruction.inputs, instruction.fetches):
-        if fetch.copy is None:
-            arrays.append(take_steps(device, fetch.steps, pieces[name]))
-            continue
-        if fetch.copy not in copies:
-            copies[fetch.copy] = take_steps(device, fetch.steps, pieces[name])
-        arrays.append(copies.pop(fetch.copy) if fetch.last else copies[fetch.copy])
-    return arrays
+def run_instruction(
+    device: ShardedEngine,
+    instruction: Instruction,
+    pieces: dict[str, Array],
+    copies: dict[int, Array],
+    kept: Iterable[str] = (),
+) -> None:
+    """One instruction: adds its output to `pieces`, and frees what nobody reads afterwards, except tensors in `kept`.
+
+    `copies` are moved pieces that a later instruction takes again.
+    """
+    arrays = [
+        _fetched(device, fetch, pieces[name], copies) for name, fetch in zip(instruction.inputs, instruction.fetches)
+    ]
+    piece = run_kernel(lambda: instruction.compute(int(device.device_id), arrays), arrays)
+    arrays.clear()
+    for name in instruction.ends:
+        if name not in kept:
+            del pieces[name]
+    for step in instruction.reduction:
+        piece = take_step(device, step, piece)
+    pieces[instruction.output] = piece
 
 
-def take_steps(device: ShardedEngine, steps: Sequence[Step], piece: Array) -> Array:
-    """A device's piece after steps that all devices execute together."""
-    for step in steps:
-        piece = _BY_NAME[step.name](device, step, piece)
+def _fetched(device: ShardedEngine, fetch: Fetch, piece: Array, copies: dict[int, Array]) -> Array:
+    """An input in the layout that an operator needs."""
+    if fetch.copy in copies:
+        return copies.pop(fetch.copy) if fetch.last else copies[fetch.copy]
+    for step in fetch.steps:
+        piece = take_step(device, step, piece)
+    if fetch.copy is not None and not fetch.last:
+        copies[fetch.copy] = piece
     return piece
 
 
-def _all_reduce(device: ShardedEngine, step: Step, piece: Array) -> Array:
-    return device.all_reduce(piece, group=step.group(device.device_id))
+def _plain_copy(piece: Array) -> Array:
+    """A copy that is not charged to the device."""
+    with unmetered():
+        return np.array(piece, subok=False)
 
 
-def _reduce_scatter(device: ShardedEngine, step: Step, piece: Array) -> Array:
-    group, mine = step.group(device.device_id), step.source.box(device.device_id)
-    parts = [piece[_common(mine, step.target.box(member), mine)] for member in group]
-    return device.reduce_scatter(np.stack(parts), group=group).reshape(step.target.local_shape)
-
-
-def _all_gather(device: ShardedEngine, step: Step, piece: Array) -> Array:
-    group = step.group(device.device_id)
-    return _assembled(device, step, group, device.all_gather(piece[None], group=group))
-
-
-def _all_to_all(device: ShardedEngine, step: Step, piece: Array) -> Array:
-    group, mine = step.group(device.device_id), step.source.box(device.device_id)
-    parts = [piece[_common(mine, step.target.box(member), mine)] for member in group]
-    return _assembled(device, step, group, device.all_to_all(np.stack(parts), group=group))
-
-
-def _assembled(device: ShardedEngine, step: Step, group: tuple[int, ...], arrived: Array) -> Array:
-    """The new piece, assembled from what each member of the group sent."""
-    mine = step.target.box(device.device_id)
-    result = np.empty(step.target.local_shape, dtype=arrived.dtype)
-    for member, part in zip(group, arrived):
-        result[_common(step.source.box(member), mine, mine)] = part
-    return result
-
-
-def _messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
-    exchange, me = step.exchange, device.device_id
-    piece = piece.reshape(exchange.source.local_shape)
-    result = exchange.kept(me, piece)
-    for receiver, numbers in exchange.sends[me].items():
-        device.send(receiver, np.concatenate([exchange.take(i, piece) for i in numbers]))
-    for sender, numbers in exchange.receives[me].items():
-        arrived = device.receive(sender)
-        ends = np.cumsum(exchange.hi[numbers] - exchange.lo[numbers])
-        for i, elements in zip(numbers, np.split(arrived, ends[:-1])):
-            exchange.put(i, result, elements)
-    return result.reshape(step.target.local_shape)
-
-
-def _sum_messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
-    exchange, me = step.sum_exchange, int(device.device_id)
-    result = np.empty(step.target.local_shape, dtype=piece.dtype)
-    mine = {share: exchange.take(share, me, piece) for share in exchange.owned[me]}
-    _send(device, exchange.summands, lambda share: exchange.take(share, me, piece))
-    summands = {share: {me: elements} for share, elements in mine.items()}
-    for sender, share, elements in _received(device, exchange.summands):
-        summands[share][sender] = elements
-    sums = {share: exchange.add(share, each) for share, each in summands.items()}
-    _send(device, exchange.sums, sums.__getitem__)
-    for share, total in sums.items():
-        if exchange.keeps[share]:
-            exchange.put(share, me, result, total)
-    for _, share, total in _received(device, exchange.sums):
-        exchange.put(share, me, result, total)
-    return result
-
-
-def _send(device: ShardedEngine, messages: Messages, of: Callable[[int], Array]) -> None:
-    """Sends each receiver all of its shares at once."""
-    for receiver, shares in messages.sends[device.device_id].items():
-        device.send(receiver, np.concatenate([of(share) for share in shares]))
-
-
-def _received(device: ShardedEngine, messages: Messages) -> Iterator[tuple[int, int, Array]]:
-    """What arrives in these messages: sender, share, elements."""
-    for sender, shares in messages.receives[device.device_id].items():
-        ends = np.cumsum(messages.size[shares])
-        for share, elements in zip(shares, np.split(device.receive(sender), ends[:-1])):
-            yield sender, share, elements
-
-
-_BY_NAME = {
-    "all-reduce": _all_reduce,
-    "reduce-scatter": _reduce_scatter,
-    "all-gather": _all_gather,
-    "all-to-all": _all_to_all,
-    "permute": _messages,
-    "exchange": _messages,
-    "slice": _messages,
-    SUM_EXCHANGE: _sum_messages,
-}
-
-
-def _common(a: tuple[slice, ...], b: tuple[slice, ...], origin: tuple[slice, ...]) -> tuple[slice, ...]:
-    """The overlap of two boxes of a tensor, in coordinates of a piece that starts at `origin`."""
-    return tuple(slice(max(x.start, y.start) - o.start, min(x.stop, y.stop) - o.start) for x, y, o in zip(a, b, origin))
-
-
-__all__ = ["Executed", "execute", "execute_steps"]
+__all__ = ["Executed", "execute", "execute_steps", "run_instruction"]

@@ -18,7 +18,7 @@ from lib.layout.layouts.pieces import Array
 from lib.layout.planning.completion import complete
 from lib.layout.program.tracing import follow, mesh_split, replicate, split
 
-from .on_engine import fetch_inputs, take_steps
+from .on_engine import run_instruction
 
 
 class Spmd:
@@ -61,17 +61,9 @@ class Spmd:
     def forward(self, inputs: Mapping[str, Array]) -> Array:
         """Maps this device's pieces of the inputs, by name, to its piece of the result."""
         pieces = self._sources(inputs)
-        instructions = self.plan.device_program.instructions
-        left = [tensor for each in instructions for tensor in each.inputs] + [self.program.output]
         copies: dict[int, Array] = {}
-        for each in instructions:
-            arrays = fetch_inputs(self.device, each, pieces, copies)
-            del left[: len(each.inputs)]
-            for tensor in {*each.inputs}.difference(left):
-                del pieces[tensor]  # no longer needed
-            made = each.compute(self.device.device_id, arrays)
-            del arrays
-            pieces[each.output] = take_steps(self.device, each.reduction, made)
+        for each in self.plan.device_program.instructions:
+            run_instruction(self.device, each, pieces, copies, kept=(self.program.output,))
         return pieces[self.program.output]
 
     def _sources(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -28,6 +28,7 @@ from lib.layout import (
 )
 from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp, transformer
 from lib.layout.on_engine import MovingDevice, PlannedDevice
+from lib.layout.planning.live_ranges import ends
 from lib.layout.redistribution.steps import REDUCING
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.support.examples import examples
@@ -143,14 +144,12 @@ def assert_runs_as_predicted(found: GraphPlan) -> None:
     assert done.sent == tuple(found.sent)
     assert (done.bytes, sum(found.received)) == (found.bytes, found.bytes)
     products = sum(op.flops for op in found.operators.values() if op.operator.kind in ("matmul", "einsum"))
-    # the engine keeps every tensor of a step, so that all can be compared; a plan counts those that last
-    layouts = [found.layout(name) for name in found.graph.shapes]
-    held = sum(layout.elements for layout in layouts) * found.graph.itemsize if found.graph.step else found.memory
     assert {reading.flops for reading in done.meters} == {products}
-    # Some operators only look at their input in another way, and share its memory.
-    views = any(op.kind in ("reshape", "transpose") for op in found.graph.operators.values())
-    for reading in done.meters:
-        assert reading.live <= held if views else reading.live == held, found.explain()
+    assert done.peaks == tuple(found.timeline.peaks), found.explain()
+    stay = [name for name in found.graph.shapes if not any(name in names for names in ends(found.graph).values())]
+    assert {reading.live for reading in done.meters} == {
+        sum(found.layout(name).elements for name in stay) * found.graph.itemsize
+    }
 
 
 def configured_ffn():

@@ -18,6 +18,9 @@ from lib.layout.program.graph import Graph
 from lib.layout.redistribution.links import Links, require_links
 from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
 
+from .live_ranges import ends
+from .peak import Moment, Timeline
+
 if TYPE_CHECKING:
     from lib.layout.on_engine import Executed
 
@@ -95,6 +98,25 @@ class GraphPlan:
         kept = {name: layout.elements for name, layout in self.homes.items()}
         kept |= {name: op.output.elements for name, op in self.operators.items() if self.graph.keeps(name)}
         return self.graph.bytes_by_role(kept)
+
+    @property
+    def peak(self) -> int:
+        """Most bytes that a device holds at the same time when operators run in the order of the graph.
+
+        Counts every tensor in its live range, moved copies, and the buffers of moves and reductions (`peak_moment` has
+        the operator, and what is held then). The meters of `on_engine` read the same.
+        """
+        return self.peak_moment.bytes
+
+    @property
+    def peak_moment(self) -> Moment:
+        """When a device first holds the most."""
+        return self.timeline.fullest
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What devices hold at every moment; `timeline.peaks` is the peak of each device."""
+        return Timeline(self)
 
     def time(self, links: Links) -> int:
         """How long its moves and collectives take one after the other, in the units of the links; not the computation.
@@ -189,20 +211,26 @@ class GraphPlan:
             {name: self.homes[name] for name in sources if (sources[name] == "input") == given}
             for given in (True, False)
         )
-        fetches = self._fetches()
+        freed = ends(self.graph)
         instructions = tuple(
             Instruction(
                 name,
                 op.operator.inputs,
-                tuple(fetches[name, place] for place in range(len(op.inputs))),
+                self.fetches(name),
                 op.inputs,
                 op.compute,
                 op.reduction,
+                freed[name],
             )
             for name, op in self.operators.items()
         )
         return DeviceProgram(self.graph.devices, inputs, parameters, instructions)
 
+    def fetches(self, operator: str) -> tuple[Fetch, ...]:
+        """How each input of an operator comes to its layout."""
+        return tuple(self._fetches[operator, place] for place in range(len(self.operators[operator].inputs)))
+
+    @cached_property
     def _fetches(self) -> dict[tuple[str, int], Fetch]:
         """By operator and number of the input: its steps, and the number of the copy if several share it."""
         sharing: dict[Hashable, list[Edge]] = {}

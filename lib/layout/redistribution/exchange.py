@@ -73,12 +73,16 @@ class Exchange:
     def kept(self, device: int, piece: Array) -> Array:
         """A device's new piece, with only what it already holds filled in so far."""
         result = np.empty(self.target.local_shape, dtype=piece.dtype)
+        self.keep(device, piece, result)
+        return result
+
+    def keep(self, device: int, piece: Array, result: Array) -> None:
+        """Writes what a device already holds into its new piece."""
         mine, yours = self.origins[0][device], self.origins[1][device]
         start = np.maximum(mine, yours)
         stop = np.minimum(mine + self.source.local_shape, yours + self.target.local_shape)
         if (start < stop).all():
             result[within(start, stop, yours)] = piece[within(start, stop, mine)]
-        return result
 
     def take(self, i: int, piece: Array) -> Array:
         """The elements of message i, flat, taken from its sender's piece."""

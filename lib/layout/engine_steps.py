@@ -1,0 +1,150 @@
+"""Steps of redistributions on one device of the engine: buffers, calls, and what arrives.
+
+A reduce-scatter, all-reduce, all-gather or all-to-all uses the engine's collective of that name, in groups. A permute
+or general exchange uses messages; a slice needs no call. The buffers that exist at the same time are those that
+`planning/buffers.py` predicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from lib.engine import ShardedEngine, unmetered
+from lib.layout.layouts.pieces import Array
+from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
+from lib.layout.redistribution.sum_exchange import SumExchange
+
+Box = tuple[slice, ...]
+
+
+def take_step(device: ShardedEngine, step: Step, piece: Array) -> Array:
+    """A device's piece after a step that all devices execute together."""
+    return _BY_NAME[step.name](device, step, piece)
+
+
+def _all_reduce(device: ShardedEngine, step: Step, piece: Array) -> Array:
+    return device.all_reduce(piece, group=step.group(device.device_id))
+
+
+def _reduce_scatter(device: ShardedEngine, step: Step, piece: Array) -> Array:
+    group = step.group(device.device_id)
+    return device.reduce_scatter(_parts(device, step, piece, group), group=group).reshape(step.target.local_shape)
+
+
+def _all_gather(device: ShardedEngine, step: Step, piece: Array) -> Array:
+    group = step.group(device.device_id)
+    return _assembled(device, step, group, device.all_gather(piece[None], group=group))
+
+
+def _all_to_all(device: ShardedEngine, step: Step, piece: Array) -> Array:
+    group = step.group(device.device_id)
+    return _assembled(device, step, group, device.all_to_all(_parts(device, step, piece, group), group=group))
+
+
+def _parts(device: ShardedEngine, step: Step, piece: Array, group: Sequence[int]) -> Array:
+    """A buffer with what each member of the group gets of this device's piece, one after another."""
+    mine = step.source.box(device.device_id)
+    boxes = [_common(mine, step.target.box(member), mine) for member in group]
+    buffer = np.empty((len(group), *piece[boxes[0]].shape), piece.dtype)
+    for row, box in zip(buffer, boxes):
+        row[...] = piece[box]
+    return buffer
+
+
+def _assembled(device: ShardedEngine, step: Step, group: Sequence[int], arrived: Array) -> Array:
+    """The new piece, assembled from what each member of the group sent."""
+    mine = step.target.box(device.device_id)
+    result = np.empty(step.target.local_shape, arrived.dtype)
+    for member, part in zip(group, arrived):
+        result[_common(step.source.box(member), mine, mine)] = part
+    return result
+
+
+def _common(a: Box, b: Box, origin: Box) -> Box:
+    """The overlap of two boxes of a tensor, in coordinates of a piece that starts at `origin`."""
+    return tuple(slice(max(x.start, y.start) - o.start, min(x.stop, y.stop) - o.start) for x, y, o in zip(a, b, origin))
+
+
+def _messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
+    exchange, me = step.exchange, int(device.device_id)
+    result = np.empty(step.target.local_shape, piece.dtype)
+    held, made = piece.reshape(exchange.source.local_shape), result.reshape(exchange.target.local_shape)
+    exchange.keep(me, held, made)
+    for receiver, numbers in exchange.sends[me].items():
+        buffer = np.empty(int((exchange.hi[numbers] - exchange.lo[numbers]).sum()), piece.dtype)
+        _send(device, receiver, buffer, (exchange.take(i, held) for i in numbers))
+        del buffer
+    for sender, numbers in exchange.receives[me].items():
+        arrived = device.receive(sender)
+        for i, elements in zip(numbers, _split(arrived, exchange.hi[numbers] - exchange.lo[numbers])):
+            exchange.put(i, made, elements)
+        del arrived, elements
+    return result
+
+
+def _sum_messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
+    exchange, me = step.sum_exchange, int(device.device_id)
+    result = np.empty(step.target.local_shape, piece.dtype)
+    for receiver, shares in exchange.summands.sends[me].items():
+        buffer = np.empty(int(exchange.summands.size[shares].sum()), piece.dtype)
+        _send(device, receiver, buffer, (exchange.take(share, me, piece) for share in shares))
+        del buffer
+    sums = _sums(device, exchange, piece)
+    for receiver, shares in exchange.sums.sends[me].items():
+        buffer = np.empty(int(exchange.sums.size[shares].sum()), piece.dtype)
+        _send(device, receiver, buffer, (sums[share] for share in shares))
+        del buffer
+    for share, total in sums.items():
+        if exchange.keeps[share]:
+            exchange.put(share, me, result, total)
+    for sender, shares in exchange.sums.receives[me].items():
+        arrived = device.receive(sender)
+        for share, elements in zip(shares, _split(arrived, exchange.sums.size[shares])):
+            exchange.put(share, me, result, elements)
+        del arrived, elements
+    return result
+
+
+def _sums(device: ShardedEngine, exchange: SumExchange, piece: Array) -> dict[int, Array]:
+    """The sums of this device's shares, once all summands have arrived: views of one buffer."""
+    me, arriving = int(device.device_id), exchange.summands
+    summands: dict[int, dict[int, Array]] = {share: {} for share in exchange.owned[me]}
+    for sender, shares in arriving.receives[me].items():
+        for share, elements in zip(shares, _split(device.receive(sender), arriving.size[shares])):
+            summands[share][sender] = elements
+    sizes = arriving.size[exchange.owned[me]]
+    buffer = np.empty(int(sizes.sum()), piece.dtype)
+    sums = dict(zip(exchange.owned[me], _split(buffer, sizes)))
+    with unmetered():  # numpy copies a range of a box before it adds it up
+        for share, total in sums.items():
+            summands[share][me] = exchange.take(share, me, piece)
+            total[...] = exchange.add(share, summands[share])
+    return sums
+
+
+def _send(device: ShardedEngine, receiver: int, buffer: Array, parts: Iterable[Array]) -> None:
+    """Sends parts in one message, packed into a buffer of their size."""
+    with unmetered():  # numpy copies a range of a box before it packs it
+        np.concatenate([np.asarray(part) for part in parts], out=buffer)
+    device.send(receiver, buffer)
+
+
+def _split(buffer: Array, sizes: Sequence[int]) -> list[Array]:
+    """Views of consecutive parts of these sizes."""
+    return np.split(buffer, np.cumsum(sizes)[:-1])
+
+
+_BY_NAME: dict[str, Callable[[ShardedEngine, Step, Array], Array]] = {
+    "all-reduce": _all_reduce,
+    "reduce-scatter": _reduce_scatter,
+    "all-gather": _all_gather,
+    "all-to-all": _all_to_all,
+    "permute": _messages,
+    "exchange": _messages,
+    "slice": _messages,
+    SUM_EXCHANGE: _sum_messages,
+}
+
+__all__ = ["take_step"]

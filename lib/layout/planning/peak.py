@@ -1,0 +1,98 @@
+"""Peak memory: what each device holds at every moment of a plan, operator by operator.
+
+Held are the tensors whose live range it is (`live_ranges`), copies of them in other layouts from the move until the
+last reader in that phase has computed, and the buffers of a move or reduction while it takes place (`buffers`). An
+operator is one kernel: its inputs and its output are there together, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lib.layout.layouts.device_matrix import Ints
+
+from .buffers import most_elements
+from .live_ranges import ends
+
+if TYPE_CHECKING:
+    from .plan import GraphPlan
+
+
+class Moment(NamedTuple):
+    """What is on the fullest device at one time: `bytes` in all, and by name."""
+
+    operator: str
+    doing: str
+    """ "moves x", "computes", or "reduces its output"."""
+    bytes: int
+    device: int
+    held: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return f"'{self.operator}' {self.doing}"
+
+
+class Timeline:
+    """The memory of a plan over time: a moment for each move, each computation and each reduction."""
+
+    def __init__(self, plan: GraphPlan, remember: bool = True) -> None:
+        self.moments: list[Moment] = []
+        self.peaks = np.zeros(plan.graph.devices, dtype=np.int64)
+        """The most bytes that each device holds."""
+        self._plan, self._remember, self._size = plan, remember, plan.graph.itemsize
+        self._held = {name: layout.elements * self._size for name, layout in plan.homes.items()}
+        self._copies: dict[int, tuple[str, int]] = {}
+        freed = ends(plan.graph)
+        self._note("", "starts", {})
+        for instruction in plan.device_program.instructions:
+            self._operator(instruction.output, freed[instruction.output])
+
+    def _operator(self, name: str, freed: tuple[str, ...]) -> None:
+        """An operator fetches its inputs, computes, and reduces its output."""
+        plan, size = self._plan, self._size
+        op = plan.operators[name]
+        mine: dict[str, int] = {}
+        over: list[int] = []
+        for place, (tensor, fetch) in enumerate(zip(op.operator.inputs, plan.fetches(name))):
+            if fetch.copy is not None and fetch.last:
+                over.append(fetch.copy)
+            if fetch.copy in self._copies or not fetch.steps:
+                continue
+            self._note(name, f"moves '{tensor}'", mine, most_elements(fetch.steps) * size, "the move")
+            label, moved = f"{tensor} for {name}, input {place}", op.inputs[place].elements * size
+            if fetch.copy is None:
+                mine[label] = moved
+            else:
+                self._copies[fetch.copy] = label, moved
+        made = {name: op.local.elements * size}
+        self._note(name, "computes", mine | made)
+        for tensor in freed:
+            del self._held[tensor]
+        for copy in over:
+            self._copies.pop(copy, None)
+        if op.reduction:
+            self._note(name, "reduces its output", made, most_elements(op.reduction) * size, "the reduction")
+        self._held[name] = op.output.elements * size
+
+    def _note(self, name: str, doing: str, mine: Mapping[str, int], extra: Ints | None = None, what: str = "") -> None:
+        base = sum(self._held.values()) + sum(held for _, held in self._copies.values()) + sum(mine.values())
+        total = base + (extra if extra is not None else np.zeros_like(self.peaks))
+        self.peaks = np.maximum(self.peaks, total)
+        device = int(total.argmax())
+        held: dict[str, int] = {}
+        if self._remember:
+            held = {**self._held, **dict(self._copies.values()), **mine}
+            if extra is not None and extra[device]:
+                held[what] = int(extra[device])
+        self.moments.append(Moment(name, doing, int(total[device]), device, held))
+
+    @property
+    def fullest(self) -> Moment:
+        """The first moment at which a device holds the most."""
+        return max(self.moments, key=lambda moment: moment.bytes)
+
+
+__all__ = ["Moment", "Timeline"]
