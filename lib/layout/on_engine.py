@@ -93,9 +93,10 @@ class MovingDevice(ShardedEngine):
 
     def forward(self, x: Array) -> Array:
         """Maps this device's piece under the source layout to its piece under the target layout."""
+        piece = x
         for step in self.steps:
-            x = take_step(self, step, x)
-        return x
+            piece = take_step(self, step, piece)
+        return piece
 
     def backward(self, grads: Any) -> Any:
         """Nothing: a redistribution has no parameters."""
@@ -118,6 +119,8 @@ def execute(
 
 def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, on: str | None = None) -> Executed:
     """Moves one tensor, called "tensor", to its layout `target`."""
+    for step in steps:
+        step.prepare()
     with launch(MovingDevice, target.devices, steps, on=on) as run:
         held = run.forward([pieces[device] for device in range(target.devices)])
         return Executed({"tensor": target}, {"tensor": dict(enumerate(held))}, run.meters)
