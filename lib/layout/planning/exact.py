@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from lib.layout.errors import LayoutError
@@ -12,6 +13,7 @@ from lib.layout.redistribution.links import Links, require_links
 
 from .choices import Choices
 from .memory_cap import cheapest
+from .peak_cap import PeakSearch
 from .placement_problem import PlacementProblem
 from .plan import GraphPlan
 
@@ -25,6 +27,7 @@ def plan(
     tensor_caps: Mapping[str, int] | None = None,
     scatter: bool = True,
     links: Links | None = None,
+    peak: int | None = None,
 ) -> GraphPlan:
     """The plan that moves the fewest bytes: redistribution on all edges plus the operators' own collectives.
 
@@ -34,15 +37,21 @@ def plan(
     Operators that take a tensor in the same layout share one move of it. If there are too many sets of such moves to
     consider, `GraphPlan.not_shared` names the tensor; the plan may then not be the cheapest.
 
+    With `peak`, no device holds more than that many bytes at any time, as `GraphPlan.peak` counts them. This search is
+    for small graphs. If it ends before it has looked at everything, the plan is the cheapest that was found, and
+    `GraphPlan.at_least` is what any plan within the caps moves.
+
     With `links`, the plan takes the least time instead. Each redistribution is still the one with the fewest bytes.
 
     Raises:
-        LayoutError: a cap names no tensor or cannot be met (the message has the smallest possible value), or the graph
-            is too entangled for an exact plan.
+        LayoutError: a cap names no tensor or cannot be met (the message has the smallest possible value, and for a peak
+            the operator), or the graph is too entangled for an exact plan.
     """
     require_graph(graph)
     if memory_cap is not None:
         memory_cap = require_cap(memory_cap, "a memory cap is a whole number of bytes per device, such as 40_000")
+    if peak is not None:
+        peak = require_cap(peak, "a cap on the peak is a whole number of bytes per device, such as 60_000")
     caps = _checked(graph, tensor_caps)
     if links is not None:
         require_links(links, graph.mesh)
@@ -52,6 +61,9 @@ def plan(
         raise LayoutError(
             f"no plan fits into {memory_cap:,} bytes on each device; the smallest possible is {smallest:,}"
         )
+    if peak is not None:
+        best = PeakSearch(problem, peak, memory_cap).cheapest()
+        return replace(best.plan, at_least=None if best.at_least >= best.cost else int(best.at_least))
     chosen = cheapest(problem.costs, problem.memory, problem.pairs, memory_cap)
     found = problem.plan(chosen)
     if problem.forbids(chosen):

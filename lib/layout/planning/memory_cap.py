@@ -26,9 +26,9 @@ def cheapest(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap:
     if cap is None or _sum(memory, chosen) <= cap:
         return chosen
     chosen, price, lower = _priced(costs, memory, pairs, cap, chosen, free.value)
-    best = _cost(costs, pairs, chosen)
+    best = total_cost(costs, pairs, chosen)
     # A better plan is cheaper by at least the greatest common divisor of all costs.
-    step = _cost_step([*costs, *pairs.values()])
+    step = cost_step([*costs, *pairs.values()])
     ceiling = best - step + 1e-9 * max(1.0, best)
     if lower > ceiling:
         return chosen
@@ -48,7 +48,7 @@ def cheapest(costs: Sequence[Table], memory: Sequence[Table], pairs: Pairs, cap:
         gap *= 4
 
 
-def _cost_step(tables: Sequence[Table]) -> int:
+def cost_step(tables: Sequence[Table]) -> int:
     """The greatest common divisor of all entries, whole numbers; 1 if all are zero."""
     numbers = [np.unique(table[table < FORBIDDEN]).astype(np.int64) for table in tables]
     return int(np.gcd.reduce([int(np.gcd.reduce(each)) for each in numbers])) or 1
@@ -63,7 +63,7 @@ def _priced(
     """
     under = _least_memory(costs, memory, pairs)
     best, price, lower = under, 0.0, cost
-    above, below = (_sum(memory, over), cost), (_sum(memory, under), _cost(costs, pairs, under))
+    above, below = (_sum(memory, over), cost), (_sum(memory, under), total_cost(costs, pairs, under))
     best_cost = below[1]
     for _ in range(100):
         if above[0] <= below[0]:
@@ -73,7 +73,7 @@ def _priced(
             break
         solved = Elimination(_weighed(costs, memory, slope), pairs)
         found = solved.best()
-        point = (_sum(memory, found), _cost(costs, pairs, found))
+        point = (_sum(memory, found), total_cost(costs, pairs, found))
         if solved.value - slope * cap > lower:
             price, lower = slope, solved.value - slope * cap
         if point[0] <= cap and point[1] < best_cost:
@@ -106,5 +106,5 @@ def _sum(tables: Sequence[Table], chosen: Sequence[int]) -> float:
     return float(sum(table[state] for table, state in zip(tables, chosen)))
 
 
-def _cost(costs: Sequence[Table], pairs: Pairs, chosen: Sequence[int]) -> float:
+def total_cost(costs: Sequence[Table], pairs: Pairs, chosen: Sequence[int]) -> float:
     return _sum(costs, chosen) + float(sum(table[tuple(chosen[v] for v in names)] for names, table in pairs.items()))

@@ -34,13 +34,13 @@ class PlacementProblem:
         self.pairs: dict[tuple[int, ...], Table] = {}
         self._pending: list[tuple[tuple[int, ...], Callable[[], Table]]] = []
         self._tables: dict[tuple[tuple[int, ...], bytes], Table] = {}
-        self._lives: dict[str, tuple[int, list[TensorLayout]]] = {}
+        self.lives: dict[str, tuple[int, list[TensorLayout]]] = {}
         """By tensor: its variable, and the layout that each value means."""
-        self._shares: dict[tuple[str, int], tuple[int, list[tuple[TensorLayout, ...]]]] = {}
+        self.shares: dict[tuple[str, int], tuple[int, list[tuple[TensorLayout, ...]]]] = {}
         """By tensor and phase: a variable, and the moved copies that readers share under each value."""
         self.not_shared: dict[str, None] = {}
         """Tensors for which not every set of shared copies is a choice, because there are too many."""
-        self._computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
+        self.computes: dict[str, tuple[int, list[tuple[TensorLayout, ...]]]] = {}
         """By operator: a variable, and the inputs that its values need."""
         self._between: dict[tuple[tuple[TensorLayout, ...], tuple[TensorLayout, ...]], Table] = {}
         for name, homes in choices.homes.items():
@@ -52,13 +52,13 @@ class PlacementProblem:
 
     def plan(self, chosen: Sequence[int]) -> GraphPlan:
         """The plan of one value for each variable."""
-        placed = {name: layouts[chosen[v]] for name, (v, layouts) in self._lives.items()}
+        placed = {name: layouts[chosen[v]] for name, (v, layouts) in self.lives.items()}
         operators = {}
-        for name, (v, ways) in self._computes.items():
+        for name, (v, ways) in self.computes.items():
             fitting = (
                 c for c in self.choices.operators[name] if (c.inputs, c.output) == (ways[chosen[v]], placed[name])
             )
-            operators[name] = min(fitting, key=self._own)
+            operators[name] = min(fitting, key=self.own)
         homes = {name: placed[name] for name in self.choices.homes}
         return GraphPlan(self.graph, operators, homes, tuple(self.not_shared), bool(self.choices.coupled))
 
@@ -66,27 +66,27 @@ class PlacementProblem:
         """Variables for an operator: one, or if several choices compute in the same way, one more for its output."""
         choices = self.choices.operators[name]
         if name in self.step.replaces:
-            v, layouts = self._lives[self.step.replaces[name]]
+            v, layouts = self.lives[self.step.replaces[name]]
             by_output = {choice.output: choice for choice in choices}
             self._follow(name, v, [[by_output[layout]] if layout in by_output else [] for layout in layouts])
         elif name in self.choices.summed:
-            v, layouts = self._lives[self.choices.summed[name]]
+            v, layouts = self.lives[self.choices.summed[name]]
             self._follow(name, v, along_tensor(self.graph, layouts, name))
         elif name in self.choices.coupled:
-            v, forward = self._computes[self.choices.coupled[name]]
+            v, forward = self.computes[self.choices.coupled[name]]
             self._follow(name, v, [self.choices.aligned[name][way] for way in forward])
         else:
             ways = list(dict.fromkeys(choice.inputs for choice in choices))
             outputs = [choice.output for choice in choices]
             if len(ways) == len(choices) and self._as_many(name, outputs):
                 v = self._variable(self._held(name, outputs))
-                self._pair((v,), lambda: np.array(list(map(self._own, choices)), dtype=np.float64))
-                self._computes[name], self._lives[name] = (v, ways), (v, outputs)
+                self._pair((v,), lambda: np.array(list(map(self.own, choices)), dtype=np.float64))
+                self.computes[name], self.lives[name] = (v, ways), (v, outputs)
                 self._share(name)
                 return
             row = {way: i for i, way in enumerate(ways)}
             v = self._variable([0] * len(ways))
-            self._computes[name] = v, ways
+            self.computes[name] = v, ways
             self._add_output(name, v, [(row[choice.inputs], choice) for choice in choices])
 
     def _follow(self, name: str, v: int, aligned: Aligned) -> None:
@@ -97,11 +97,11 @@ class PlacementProblem:
             self._pair((v,), lambda: np.array([0.0 if each else FORBIDDEN for each in ways]))
         any_way = next((each[0] for each in ways if each), self.choices.operators[name][0])
         first = [each[0] if each else any_way for each in ways]
-        self._computes[name] = v, [way.inputs for way in first]
+        self.computes[name] = v, [way.inputs for way in first]
         outputs = [way.output for way in first]
         if all(len(each) < 2 for each in ways) and self._as_many(name, outputs):
-            self._lives[name] = v, outputs
-            self._pair((v,), lambda: np.array(list(map(self._own, first)), dtype=np.float64))
+            self.lives[name] = v, outputs
+            self._pair((v,), lambda: np.array(list(map(self.own, first)), dtype=np.float64))
             held = np.array(self._held(name, outputs), dtype=np.float64) * self.graph.itemsize
             self.memory[v] = self._one(self.memory[v] + held)
             self._share(name)
@@ -112,7 +112,7 @@ class PlacementProblem:
     def _add_output(self, name: str, u: int, choices: Sequence[tuple[int, DistributedOperator]]) -> None:
         """A variable for where an operator's output lives; each choice belongs to a value of the operator's own."""
         self._store(name, list(dict.fromkeys(choice.output for _, choice in choices)))
-        v, outputs = self._lives[name]
+        v, outputs = self.lives[name]
         rows = len(self.costs[u])
 
         def table() -> Table:
@@ -120,7 +120,7 @@ class PlacementProblem:
             column = {output: i for i, output in enumerate(outputs)}
             for row, choice in choices:
                 place = row, column[choice.output]
-                made[place] = min(made[place], self._own(choice))
+                made[place] = min(made[place], self.own(choice))
             return made
 
         self._pair((u, v), table)
@@ -129,7 +129,7 @@ class PlacementProblem:
         """A variable for where a tensor lives, and for each phase in which several operators read it, one more for the
         moved copies that they share."""
         v = self._variable(self._held(name, layouts))
-        self._lives[name] = v, layouts
+        self.lives[name] = v, layouts
         self._share(name)
 
     def _as_many(self, name: str, outputs: Sequence[TensorLayout]) -> bool:
@@ -156,11 +156,11 @@ class PlacementProblem:
 
     def _add_shares(self, name: str, sets: dict[int, list[tuple[TensorLayout, ...]]]) -> None:
         """A variable for shared copies; by phase, those that each of its values means."""
-        v, layouts = self._lives[name]
+        v, layouts = self.lives[name]
         size = len(next(iter(sets.values())))
         u = self._variable([0] * size)
         for phase, copies in sets.items():
-            self._shares[name, phase] = u, copies
+            self.shares[name, phase] = u, copies
             self._pair((v, u), partial(self._moved_at_once, tuple(layouts), tuple(copies)))
 
     def _readers(self, name: str, phase: int) -> dict[tuple[str, int], dict[Placement, TensorLayout]]:
@@ -190,7 +190,7 @@ class PlacementProblem:
         kept = name in self.choices.homes or self.graph.keeps(name)
         return [layout.elements * kept for layout in layouts]
 
-    def _own(self, choice: DistributedOperator) -> int:
+    def own(self, choice: DistributedOperator) -> int:
         """What an operator's own collectives cost."""
         if self.links is None:
             return choice.moved * self.graph.itemsize
@@ -243,14 +243,14 @@ class PlacementProblem:
 
     def _add_edges(self, name: str) -> None:
         """What it costs to bring each input to the layout that the operator needs, where no shared copy has it."""
-        v, ways = self._computes[name]
+        v, ways = self.computes[name]
         for place, tensor in enumerate(self.graph.operators[name].inputs):
             if self._as_before(tensor, name, place):
                 continue
-            u, layouts = self._lives[tensor]
+            u, layouts = self.lives[tensor]
             wanted = tuple(way[place] for way in ways)
-            if (tensor, self.graph.phase(name)) in self._shares:
-                w, sets = self._shares[tensor, self.graph.phase(name)]
+            if (tensor, self.graph.phase(name)) in self.shares:
+                w, sets = self.shares[tensor, self.graph.phase(name)]
                 self._pair((u, w, v), partial(self._moved_apart, tuple(layouts), tuple(sets), wanted))
             else:
                 self._pair((u, v), partial(self._moved, tuple(layouts), wanted))

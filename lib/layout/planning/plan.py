@@ -54,6 +54,8 @@ class GraphPlan:
     """Tensors whose shared moves the planner could not consider in full, so that a cheaper plan may exist."""
     paired: bool = False
     """True if backward is split like forward because the planner could not consider all other ways."""
+    at_least: int | None = None
+    """What every plan under the same caps moves or takes, if it is not known that this one is the cheapest."""
 
     def layout(self, tensor: str) -> TensorLayout:
         """The layout of a tensor: as a source is stored, or as its operator leaves it."""
@@ -287,6 +289,8 @@ class GraphPlan:
         if self.not_shared:
             names = ", ".join(f"'{name}'" for name in self.not_shared)
             lines.append(f"there may be cheaper plans: not every way to share moves of {names} was considered")
+        if self.at_least is not None:
+            lines.append(f"there may be cheaper plans: not all were considered, but none is below {self.at_least:,}")
         most = int(self.sent.max())
         lines.append(f"{self.bytes:,} bytes moved, at most {most:,} by a device; {self.memory:,} bytes on each device")
         return "\n".join(lines)

@@ -1,0 +1,134 @@
+"""Plans under a cap on the peak: within it, and as cheap as the best of all plans, one by one."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lib.layout import Graph, GraphPlan, LayoutError, mesh, plan, training
+from lib.layout.examples import feed_forward, megatron_mlp
+from lib.layout.planning import peak_cap
+from lib.layout.planning.choices import Choices
+from tests.layout.test_peak import assert_peaks_are_measured
+from tests.layout.test_propagation import configured_ffn, small_graphs
+from tests.support.examples import examples
+
+MOST_PLANS = 400
+
+
+def every_plan(graph: Graph) -> list[GraphPlan]:
+    """Independent of the planner's tables: every plan that can be made of the candidates. An operator's sum is completed
+    in the way that moves the fewest bytes, as the planner does."""
+    choices = Choices(graph, {}, scatter=True)
+    ways = []
+    for each in choices.operators.values():
+        cheapest = {}
+        for way in sorted(each, key=lambda way: way.moved):
+            cheapest.setdefault((way.inputs, way.output), way)
+        ways.append(list(cheapest.values()))
+    assume(prod(map(len, ways)) * prod(map(len, choices.homes.values())) <= MOST_PLANS)
+    replaces = graph.step.replaces if graph.step else {}
+    plans = (
+        GraphPlan(graph, dict(zip(choices.operators, one)), dict(zip(choices.homes, homes)))
+        for one in product(*ways)
+        for homes in product(*choices.homes.values())
+    )
+    return [each for each in plans if all(each.layout(new) == each.layout(old) for new, old in replaces.items())]
+
+
+def assert_the_best_under(graph: Graph, plans: list[GraphPlan], cap: int, memory_cap: int | None = None) -> None:
+    fitting = [p for p in plans if p.peak <= cap and (memory_cap is None or p.memory <= memory_cap)]
+    if fitting:
+        found = plan(graph, peak=cap, memory_cap=memory_cap)
+        assert found.peak <= cap
+        assert found.at_least is None
+        assert found.bytes == min(each.bytes for each in fitting)
+    else:
+        with pytest.raises(LayoutError) as refused:
+            plan(graph, peak=cap, memory_cap=memory_cap)
+        least = min(each.peak for each in plans)
+        assert f"the smallest possible peak is {least:,}, when '" in str(refused.value)
+
+
+@examples(60)
+@given(small_graphs(), st.data())
+def test_the_cheapest_under_a_peak_is_what_trying_everything_finds(graph, data):
+    plans = every_plan(graph)
+    peaks = sorted({each.peak for each in plans})
+    cap = data.draw(st.sampled_from([peaks[0] - 1, *peaks]))
+    assert_the_best_under(graph, plans, cap)
+    memory = data.draw(st.sampled_from(sorted({each.memory for each in plans})))
+    assert_the_best_under(graph, plans, cap, memory)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_step_under_every_peak_that_a_plan_of_it_has(optimizer):
+    graph = Graph(mesh=mesh(x=2))
+    graph.input("x", (4, 2))
+    graph.parameter("w", (2, 2))
+    graph.matmul("y", "x", "w")
+    step = training(graph, optimizer)
+    step.shard("y", ((2, 1), (1, 1)))
+    step.shard("y.grad", ((2, 1), (2, 1)))
+    choices = Choices(step, {}, scatter=True)
+    plans = [
+        GraphPlan(step, dict(zip(choices.operators, ways)), dict(zip(choices.homes, homes)))
+        for ways in product(*choices.operators.values())
+        for homes in product(choices.homes["x"][:1], *[choices.homes[name] for name in list(choices.homes)[1:]])
+        if all(
+            dict(zip(choices.operators, ways))[new].output == dict(zip(choices.homes, homes))[old]
+            for new, old in step.step.replaces.items()
+        )
+    ]
+    assert plans
+    for cap in sorted({each.peak for each in plans}):
+        found = plan(step, peak=cap)
+        assert found.peak <= cap
+        assert found.bytes <= min(each.bytes for each in plans if each.peak <= cap)
+        assert_peaks_are_measured(found)
+
+
+def test_the_network_of_the_documentation_under_a_peak():
+    """Each cap is met, on the engine too, and less memory never moves less."""
+    moved = []
+    for cap in (35_136, 28_200, 21_000):
+        found = plan(configured_ffn(), peak=cap)
+        assert found.peak <= cap
+        assert_peaks_are_measured(found)
+        moved.append((found.bytes, found.at_least))
+    assert moved == [(12_288, None), (32_768, None), (90_112, None)]
+
+
+def test_a_layer_may_trade_memory_for_bytes():
+    free = plan(megatron_mlp())
+    found = plan(megatron_mlp(), peak=free.peak // 2)
+    assert (free.bytes, found.bytes, found.at_least) == (0, 49_152, None)
+    assert_peaks_are_measured(found)
+
+
+def test_a_cap_that_no_plan_meets_names_the_operator_and_the_least():
+    with pytest.raises(LayoutError, match=r"every plan holds [\d,]+ or more; the smallest .* peak .* is [\d,]+, when '"):
+        plan(feed_forward(), peak=1_000)
+    step = training(megatron_mlp(devices=4, tokens=32, width=16), "adam")
+    with pytest.raises(LayoutError, match=r"no plan that holds at most 9,000 bytes on each device at any time"):
+        plan(step, peak=9_000)
+
+
+def test_a_search_that_ends_early_says_what_is_proven(monkeypatch):
+    monkeypatch.setattr(peak_cap, "MAX_NODES", 30)
+    monkeypatch.setattr(peak_cap, "PRICE_STEPS", 6)
+    found = plan(feed_forward(), peak=27_000)
+    best = 32_768
+    assert found.at_least is not None
+    assert found.at_least <= best <= found.bytes
+    assert f"there may be cheaper plans: not all were considered, but none is below {found.at_least:,}" in found.explain()
+
+
+@pytest.mark.parametrize("peak", [-1, True, "60000", 6e4])
+def test_what_is_no_cap_is_refused(peak):
+    with pytest.raises(LayoutError, match="a cap on the peak is a whole number of bytes per device, such as 60_000"):
+        plan(feed_forward(), peak=peak)
