@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lib.layout import Graph, GraphPlan, LayoutError, mesh, plan, training
+from lib.layout import Graph, GraphPlan, LayoutError, complete, mesh, mesh_split, plan, training
 from lib.layout.examples import feed_forward, megatron_mlp
 from lib.layout.planning import peak_cap
 from lib.layout.planning.choices import Choices
@@ -21,8 +21,8 @@ MOST_PLANS = 400
 
 
 def every_plan(graph: Graph) -> list[GraphPlan]:
-    """Independent of the planner's tables: every plan that can be made of the candidates. An operator's sum is completed
-    in the way that moves the fewest bytes, as the planner does."""
+    """Independent of the planner's tables: every plan that can be made of the candidates. An operator's sum is
+    completed in the way that moves the fewest bytes, as the planner does."""
     choices = Choices(graph, {}, scatter=True)
     ways = []
     for each in choices.operators.values():
@@ -85,7 +85,7 @@ def test_a_step_under_every_peak_that_a_plan_of_it_has(optimizer):
         )
     ]
     assert plans
-    for cap in sorted({each.peak for each in plans}):
+    for cap in sorted({each.peak for each in plans})[::3]:
         found = plan(step, peak=cap)
         assert found.peak <= cap
         assert found.bytes <= min(each.bytes for each in plans if each.peak <= cap)
@@ -106,12 +106,15 @@ def test_the_network_of_the_documentation_under_a_peak():
 def test_a_layer_may_trade_memory_for_bytes():
     free = plan(megatron_mlp())
     found = plan(megatron_mlp(), peak=free.peak // 2)
+    assert found.peak <= free.peak // 2
     assert (free.bytes, found.bytes, found.at_least) == (0, 49_152, None)
     assert_peaks_are_measured(found)
 
 
 def test_a_cap_that_no_plan_meets_names_the_operator_and_the_least():
-    with pytest.raises(LayoutError, match=r"every plan holds [\d,]+ or more; the smallest .* peak .* is [\d,]+, when '"):
+    with pytest.raises(
+        LayoutError, match=r"every plan holds [\d,]+ or more; the smallest possible peak is 20,544, when '"
+    ):
         plan(feed_forward(), peak=1_000)
     step = training(megatron_mlp(devices=4, tokens=32, width=16), "adam")
     with pytest.raises(LayoutError, match=r"no plan that holds at most 9,000 bytes on each device at any time"):
@@ -125,10 +128,39 @@ def test_a_search_that_ends_early_says_what_is_proven(monkeypatch):
     best = 32_768
     assert found.at_least is not None
     assert found.at_least <= best <= found.bytes
-    assert f"there may be cheaper plans: not all were considered, but none is below {found.at_least:,}" in found.explain()
+    assert (
+        f"there may be cheaper plans: not all were considered, but none is below {found.at_least:,}" in found.explain()
+    )
 
 
 @pytest.mark.parametrize("peak", [-1, True, "60000", 6e4])
 def test_what_is_no_cap_is_refused(peak):
     with pytest.raises(LayoutError, match="a cap on the peak is a whole number of bytes per device, such as 60_000"):
         plan(feed_forward(), peak=peak)
+
+
+def test_a_completed_plan_over_the_cap_is_refused_with_the_operator_and_what_is_large():
+    grid = mesh(data=2, model=4)
+    annotations = {"x": mesh_split((64, 64), grid, ("data", -1))}
+    found = complete(megatron_mlp(), annotations).plan
+    assert complete(megatron_mlp(), annotations, peak=found.peak).plan.peak == found.peak
+    with pytest.raises(LayoutError) as refused:
+        complete(megatron_mlp(), annotations, peak=found.peak - 1)
+    said = str(refused.value)
+    assert f"holds {found.peak:,} bytes on a device when {found.peak_moment}, more than {found.peak - 1:,}: " in said
+    assert f"or let plan(graph, peak={found.peak - 1}) choose" in said
+    assert plan(megatron_mlp(), peak=found.peak - 1).peak < found.peak
+    with pytest.raises(LayoutError, match="a cap on the peak is a whole number"):
+        complete(megatron_mlp(), annotations, peak=-1)
+
+
+@examples(30)
+@given(small_graphs())
+def test_a_peak_caps_every_single_tensor_too(graph):
+    """Both caps count what is moved: no tensor, as stored or as an operator needs it, is larger than the peak."""
+    found = plan(graph)
+    layouts = [found.layout(name) for name in graph.shapes] + [x for op in found.operators.values() for x in op.inputs]
+    largest = max(layout.elements for layout in layouts) * graph.itemsize
+    assert largest <= found.peak
+    caps = dict.fromkeys(graph.shapes, found.peak)
+    assert plan(graph, tensor_caps=caps, peak=found.peak).bytes == found.bytes

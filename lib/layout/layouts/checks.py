@@ -1,4 +1,4 @@
-"""Checks of players' input: whole numbers, as in shapes, axes and strategies, and names that have to exist."""
+"""Checks of players' input: whole numbers, as in shapes, axes, strategies and caps, and names that have to exist."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from numbers import Integral
 from typing import Any
 
 from lib.layout.errors import LayoutError
+
+PEAK_WANTED = "a cap on the peak is a whole number of bytes per device, such as 60_000"
 
 
 def require_int(given: Any, what: str) -> int:
@@ -57,3 +59,14 @@ def nearest_name(wanted: Any, known: Iterable[str]) -> str:
     names = list(known)
     near = get_close_matches(str(wanted), names, n=1)
     return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names) or 'none'}"
+
+
+def require_cap(given: Any, wanted: str) -> int:
+    """A cap in bytes.
+
+    Raises:
+        LayoutError: it is not a whole number of 0 or more.
+    """
+    if require_int(given, wanted) < 0:
+        raise LayoutError(f"{wanted}; got {given}")
+    return int(given)

@@ -13,7 +13,7 @@ from math import prod
 from typing import NamedTuple
 
 from lib.layout.errors import LayoutError
-from lib.layout.layouts.checks import nearest_name
+from lib.layout.layouts.checks import PEAK_WANTED, nearest_name, require_cap
 from lib.layout.layouts.common_refinement import common_shape, respelled
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, same_placement
@@ -46,21 +46,34 @@ class Completion:
     conflicts: tuple[Conflict, ...]
 
 
-def complete(graph: Graph, annotations: Mapping[str, TensorLayout]) -> Completion:
+def complete(graph: Graph, annotations: Mapping[str, TensorLayout], peak: int | None = None) -> Completion:
     """Propagates annotations over a graph. An annotated tensor keeps its layout; undecided dimensions stay whole.
 
+    Annotations leave nothing to search, so `peak` only refuses: a completed plan that holds more bytes on a device at
+    some time, as `GraphPlan.peak` counts them. `plan(graph, peak=...)` looks for one that does not.
+
     Raises:
+        LayoutError: the plan's peak is higher than `peak`; the message has the operator and the largest tensors then.
         LayoutError: there is no annotation, or one is for a missing tensor, of the wrong shape, on incompatible device
             matrices, with a different number of devices than the graph's, or a partial layout.
     """
     require_graph(graph)
     _check(graph, annotations)
+    if peak is not None:
+        peak = require_cap(peak, PEAK_WANTED)
     annotations = on_one_matrix(annotations)
     matrix = next(iter(annotations.values())).matrix
     spread = _Spread(graph, matrix, annotations)
     layouts = spread.layouts()
     operators = {name: spread.distribute(op, layouts) for name, op in graph.operators.items()}
     plan = GraphPlan(graph, operators, {name: layouts[name] for name in graph.sources})
+    if peak is not None and plan.peak > peak:
+        largest = sorted(plan.peak_moment.held.items(), key=lambda one: -one[1])[:3]
+        names = ", ".join(f"{name} {held:,}" for name, held in largest)
+        raise LayoutError(
+            f"the completed plan holds {plan.peak:,} bytes on a device when {plan.peak_moment}, more than {peak:,}: "
+            f"{names}; split one of these with an annotation, or let plan(graph, peak={peak}) choose"
+        )
     return Completion(plan, layouts, tuple(spread.conflicts))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lib.layout.errors import LayoutError
-from lib.layout.layouts.checks import nearest_name, require_int
+from lib.layout.layouts.checks import PEAK_WANTED, nearest_name, require_cap
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.redistribution.links import Links, require_links
 
@@ -51,7 +51,7 @@ def plan(
     if memory_cap is not None:
         memory_cap = require_cap(memory_cap, "a memory cap is a whole number of bytes per device, such as 40_000")
     if peak is not None:
-        peak = require_cap(peak, "a cap on the peak is a whole number of bytes per device, such as 60_000")
+        peak = require_cap(peak, PEAK_WANTED)
     caps = _checked(graph, tensor_caps)
     if links is not None:
         require_links(links, graph.mesh)
@@ -102,14 +102,3 @@ def _checked(graph: Graph, caps: Any) -> Mapping[str, int]:
             advice = nearest_name(name, graph.shapes)
             raise LayoutError(f"a cap names a tensor '{name}' that is not in the graph; {advice}")
     return caps or {}
-
-
-def require_cap(given: Any, wanted: str) -> int:
-    """A cap in bytes.
-
-    Raises:
-        LayoutError: it is not a whole number of 0 or more.
-    """
-    if require_int(given, wanted) < 0:
-        raise LayoutError(f"{wanted}; got {given}")
-    return int(given)

@@ -8,6 +8,7 @@ whose tensors are all placed. What a plan really holds is in `peak`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -129,10 +130,16 @@ class Moments:
                 continue
             first = next(op.name for op, _ in self.graph.consumers(tensor) if self.graph.phase(op.name) == phase)
             if first == name:
-                most = max(most, copies + int(most_elements(redistribute(given, wanted).named_steps).max()))
+                most = max(most, copies + _moving(given, wanted))
             copies += wanted.elements
         local = next(c.local.elements for c in self.problem.choices.operators[name] if c.inputs == way)
         return max(0, most - copies - local)
+
+
+@lru_cache(maxsize=262144)
+def _moving(given: TensorLayout, wanted: TensorLayout) -> int:
+    """The most elements that a move takes on a device beside what it starts from."""
+    return int(most_elements(redistribute(given, wanted).named_steps).max())
 
 
 def total(single: Sequence[Table], pairs: Mapping[Scope, Mapping[int, Table]], chosen: Sequence[int]) -> Table:
@@ -142,5 +149,3 @@ def total(single: Sequence[Table], pairs: Mapping[Scope, Mapping[int, Table]], c
         for moment, table in at.items():
             found[moment] += table[tuple(chosen[v] for v in names)]
     return np.asarray(found)
-
-

@@ -30,6 +30,7 @@ class Moment(NamedTuple):
     bytes: int
     device: int
     held: Mapping[str, int]
+    """Unless all are remembered, only of moments that hold more than any before."""
 
     def __str__(self) -> str:
         return f"'{self.operator}' {self.doing}"
@@ -38,11 +39,11 @@ class Moment(NamedTuple):
 class Timeline:
     """The memory of a plan over time: a moment for each move, each computation and each reduction."""
 
-    def __init__(self, plan: GraphPlan, remember: bool = True) -> None:
+    def __init__(self, plan: GraphPlan, remember_all: bool = False) -> None:
         self.moments: list[Moment] = []
         self.peaks = np.zeros(plan.graph.devices, dtype=np.int64)
         """The most bytes that each device holds."""
-        self._plan, self._remember, self._size = plan, remember, plan.graph.itemsize
+        self._plan, self._remember_all, self._size = plan, remember_all, plan.graph.itemsize
         self._held = {name: layout.elements * self._size for name, layout in plan.homes.items()}
         self._copies: dict[int, tuple[str, int]] = {}
         freed = ends(plan.graph)
@@ -80,13 +81,13 @@ class Timeline:
     def _note(self, name: str, doing: str, mine: Mapping[str, int], extra: Ints | None = None, what: str = "") -> None:
         base = sum(self._held.values()) + sum(held for _, held in self._copies.values()) + sum(mine.values())
         total = base + (extra if extra is not None else np.zeros_like(self.peaks))
-        self.peaks = np.maximum(self.peaks, total)
         device = int(total.argmax())
         held: dict[str, int] = {}
-        if self._remember:
+        if self._remember_all or total[device] > self.peaks.max():
             held = {**self._held, **dict(self._copies.values()), **mine}
             if extra is not None and extra[device]:
                 held[what] = int(extra[device])
+        self.peaks = np.maximum(self.peaks, total)
         self.moments.append(Moment(name, doing, int(total[device]), device, held))
 
     @property

@@ -1,9 +1,9 @@
 """The cheapest plan whose peak is at most a cap: prices on moments give a lower bound, then a search below it.
 
-Every moment has a price (Lagrange multipliers, found by subgradient steps: Held, Wolfe and Crowder 1974). An elimination
-with priced memory gives a lower bound for each partial choice, and a depth-first branch and bound (Land and Doig 1960)
-follows it. A partial choice is left when it must cost too much, or hold too much at some moment. Complete choices are
-judged by the peak of their plan. The search stops after MAX_NODES; then `Found.at_least` is what is proven.
+Every moment has a price (Lagrange multipliers, found by subgradient steps: Held, Wolfe and Crowder 1974). An
+elimination with priced memory gives a lower bound for each partial choice, and a depth-first branch and bound (Land and
+Doig 1960) follows it. A partial choice is left when it must cost too much, or hold too much at some moment. Complete
+choices are judged by the peak of their plan. The search stops after MAX_NODES; then `Found.at_least` is what is proven.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from .peak import Timeline
 from .placement_problem import PlacementProblem
 from .plan import GraphPlan
 
-MAX_NODES = 40_000
+MAX_NODES = 20_000
 """Partial choices that a search looks at."""
 PRICE_STEPS = 60
 """Subgradient steps, at most."""
-PRICE_ENTRIES = 400_000_000
+WEIGHT_STEPS = 40
+"""Steps of the weights in the search for the least peak."""
+PRICE_ENTRIES = 100_000_000
 """Entries of tables that all of these steps together may have."""
 
 
@@ -46,6 +48,7 @@ class _Best:
     plan: GraphPlan | None = None
     cost: float = np.inf
     least: GraphPlan | None = None
+    peak: float = np.inf
 
 
 class PeakSearch:
@@ -59,6 +62,9 @@ class PeakSearch:
             self.caps[-1] = memory_cap
         self.prices = np.zeros(self.moments.count)
         self.step = cost_step([*problem.costs, *problem.pairs.values()])
+        order = elimination_order(self.moments.sizes, problem.pairs)
+        self.entries = sum(table_entries(self.moments.sizes, v, scope) for v, scope in order)
+        """Entries of the tables of one elimination."""
         self.best = _Best()
         self.nodes = 0
 
@@ -70,11 +76,15 @@ class PeakSearch:
         """
         moment, least = self._least_of_moments()
         if least > self.peak:
-            raise LayoutError(self._refusal(f"when {self.moments.name(moment)}, every plan holds {int(least):,} or more"))
+            raise LayoutError(
+                self._refusal(f"when {self.moments.name(moment)}, every plan holds {int(least):,} or more")
+            )
         free = Elimination(self.problem.costs, self.problem.pairs)
         if self._judge(free.best()):
             return self._found(free.value)
         lower = self._set_prices(free.value)
+        if self.best.plan is None:
+            self._weigh()
         if self.best.cost > self._rounded(lower):
             priced = self._priced(self.prices)
             complete = _Descent(self, priced, by_cost=True).run()
@@ -97,9 +107,9 @@ class PeakSearch:
         if self.problem.forbids(chosen):
             return False
         plan = self.problem.plan(chosen)
-        held = int(Timeline(plan, remember=False).peaks.max())
-        if self.best.least is None or held < self.best.least.peak:
-            self.best.least = plan
+        held = int(Timeline(plan).peaks.max())
+        if held < self.best.peak:
+            self.best.least, self.best.peak = plan, held
         if held > self.peak or (self.memory_cap is not None and plan.memory > self.memory_cap):
             return False
         cost = total_cost(self.problem.costs, self.problem.pairs, chosen)
@@ -110,12 +120,9 @@ class PeakSearch:
     def _set_prices(self, lower: float) -> float:
         """Prices with a good lower bound, and that bound."""
         prices, best = self.prices, lower
-        steps, done, pace = PRICE_STEPS, 0, 1.0
-        while done < steps:
+        pace = 1.0
+        for _ in range(self.steps(PRICE_STEPS)):
             solved = self._priced(prices)
-            if not done:
-                entries = sum(table.size for table in solved.tables.values())
-                steps = max(4, min(steps, PRICE_ENTRIES // max(1, entries)))
             bound = solved.value - float(prices @ self.caps)
             chosen = solved.best()
             self._judge(chosen)
@@ -132,7 +139,6 @@ class PeakSearch:
             goal = self.best.cost if np.isfinite(self.best.cost) else 2 * max(best, 1.0) + float(self.caps[0])
             move = pace * max(goal - bound, self.step) / float(over @ over)
             prices = np.maximum(0.0, prices + move * over)
-            done += 1
         return best
 
     def _priced(self, prices: Table, by_cost: bool = True) -> Elimination:
@@ -152,9 +158,8 @@ class PeakSearch:
         """The moment at which all plans hold the most, and the least that any of them then holds."""
         apart = {names: np.where(t >= FORBIDDEN, FORBIDDEN, 0.0) for names, t in self.problem.pairs.items()}
         least = np.sum([single.min(axis=0) for single in self.moments.single], axis=0)
-        entries = sum(table_entries(self.moments.sizes, v, s) for v, s in elimination_order(self.moments.sizes, apart))
         operators = 2 * len(self.moments.operators)
-        for moment in range(operators) if entries * operators < PRICE_ENTRIES else ():
+        for moment in range(operators) if self.entries * operators < PRICE_ENTRIES else ():
             pairs = dict(apart)
             for names, at in self.moments.pairs.items():
                 if moment in at:
@@ -168,14 +173,46 @@ class PeakSearch:
         what = f"no plan that holds at most {self.peak:,} bytes on each device at any time{both} "
         what += f"is possible: {why}" if why.startswith("when") else f"was found: {why}" if why else "is possible"
         search = PeakSearch(self.problem, self.peak, None)
-        search.best.least = self.best.least
-        proven = _Descent(search, search._priced(np.ones_like(search.prices), by_cost=False), by_cost=False).run()
+        search.best.least, search.best.peak = self.best.least, self.best.peak
+        bound, proven = search.least_peak()
         least = search.best.least
         if least is None:
             return f"{what}; leave more operators open"
-        proven = proven or least.peak <= self._least_of_moments()[1]
         first = "the smallest possible peak" if proven else "the smallest peak that was found"
-        return f"{what}; {first} is {least.peak:,}, when {least.peak_moment}"
+        below = "" if proven else f"; none is below {int(np.ceil(bound)):,}"
+        return f"{what}; {first} is {least.peak:,}, when {least.peak_moment}{below}"
+
+    def least_peak(self) -> tuple[float, bool]:
+        """Searches for the plan of the least peak, whatever it costs. Returns a lower bound, and whether it is
+        reached."""
+        bound, weights = self._weigh()
+        if self.best.peak > bound:
+            return bound, _Descent(self, self._priced(weights, by_cost=False), by_cost=False).run()
+        return bound, True
+
+    def _weigh(self) -> tuple[float, Table]:
+        """A lower bound of all peaks, and the weights of moments that prove it; judges plans of low peaks on the way.
+
+        No plan's peak is below the least weighted average. Moments at which the last plan holds much gain weight
+        (multiplicative weights: Freund and Schapire 1999).
+        """
+        weights = np.ones(self.moments.count)
+        weights[2 * len(self.moments.operators) :] = 0
+        bound, best = self._least_of_moments()[1], weights / weights.sum()
+        for _ in range(self.steps(WEIGHT_STEPS)):
+            weights = weights / weights.sum()
+            solved = self._priced(weights, by_cost=False)
+            if solved.value > bound:
+                bound, best = solved.value, weights
+            chosen = solved.best()
+            self._judge(chosen)
+            held = total(self.moments.single, self.moments.pairs, chosen) * (weights > 0)
+            weights = weights * np.exp(3 * (held / held.max() - 1))
+        return bound, best
+
+    def steps(self, most: int) -> int:
+        """How many eliminations are worth their time."""
+        return max(4, min(most, PRICE_ENTRIES // max(1, self.entries)))
 
 
 class _Descent:
@@ -209,12 +246,10 @@ class _Descent:
         self.search.nodes = 0
         return self._visit(0, self.priced.value - self.offset, self.start)
 
-    def _limit(self) -> Table:
+    def _limit(self) -> Table | float:
+        """What moments may hold; in a search for the least peak, less than the best plan so far."""
         search = self.search
-        if self.by_cost:
-            return search.caps
-        least = search.best.least
-        return np.full_like(search.caps, np.inf if least is None else least.peak - search.problem.graph.itemsize)
+        return search.caps if self.by_cost else search.best.peak - search.problem.graph.itemsize
 
     def _visit(self, depth: int, bound: float, held: Table) -> bool:
         search = self.search
@@ -245,8 +280,6 @@ class _Descent:
 
     def _fits(self, depth: int, held: Table) -> bool:
         """Whether the moves of operators that are complete here fit."""
-        limit = self._limit()
-        for i in self.complete_at[depth]:
-            if held[2 * i] + self.search.moments.surplus(i, self.chosen) > limit[2 * i]:
-                return False
-        return True
+        limit = self.search.peak if self.by_cost else self._limit()
+        moments = self.search.moments
+        return all(held[2 * i] + moments.surplus(i, self.chosen) <= limit for i in self.complete_at[depth])

@@ -291,6 +291,7 @@ class GraphPlan:
             lines.append(f"there may be cheaper plans: not every way to share moves of {names} was considered")
         if self.at_least is not None:
             lines.append(f"there may be cheaper plans: not all were considered, but none is below {self.at_least:,}")
+        lines.append(f"at most {self.peak:,} bytes at a time on a device, when {self.peak_moment}")
         most = int(self.sent.max())
         lines.append(f"{self.bytes:,} bytes moved, at most {most:,} by a device; {self.memory:,} bytes on each device")
         return "\n".join(lines)
