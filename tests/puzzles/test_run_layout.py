@@ -63,6 +63,8 @@ def test_a_plan_that_costs_too_much_runs_too_and_shows_who_pays():
         "add1 -> relu pays 12,288 bytes (exchange)",
         "1 all_reduce, 2 receive, 2 send",
         "45,056 bytes moved; 45,056 were predicted.",
+        "equal   28,864   equal",
+        "A device holds at most 28,864 bytes at a time, when 'matmul2' reduces its output.",
     ):
         assert told in result.stdout
 
@@ -110,6 +112,7 @@ def test_a_run_with_another_number_or_another_byte_does_not_pass(monkeypatch: py
     honest = run_plan(plan, "inprocess")
     assert honest.passed
     assert not replace(honest, sent=(honest.sent[0] - 1, *honest.sent[1:])).passed
+    assert not replace(honest, peaks=(honest.peaks[0] + 4, *honest.peaks[1:])).passed
     on_engine = GraphPlan.on_engine
 
     def spoilt(self: GraphPlan, values, on=None) -> Executed:

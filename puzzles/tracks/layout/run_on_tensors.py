@@ -1,4 +1,4 @@
-"""`puzzles run` of a layout: its plan on the engine, with real tensors; predicted and measured bytes."""
+"""`puzzles run` of a layout: its plan on the engine, with real tensors; bytes and peaks, predicted and measured."""
 
 from __future__ import annotations
 
@@ -30,22 +30,25 @@ SPREAD = 4
 
 @dataclass(frozen=True)
 class PlanRun:
-    """Result of a run: the worst error over all tensors, and by device the bytes predicted and sent, and the calls."""
+    """Result of a run: the worst error over all tensors; by device the bytes predicted and sent, the peak predicted and
+    measured, and the calls."""
 
     on: str
     tensors: int
     error: float
     predicted: tuple[int, ...]
     sent: tuple[int, ...]
+    predicted_peaks: tuple[int, ...]
+    peaks: tuple[int, ...]
     calls: tuple[dict[str, int], ...]
 
     @property
     def passed(self) -> bool:
-        return self.error <= CLOSE and self.sent == self.predicted
+        return self.error <= CLOSE and (self.sent, self.peaks) == (self.predicted, self.predicted_peaks)
 
 
 def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
-    """Plans a player's layout, runs the plan, and returns whether tensors and bytes are as predicted; targets do not
+    """Plans a player's layout, runs the plan, and returns whether tensors, bytes and peaks are as predicted; targets do not
     matter here."""
     needed = puzzle.graph().devices
     if options.devices not in (None, needed):
@@ -84,7 +87,8 @@ def run_plan(plan: GraphPlan, on: str) -> PlanRun:
     done, alone = plan.on_engine(values, on), plan.graph.run(values)
     errors = [_error(done.value(name), alone[name]) for name in plan.operators]
     calls = tuple(dict(meter.calls) for meter in done.meters)
-    return PlanRun(on, len(errors), float(np.max(errors)), tuple(map(int, plan.sent)), done.sent, calls)
+    predicted, peaks = tuple(map(int, plan.sent)), tuple(map(int, plan.timeline.peaks))
+    return PlanRun(on, len(errors), float(np.max(errors)), predicted, done.sent, peaks, done.peaks, calls)
 
 
 def whole_values(graph: Graph) -> dict[str, Any]:
@@ -103,23 +107,27 @@ def whole_values(graph: Graph) -> dict[str, Any]:
 
 
 def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun) -> None:
-    """Shows the verdict, the edges that were predicted to pay, and each device's bytes."""
+    """Shows the verdict, the edges that were predicted to pay, and each device's bytes and peak."""
     devices = len(result.sent)
     console.print(Text(f"{slug} on {devices} devices, {result.on}, small tensors of whole numbers", style="bold"))
     console.print(_tensors(result))
     for _, text in plan.paying():
         console.print(Text(text), soft_wrap=True)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("device", "bytes sent", "predicted", ""):
+    for heading in ("device", "bytes sent", "predicted", "", "peak", ""):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("calls", overflow="fold")
-    for device, (sent, predicted, calls) in enumerate(zip(result.sent, result.predicted, result.calls)):
-        words = ", ".join(f"{n} {name}" for name, n in sorted(calls.items()))
+    for device, calls in enumerate(result.calls):
+        sent, predicted, peak = result.sent[device], result.predicted[device], result.peaks[device]
+        as_predicted = peak == result.predicted_peaks[device]
         table.add_row(
-            str(device), f"{sent:,}", f"{predicted:,}", "equal" if sent == predicted else "DIFFERS", words or "none"
+            *(str(device), f"{sent:,}", f"{predicted:,}", "equal" if sent == predicted else "DIFFERS"),
+            *(f"{peak:,}", "equal" if as_predicted else f"DIFFERS from {result.predicted_peaks[device]:,}"),
+            ", ".join(f"{n} {name}" for name, n in sorted(calls.items())) or "none",
         )
     console.print(table)
     console.print(f"{sum(result.sent):,} bytes moved; {sum(result.predicted):,} were predicted.")
+    console.print(f"A device holds at most {plan.peak:,} bytes at a time, when {plan.peak_moment}.", markup=False)
 
 
 def _tensors(result: PlanRun) -> str:

@@ -35,6 +35,11 @@ BYTES = (
     "What all devices send: redistributions of tensors, and the collectives that complete sums. A tensor that several "
     "operators take in one layout moves once.",
 )
+PEAK = (
+    "peak",
+    "Shown by 'puzzles run', not limited: what a device holds at a time. Tensors count until their last reader has "
+    "computed, and copies and buffers of redistributions while they exist.",
+)
 LEFT_OUT = (
     "stars",
     "Two stars: the fewest bytes with all sums all-reduced; three: with reduce-scatters as well. Both among plans in "
@@ -42,7 +47,12 @@ LEFT_OUT = (
 )
 COUNTED = (
     BYTES,
-    ("memory", "Inputs, weights and every operator's output, on one device; not the copies that redistributions make."),
+    (
+        "memory",
+        "Inputs, weights and every operator's output, on one device, as if all were kept for backward; not the copies "
+        "that redistributions make.",
+    ),
+    PEAK,
 )
 COUNTED_IN_STEPS = (
     BYTES,
@@ -51,6 +61,7 @@ COUNTED_IN_STEPS = (
         "Inputs, weights, optimizer state, gradients of weights, and the activations that backward uses, per device; "
         "not gradients of activations, nor the copies that redistributions make.",
     ),
+    PEAK,
 )
 
 
