@@ -292,6 +292,12 @@ SHARDING_PROPAGATION = Paper(
     "Sharding Propagation",
     "documentation of MindSpore 2.1, section Parallel Design",
 )
+FULL_REMATERIALIZATION = Paper(
+    "chaserileyroberts on GitHub",
+    2024,
+    "Involuntary full rematerialization for advanced data movements",
+    "jax-ml/jax issue 21562, also openxla/xla issue 15207",
+)
 ZERO_BUBBLE = Paper(
     "Penghui Qi, Xinyi Wan, Guangxing Huang, Min Lin",
     2024,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lib.layout import plan, propagate
+from lib.layout import bound, plan, propagate
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
@@ -90,7 +90,7 @@ def test_slugs_do_not_meet_those_of_the_schedule_track():
     from puzzles.catalog.schedule import PUZZLES
 
     assert not set(PUZZLES) & set(LAYOUT_PUZZLES)
-    assert len(LAYOUT_PUZZLES) == 11
+    assert len(LAYOUT_PUZZLES) == 12
 
 
 FFN = "def ffn(graph):\n    "
@@ -186,8 +186,8 @@ def test_grading_the_solutions(here: Path):
     result = puzzles("grade", "--json", "--puzzle", "layout", str(SOLUTIONS))
     assert result.exit_code == 0
     results = [one for file in json.loads(result.stdout)["files"] for one in file["results"]]
-    assert sum(one["status"] == "passed" for one in results) == 11
-    assert "11 solutions of 11 puzzles in 11 files: 11 passed." in puzzles("grade", str(SOLUTIONS)).stdout
+    assert sum(one["status"] == "passed" for one in results) == 12
+    assert "12 solutions of 12 puzzles in 12 files: 12 passed." in puzzles("grade", str(SOLUTIONS)).stdout
 
 
 def test_drawing_a_plan(here: Path):
@@ -273,3 +273,46 @@ def test_the_figures_in_the_statement_of_zero_or_tensor_are_measured():
 def test_every_statement_shows_what_is_counted(here: Path):
     assert "every operator's output" in " ".join(puzzles("show", "ffn").stdout.split())
     assert "activations that backward uses" in " ".join(puzzles("show", "train_ffn").stdout.split())
+
+
+REMATERIALIZED = "def rematerialization(graph):\n    "
+
+MOVES = [
+    # as the compiler does it: everything on every device, which does not fit either
+    ("graph.shard('p', ((1, 1, 1),))", "over_target", None,
+     ("114,688 bytes move, the target is 14,336: d -> p pays 114,688 bytes (all-gather)",
+      "each device holds 26,624 bytes, the cap is 16,000")),
+    # as its users are advised to do it: one mesh axis at a time
+    ("graph.shard('p', ((2, 4, 1),))", "over_target", None,
+     ("20,480 bytes move", "d -> p pays 12,288 bytes (all-to-all)", "p -> result pays 8,192 bytes (all-to-all)")),
+    ("graph.shard('p', ((2, 1, 1),))", "over_target", None,
+     ("57,344 bytes move", "d -> p pays 49,152 bytes (all-gather)")),
+    ("graph.shard('p', ((2, 1, 4),))", "failed", "layout", ("dimension 2 of 'd', of size 16, must stay whole",)),
+    ("graph.shard('d', ((1, 8, 1), (1, 8, 1)))", "failed", "annotations", ("'d' is given as", "configure other")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "status", "reason", "sentences"), MOVES)
+def test_other_ways_to_make_the_move_of_the_warning(tmp_path, call, status, reason, sentences):
+    verdict = verdict_on(tmp_path, "rematerialization", REMATERIALIZED + call)
+    assert (verdict.status, verdict.reason) == (status, reason)
+    assert all(sentence in verdict.message for sentence in sentences), verdict.message
+
+
+def test_the_move_of_the_warning_is_an_all_to_all_among_all_devices():
+    """The figures of the statement, and what the texts claim of the bound."""
+    puzzle = LAYOUT_PUZZLES["rematerialization"]
+    moved = {}
+    for name, strategy in {"rule": None, "all": (1, 1, 1), "axes": (2, 4, 1), "once": (1, 8, 1)}.items():
+        graph = puzzle.graph()
+        if strategy:
+            graph.shard("p", (strategy,))
+        moved[name] = propagate(graph).bytes
+    assert moved == {"rule": 26_624, "all": 114_688, "axes": 20_480, "once": 14_336}
+    assert all(f"{moved[name]:,}" in puzzle.statement for name in ("rule", "all", "axes"))
+    found = propagate(graph)
+    edge = next(edge for edge in found.edges if edge.bytes)
+    (step,) = found.redistribution(edge).steps
+    assert step.traffic().tolist() == [[64 * (a != b) for b in range(8)] for a in range(8)]
+    assert edge.bytes == int(bound(edge.source, edge.target).sum()) * 4 == 8 * 1_792
+    assert edge.source.tensor_map == ((1,), (), (0,)), "PartitionSpec('y', None, 'x')"
