@@ -167,7 +167,7 @@ def test_a_copy_that_two_operators_take_is_held_in_between():
         column = letters[name][-1]
         operators[name] = arrange(graph.operators[name], graph.mesh, {column: (0,)})[-1]
     found = GraphPlan(graph, operators, {"x": rows, **whole})
-    moments = Timeline(found, remember_all=True).moments
+    moments = Timeline(graph, found.operators, found.homes, found.fetches, remember_all=True).moments
     between = next(moment for moment in moments if moment.operator == "between")
     assert between.held["x for a, input 0"] == 8 * 8 * 4
     assert_peaks_are_measured(found)

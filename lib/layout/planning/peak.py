@@ -8,17 +8,18 @@ operator is one kernel: its inputs and its output are there together, and nothin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from lib.layout.instructions import Fetch
 from lib.layout.layouts.device_matrix import Ints
+from lib.layout.layouts.tensor_layout import TensorLayout
+from lib.layout.program.distributed import DistributedOperator
+from lib.layout.program.graph import Graph
 
 from .buffers import most_elements
 from .live_ranges import ends
-
-if TYPE_CHECKING:
-    from .plan import GraphPlan
 
 
 class Moment(NamedTuple):
@@ -39,25 +40,31 @@ class Moment(NamedTuple):
 class Timeline:
     """The memory of a plan over time: a moment for each move, each computation and each reduction."""
 
-    def __init__(self, plan: GraphPlan, remember_all: bool = False) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        operators: Mapping[str, DistributedOperator],
+        homes: Mapping[str, TensorLayout],
+        fetches: Mapping[str, tuple[Fetch, ...]],
+        remember_all: bool = False,
+    ) -> None:
         self.moments: list[Moment] = []
-        self.peaks = np.zeros(plan.graph.devices, dtype=np.int64)
+        self.peaks = np.zeros(graph.devices, dtype=np.int64)
         """The most bytes that each device holds."""
-        self._plan, self._remember_all, self._size = plan, remember_all, plan.graph.itemsize
-        self._held = {name: layout.elements * self._size for name, layout in plan.homes.items()}
+        self._remember_all, self._size = remember_all, graph.itemsize
+        self._held = {name: layout.elements * self._size for name, layout in homes.items()}
         self._copies: dict[int, tuple[str, int]] = {}
-        freed = ends(plan.graph)
+        freed = ends(graph)
         self._note("", "starts", {})
-        for instruction in plan.device_program.instructions:
-            self._operator(instruction.output, freed[instruction.output])
+        for name, op in operators.items():
+            self._operator(name, op, fetches[name], freed[name])
 
-    def _operator(self, name: str, freed: tuple[str, ...]) -> None:
+    def _operator(self, name: str, op: DistributedOperator, fetches: tuple[Fetch, ...], freed: tuple[str, ...]) -> None:
         """An operator fetches its inputs, computes, and reduces its output."""
-        plan, size = self._plan, self._size
-        op = plan.operators[name]
+        size = self._size
         mine: dict[str, int] = {}
         over: list[int] = []
-        for place, (tensor, fetch) in enumerate(zip(op.operator.inputs, plan.fetches(name))):
+        for place, (tensor, fetch) in enumerate(zip(op.operator.inputs, fetches)):
             if fetch.copy is not None and fetch.last:
                 over.append(fetch.copy)
             if fetch.copy in self._copies or not fetch.steps:

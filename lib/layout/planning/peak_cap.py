@@ -18,7 +18,6 @@ from lib.layout.errors import LayoutError
 from .elimination import FORBIDDEN, Elimination, Table, elimination_order, table_entries
 from .memory_cap import cost_step, total_cost
 from .moments import Moments, total
-from .peak import Timeline
 from .placement_problem import PlacementProblem
 from .plan import GraphPlan
 
@@ -107,7 +106,7 @@ class PeakSearch:
         if self.problem.forbids(chosen):
             return False
         plan = self.problem.plan(chosen)
-        held = int(Timeline(plan).peaks.max())
+        held = plan.peak
         if held < self.best.peak:
             self.best.least, self.best.peak = plan, held
         if held > self.peak or (self.memory_cap is not None and plan.memory > self.memory_cap):

@@ -118,7 +118,7 @@ class GraphPlan:
     @cached_property
     def timeline(self) -> Timeline:
         """What devices hold at every moment; `timeline.peaks` is the peak of each device."""
-        return Timeline(self)
+        return Timeline(self.graph, self.operators, self.homes, self.fetches)
 
     def time(self, links: Links) -> int:
         """How long its moves and collectives take one after the other, in the units of the links; not the computation.
@@ -218,7 +218,7 @@ class GraphPlan:
             Instruction(
                 name,
                 op.operator.inputs,
-                self.fetches(name),
+                self.fetches[name],
                 op.inputs,
                 op.compute,
                 op.reduction,
@@ -228,24 +228,20 @@ class GraphPlan:
         )
         return DeviceProgram(self.graph.devices, inputs, parameters, instructions)
 
-    def fetches(self, operator: str) -> tuple[Fetch, ...]:
-        """How each input of an operator comes to its layout."""
-        return tuple(self._fetches[operator, place] for place in range(len(self.operators[operator].inputs)))
-
     @cached_property
-    def _fetches(self) -> dict[tuple[str, int], Fetch]:
-        """By operator and number of the input: its steps, and the number of the copy if several share it."""
+    def fetches(self) -> dict[str, tuple[Fetch, ...]]:
+        """By operator: how each input comes to its layout."""
         sharing: dict[Hashable, list[Edge]] = {}
         for edge in self.edges:
             phase = self.graph.phase(edge.operator)
             sharing.setdefault((edge.tensor, placement(edge.target), phase), []).append(edge)
-        found = {}
+        found: dict[str, dict[int, Fetch]] = {name: {} for name in self.operators}
         for number, edges in enumerate(sharing.values()):
             shared = number if edges[-1].moved_for else None
             for edge in edges:
                 steps = self.redistribution(edge).named_steps
-                found[edge.operator, edge.place] = Fetch(steps, shared, edge is edges[-1])
-        return found
+                found[edge.operator][edge.place] = Fetch(steps, shared, edge is edges[-1])
+        return {name: tuple(each[place] for place in range(len(each))) for name, each in found.items()}
 
     def values(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The same run, with every tensor joined from its pieces."""

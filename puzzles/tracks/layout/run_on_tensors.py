@@ -48,8 +48,8 @@ class PlanRun:
 
 
 def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
-    """Plans a player's layout, runs the plan, and returns whether tensors, bytes and peaks are as predicted; targets do not
-    matter here."""
+    """Plans a player's layout, runs the plan, and returns whether tensors, bytes and peaks are as predicted; targets do
+    not matter here."""
     needed = puzzle.graph().devices
     if options.devices not in (None, needed):
         return bench.refuse(f"is laid out on {needed} devices; leave out -n, or say -n {needed}")
