@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from lib.engine import ShardedEngine, unmetered
+from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Array
 from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
 from lib.layout.redistribution.sum_exchange import SumExchange
@@ -131,7 +132,7 @@ def _send(device: ShardedEngine, receiver: int, buffer: Array, parts: Iterable[A
     device.send(receiver, buffer)
 
 
-def _split(buffer: Array, sizes: Sequence[int]) -> list[Array]:
+def _split(buffer: Array, sizes: Ints) -> list[Array]:
     """Views of consecutive parts of these sizes."""
     return np.split(buffer, np.cumsum(sizes)[:-1])
 

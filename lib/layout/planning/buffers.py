@@ -59,7 +59,8 @@ def _of_sums(exchange: SumExchange) -> Ints:
     devices = exchange.source.devices
     sums = np.bincount(exchange.owner, weights=exchange.hi - exchange.lo, minlength=devices).astype(np.int64)
     packed, arrived = _pairs(exchange.summands).max(axis=1), _pairs(exchange.summands).sum(axis=0)
-    return np.maximum(packed, sums + np.maximum(arrived, _largest(_pairs(exchange.sums))))
+    most: Ints = np.maximum(packed, sums + np.maximum(arrived, _largest(_pairs(exchange.sums))))
+    return most
 
 
 def _pairs(messages: Messages) -> Ints:
