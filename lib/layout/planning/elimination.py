@@ -25,12 +25,15 @@ FORBIDDEN = 2.0**50
 """Cost of two incompatible values. Larger than any sum of bytes, and still exact in a double."""
 MAX_TABLE_ENTRIES = 60_000_000
 """Maximum number of entries of an intermediate table."""
+BLOCK_ENTRIES = 1 << 15
+"""A minimum is taken over so many entries at a time: they fit into a processor's cache."""
 
 
 class Elimination:
     """The buckets of one elimination: for each variable its table with its later neighbors, itself last.
 
-    Results from the same tables (the same objects) are computed once, so identical layers cost little more than one.
+    A table is the sum of its factors. Only its minimum over the variable is kept; entries are added up again where they
+    are needed. Results from the same tables (the same objects) are computed once, so identical layers cost little more than one.
     """
 
     def __init__(self, unary: Sequence[Table], pairs: Pairs) -> None:
@@ -38,10 +41,12 @@ class Elimination:
         self.value = 0.0
         self.order: list[int] = []
         self.scopes: dict[int, tuple[int, ...]] = {}
-        self.tables: dict[int, Table] = {}
+        self.factors: dict[int, list[Factor]] = {}
+        self.least: dict[int, Table] = {}
+        """Of each table, the minimum over its variable."""
         self.outside: dict[int, Table] = {}
         """After `through`: for each border, the minimum of everything outside it."""
-        self._made: dict[Any, tuple[list[Factor], Table, Table]] = {}
+        self._made: dict[Any, tuple[list[Factor], Table]] = {}
         factors: list[list[Factor]] = [[((v,), table)] for v, table in enumerate(unary)]
         for names, table in pairs.items():
             for v in names:
@@ -59,44 +64,87 @@ class Elimination:
         mine, clique = factors[v], scope + (v,)
         same = tuple((tuple(clique.index(u) for u in names), id(table)) for names, table in mine)
         if same not in self._made:
-            whole: Table = np.zeros(shape)
-            for names, table in mine:
-                whole += expand(table, names, clique)
-            self._made[same] = mine, whole, whole.min(axis=-1)  # keeps the tables alive, so that their ids stay unique
-        _, whole, rest = self._made[same]
+            parts = [np.ascontiguousarray(expand(table, names, clique)) for names, table in mine]
+            self._made[same] = mine, least_of_sum(parts, shape)  # keeps the tables alive, so that ids stay unique
+        rest = self._made[same][1]
         self.order.append(v)
-        self.scopes[v], self.tables[v] = scope, whole
+        self.scopes[v], self.factors[v], self.least[v] = scope, mine, rest
         if not scope:
             self.value += float(rest)
         for u in scope:
             factors[u] = [(names, table) for names, table in factors[u] if v not in names] + [(scope, rest)]
 
+    def row(self, v: int, chosen: Mapping[int, int] | Sequence[int]) -> Table:
+        """A variable's table at the values that its neighbors have."""
+        row = np.zeros(self.sizes[v])
+        for names, table in self.factors[v]:
+            row += table[tuple(slice(None) if u == v else chosen[u] for u in names)]
+        return row
+
     def best(self) -> list[int]:
         """The values that reach the minimum; among equals the first."""
         chosen = [0] * len(self.sizes)
         for v in reversed(self.order):
-            row = self.tables[v][tuple(chosen[u] for u in self.scopes[v])]
-            chosen[v] = int(row.argmin())
+            chosen[v] = int(self.row(v, chosen).argmin())
         return chosen
 
     def through(self) -> list[Table]:
         """For each variable and value, the minimum with that value (junction-tree calibration)."""
         rank = {v: i for i, v in enumerate(self.order)}
+        below: dict[int, list[int]] = {v: [] for v in self.order}
+        for v, scope in self.scopes.items():
+            if scope:
+                below[min(scope, key=rank.__getitem__)].append(v)
         self.outside = {}
         result: list[Any] = [None] * len(self.sizes)
+        buffer = np.empty(max((self.least[v].size * self.sizes[v] for v in self.order), default=0))
         for v in reversed(self.order):
-            scope, table = self.scopes[v], self.tables[v]
-            if scope:
-                parent = min(scope, key=rank.__getitem__)
-                names = self.scopes[parent] + (parent,)
-                self.outside[v] = _least_over(self._calibrated(parent), names, scope) - table.min(axis=-1)
-            result[v] = self._calibrated(v).min(axis=tuple(range(len(scope))))
+            clique = self.scopes[v] + (v,)
+            whole = self._calibrated(v, buffer)
+            result[v] = whole.min(axis=tuple(range(len(clique) - 1)))
+            for child in below[v]:
+                scope = self.scopes[child]
+                self.outside[child] = _least_over(whole, clique, scope) - self.least[child]
         return result
 
-    def _calibrated(self, v: int) -> Table:
-        """A variable's table plus the minimum of everything else."""
-        table = self.tables[v]
-        return table + (self.outside[v][..., None] if v in self.outside else self.value - table.min())
+    def _calibrated(self, v: int, buffer: Table) -> Table:
+        """A variable's table plus the minimum of everything else, in a buffer."""
+        clique = self.scopes[v] + (v,)
+        rest = self.outside[v][..., None] if v in self.outside else self.value - self.least[v]
+        shape = [self.sizes[u] for u in clique]
+        whole = buffer[: prod(shape)].reshape(shape)
+        whole[...] = rest
+        for names, table in self.factors[v]:
+            whole += expand(table, names, clique)
+        return whole
+
+
+def least_of_sum(parts: Sequence[Table], shape: Sequence[int]) -> Table:
+    """The minimum over the last axis of a sum of tables that are broadcast to this shape, block by block."""
+    if prod(shape) <= BLOCK_ENTRIES or len(shape) == 1:
+        return np.asarray(_added(parts, np.empty(shape)).min(axis=-1))
+    least = np.empty(shape[:-1])
+    step = max(1, BLOCK_ENTRIES // prod(shape[1:]))
+    block = np.empty([step, *shape[1:]]) if prod(shape[1:]) <= BLOCK_ENTRIES else None
+    for i in range(0, shape[0], step):
+        rows = [part[i : i + step] if len(part) > 1 else part for part in parts]
+        if block is None:
+            least[i] = least_of_sum([row[0] for row in rows], shape[1:])
+        else:
+            _added(rows, block[: shape[0] - i]).min(axis=-1, out=least[i : i + step])
+    return least
+
+
+def _added(parts: Sequence[Table], total: Table) -> Table:
+    """The sum of tables, written into `total`."""
+    first, *others = parts
+    if others:
+        np.add(first, others[0], out=total)
+    else:
+        total[...] = first
+    for other in others[1:]:
+        total += other
+    return total
 
 
 def elimination_order(sizes: Sequence[int], scopes: Iterable[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:

@@ -64,6 +64,8 @@ class _Labels:
 class ParetoElimination:
     """The choices among the values in `keep` that cost at most `target` and take at most `cap` of memory."""
 
+    _number = 0
+
     def __init__(
         self,
         costs: Sequence[Table],
@@ -77,11 +79,29 @@ class ParetoElimination:
         self.keep, self.cap, self.target, self.price = keep, cap, target, price
         self.sizes = [len(states) for states in keep]
         self.least = float(sum(table[states].min() for table, states in zip(memory, keep)))
-        self.factors = [self._labels((v,), costs[v][states], memory[v][states]) for v, states in enumerate(keep)]
+        self.factors: dict[int, _Labels] = {}
+        self.factors_of: list[dict[int, None]] = [{} for _ in keep]
+        """By variable: the numbers of the factors that it is in."""
+        for v, states in enumerate(keep):
+            self._add(self._labels((v,), costs[v][states], memory[v][states]))
         for names, table in pairs.items():
             narrowed = table[np.ix_(*(keep[v] for v in names))]
             labels = self._labels(names, narrowed, np.zeros_like(narrowed))
-            self.factors.append(labels.rows(np.flatnonzero(labels.cost <= target)))
+            self._add(labels.rows(np.flatnonzero(labels.cost <= target)))
+
+    def _add(self, factor: _Labels) -> None:
+        number = self._number = self._number + 1
+        self.factors[number] = factor
+        for v in factor.border:
+            self.factors_of[v][number] = None
+
+    def _take(self, v: int) -> list[_Labels]:
+        """Removes the factors that a variable is in."""
+        taken = list(self.factors_of[v])
+        for number in taken:
+            for u in self.factors[number].border:
+                del self.factors_of[u][number]
+        return [self.factors.pop(number) for number in taken]
 
     def best(self, priced: Elimination) -> list[int] | None:
         """The values of minimum cost, or None if no choice reaches the target.
@@ -90,17 +110,15 @@ class ParetoElimination:
         partial choices that must end above the target.
         """
         for v in priced.order:
-            mine = [factor for factor in self.factors if v in factor.border]
-            self.factors = [factor for factor in self.factors if v not in factor.border]
-            joined = self._joined(mine)
+            joined = self._joined(self._take(v))
             border = priced.scopes[v]
             if border:
                 outside = priced.outside[v][np.ix_(*(self.keep[u] for u in border))]
                 places = tuple(joined.states[:, joined.border.index(u)] for u in border)
                 bound = joined.cost + self.price * (joined.memory - self.cap) + outside[places]
                 joined = joined.rows(np.flatnonzero(bound <= self.target))
-            self.factors.append(self._front(joined, border))
-        whole = self._joined(self.factors)
+            self._add(self._front(joined, border))
+        whole = self._joined(list(self.factors.values()))
         if not len(whole.cost):
             return None
         row = int(np.lexsort((whole.memory, whole.cost))[0])

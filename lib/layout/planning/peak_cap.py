@@ -256,7 +256,7 @@ class _Descent:
             search._judge([self.chosen[v] for v in range(len(self.order))])
             return True
         v = self.order[depth]
-        row = self.priced.tables[v][tuple(self.chosen[u] for u in self.priced.scopes[v])]
+        row = self.priced.row(v, self.chosen)
         bounds = bound + row - row.min()
         after = held + self.spread[v]
         for other, moment, table in self.pairs[depth]:
