@@ -33,7 +33,8 @@ class Elimination:
     """The buckets of one elimination: for each variable its table with its later neighbors, itself last.
 
     A table is the sum of its factors. Only its minimum over the variable is kept; entries are added up again where they
-    are needed. Results from the same tables (the same objects) are computed once, so identical layers cost little more than one.
+    are needed. Results from the same tables (the same objects) are computed once, so identical layers cost little more
+    than one.
     """
 
     def __init__(self, unary: Sequence[Table], pairs: Pairs) -> None:

@@ -28,6 +28,7 @@ def plan(
     scatter: bool = True,
     links: Links | None = None,
     peak: int | None = None,
+    every_split: bool = False,
 ) -> GraphPlan:
     """The plan that moves the fewest bytes: redistribution on all edges plus the operators' own collectives.
 
@@ -36,6 +37,9 @@ def plan(
     them) and `tensor_caps[name]` bytes of a single tensor. Without `scatter`, partial sums are always all-reduced.
     Operators that take a tensor in the same layout share one move of it. If there are too many sets of such moves to
     consider, `GraphPlan.not_shared` names the tensor; the plan may then not be the cheapest.
+
+    Operators have strategies that use all devices, or as many as their sizes allow. With `every_split` they may split
+    parts of axes and leave devices unused as well (`Graph.on_prime_axes`); the plan is then one of that graph.
 
     With `peak`, no device holds more than that many bytes at any time, as `GraphPlan.peak` counts them. This search is
     for small graphs. If it ends before it has looked at everything, the plan is the cheapest that was found, and
@@ -48,6 +52,10 @@ def plan(
             the operator), or the graph is too entangled for an exact plan.
     """
     require_graph(graph)
+    if every_split:
+        if links is not None:
+            raise LayoutError("links belong to the axes of a mesh, which every_split divides; leave out one of the two")
+        return plan(graph.on_prime_axes(), memory_cap, tensor_caps, scatter, peak=peak)
     if memory_cap is not None:
         memory_cap = require_cap(memory_cap, "a memory cap is a whole number of bytes per device, such as 40_000")
     if peak is not None:

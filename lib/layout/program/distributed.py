@@ -172,7 +172,8 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
             size = shapes[i][dim]
             where = f"{name}: dimension {dim} of '{operator.inputs[i]}', of size {size},"
             if n < 1 or size % n:
-                raise LayoutError(f"{where} cannot be split into {n} equal parts")
+                advice = f"; pad it to {-(-size // n) * n} with graph.pad" if n > 0 else ""
+                raise LayoutError(f"{where} cannot be split into {n} equal parts{advice}")
             if n > 1 and (letter == "1" or letter not in operator.free):
                 raise LayoutError(f"{where} must stay whole in a {operator.kind}; the strategy splits it into {n}")
             if letter != "1" and parts.setdefault(letter, n) != n:

@@ -96,6 +96,22 @@ class Graph(RearrangingBuilder):
         if out is not None:
             self.outs[name] = out
 
+    def on_prime_axes(self) -> Graph:
+        """The same program on a mesh with an axis for each prime factor of its devices.
+
+        A plan of it may split any dimension over any of these axes, parts of the original axes included, and may leave
+        any of them unused, so that devices hold copies. Nothing that divides dimensions evenly is left out.
+        """
+        devices = self.mesh.devices if self.mesh else ()
+        axes = [
+            factor for size in (self.mesh.shape if self.mesh else (self.devices,)) for factor in prime_factors(size)
+        ]
+        finer = Graph(mesh=DeviceMatrix(tuple(axes), devices), itemsize=self.itemsize)
+        for name in ("shapes", "sources", "operators", "strategies", "outs"):
+            getattr(finer, name).update(getattr(self, name))
+        finer.step = self.step
+        return finer
+
     def operator_named(self, name: str) -> Operator:
         """The operator of this name.
 
@@ -152,6 +168,17 @@ class Graph(RearrangingBuilder):
                     f"'{name}' has shape {self.shapes[name]}; the given value has {np.shape(values[name])}"
                 )
         return list(self.sources)
+
+
+def prime_factors(number: int) -> list[int]:
+    """The prime factors in ascending order, each as often as it divides the number."""
+    found, factor = [], 2
+    while number > 1:
+        while number % factor == 0:
+            found.append(factor)
+            number //= factor
+        factor += 1
+    return found
 
 
 def require_graph(graph: Any) -> None:

@@ -28,6 +28,8 @@ class LayoutPuzzle(Puzzle):
     """Bytes moved by all devices together."""
     best: int
     """The same for three stars; at most the target."""
+    least: int | None = None
+    """The same if operators may also split parts of axes and leave devices unused, where that is less."""
     given: Mapping[str, Strategy] = field(default_factory=dict)
     """Operators that are already configured."""
     may_change: bool = False

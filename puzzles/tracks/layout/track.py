@@ -42,8 +42,8 @@ PEAK = (
 )
 LEFT_OUT = (
     "stars",
-    "Two stars: the fewest bytes with all sums all-reduced; three: with reduce-scatters as well. Both among plans in "
-    "which every operator uses all devices.",
+    "Two stars: the fewest bytes with all sums all-reduced; three: with reduce-scatters as well. Both among strategies "
+    "that use all devices; a pass says whether anything else would move less.",
 )
 COUNTED = (
     BYTES,
@@ -124,7 +124,17 @@ class Layouts(Track["LayoutPuzzle"]):
     def record(self, puzzle: LayoutPuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         if not puzzle.is_proven:
             return super().record(puzzle, figures, stars, family)
-        return "Three stars: the exact planner finds no plan with all-reduced sums that moves less under this cap."
+        if stars < 3:
+            return f"Three stars: {puzzle.best:,} bytes, with reduce-scatters."
+        if puzzle.least is not None:
+            return (
+                "Three stars: the exact planner finds no plan that moves less under this cap, as long as strategies "
+                f"use all devices. With devices that hold copies, or parts of axes, it finds {puzzle.least:,} bytes."
+            )
+        return (
+            "Three stars: the exact planner finds no plan that moves less under this cap, not even one that leaves "
+            "devices unused or splits parts of axes."
+        )
 
     def sections(self, puzzle: LayoutPuzzle) -> Sequence[Section]:
         counted = COUNTED_IN_STEPS if puzzle.graph().step else COUNTED

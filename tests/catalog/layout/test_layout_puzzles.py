@@ -17,6 +17,7 @@ from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
+from puzzles.tracks import TRACKS
 from tests.support.layout_strategies import assert_same_program
 from tests.test_imports import ROOT
 
@@ -44,6 +45,25 @@ def test_nothing_moves_less_than_the_target_under_the_cap(puzzle: LayoutPuzzle):
 def test_three_stars_are_the_fewest_bytes_that_move_under_the_cap(puzzle: LayoutPuzzle):
     graph = puzzle.build() if puzzle.may_change else puzzle.graph()
     assert plan(graph, memory_cap=puzzle.memory_cap).bytes == puzzle.best <= puzzle.target
+
+
+@pytest.mark.sampled(3)
+@every_puzzle
+def test_what_unused_devices_and_parts_of_axes_would_save(puzzle: LayoutPuzzle):
+    """On an axis for each prime factor of the devices, each used or not: no less, except where the puzzle says so."""
+    graph = puzzle.build() if puzzle.may_change else puzzle.graph()
+    found = plan(graph, memory_cap=puzzle.memory_cap, every_split=True).bytes
+    assert found == (puzzle.best if puzzle.least is None else puzzle.least)
+    assert puzzle.least is None or puzzle.least < puzzle.best
+
+
+def test_a_pass_says_what_was_left_out(tmp_path):
+    def said(slug: str, stars: int) -> str:
+        return TRACKS["layout"].record(LAYOUT_PUZZLES[slug], {}, stars)
+
+    assert "not even one that leaves devices unused or splits parts of axes" in said("ffn", 3)
+    assert "With devices that hold copies, or parts of axes, it finds 172,032 bytes." in said("embedding_head", 3)
+    assert said("megatron_mlp", 2) == "Three stars: 49,152 bytes, with reduce-scatters."
 
 
 def test_the_target_alone_is_two_stars(tmp_path):

@@ -1,0 +1,73 @@
+"""Plans on an axis for each prime factor of the devices: parts of axes, and devices that stay unused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from lib.layout import DeviceMatrix, Graph, LayoutError, Links, TensorLayout, candidates, mesh, plan, training
+from lib.layout.examples import embedding_and_head, megatron_mlp
+from lib.layout.layouts.tensor_layout import placement
+from lib.layout.program.graph import prime_factors
+from tests.layout.test_peak import assert_peaks_are_measured
+from tests.layout.test_propagation import small_graphs
+from tests.support.examples import examples
+from tests.support.layout_strategies import assert_same_program
+
+
+@pytest.mark.parametrize(("number", "factors"), [(1, []), (2, [2]), (8, [2, 2, 2]), (12, [2, 2, 3]), (7, [7])])
+def test_prime_factors(number: int, factors: list[int]):
+    assert prime_factors(number) == factors
+
+
+@examples(60)
+@given(small_graphs())
+def test_more_choices_never_move_more(graph):
+    found = plan(graph, every_split=True)
+    assert found.bytes <= plan(graph).bytes
+    assert_same_program(found)
+
+
+def test_the_devices_of_a_mesh_stay_where_they_are():
+    """An axis of 4 becomes two of 2: the same split of the same devices."""
+    graph = Graph(mesh=DeviceMatrix((4, 2), (7, 6, 5, 4, 3, 2, 1, 0)))
+    finer = graph.on_prime_axes().mesh
+    assert finer.shape == (2, 2, 2)
+    before = TensorLayout((8, 8), graph.mesh, ((0,), (1,)))
+    after = TensorLayout((8, 8), finer, ((0, 1), (2,)))
+    assert [before.part(d) for d in range(8)] == [after.part(d) for d in range(8)]
+
+
+def test_parts_of_axes_may_move_less():
+    graph = embedding_and_head()
+    full, every = (plan(graph, memory_cap=52_000, every_split=each) for each in (False, True))
+    assert (full.bytes, every.bytes) == (178_176, 172_032)
+    assert every.memory <= 52_000
+    assert_peaks_are_measured(every)
+    known = {
+        name: {tuple(map(placement, c.inputs)) for c in candidates(graph, op)} for name, op in graph.operators.items()
+    }
+    new = [name for name, op in every.operators.items() if tuple(map(placement, op.inputs)) not in known[name]]
+    assert new, "otherwise the plan without every_split would have been as cheap"
+
+
+def test_configured_strategies_hold_there_too():
+    graph = megatron_mlp()
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    found = plan(graph, every_split=True)
+    assert found.operators["matmul1"].strategy == ((2, 1), (1, 4))
+    step = training(graph, "sgd")
+    assert step.on_prime_axes().step is step.step
+    assert step.on_prime_axes().strategies == step.strategies
+
+
+def test_links_name_axes_that_would_be_divided():
+    grid = mesh(fast=2, slow=4)
+    graph = Graph(mesh=grid)
+    graph.input("x", (8, 8))
+    graph.relu("y", "x")
+    links = Links.of(grid, fast=(1, 1), slow=(1, 8))
+    with pytest.raises(
+        LayoutError, match="links belong to the axes of a mesh, which every_split divides; leave out one"
+    ):
+        plan(graph, links=links, every_split=True)
