@@ -9,6 +9,7 @@ from lib.layout.layouts.pieces import Pieces, cut, join
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
 from lib.layout.planning.breadth_first import propagate
 from lib.layout.planning.completion import Completion, Conflict, complete
+from lib.layout.planning.decisions import Candidate, Decision, compared
 from lib.layout.planning.exact import plan
 from lib.layout.planning.plan import Edge, GraphPlan
 from lib.layout.program.candidates import candidates
@@ -24,8 +25,10 @@ from lib.layout.redistribution.steps import Step
 from .errors import LayoutError
 
 __all__ = [
+    "Candidate",
     "Completion",
     "Conflict",
+    "Decision",
     "DeviceMatrix",
     "DistributedOperator",
     "Edge",
@@ -40,6 +43,7 @@ __all__ = [
     "TensorLayout",
     "bound",
     "candidates",
+    "compared",
     "complete",
     "cut",
     "distribute",
