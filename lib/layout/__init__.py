@@ -14,6 +14,7 @@ from lib.layout.planning.exact import plan
 from lib.layout.planning.plan import Edge, GraphPlan
 from lib.layout.program.candidates import candidates
 from lib.layout.program.distributed import DistributedOperator, distribute, strategy_text
+from lib.layout.program.from_jax import ImportedGraph, from_jax
 from lib.layout.program.graph import Graph
 from lib.layout.program.operators import Operator
 from lib.layout.program.training import training
@@ -34,6 +35,7 @@ __all__ = [
     "Edge",
     "Graph",
     "GraphPlan",
+    "ImportedGraph",
     "LayoutError",
     "Links",
     "Operator",
@@ -48,6 +50,7 @@ __all__ = [
     "cut",
     "distribute",
     "exchange",
+    "from_jax",
     "join",
     "least_bytes",
     "mesh",
