@@ -14,8 +14,9 @@ from lib.layout.planning.exact import plan
 from lib.layout.planning.plan import Edge, GraphPlan
 from lib.layout.program.candidates import candidates
 from lib.layout.program.distributed import DistributedOperator, distribute, strategy_text
-from lib.layout.program.from_jax import ImportedGraph, from_jax
+from lib.layout.program.from_jax import from_jax
 from lib.layout.program.graph import Graph
+from lib.layout.program.imported_graph import ImportedGraph
 from lib.layout.program.operators import Operator
 from lib.layout.program.training import training
 from lib.layout.redistribution.exchange import bound, exchange

@@ -15,41 +15,14 @@ import numpy as np
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.layouts.pieces import Array
 
 from .graph import Graph
+from .imported_graph import ImportedGraph, jax_here
 from .jax_primitives import CALLS, HANDLERS, NEXT, SAME_ANYWHERE
 from .jax_values import Importer, Known, Tensor, Value
 
 SCOPE = re.compile(r"(?<![^/])[\w-]+(?![^/])")
 """The parts of a name stack that jax.named_scope gave, rather than a transformation or the text of an einsum."""
-
-MISSING = "from_jax needs jax, which is not installed: pip install 'training-puzzles[jax]'"
-
-
-class ImportedGraph(Graph):
-    """A graph that came from a function of JAX, with the names of its arguments and results, and its constants."""
-
-    def __init__(self, devices: int | None, mesh: DeviceMatrix | None, itemsize: int) -> None:
-        super().__init__(devices, mesh, itemsize)
-        self.arguments: tuple[str, ...] = ()
-        """Names of the function's arguments, those within containers each on its own, in the order of JAX."""
-        self.results: tuple[str, ...] = ()
-        """Names of its results in that order."""
-        self.constants: dict[str, Array] = {}
-        """Arrays that the function brings along, such as a mask or a scale. They are inputs of the graph."""
-
-    def values(self, *arguments: Any) -> dict[str, Array]:
-        """The values of all sources, given the function's arguments: what `run` and `on_engine` take.
-
-        Raises:
-            LayoutError: there are more or fewer arrays than the function takes.
-        """
-        leaves = _jax().tree_util.tree_leaves(arguments)
-        if len(leaves) != len(self.arguments):
-            names = ", ".join(self.arguments)
-            raise LayoutError(f"the function takes {len(self.arguments)} arrays, {names}; got {len(leaves)}")
-        return {**dict(zip(self.arguments, map(np.asarray, leaves))), **self.constants}
 
 
 def from_jax(
@@ -71,7 +44,7 @@ def from_jax(
         LayoutError: jax is missing or cannot trace the function, an argument has no shape, or a primitive has no
             operator.
     """
-    jax = _jax()
+    jax = jax_here()
     structs = [_structs(jax, shape, f"argument {i}") for i, shape in enumerate(shapes)]
     names, roles = _arguments(jax, function, structs, parameters)
     leaves = jax.tree_util.tree_leaves(structs)
@@ -116,7 +89,7 @@ def _follow(importer: Importer, jaxpr: Any, consts: Sequence[Value], given: Sequ
 def _equation(importer: Importer, eqn: Any, inputs: list[Value], scope: str) -> list[Value]:
     name = eqn.primitive.name
     outer = importer.where
-    importer.scope, importer.where = scope, _jax().extend.source_info_util.summarize(eqn.source_info) or outer
+    importer.scope, importer.where = scope, jax_here().extend.source_info_util.summarize(eqn.source_info) or outer
     try:
         return _made(importer, name, eqn, inputs)
     finally:
@@ -229,12 +202,3 @@ def _own_names(function: Callable[..., Any], count: int) -> Iterator[str]:
 
 def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
-
-
-def _jax() -> Any:
-    try:
-        import jax
-        import jax.extend
-    except ImportError:
-        raise LayoutError(MISSING) from None
-    return jax

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lib.layout.layouts.pieces import Array
 
+from .imported_graph import ImportedGraph
 from .operators import Operator
-
-if TYPE_CHECKING:
-    from .from_jax import ImportedGraph
 
 Shape = tuple[int, ...]
 

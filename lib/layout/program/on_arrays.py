@@ -29,6 +29,9 @@ class Task(NamedTuple):
     """Where this part of a table starts, in rows."""
 
 
+_erf = np.vectorize(erf, otypes=[np.float64])
+
+
 def _normal(x: Array) -> Array:
     """The normal distribution function."""
     made: Array = 0.5 * (1 + _erf(x / np.sqrt(2.0)))
@@ -244,5 +247,3 @@ KINDS: Mapping[str, Callable[[Task], Array]] = {
     "store": lambda task: task.arrays[0].copy(),
 }
 """All other kinds."""
-
-_erf = np.vectorize(erf, otypes=[np.float64])
