@@ -15,9 +15,22 @@ from drawing.layouts.graph import draw_plan
 from drawing.layouts.holders import draw_holders
 from drawing.layouts.placing import Placing, Size, rows_of
 from drawing.layouts.propagation import draw_propagation
-from drawing.layouts.text import holders_text, plan_text, propagation_text
+from drawing.layouts.text import explained, holders_text, layout_text, plan_text, propagation_text
 from drawing.palette import ALARM, STEP
-from lib.layout import Graph, GraphPlan, LayoutError, compared, mesh, plan, propagate, strategy_text, training
+from lib.layout import (
+    DeviceMatrix,
+    Graph,
+    GraphPlan,
+    LayoutError,
+    TensorLayout,
+    compared,
+    mesh,
+    mesh_split,
+    plan,
+    propagate,
+    strategy_text,
+    training,
+)
 from lib.layout.examples import attention, feed_forward, megatron_mlp
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.commands.main import main
@@ -169,6 +182,20 @@ def test_the_text_of_who_holds_what_fits_and_is_complete():
     assert len({str(span.style) for span in wide.spans if "on #" in str(span.style)}) > 4
 
 
+def test_a_layout_as_text_is_its_device_matrix():
+    text = layout_text(mesh_split((64, 64), mesh(data=2, model=4), ("data", -1)))
+    assert [line.split() for line in text.plain.splitlines()] == [
+        ["[data,", "-]", "on", "2x4"],
+        ["0:", "0", "1:", "0", "2:", "0", "3:", "0"],
+        ["4:", "1", "5:", "1", "6:", "1", "7:", "1"],
+    ]
+    colours = [str(span.style) for span in text.spans]
+    assert (len(colours), len(set(colours[:4])), len(set(colours))) == (8, 1, 2)
+    turned = TensorLayout((4,), DeviceMatrix((2, 2), (0, 2, 1, 3)), ((0,),))
+    assert layout_text(turned).plain.split()[3:] == ["0:", "0", "2:", "0", "1:", "1", "3:", "1"]
+    assert "0: all" in layout_text(mesh_split((4,), mesh(a=2), (-1,))).plain
+
+
 # --- Step by step ---
 
 
@@ -247,6 +274,9 @@ def test_no_line_of_the_text_is_cut(width):
         assert "(cap: 2)" in joined
         for operator in found.operators:
             assert found.reason(operator) in joined
+        short = explained(found, width).plain
+        assert max(map(len, short.splitlines())) <= width
+        assert short.split() == found.explain().split()
 
 
 def test_the_commands_draw_everything(tmp_path, monkeypatch):

@@ -50,12 +50,13 @@ def limits(puzzle: LayoutPuzzle) -> Limits:
     return {"target": puzzle.target, "cap": puzzle.memory_cap, "given": tuple(puzzle.given)}
 
 
-def text_of_plan(plan: GraphPlan, puzzle: LayoutPuzzle, width: int, with_steps: bool) -> Text:
-    """The plan and who holds what as text of `width` columns, and how the rule got there."""
+def text_of_plan(plan: GraphPlan, puzzle: LayoutPuzzle, width: int) -> Text:
+    """The plan, who holds what, and how the rule got there, as text of `width` columns."""
     from drawing.layouts.text import holders_text, plan_text, propagation_text
 
-    found = plan_text(plan, width, **limits(puzzle)) + Text("\nWho holds what\n") + holders_text(plan, width)
-    return found + Text("\nStep by step\n") + propagation_text(plan, width) if with_steps else found
+    head, steps = Text("\nWho holds what\n"), Text("\nStep by step\n")
+    found = plan_text(plan, width, **limits(puzzle)) + head + holders_text(plan, width)
+    return found + steps + propagation_text(plan, width)
 
 
 def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -> bool:
@@ -73,7 +74,7 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
     if isinstance(plan, Failure):
         return report_failure(puzzle.slug, plan, bench)
     if options.text:
-        bench.console.print(text_of_plan(plan, puzzle, options.width, with_steps=True), soft_wrap=True, end="")
+        bench.console.print(text_of_plan(plan, puzzle, options.width), soft_wrap=True, end="")
     if write is not None:
         write(plan)
         bench.wrote(target)
@@ -89,7 +90,7 @@ def _writer(puzzle: LayoutPuzzle, target: str, dark: bool) -> Callable[[GraphPla
     ending = Path(target).suffix.lower()
     drawing = import_drawing()
     if ending == ".txt":
-        return lambda plan: write_file(target, text_of_plan(plan, puzzle, TEXT_WIDTH, with_steps=True).plain)
+        return lambda plan: write_file(target, text_of_plan(plan, puzzle, TEXT_WIDTH).plain)
     if ending == ".html":
         return lambda plan: write_file(target, plan_page(plan, puzzle, dark))
     drawing.require_ending(target, of_a_run=False)
@@ -112,7 +113,7 @@ def plan_page(plan: GraphPlan, puzzle: LayoutPuzzle, dark: bool = False) -> str:
     pictures.append(draw_propagation(plan, dark=dark))
     ink, paper = (dark_variant(colour) if dark else colour for colour in (INK, PAPER))
     style = f"body{{margin:2em;font-family:sans-serif;color:{ink};background:{paper}}}svg{{display:block;margin:1em 0}}"
-    text = text_of_plan(plan, puzzle, TEXT_WIDTH, with_steps=True).plain
+    text = text_of_plan(plan, puzzle, TEXT_WIDTH).plain
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(puzzle.title)}</title>\n'
         f"<style>{style}</style>\n<h1>{escape(puzzle.title)}</h1>\n<p>{escape(capitalized(puzzle.limits))}.</p>\n"

@@ -151,10 +151,10 @@ class Layouts(Track["LayoutPuzzle"]):
         return plan_picture(self.restored(puzzle, kept), puzzle)
 
     def picture_text(self, puzzle: LayoutPuzzle, kept: str, width: int) -> str:
-        from .draw import text_of_plan
+        from drawing.layouts.text import explained
 
         plan = self.restored(puzzle, kept)
-        return "" if plan is None else text_of_plan(plan, puzzle, width, with_steps=False).plain
+        return "" if plan is None else explained(plan, width).plain
 
     def draw(self, puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -> bool:
         from .draw import draw_plan_of
