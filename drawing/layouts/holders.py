@@ -64,15 +64,21 @@ def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = Fa
     return Picture(panel(width, y + 24, parts), title, words, dark)
 
 
-def _cell(name: str, layout: TensorLayout, device: int, x: float, y: float) -> list[Diagram]:
-    """A frame for the whole tensor, with the part of the first two split dimensions that the device holds."""
-    wide, high = CELL, ROW - 6
+def held_part(layout: TensorLayout, device: int) -> tuple[float, float, float, float]:
+    """The part of a tensor that a device holds, along the two dimensions that are drawn: left, top, right and bottom,
+    each from 0 to 1."""
     down, across = shown_dims(layout)
     part = layout.part(device)
     rows, columns = (layout.splits[dim] if dim >= 0 else 1 for dim in (down, across))
     row, column = (part[dim] if dim >= 0 else 0 for dim in (down, across))
-    x0, y0 = x + wide * column / columns, y + high * row / rows
-    x1, y1 = x0 + wide / columns, y0 + high / rows
+    return column / columns, row / rows, (column + 1) / columns, (row + 1) / rows
+
+
+def _cell(name: str, layout: TensorLayout, device: int, x: float, y: float) -> list[Diagram]:
+    """A frame for the whole tensor, with the part of the first two split dimensions that the device holds."""
+    wide, high = CELL, ROW - 6
+    left, top, right, bottom = held_part(layout, device)
+    x0, y0, x1, y1 = x + wide * left, y + high * top, x + wide * right, y + high * bottom
     number = piece_text(layout, device)
     ranges = ", ".join(f"{s.start}:{s.stop}" for s in layout.box(device))
     held = box(x0, y0, x1, y1, look(piece_colour(layout, device), EDGE, 0.5))

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from drawing import svg
 from drawing.layouts.captions import piece_text
 from drawing.layouts.graph import draw_plan
-from drawing.layouts.holders import draw_holders
+from drawing.layouts.holders import draw_holders, held_part
 from drawing.layouts.placing import Placing, Size, rows_of
 from drawing.layouts.propagation import draw_propagation
 from drawing.layouts.text import explained, holders_text, layout_text, plan_text, propagation_text
@@ -138,6 +138,16 @@ def test_every_piece_of_every_device_is_shown(name):
             expected.append(f"device {device}: {tensor}[{ranges}]")
     assert told == expected
     assert any(text.startswith(f"{found.memory:,} bytes on each device") for text in words(draw_holders(found)))
+
+
+def test_the_coloured_part_is_where_the_piece_is():
+    for axes, dims in ((("model", "data"), (0, 1)), ((-1, "model"), (0, 1)), (("data", -1, "model"), (0, 2))):
+        layout = mesh_split((8,) * len(axes), mesh(data=2, model=4), axes)
+        for device in range(8):
+            down, across = (layout.box(device)[dim] for dim in dims)
+            expected = across.start / 8, down.start / 8, across.stop / 8, down.stop / 8
+            assert held_part(layout, device) == expected
+    assert held_part(mesh_split((8,), mesh(a=2), ("a",)), 1) == (0.5, 0, 1, 1)
 
 
 def test_devices_with_copies_of_a_piece_have_its_colour():

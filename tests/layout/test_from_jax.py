@@ -87,7 +87,8 @@ SMALL = {
     "broadcasts": (
         lambda x, row, column: (
             row - x, column / (x * x + 1), row[None] * column, jnp.broadcast_to(row, (3, 4, 8)) + x, column[:, 0] * 2,
-            jnp.where(row > 0, x, column), jnp.where(x < column, row, x), (row > 0) & (x > 0) | ~(x > column),
+            jnp.where(row > 0, x, column), jnp.where(x < column, row, x), jnp.where(row < x, x, 0.0),
+            jnp.where(column >= x, x, 1.0), jnp.broadcast_to(row, (2, 2, 8)), (row > 0) & (x > 0) | ~(x > column),
         ),
         (X, (8,), (4, 1)),
     ),
@@ -100,12 +101,16 @@ SMALL = {
     ),
     "products": (
         lambda x, y, z: (x @ y.T, x.T @ y, jnp.dot(x[0], y.T), jnp.einsum("ij,kj,lk->il", x, y, z),
-                         jnp.outer(x[0], y[0]), jnp.einsum("ij,ij->i", x, y)),
+                         jnp.outer(x[0], y[0]), jnp.tensordot(x, jnp.stack([z.T, z.T]), ((0,), (1,))),
+                         jnp.einsum("ij,ij->i", x, y)),
         (X, X, (5, 4)),
     ),
     "log softmax": (lambda x: (nn.log_softmax(x, axis=1), nn.softmax(x, axis=0)), (X,)),
     "inner functions": (lambda x: (jax.jit(jnp.sin)(x), jax.checkpoint(jnp.cos)(x), nn.relu6(x)), (X,)),
     "constants": (lambda x: x @ np.eye(8, dtype=np.float32) * np.arange(8, dtype=np.float32) + jnp.ones(X), (X,)),
+    "row numbers": (
+        lambda table, rows: table[jnp.where(rows < 3, rows + 5, rows)], ((32, 4), jax.ShapeDtypeStruct((4, 8), INTS)),
+    ),
     "arguments again": (lambda x, y: (x, x + y, x), (X, X)),
 }  # fmt: skip
 
@@ -176,6 +181,12 @@ def test_operators_are_those_that_a_person_would_write():
     assert "softmax" not in wrong, "the axes differ"
     square = kinds(lambda x: jnp.exp(x - x.max(0)[:, None]) / jnp.exp(x - x.max(0)[:, None]).sum(0), (8, 8))
     assert "softmax" not in square, "the maximum is along another axis"
+
+    def across(x):
+        raised = jnp.exp(x - x.max(0)[:, None])
+        return raised / raised.sum(1, keepdims=True)
+
+    assert "softmax" not in kinds(across, (8, 8)), "and lies along the axis of the sum"
 
 
 def test_names_roles_and_constants():
