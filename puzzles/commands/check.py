@@ -1,4 +1,4 @@
-"""`puzzles check`: checks the puzzles of a folder, and finds targets."""
+"""`puzzles check`: checks the puzzles of a folder, and finds what their references score."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder", metavar="FOLDER", type=click.Path(file_okay=False))
-@click.option("--write", is_flag=True, help="Write the targets that are missing, as the reference meets them.")
+@click.option("--write", is_flag=True, help="Write what the reference scores: targets, a record, other sizes.")
 @click.option("--only", metavar="SLUG", multiple=True, help="Check only this puzzle; may be repeated.")
 @click.pass_context
 def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...]) -> None:
     """Check the puzzles of a folder, and say what is missing.
 
     Runs each reference and each wrong solution in the sandbox, and finds the tightest targets that the reference
-    meets. Exits with 0 if nothing is wrong or missing, with 1 otherwise.
+    meets. With --write: writes targets that are missing, and what the reference of a schedule scores at the shown size
+    (a record to beat) and at the others. Exits with 0 if nothing is wrong or missing, with 1 otherwise.
     """
     from puzzles.grading.session import client_for
     from puzzles.own import OwnPuzzleError, folder_added
@@ -42,13 +43,20 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...]) -
 
 def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Client) -> bool:
     """Checks a puzzle, shows what was found, and returns whether all is well."""
-    from puzzles.grading.check import write_targets
     from puzzles.own import add_folder
+    from puzzles.own.writing import can_be_written, write_rows, write_targets
 
     made, findings = _found(found, slug, client)
-    if write and made.targets and not made.own.has_targets:
-        write_targets(made.own, made.targets)
-        click.echo(f"Wrote the targets of {slug} to {made.own.file}.")
+    wrote = []
+    if write and can_be_written(made.own):
+        if made.targets and not made.own.has_targets:
+            write_targets(made.own, made.targets)
+            wrote.append("the targets")
+        if made.rows is not None:
+            write_rows(made.own, made.rows)
+            wrote.append("what the reference scores")
+    if wrote:
+        click.echo(f"Wrote {' and '.join(wrote)} to {made.own.file}.")
         made, findings = _found(add_folder(folder, draft=True), slug, client)
     problems = sum(finding.is_problem for finding in findings)
     click.echo(f"{slug}: {f'{problems} to do' if problems else 'ready'}")
