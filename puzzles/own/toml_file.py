@@ -15,6 +15,13 @@ from puzzles.tracks import TRACKS
 from .puzzle_file import OwnPuzzle, trials_at
 
 
+TRIALS = (
+    "the path of a Python file that defines TRIALS. TOML cannot say what a class is tried with: the right results come "
+    "from a function. 'puzzles new NAME --track engine' writes a file to begin with"
+)
+"""What the field is, where it is missing or something else."""
+
+
 def from_toml(path: Path, draft: bool = False) -> OwnPuzzle:
     """The puzzle in a TOML file, whose name is the puzzle's; with `draft`, one without targets too.
 
@@ -38,7 +45,7 @@ def from_toml(path: Path, draft: bool = False) -> OwnPuzzle:
     try:
         puzzle = track.read(path.stem, fields)
         if track.needs_trials:
-            file = path.parent / fields.text("trials")
+            file = path.parent / fields.take("trials", TRIALS, lambda given: isinstance(given, str))
             trials = partial(trials_at, file)
     except PuzzleError as why:
         raise OwnPuzzleError(f"{path}: {why}") from None

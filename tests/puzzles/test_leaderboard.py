@@ -203,11 +203,19 @@ def test_the_workflow_runs_commands_that_exist_and_pins_the_version(entries: Pat
 # --- Records ---
 
 
+REFERENCE = """
+[[records]]
+timesteps = 5.1
+peak_memory = 1_835_008
+by = "solutions/relay.py"
+"""
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     folder = tmp_path / "week3"
     file, *_ = begin("relay", "schedule", folder)
-    file.write_text(file.read_text() + "[targets]\ntime = 5\nmemory = 1_800_000\n")
+    file.write_text(f"{file.read_text()}[targets]\ntime = 5\nmemory = 1_800_000\n{REFERENCE}")
     return folder
 
 
@@ -231,6 +239,22 @@ def test_an_entry_becomes_a_record_of_an_own_puzzle_and_decides_the_third_star(o
     again = puzzles("record", entry, "--puzzles", own)
     assert again.exit_code == 1
     assert "a known record is as good" in again.output
+
+
+def test_the_reference_of_an_own_puzzle_is_no_new_record(own: Path, tmp_path: Path) -> None:
+    submit = ("submit", own / "solutions" / "relay.py", "--name", "Ann", "--puzzles", own, "-o", tmp_path)
+    assert puzzles(*submit).exit_code == 0
+    (entry,) = (tmp_path / "relay").iterdir()
+    known = puzzles("record", entry, "--puzzles", own)
+    assert known.exit_code == 1
+    assert "a known record is as good: 5.1 timesteps, 1,835,008 elements (solutions/relay.py)" in known.output
+    file = own / "relay.toml"
+    file.write_text(file.read_text().replace(REFERENCE, ""))
+    unknown = puzzles("record", entry, "--puzzles", own)
+    assert unknown.exit_code == 1
+    assert f"{file} does not say what that scores" in unknown.output
+    assert f"'puzzles check {own} --write' adds it" in unknown.output
+    assert not (own / "records").exists()
 
 
 def test_a_record_of_a_shipped_puzzle_is_filed_with_the_others(

@@ -31,7 +31,23 @@ from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of
 
 TRACKS = ("schedule", "engine", "layout")
 TARGETS = {
-    "schedule": "\n[targets]\ntime = 5\nmemory = 1_800_000\n",
+    "schedule": """
+[targets]
+time = 5
+memory = 1_800_000
+
+# Measured by 'puzzles check --write': what the reference scores.
+[[records]]
+timesteps = 5.1
+peak_memory = 1_835_008
+by = "solutions/relay_schedule.py"
+family = "data parallelism"
+
+[[reference_at]]
+size = { layers = 3, batches = 4, ranks = 4 }
+timesteps = 7.9
+peak_memory = 2_621_440
+""",
     "engine": "\n[targets]\nsent = 6_144\npeak = 9_216\n",
     "layout": "\n[targets]\nbytes = 0\nmemory = 9_280\n",
 }
@@ -81,6 +97,7 @@ def test_a_new_puzzle_is_ready_once_its_texts_are_written(track: str, targets: s
     assert "over_target, as it should" in written.output
     assert "mine: ready" in written.output
     assert "[targets]\n" + targets.replace(", ", "\n") in file.read_text()
+    assert TARGETS[track].replace(f"relay_{track}", "mine").partition("# Measured")[2] in file.read_text()
     assert "mine" not in ALL, "checking adds nothing"
 
 
@@ -177,14 +194,19 @@ def test_calls_can_be_forbidden_and_allowed(week: Path) -> None:
 
 
 PYTHON_PUZZLE = """
-from lib import Goal, Size
+from lib import Goal, Record, Size
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.reference_figures import ReferenceAt
 
 REFERENCE = "solutions/relay_schedule.py"
 WRONG = {"wrong/relay_schedule_alone.py": "rule", "wrong/relay_schedule_twice.py": "over_target"}
 PUZZLE = SchedulePuzzle(
-    title="In Python", goal=Goal("relay_schedule", Size(2, 2, 2), time=5, memory=1_800_000),
-    other_sizes=(), calls=("forward",), statement="Do it.", starter='''
+    title="In Python",
+    goal=Goal("relay_schedule", Size(2, 2, 2), time=5, memory=1_800_000, records=(
+        Record(5.1, 1_835_008, 'solutions/relay_schedule.py', 'data parallelism'),
+    )),
+    other_sizes=(Size(3, 4, 4),), reference_at=(ReferenceAt(Size(layers=3, batches=4, ranks=4), 7.9, 2_621_440),),
+    calls=("forward",), statement="Do it.", starter='''
 async def relay_schedule(model: Model) -> Model:
     # ----- your code -----
 
@@ -245,6 +267,10 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         _edited("relay_schedule.toml", "[targets]", '[setting]\ncosts = "clasic"\n[targets]'), ("clasic", "classic")),
     "both lists": (_edited("relay_schedule.toml", "forbidden", 'allowed = ["loss"]\nforbidden'), ("either",)),
     "unknown figure": (_edited("relay_engine.toml", "sent =", "sents ="), ("'sents'", "did you mean 'sent'")),
+    "no trials": (_edited("relay_engine.toml", "trials =", "# trials ="), ("'trials' is missing", "Python file that",
+                  "TOML cannot say", "puzzles new NAME --track engine")),
+    "trials in TOML": (_edited("relay_engine.toml", 'trials = "trials/relay_engine.py"', "trials = [{ seed = 1 }]"),
+                       ("'trials' is the path of a Python file", "TOML cannot say", "got [{'seed': 1}]")),
     "taken": (lambda week: (week / "relay_layout.toml").rename(week / "ffn.toml"), ("'ffn'", "rename")),
     "no name": (lambda week: (week / "relay_layout.toml").rename(week / "a b.toml"), ("'a b'",)),
     "twice": (lambda week: (week / "relay_schedule.py").write_text(PYTHON_PUZZLE), ("'relay_schedule'", "twice")),
