@@ -14,7 +14,6 @@ from puzzles.tracks import TRACKS
 
 from .puzzle_file import OwnPuzzle, trials_at
 
-
 TRIALS = (
     "the path of a Python file that defines TRIALS. TOML cannot say what a class is tried with: the right results come "
     "from a function. 'puzzles new NAME --track engine' writes a file to begin with"

@@ -22,6 +22,7 @@ from puzzles.tracks.outcomes import counted
 
 from .fitted import Part
 from .named_rows import NamedRows, name_width
+from .next_command import next_command
 from .paragraphs import GLUE, MAX_WIDTH, say
 from .standings import COLOURS, name_in, shared_folder, standings, stars_text
 
@@ -230,7 +231,8 @@ def _next(graded: Graded) -> Iterator[str]:
     if not attempted:
         first = graded.verdicts[0].puzzle if graded.verdicts else next(iter(ALL))
         yield "Nothing attempted yet. Write your code between the two marks of a starter, then grade again."
-        yield f"'puzzles show {first}' shows the puzzle, 'puzzles start {first}' writes its starter to a file."
+        show, start = next_command("show", first), next_command("start", first)
+        yield f"'{show}' shows the puzzle, '{start}' writes its starter to a file."
         return
     for verdict in attempted:
         if verdict.status == "passed":
@@ -245,9 +247,9 @@ def _next(graded: Graded) -> Iterator[str]:
 
 def _way_on(path: str, verdict: Verdict) -> str:
     slug = verdict.puzzle
-    draw = f"'puzzles draw {plain(path)} {slug} --open'"
-    picture = f", and {draw} draws what it does" if track_of(slug).has_pictures else ""
-    return f"{verdict.advice or 'Stuck?'} 'puzzles hint {slug}' gives a hint{picture}."
+    draw, hint = next_command("draw", plain(path), slug, "--open"), next_command("hint", slug)
+    picture = f", and '{draw}' draws what it does" if track_of(slug).has_pictures else ""
+    return f"{verdict.advice or 'Stuck?'} '{hint}' gives a hint{picture}."
 
 
 def _summary(files: Sequence[Graded]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,6 +121,33 @@ def test_own_puzzles_are_in_every_command(week: Path, tmp_path: Path, monkeypatc
     with folder_added(week):
         (verdict,) = grade_file("books/week3.ipynb", [find("relay_schedule")]).verdicts
     assert verdict.status == "passed", "the notebook of a folder can be submitted"
+
+
+ADVICE = re.compile(r"'(puzzles [^']+)'")
+
+
+def test_advice_after_grading_keeps_the_folder(week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("relay_engine", "relay_layout"):
+        (week / f"{name}.toml").unlink()
+    folder = ("--puzzles", str(week))
+    assert puzzles("start", "relay_schedule", "-o", "mine.py", *folder).exit_code == 0
+    (tmp_path / "empty.py").write_text("")
+    said = {
+        "nothing attempted": puzzles("grade", "mine.py", *folder),
+        "an empty file": puzzles("grade", "empty.py", *folder),
+        "a mistake": puzzles("grade", week / "wrong" / "relay_schedule_alone.py", *folder),
+        "a pass": puzzles("grade", week / "solutions" / "relay_schedule.py", "--traces", "traces", *folder),
+        "a definition that is not there": puzzles("draw", "empty.py", "relay_schedule", *folder),
+        "a puzzle for a chapter": puzzles("list", "relay_schedule", *folder),
+        "the folder before the command": puzzles("--puzzles", week, "grade", "mine.py"),
+    }
+    for name, result in said.items():
+        advised = ADVICE.findall(" ".join(result.output.split()))
+        assert advised, (name, result.output)
+        for command in advised:
+            assert f"--puzzles {week}" in command or "doctor" in command, (name, command)
+    assert f"puzzles show relay_schedule --puzzles {week}" in " ".join(said["nothing attempted"].output.split())
 
 
 def test_other_commands_know_the_chapters(week: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_size_that_is_no_more_and_one_that_is_new(file: Path) -> None:
         text.replace("[{ layers = 3, batches = 4, ranks = 4 }]", "[{ layers = 2, batches = 4, ranks = 4 }]")
     )
     found = check(file.parent)
-    assert "reference_at: the reference takes 5.1 timesteps" in found.output, "a batch on each rank, as at the shown size"
+    assert "reference_at: the reference takes 5.1 timesteps" in found.output, "a batch on each rank, as ever"
     assert "with 2 layers, 4 batches, 4 ranks; --write adds that" in found.output
     assert "there is a row with 3 layers, 4 batches, 4 ranks, where the reference does not run" in found.output
     assert check(file.parent, "--write").exit_code == 0
