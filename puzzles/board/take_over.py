@@ -10,6 +10,7 @@ from puzzles.catalog.found import INDEX, rows_of
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.own import home_of
 from puzzles.own.loaded import RECORDS
+from puzzles.own.puzzle_file import shown
 from puzzles.tracks import track_of
 
 from .entry import Entry, EntryError
@@ -63,8 +64,8 @@ def _require_reference(puzzle: Puzzle) -> None:
     track = track_of(puzzle.slug)
     if own and own.reference and track.reference_games(puzzle) and not track.stated_rows(puzzle, own.reference):
         raise EntryError(
-            f"a record has to beat the reference, and {own.file} does not say what that scores; "
-            f"'puzzles check {own.file.parent} --write' adds it"
+            f"a record has to beat the reference, and {shown(own.file)} does not say what that scores; "
+            f"'puzzles check {shown(own.file.parent)} --write' adds it"
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from puzzles.reports.next_command import given_folders
+from puzzles.reports.next_command import FOLDERS
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_group, find_several, near_group, track_of
 
@@ -27,7 +27,7 @@ def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ..
     ends."""
     from puzzles.own import OwnPuzzleError, add_folder, folders, remove_folder
 
-    ctx.call_on_close(given_folders(paths))
+    ctx.meta[FOLDERS] = (*ctx.meta.get(FOLDERS, ()), *paths)
     for path in paths:
         before = folders()
         try:

@@ -62,6 +62,6 @@ def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntr
     try:
         puzzle = find(slug or path.stem)
     except UnknownPuzzleError as why:
-        raise EntryError(f"{why}; name the puzzle after the file") from None
+        raise EntryError(f"{why}; add the name of the puzzle behind the file") from None
     folder_for(puzzle)
     return graded(path, puzzle, name)

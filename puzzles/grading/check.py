@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
 from puzzles.own.drafts import PLACEHOLDER
-from puzzles.own.puzzle_file import OwnPuzzle
+from puzzles.own.puzzle_file import OwnPuzzle, shown
 from puzzles.own.writing import can_be_written
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
@@ -141,7 +142,8 @@ class Check:
                 yield Finding(f"wrong: {verdict}", True)
             elif wanted not in (verdict.status, verdict.reason) or wanted in ("passed", "not_attempted"):
                 got = verdict.reason or verdict.status
-                yield Finding(f"wrong: {name} should get '{wanted}', and gets '{got}': {verdict.message}", True)
+                why = f": {verdict.message}" if verdict.message else "; make it worse, or the targets lower"
+                yield Finding(f"wrong: {name} should get '{wanted}', and gets '{got}'{why}", True)
             else:
                 yield Finding(f"wrong: {name}: {wanted}, as it should")
 
@@ -159,11 +161,11 @@ class Check:
     def _graded(self, path: Path, game: Puzzle | None = None) -> Verdict | str:
         """The verdict on a file, as a solution of another game if one is given; a sentence if there is none."""
         if not path.is_file():
-            return f"there is no file {path}"
+            return f"there is no file {shown(path)}"
         (verdict,) = grade_file(
             str(path), [game or self.own.puzzle], self.limits, self.tier, client=self.client
         ).verdicts
-        return verdict if verdict.attempted else f"{path} has no {self.own.slug}, or only the starter"
+        return verdict if verdict.attempted else f"{shown(path)} has no {self.own.slug}, or only the starter"
 
 
 def _figures(figures: Mapping[str, Any]) -> str:
@@ -178,4 +180,6 @@ def require_expectations(own: OwnPuzzle, known: Mapping[str, Any]) -> None:
     """
     for name, wanted in own.wrong.items():
         if wanted not in known and wanted not in STATUSES:
-            raise OwnPuzzleError(f"{own.file}, [wrong]: '{name}' is to get '{wanted}'; there are {', '.join(known)}")
+            near = get_close_matches(wanted, known, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+            raise OwnPuzzleError(f"{shown(own.file)}, [wrong]: '{name}' is to get '{wanted}'; {advice}")

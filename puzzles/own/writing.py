@@ -11,7 +11,7 @@ from typing import Any
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.tracks.open_track import ReferenceRow
 
-from .puzzle_file import OwnPuzzle
+from .puzzle_file import OwnPuzzle, shown
 
 MARK = "# Measured by 'puzzles check --write': what the reference scores.\n"
 """Stands before the rows that were written last."""
@@ -32,7 +32,7 @@ def write_targets(own: OwnPuzzle, targets: Mapping[str, int]) -> None:
         OwnPuzzleError: the file cannot be written, or is no TOML file.
     """
     if own.has_targets or not can_be_written(own):
-        raise OwnPuzzleError(f"{own.file}: it has targets already")
+        raise OwnPuzzleError(f"{shown(own.file)}: it has targets already")
     lines = "".join(f"{name} = {_toml(limit)}\n" for name, limit in targets.items())
     _write(own, f"{_read(own).rstrip()}\n\n[targets]\n{lines}")
 
@@ -53,7 +53,7 @@ def write_rows(own: OwnPuzzle, rows: Sequence[ReferenceRow]) -> None:
     after = f"{kept}\n\n{MARK}{block}"
     if not _says(own, before, after, rows):
         raise OwnPuzzleError(
-            f"{own.file}: what it says of the reference cannot be found, because it is not in tables of lines "
+            f"{shown(own.file)}: what it says of the reference cannot be found, because it is not in tables of lines "
             f"'name = value'; remove it, and write this at the end:\n\n{block}"
         )
     _write(own, after)
@@ -126,7 +126,7 @@ def _read(own: OwnPuzzle) -> str:
     try:
         return own.file.read_text(encoding="utf-8")
     except OSError as why:
-        raise OwnPuzzleError(f"{own.file}: {why.strerror}") from None
+        raise OwnPuzzleError(f"{shown(own.file)}: {why.strerror}") from None
 
 
 def _write(own: OwnPuzzle, text: str) -> None:
@@ -137,4 +137,4 @@ def _write(own: OwnPuzzle, text: str) -> None:
     try:
         own.file.write_text(text, encoding="utf-8", newline="\n")
     except OSError as why:
-        raise OwnPuzzleError(f"{own.file}: {why.strerror}") from None
+        raise OwnPuzzleError(f"{shown(own.file)}: {why.strerror}") from None

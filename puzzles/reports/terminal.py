@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from os.path import sep
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -14,7 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from puzzles.failure import plain
+from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
+from puzzles.own import folders
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, Track, outcomes, track_of
@@ -230,7 +233,10 @@ def _next(graded: Graded) -> Iterator[str]:
     attempted = graded.attempted
     if not attempted:
         first = graded.verdicts[0].puzzle if graded.verdicts else next(iter(ALL))
-        yield "Nothing attempted yet. Write your code between the two marks of a starter, then grade again."
+        if Submission.read(Path(graded.path)).names & {verdict.puzzle for verdict in graded.verdicts}:
+            yield "Nothing attempted yet. Write your code between the two marks of a starter, then grade again."
+        else:
+            yield f"Nothing attempted yet: this file has no puzzle that is known here.{_teachers()}"
         show, start = next_command("show", first), next_command("start", first)
         yield f"'{show}' shows the puzzle, '{start}' writes its starter to a file."
         return
@@ -243,6 +249,11 @@ def _next(graded: Graded) -> Iterator[str]:
         yield _way_on(graded.path, open_ones[0])
         return
     yield what_next(attempted[-1].puzzle, [verdict.puzzle for verdict in attempted])
+
+
+def _teachers() -> str:
+    """What may be missing, if no folder of puzzles has been added."""
+    return "" if folders() else " Puzzles of a teacher need --puzzles FOLDER."
 
 
 def _way_on(path: str, verdict: Verdict) -> str:
@@ -258,7 +269,7 @@ def _summary(files: Sequence[Graded]) -> Iterator[str]:
     if not files:
         yield "There are no Python files or notebooks here."
     elif not attempted:
-        yield f"Nothing attempted in {counted(len(files), 'file')}."
+        yield f"Nothing attempted in {counted(len(files), 'file')}.{_teachers()}"
     else:
         solutions, puzzles = counted(len(attempted), "solution"), counted(len({v.puzzle for v in attempted}), "puzzle")
         yield f"{solutions} of {puzzles} in {counted(len(files), 'file')}: {passed} passed."

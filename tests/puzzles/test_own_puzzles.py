@@ -288,7 +288,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "misspelt field": (_edited("relay_layout.toml", "concept =", "concpt ="), ("'concpt'", "did you mean 'concept'")),
     "wrong type": (_edited("relay_layout.toml", "annotations = 1", "annotations = -1"), ("whole number", "got -1")),
     "unknown track": (_edited("relay_layout.toml", '"layout"', '"layuot"'), ("'layuot'", "did you mean 'layout'")),
-    "no targets": (_edited("relay_layout.toml", "[targets]", "[wrong.x]"), ("[targets] is missing", "check --write")),
+    "no targets": (_edited("relay_layout.toml", "[targets]", "[wrong.x]"), ("[targets] is missing", "week3 --write")),
     "broken graph": (_edited("relay_layout.toml", '["product", "b"]', '["product", "c"]'), ("tensor named 'c'",)),
     "unknown call": (_edited("relay_schedule.toml", '"pass_to"', '"pas_to"'), ("'pas_to'", "did you mean 'pass_to'")),
     "unknown costs": (
@@ -303,7 +303,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "no name": (lambda week: (week / "relay_layout.toml").rename(week / "a b.toml"), ("'a b'",)),
     "twice": (lambda week: (week / "relay_schedule.py").write_text(PYTHON_PUZZLE), ("'relay_schedule'", "twice")),
     "no puzzle": (lambda week: (week / "other.py").write_text("x = 1"), ("other.py", "no PUZZLE")),
-    "crash": (lambda week: (week / "other.py").write_text("1 / 0"), ("other.py", "ZeroDivisionError")),
+    "solution": (lambda week: (week / "other.py").write_text("1 / 0"), ("no PUZZLE", "solutions in folders of their")),
+    "another PUZZLE": (lambda week: (week / "other.py").write_text("PUZZLE = 1"), ("other.py", "PUZZLE is no puzzle")),
+    "crash": (lambda week: (week / "other.py").write_text("PUZZLE = 1 / 0"), ("other.py", "ZeroDivisionError")),
     "order": (lambda week: (week / "chapter.toml").write_text('order = ["nobody"]'), ("chapter.toml", "'nobody'")),
 }  # fmt: skip
 
