@@ -89,6 +89,12 @@ def test_a_class_without_its_folder_of_puzzles(week: Path) -> None:
     assert "for a teacher's, add --puzzles FOLDER" in said("show", "relay", code=2)
 
 
+def test_export_takes_own_puzzles(week: Path) -> None:
+    assert "relay cannot be exported: each rank has all layers" in said(
+        "export", "class/ann.py", "relay", "--puzzles", "week3", code=1
+    )
+
+
 def test_a_submission_says_what_grading_says(week: Path) -> None:
     submit = ("submit", "class/cleo.py", "--name", "Cleo", "--puzzles", "week3")
     refused = said(*submit, "--puzzle", "relay", code=1)
