@@ -87,6 +87,7 @@ def test_a_board_has_a_viewer_for_each_run_and_is_the_same_bytes_each_time(entri
         boards.append({path.relative_to(tmp_path / name).as_posix(): path.read_bytes() for path in files})
     assert boards[0] == boards[1]
     page = boards[0]["index.html"].decode()
+    assert "5.1 timesteps, 1,441,792 elements: data parallelism" in page, "the best known, with its family"
     links = re.findall(r'href="([^"]+)"', page)
     assert len(links) == 3
     assert {*links} < {*boards[0]}
@@ -230,6 +231,7 @@ def test_an_entry_becomes_a_record_of_an_own_puzzle_and_decides_the_third_star(o
     done = puzzles("record", entry, "--puzzles", own)
     assert done.exit_code == 0, done.output
     assert "by Ann" in done.output
+    assert "relay, data parallelism, 5.1 timesteps" in done.output
     with folder_added(own):
         (verdict,) = grade_file(str(own / "solutions" / "relay.py"), [find("relay")]).verdicts
         assert (verdict.status, verdict.stars) == ("passed", 2), "the record is better now"
@@ -263,7 +265,8 @@ def test_a_record_of_a_shipped_puzzle_is_filed_with_the_others(
     (ann,) = (entries / "ddp").glob("ann-*.json")
     refused = puzzles("record", ann)
     assert refused.exit_code == 1
-    assert "ddp_update_before_next_backward" in refused.output
+    known = "solutions/records/ddp_update_before_next_backward.py"
+    assert f"5.1 timesteps, 1,441,792 elements ({known}, data parallelism)" in refused.output
     assert not FOUND.exists() or ann.name not in {path.name for path in FOUND.iterdir()}
     entry = read_entry(ann)
     bare = Entry(_without_records(entry.puzzle), entry.name, entry.trace, entry.verdict)

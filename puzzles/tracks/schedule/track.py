@@ -95,8 +95,8 @@ class Schedules(Track[SchedulePuzzle]):
     def known_as_good(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], family: str) -> str:
         for known in puzzle.goal.rivals(family):
             if known.timesteps <= figures["timesteps"] and known.peak_memory <= figures["peak_memory"]:
-                by = f" ({known.by})" if known.by else ""
-                return f"{known.timesteps:g} timesteps, {known.peak_memory:,} elements{by}"
+                said = ", ".join(filter(None, [known.by, known.family]))
+                return f"{known.timesteps:g} timesteps, {known.peak_memory:,} elements{f' ({said})' if said else ''}"
         return ""
 
     def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
