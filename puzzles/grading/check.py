@@ -108,6 +108,8 @@ class Check:
             if isinstance(verdict, Verdict) and verdict.figures
         ]
         stated = track.stated_rows(puzzle, file)
+        if len(games) == 1:
+            yield Finding("other_sizes: none, so what works only at the shown size gets three stars")
         is_data, by_place = can_be_written(self.own), {row.place: row for row in measured}
         wrong = [row for row in stated if row not in measured]
         missing = [row for row in measured if row.place not in {one.place for one in stated}]

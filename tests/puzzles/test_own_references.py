@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -138,6 +139,14 @@ def test_a_size_that_is_no_more_and_one_that_is_new(file: Path) -> None:
     assert check(file.parent, "--write").exit_code == 0
     (row,) = tomllib.loads(file.read_text())["reference_at"]
     assert row["size"] == {"layers": 2, "batches": 4, "ranks": 4}
+
+
+def test_a_puzzle_of_one_size_is_ready_and_told_what_that_means(file: Path) -> None:
+    text = file.read_text().partition("\n[[reference_at]]")[0]
+    file.write_text(re.sub(r"(?m)^other_sizes.*\n", "", text))
+    checked = check(file.parent)
+    assert checked.exit_code == 0, checked.output
+    assert "other_sizes: none, so what works only at the shown size gets three stars" in checked.output
 
 
 def test_records_of_others_stay_where_they_are(file: Path) -> None:
