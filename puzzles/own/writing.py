@@ -130,11 +130,13 @@ def _read(own: OwnPuzzle) -> str:
 
 
 def _write(own: OwnPuzzle, text: str) -> None:
-    """
+    """Writes the file with the line ends that it has.
+
     Raises:
-        OwnPuzzleError: the file cannot be written.
+        OwnPuzzleError: it cannot be written.
     """
     try:
-        own.file.write_text(text, encoding="utf-8", newline="\n")
+        newline = "\r\n" if b"\r\n" in own.file.read_bytes() else "\n"
+        own.file.write_text(text, encoding="utf-8", newline=newline)
     except OSError as why:
         raise OwnPuzzleError(f"{shown(own.file)}: {why.strerror}") from None

@@ -149,6 +149,25 @@ def test_a_puzzle_of_one_size_is_ready_and_told_what_that_means(file: Path) -> N
     assert "other_sizes: none, so what works only at the shown size gets three stars" in checked.output
 
 
+def test_line_ends_stay(file: Path) -> None:
+    text = file.read_text()
+    file.write_text(text.replace("= 7.9", "= 8"), newline="\r\n")
+    assert check(file.parent, "--write").exit_code == 0
+    assert file.read_bytes() == text.encode().replace(b"\n", b"\r\n")
+
+
+def test_a_file_that_cannot_be_written_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(file.read_text().replace("= 7.9", "= 8"))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    refused = check(file.parent, "--write")
+    assert refused.exit_code == 2
+    assert f"{file}: Read-only file system" in refused.output
+
+
 def test_records_of_others_stay_where_they_are(file: Path) -> None:
     other = '[[records]] # of last year\ntimesteps = 4\npeak_memory = 9_000_000\nby = "Ben \\\\ \\""\n'
     text = file.read_text().replace("# Measured", f"{other}\n# Measured").replace("= 7.9", "= 8")
