@@ -132,7 +132,10 @@ def _layout(axes: tuple[Any, ...]) -> str:
 
 
 def measure() -> list[dict[str, Any]]:
-    """For each case what both move; the numbers that XLA computes have to be those of the graph."""
+    """For each case what each device sends in the plan, by which steps, and the collectives of XLA.
+
+    The numbers that XLA computes have to be those of the graph.
+    """
     import jax
     import numpy as np
 
@@ -149,7 +152,10 @@ def measure() -> list[dict[str, Any]]:
             for name in graph.sources
         } | graph.constants
         alone = graph.run(values)
-        row: dict[str, Any] = {"name": case.name}
+        steps = [step for op in planned.operators.values() for step in op.reduction]
+        steps += [step for edge in planned.edges if edge.bytes for step in planned.redistribution(edge).named_steps]
+        sent = tuple(int(n) for n in planned.sent)
+        row: dict[str, Any] = {"name": case.name, "sent": sent, "steps": [s.name for s in steps if s.total]}
         for column, every in (("same layouts", True), ("own choice", False)):
             function, how = in_jax(planned, graph.results, every)
             program = jax.jit(function, **how).lower(values).compile()
