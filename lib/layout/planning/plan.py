@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +18,7 @@ from lib.layout.program.graph import Graph
 from lib.layout.redistribution.links import Links, require_links
 from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
 
+from .decisions import CONFIGURED, Decision
 from .live_ranges import ends
 from .peak import Moment, Timeline
 
@@ -56,6 +57,8 @@ class GraphPlan:
     """True if backward is split like forward because the planner could not consider all other ways."""
     at_least: int | None = None
     """What every plan under the same caps moves or takes, if it is not known that this one is the cheapest."""
+    decisions: Mapping[str, Decision] = field(default_factory=dict, compare=False)
+    """By operator: how the breadth-first rule settled it. Empty for other plans."""
 
     def layout(self, tensor: str) -> TensorLayout:
         """The layout of a tensor: as a source is stored, or as its operator leaves it."""
@@ -119,6 +122,12 @@ class GraphPlan:
     def timeline(self) -> Timeline:
         """What devices hold at every moment; `timeline.peaks` is the peak of each device."""
         return Timeline(self.graph, self.operators, self.homes, self.fetches)
+
+    def reason(self, operator: str) -> str:
+        """Why an operator has its layout."""
+        if operator in self.decisions:
+            return str(self.decisions[operator])
+        return CONFIGURED if operator in self.graph.strategies else ""
 
     def time(self, links: Links) -> int:
         """How long its moves and collectives take one after the other, in the units of the links; not the computation.
