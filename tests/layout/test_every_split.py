@@ -7,8 +7,8 @@ from hypothesis import given
 
 from lib.layout import DeviceMatrix, Graph, LayoutError, Links, TensorLayout, candidates, mesh, plan, training
 from lib.layout.examples import embedding_and_head, megatron_mlp
+from lib.layout.layouts.common_refinement import prime_factors
 from lib.layout.layouts.tensor_layout import placement
-from lib.layout.program.graph import prime_factors
 from tests.layout.test_peak import assert_peaks_are_measured
 from tests.layout.test_propagation import small_graphs
 from tests.support.examples import examples

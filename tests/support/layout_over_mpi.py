@@ -17,6 +17,7 @@ def compare(found: GraphPlan) -> None:
     for name, tensor in alone.items():
         np.testing.assert_array_equal(done.value(name), tensor)
     assert done.sent == tuple(found.sent)
+    assert done.peaks == tuple(found.timeline.peaks)
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def respelled(layout: TensorLayout, matrix: DeviceMatrix) -> TensorLayout:
 def refined(layout: TensorLayout, other: DeviceMatrix) -> TensorLayout:
     """The same placement on a matrix of prime axes, the same one for both matrices if there is one."""
     matrix = layout.matrix
-    shape = tuple(p for size in common_shape([matrix, other]) or matrix.shape for p in _primes(size))
+    shape = tuple(p for size in common_shape([matrix, other]) or matrix.shape for p in prime_factors(size))
     names = []
     for axis, fine in enumerate(_parts(matrix, shape)):
         names += [matrix.names[axis] + (str(i) if len(fine) > 1 else "") for i in range(len(fine))]
@@ -62,7 +62,8 @@ def _steps(blocks: list[int]) -> tuple[int, ...]:
     return tuple(a // b for a, b in pairwise(blocks))
 
 
-def _primes(n: int) -> list[int]:
+def prime_factors(n: int) -> list[int]:
+    """The prime factors in ascending order, each as often as it divides the number."""
     factors, p = [], 2
     while n > 1:
         while n % p == 0:

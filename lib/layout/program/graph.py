@@ -10,6 +10,7 @@ import numpy as np
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import nearest_name, require_int, require_ints, require_itemsize
+from lib.layout.layouts.common_refinement import prime_factors
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 
@@ -103,9 +104,8 @@ class Graph(RearrangingBuilder):
         any of them unused, so that devices hold copies. Nothing that divides dimensions evenly is left out.
         """
         devices = self.mesh.devices if self.mesh else ()
-        axes = [
-            factor for size in (self.mesh.shape if self.mesh else (self.devices,)) for factor in prime_factors(size)
-        ]
+        sizes = self.mesh.shape if self.mesh else (self.devices,)
+        axes = [factor for size in sizes for factor in prime_factors(size)]
         finer = Graph(mesh=DeviceMatrix(tuple(axes), devices), itemsize=self.itemsize)
         for name in ("shapes", "sources", "operators", "strategies", "outs"):
             getattr(finer, name).update(getattr(self, name))
@@ -168,17 +168,6 @@ class Graph(RearrangingBuilder):
                     f"'{name}' has shape {self.shapes[name]}; the given value has {np.shape(values[name])}"
                 )
         return list(self.sources)
-
-
-def prime_factors(number: int) -> list[int]:
-    """The prime factors in ascending order, each as often as it divides the number."""
-    found, factor = [], 2
-    while number > 1:
-        while number % factor == 0:
-            found.append(factor)
-            number //= factor
-        factor += 1
-    return found
 
 
 def require_graph(graph: Any) -> None:
