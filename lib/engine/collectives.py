@@ -38,6 +38,10 @@ BLOCK_BYTES = 1 << 16
 """Larger arrays are reduced block by block: the blocks of all devices fit into a processor's cache."""
 
 
+SPREAD_BYTES = 1 << 18
+"""Bytes of an array that are copied to all devices before the next ones; they fit into a processor's cache."""
+
+
 class Memory(Protocol):
     """Where results are made."""
 
@@ -49,8 +53,8 @@ class Memory(Protocol):
         """A copy in C order."""
         ...
 
-    def moved(self, move: Callable[[int], Array], devices: Sequence[int], nbytes: int) -> list[Array]:
-        """The result of `nbytes` that `move` makes for each device, at the same time if they are large."""
+    def moved(self, move: Callable[[int], Any], items: Sequence[int], nbytes: int) -> list[Any]:
+        """The results of `move` for each item, at the same time if `nbytes`, those of an item or of all, are many."""
         ...
 
 
@@ -63,8 +67,8 @@ class NewMemory:
     def copy(self, array: Array) -> Array:
         return array.copy()
 
-    def moved(self, move: Callable[[int], Array], devices: Sequence[int], nbytes: int) -> list[Array]:
-        return [move(device) for device in devices]
+    def moved(self, move: Callable[[int], Any], items: Sequence[int], nbytes: int) -> list[Any]:
+        return [move(item) for item in items]
 
 
 NEW = NewMemory()
@@ -130,7 +134,21 @@ def all_gather(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, onl
     if arrays[0].nbytes <= BLOCK_BYTES:
         whole = joined(arrays, axis)
         return [whole, *(whole.copy() for _ in devices[1:])]
-    return memory.moved(lambda _: joined(arrays, axis, memory), devices, len(arrays) * arrays[0].nbytes)
+    shape = list(arrays[0].shape)
+    shape[axis] *= len(arrays)
+    wholes = [memory.empty(tuple(shape), arrays[0].dtype) for _ in devices]
+    places = [cut(whole, len(arrays), axis) for whole in wholes]
+    memory.moved(lambda i: _spread(arrays[i], [place[i] for place in places]), range(len(arrays)), arrays[0].nbytes)
+    return wholes
+
+
+def _spread(array: Array, places: Sequence[Array]) -> None:
+    """Copies an array to several places, block by block, so that it is read from memory once and not for each."""
+    rows = max(1, len(array) * SPREAD_BYTES // array.nbytes)
+    for start in range(0, len(array), rows):
+        block = slice(start, start + rows)
+        for place in places:
+            place[block] = array[block]
 
 
 def joined(arrays: Sequence[Array], axis: int, memory: Memory = NEW) -> Array:
