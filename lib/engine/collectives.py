@@ -92,6 +92,17 @@ def reduced(arrays: Sequence[Array], op: str, memory: Memory = NEW) -> Array:
     return total
 
 
+def reduced_to_new(arrays: Sequence[Array], op: str) -> Array:
+    """The same for at least two small arrays in C order, not 0-d and in native byte order, whose dtype is kept."""
+    function = _UFUNCS[op]
+    total: Array = function(arrays[0], arrays[1])
+    for array in arrays[2:]:
+        function(total, array, total)
+    if op == "avg":
+        np.divide(total, _scalar(len(arrays), total.dtype), total)
+    return total
+
+
 def reduce_into(total: Array, arrays: Sequence[Array], op: str) -> None:
     """The same, into an array of the right shape and dtype."""
     if total.nbytes <= BLOCK_BYTES or not all(array.flags.c_contiguous for array in (total, *arrays)):
@@ -108,13 +119,13 @@ def _reduce(total: Array, arrays: Sequence[Array], op: str) -> None:
     if len(arrays) == 1:
         total[...] = arrays[0]
     elif total.dtype == arrays[0].dtype:
-        function(arrays[0], arrays[1], out=total)
+        function(arrays[0], arrays[1], total)
     else:
         function(arrays[0], arrays[1], out=total, dtype=total.dtype.type)  # an average of int8 cannot wrap
     for array in arrays[2:]:
-        function(total, array, out=total)
+        function(total, array, total)
     if op == "avg":
-        np.divide(total, _scalar(len(arrays), total.dtype), out=total)
+        np.divide(total, _scalar(len(arrays), total.dtype), total)
 
 
 def reduced_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
