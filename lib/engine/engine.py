@@ -76,7 +76,7 @@ class ShardedEngine(ABC):
     def send(self, dest_id: int, arr: ArrayLike) -> None:
         """Sends a copy of an array of any shape to device `dest_id`; does not wait. Sends S bytes; for an empty array
         its shape, 8 for each dimension."""
-        array = asarray(arr)
+        array = arr if type(arr) is ndarray else asarray(arr)
         port = self._port
         try:
             dest_id = dest_id if type(dest_id) is int else whole_number(dest_id, "a device")

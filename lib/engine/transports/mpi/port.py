@@ -125,21 +125,24 @@ class MpiPort:
         return False
 
     def send(self, to: int, arr: Array) -> None:
-        require_own_thread(self.thread, self)
+        if self.thread != get_ident():
+            require_own_thread(self.thread, self)
         clock = self.meter.clock if self.meter is not None else 0
         self.messages.send(to, arr, clock, until_received=self.stream is not None)
 
     def receive(self, source: int) -> Array:
-        require_own_thread(self.thread, self)
+        if self.thread != get_ident():
+            require_own_thread(self.thread, self)
         messages, meter = self.messages, self.meter
         if self.stream is not None:
             self.stream.wait_to_receive(source, partial(messages.has_come, source), f"receive({source})")
-        elif not messages.has_come(source):
-            self.control.wait(partial(messages.has_come, source), f"receive({source})")
-        clock, array = messages.receive(source)
+        clock, array = messages.receive(source, partial(self._wait_to_receive, source))
         if meter is not None and clock > meter.clock:
             meter.clock = clock
         return array
+
+    def _wait_to_receive(self, source: int, test: Callable[[], Any]) -> None:
+        self.control.wait(test, f"receive({source})")
 
     def yield_turn(self) -> None:
         self.control.receive_news(None)
