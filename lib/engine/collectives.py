@@ -87,19 +87,22 @@ def _positions(arrays: Sequence[Array], only: Devices) -> Sequence[int]:
 def reduced(arrays: Sequence[Array], op: str, memory: Memory = NEW) -> Array:
     """The reduction of the arrays, in their order. Keeps the dtype, except that the average of whole numbers is
     float64."""
-    total = memory.empty(arrays[0].shape, reduced_dtype(op, arrays[0].dtype))
+    first, dtype = arrays[0], reduced_dtype(op, arrays[0].dtype)
+    if first.nbytes <= BLOCK_BYTES and len(arrays) > 1 and first.ndim and dtype is first.dtype and dtype.isnative:
+        return reduced_to_new(arrays, op)
+    total = memory.empty(first.shape, dtype)
     reduce_into(total, arrays, op)
     return total
 
 
 def reduced_to_new(arrays: Sequence[Array], op: str) -> Array:
-    """The same for at least two small arrays in C order, not 0-d and in native byte order, whose dtype is kept."""
+    """The same for at least two small arrays, not 0-d and in native byte order, whose dtype is kept."""
     function = _UFUNCS[op]
-    total: Array = function(arrays[0], arrays[1])
+    total: Array = function(arrays[0], arrays[1], order="C")
     for array in arrays[2:]:
-        function(total, array, total)
+        function(total, array, out=total)
     if op == "avg":
-        np.divide(total, _scalar(len(arrays), total.dtype), total)
+        np.divide(total, _scalar(len(arrays), total.dtype), out=total)
     return total
 
 
@@ -119,13 +122,13 @@ def _reduce(total: Array, arrays: Sequence[Array], op: str) -> None:
     if len(arrays) == 1:
         total[...] = arrays[0]
     elif total.dtype == arrays[0].dtype:
-        function(arrays[0], arrays[1], total)
+        function(arrays[0], arrays[1], out=total)
     else:
         function(arrays[0], arrays[1], out=total, dtype=total.dtype.type)  # an average of int8 cannot wrap
     for array in arrays[2:]:
-        function(total, array, total)
+        function(total, array, out=total)
     if op == "avg":
-        np.divide(total, _scalar(len(arrays), total.dtype), total)
+        np.divide(total, _scalar(len(arrays), total.dtype), out=total)
 
 
 def reduced_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -175,6 +178,8 @@ def joined(arrays: Sequence[Array], axis: int, memory: Memory = NEW) -> Array:
 
 def cut(array: Array, n: int, axis: int) -> Array:
     """A view of n equal parts along `axis`, as the new first axis."""
+    if axis == 0:
+        return array.reshape(n, len(array) // n, *array.shape[1:])
     axis %= array.ndim
     before, after = array.shape[:axis], array.shape[axis + 1 :]
     parts = array.reshape(*before, n, array.shape[axis] // n, *after)

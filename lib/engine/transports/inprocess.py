@@ -203,7 +203,7 @@ class InProcessPort:
                 self._refuse_crossed_groups(call)
             begun = scheduler.meetings[group] = (call, {})
         first, there = begun
-        if call != first:
+        if call is not first and call != first:
             require_same_call((first, call), (next(iter(there)), self.device))
         there[self.device] = brought
         if len(there) < len(group):
@@ -230,17 +230,24 @@ class InProcessPort:
                 require_same_call((other, call), (member, self.device))
 
     def send(self, to: int, arr: Array) -> None:
-        require_own_thread(self.scheduler.thread, self)
-        port = self.scheduler.ports[to]
-        box = port.inbox.setdefault(self.device, deque())
-        box.append((self.scheduler.memory.copy(arr), self.meter.clock if self.meter else 0))
-        if isinstance(port.waits_in, _PendingReceive) and int(port.waits_in) == int(self.device):
+        scheduler = self.scheduler
+        if scheduler.thread != get_ident():
+            require_own_thread(scheduler.thread, self)
+        port = scheduler.ports[to]
+        box = port.inbox.get(self.device)
+        if box is None:
+            box = port.inbox[self.device] = deque()
+        box.append((scheduler.memory.copy(arr), self.meter.clock if self.meter else 0))
+        if type(port.waits_in) is _PendingReceive and port.waits_in == self.device:
             port.waits_in = None
-            self.scheduler.ready.append(port)
+            scheduler.ready.append(port)
 
     def receive(self, source: int) -> Array:
-        require_own_thread(self.scheduler.thread, self)
-        box = self.inbox.setdefault(source, deque())
+        if self.scheduler.thread != get_ident():
+            require_own_thread(self.scheduler.thread, self)
+        box = self.inbox.get(source)
+        if box is None:
+            box = self.inbox[source] = deque()
         if not box:
             self._wait(_PendingReceive(source))
         arr, clock = box.popleft()

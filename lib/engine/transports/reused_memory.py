@@ -76,25 +76,16 @@ class ReusedMemory:
         player's `np.errstate`."""
         if nbytes < MIN_BYTES or len(items) < 2 or _processors() < 2:
             return [move(item) for item in items]
-        results: list[Any] = [None] * len(items)
-        left = deque(enumerate(items))
-
-        def take() -> None:
-            while left:
-                try:
-                    place, item = left.popleft()
-                except IndexError:  # another thread was faster
-                    return
-                results[place] = move(item)
-
-        helpers = self._helped(take)
+        parts = _Parts(move, items)
+        helpers = self._helped(parts.take)
         try:
-            take()
+            parts.take()
         finally:
-            left.clear()
+            parts.left.clear()
             for helper in helpers:
                 if not helper.cancel():  # on a busy machine it may not have begun
                     helper.result()
+            results = parts.forget()
         return results
 
     def _helped(self, take: Callable[[], None]) -> list[Future[None]]:
@@ -128,6 +119,29 @@ class ReusedMemory:
         self._unused.clear()
         if "_threads" in self.__dict__:
             self._threads.shutdown()
+
+
+class _Parts:
+    """Work in parts, which several threads take. A thread may keep it for a while after the last part."""
+
+    def __init__(self, move: Callable[[int], Any], items: Sequence[int]) -> None:
+        self.move = move
+        self.left = deque(enumerate(items))
+        self.results: list[Any] = [None] * len(items)
+
+    def take(self) -> None:
+        while self.left:
+            try:
+                place, item = self.left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            self.results[place] = self.move(item)
+
+    def forget(self) -> list[Any]:
+        """The results, to which nothing here refers any more."""
+        results, self.results = self.results, []
+        del self.move
+        return results
 
 
 def _processors() -> int:
