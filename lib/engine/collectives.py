@@ -146,8 +146,8 @@ def all_gather(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, onl
     Sends (n-1) S bytes."""
     devices = _positions(arrays, only)
     if arrays[0].nbytes <= BLOCK_BYTES:
-        whole = joined(arrays, axis)
-        return [whole, *(whole.copy() for _ in devices[1:])]
+        whole = joined(arrays, axis, memory)
+        return [whole, *(memory.copy(whole) for _ in devices[1:])]
     shape = list(arrays[0].shape)
     shape[axis] *= len(arrays)
     wholes = [memory.empty(tuple(shape), arrays[0].dtype) for _ in devices]
@@ -169,7 +169,7 @@ def joined(arrays: Sequence[Array], axis: int, memory: Memory = NEW) -> Array:
     """The arrays one after another along `axis`; scalars as a vector. Keeps the byte order, which `concatenate` alone
     would not."""
     parts = [a[None] for a in arrays] if arrays[0].ndim == 0 else arrays
-    if parts[0].dtype.isnative and parts[0].nbytes <= BLOCK_BYTES:
+    if parts[0].dtype.isnative and len(parts) * parts[0].nbytes <= BLOCK_BYTES:
         return ascontiguousarray(concatenate(parts, axis))  # which keeps the memory order that all parts have
     shape = list(parts[0].shape)
     shape[axis] *= len(parts)
@@ -206,7 +206,7 @@ def all_to_all(arrays: Sequence[Array], axis: int = 0, memory: Memory = NEW, onl
     n, shape, axis = len(arrays), arrays[0].shape, axis % arrays[0].ndim
     devices = _positions(arrays, only)
     if arrays[0].nbytes <= BLOCK_BYTES:  # one array of all parts and n copies take less time than n * n parts
-        by_sender = joined(arrays, axis).reshape(*shape[:axis], n, n, shape[axis] // n, *shape[axis + 1 :])
+        by_sender = joined(arrays, axis, memory).reshape(*shape[:axis], n, n, shape[axis] // n, *shape[axis + 1 :])
         to: Any = (slice(None),) * (axis + 1)
         return [ascontiguousarray(by_sender[*to, i].reshape(shape)) for i in devices]
     pieces = [cut(array, n, axis) for array in arrays]

@@ -20,8 +20,11 @@ from numpy import asarray, empty  # by name: a metered run counts what players m
 
 from lib.engine.collectives import Array
 
-MIN_BYTES = 1 << 20
-"""Smaller arrays are left to the allocator, which reuses their memory itself."""
+MIN_BYTES = 1 << 17
+"""Smaller arrays are left to the allocator, which reuses their memory itself; larger ones get new pages (mmap)."""
+
+MIN_MOVED_BYTES = 1 << 20
+"""Fewer are not worth waking another thread."""
 
 CHUNK_BYTES = 1 << 20
 """What a thread copies at once."""
@@ -74,7 +77,7 @@ class ReusedMemory:
         """The results of `move` for each item, which moves `nbytes` in all or more; of large ones several at the same
         time. numpy lets other threads run while it copies. Sums are not made like this: a thread would not know the
         player's `np.errstate`."""
-        if nbytes < MIN_BYTES or len(items) < 2 or _processors() < 2:
+        if nbytes < MIN_MOVED_BYTES or len(items) < 2 or _processors() < 2:
             return [move(item) for item in items]
         parts = _Parts(move, items)
         helpers = self._helped(parts.take)
