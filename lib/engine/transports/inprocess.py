@@ -40,6 +40,8 @@ class GreenletScheduler:
         self.ready: deque[InProcessPort] = deque()
         self.meetings: dict[tuple[int, ...], tuple[CollectiveCall, dict[int, Any]]] = {}
         """By group: the call of its first member, and what each member that has arrived contributes."""
+        self.parked: list[tuple[InProcessPort, Callable[[], bool]]] = []
+        """Devices that wait until something is true, and what."""
         self.hub: Any = None
         """The greenlet that runs `advance`."""
         self.thread: int | None = None
@@ -71,7 +73,7 @@ class GreenletScheduler:
         self.thread = get_ident()
         current.run_here()
         try:
-            while self.ready or self._end_followers():
+            while self.ready or self._resume_parked() or self._end_followers():
                 if self.ready:
                     self.ready.popleft().task.switch()
                 if self.failure is not None:
@@ -87,6 +89,15 @@ class GreenletScheduler:
             current.meter = None
             self.thread = None
         return True
+
+    def _resume_parked(self) -> bool:
+        """Makes the devices ready whose condition has become true; False if there are none."""
+        able = [port for port, condition in self.parked if condition()]
+        self.parked = [entry for entry in self.parked if entry[0] not in able]
+        for port in able:
+            port.waits_in = None
+            self.ready.append(port)
+        return bool(able)
 
     def _end_followers(self) -> bool:
         """Ends the devices that only wait for one that has ended, where that ends them too; False if there are none."""
@@ -110,6 +121,7 @@ class GreenletScheduler:
         self.closed = True
         self.memory.close()
         self.ready.clear()
+        self.parked.clear()
         for port in self.ports:
             current.meter = port.meter
             end_greenlet(port.task)
@@ -267,6 +279,12 @@ class InProcessPort:
             current.meter = self.meter
             if self.scheduler.closed:
                 raise GreenletExit
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Lets the others run until `condition` is true, which is looked at when none of them can."""
+        if not condition():
+            self.scheduler.parked.append((self, condition))
+            self._wait(what)
 
     def _wait(self, what: object) -> None:
         """Lets others run until this device is made ready."""
