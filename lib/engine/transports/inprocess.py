@@ -7,7 +7,7 @@ players' classes, which are plain functions with blocking calls.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import get_ident
 from typing import Any
@@ -158,7 +158,7 @@ class InProcessPort:
         self.waits_in: object = None
         """The call in which it waits; None if it can run. Set by the device that makes it ready."""
         self.result: Any = None
-        self.inbox: dict[int, deque[tuple[Array, int]]] = {}
+        self.inbox: dict[int, deque[tuple[Array, int]]] = defaultdict(deque)
         self.apply_put: Callable[[Put], None]
 
     def run(self) -> None:
@@ -246,20 +246,15 @@ class InProcessPort:
         if scheduler.thread != get_ident():
             require_own_thread(scheduler.thread, self)
         port = scheduler.ports[to]
-        box = port.inbox.get(self.device)
-        if box is None:
-            box = port.inbox[self.device] = deque()
-        box.append((scheduler.memory.copy(arr), self.meter.clock if self.meter else 0))
-        if type(port.waits_in) is _PendingReceive and port.waits_in == self.device:
+        port.inbox[self.device].append((scheduler.memory.copy(arr), self.meter.clock if self.meter else 0))
+        if type(port.waits_in) is _PendingReceive and int(port.waits_in) == self.device:
             port.waits_in = None
             scheduler.ready.append(port)
 
     def receive(self, source: int) -> Array:
         if self.scheduler.thread != get_ident():
             require_own_thread(self.scheduler.thread, self)
-        box = self.inbox.get(source)
-        if box is None:
-            box = self.inbox[source] = deque()
+        box = self.inbox[source]
         if not box:
             self._wait(_PendingReceive(source))
         arr, clock = box.popleft()
