@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter, process_time, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[2]
 N = 4
 SIZES = {256: 30, 64 << 10: 10, 16 << 20: 2}
 """Bytes of the array that one device contributes, and how often an operation is repeated in one turn."""
+LARGE = 16 << 20
 TURNS = {256: 60, 64 << 10: 30, 16 << 20: 9}
 """The most turns of a cell."""
 MIN_TURNS = 3
@@ -47,14 +48,31 @@ LIMITS = {256: {"in process": 1.0, "on MPI": 2.5}, 16 << 20: {"in process": 1.2,
 """The promises, in bare mpi4py's time; 64 KiB, where both protocols meet, is without one."""
 
 Times = dict[str, list[float]]
-"""By measurement: the seconds of each turn; under "others" the share of the processors that other programs had."""
+"""By measurement: the seconds of each turn, under "work ..." those of processors; under "others" the share of the
+processors that other programs had."""
 
 
-def seconds(operation: Callable[[], object], times: int) -> float:
-    start = perf_counter()
+class Took(NamedTuple):
+    """The seconds of an operation, and of the processors that worked on it."""
+
+    wall: float
+    processors: float
+
+
+def seconds(operation: Callable[[], object], times: int) -> Took:
+    start, worked = perf_counter(), process_time()
     for _ in range(times):
         operation()
-    return (perf_counter() - start) / times
+    return Took((perf_counter() - start) / times, (process_time() - worked) / times)
+
+
+def of_processes(each: Sequence[Sequence[float]]) -> Took:
+    return Took(max(wall for wall, _ in each), sum(processors for _, processors in each))
+
+
+def of_one_process(each: Sequence[Sequence[float]]) -> Took:
+    """The same of devices that share a process: each one's seconds are those of all."""
+    return Took(max(wall for wall, _ in each), max(processors for _, processors in each))
 
 
 class Clock(ShardedEngine):
@@ -66,7 +84,7 @@ class Clock(ShardedEngine):
     def forward(self, x: Any) -> None:
         """Nothing to compute."""
 
-    def time(self, cell: dict[str, Any]) -> float:
+    def time(self, cell: dict[str, Any]) -> Took:
         operation = self.operation(cell["operation"], np.ones(cell["nbytes"] // 4, np.float32))
         operation()
         self.barrier()
@@ -96,11 +114,11 @@ def bare_operation(comm: Any, name: str, x: Any) -> Callable[[], object]:
     }[name]
 
 
-def bare(comm: Any, name: str, nbytes: int) -> float:
+def bare(comm: Any, name: str, nbytes: int) -> Took:
     operation = bare_operation(comm, name, np.ones(nbytes // 4, np.float32))
     operation()
     comm.Barrier()
-    return max(comm.allgather(seconds(operation, SIZES[nbytes])))
+    return of_processes(comm.allgather(seconds(operation, SIZES[nbytes])))
 
 
 def under_mpiexec() -> None:
@@ -117,8 +135,8 @@ def under_mpiexec() -> None:
                 cell = {"operation": name, "nbytes": nbytes}
                 measures = {
                     "bare": lambda: bare(comm, name, nbytes),  # noqa: B023
-                    "on MPI": lambda: max(on_mpi.call("time", cell)),  # noqa: B023
-                    "in process": lambda: max(in_process.call("time", cell)) if comm.rank == 0 else 0.0,  # noqa: B023
+                    "on MPI": lambda: of_processes(on_mpi.call("time", cell)),  # noqa: B023
+                    "in process": lambda: of_one_process(in_process.call("time", cell)),  # noqa: B023
                 }
                 take_turns(comm, measures, times, f"{name} {nbytes}", TURNS[nbytes])
     if busy is not None:
@@ -129,16 +147,21 @@ def under_mpiexec() -> None:
         print(json.dumps(times))
 
 
-def take_turns(comm: Any, measures: dict[str, Callable[[], float]], times: Times, cell: str, turns: int) -> None:
+def take_turns(comm: Any, measures: dict[str, Callable[[], Took]], times: Times, cell: str, turns: int) -> None:
     """Measures one after the other, in changing order, until time is up; the first turn warms up."""
     end = perf_counter() + CELL_SECONDS
     for turn in range(turns + 1):
         if comm.bcast(turn > MIN_TURNS and perf_counter() > end):
             return
         for what in list(measures)[:: 1 if turn % 2 else -1]:
-            took = measures[what]()
-            if turn:
-                times[f"{what} {cell}"].append(took)
+            if what == "in process" and comm.rank:
+                pass  # the other processes sleep
+            elif turn:
+                took = measures[what]()
+                times[f"{what} {cell}"].append(took.wall)
+                times[f"work {what} {cell}"].append(took.processors)
+            else:
+                measures[what]()
             done = comm.Ibarrier()
             while not done.Test():
                 sleep(0.0005)
@@ -231,16 +254,23 @@ def table(times: Times) -> list[str]:
                 missed += [] if limit is None or middle <= limit else [f"{what} {where}"]
             lines.append(line.rstrip())
     lines.append(f"  targets met: {targets - len(missed)} of {targets}" + "".join(f"; not {one}" for one in missed))
-    return lines + load_text(times.get("others", []))
+    return lines + load_text(times)
 
 
-def load_text(others: Sequence[float]) -> list[str]:
-    """What the reader has to know about the machine."""
+def load_text(times: Times) -> list[str]:
+    """What the reader has to know about a machine that others used too. Of large arrays in process also the work, in
+    seconds of processors: how much others work does not change these, and four processes share them evenly."""
+    others = times.get("others", [])
     if not others or others[0] < 0.1:
         return []
+    works = [
+        f"{name} {median(times[f'work in process {name} {LARGE}']) / median(times[f'work bare {name} {LARGE}']):.2f}"
+        for name in OPERATIONS
+    ]
     return [
         f"  other programs had {others[0]:.0%} of the processors: the ratios are not those of an idle machine, where "
-        "each of the four processes need not wait for its turn"
+        "each of the four processes need not wait for its turn",
+        f"  seconds of processors for {size_text(LARGE)} in process, in those of bare mpi4py: {', '.join(works)}",
     ]
 
 
