@@ -13,9 +13,10 @@ from lib.values.kinds import KINDS
 from .collective_rules import COLLECTIVES
 from .costs import Costs
 from .errors import PuzzleError, RuleError, TraceError
+from .gc_pause import no_collection
 from .setting import Game, Setting, Size
 from .setting_notation import setting_from_json, setting_to_json
-from .trace import FORMS, Op, Trace, shortest
+from .trace import FORMS, NO_BATCHES, Form, Op, Trace, shortest
 
 FORMAT = "training-puzzles trace"
 VERSION = 1
@@ -30,6 +31,9 @@ MAX_NUMBER = 10**12
 COLUMNS = ("layer", "batches", "uses", "makes", "line")
 """The columns of a row besides `op`, `at` and the operation's own arguments; left out where empty."""
 
+KNOWN = {name: frozenset({"op", "at", *COLUMNS, *form.args, *form.optional}) for name, form in FORMS.items()}
+"""By operation, all that a row of it may hold."""
+
 PLAIN = ("costs", "layer", "task")
 """Fields of the head that a trace in text holds as they are; the others are JSON."""
 
@@ -38,8 +42,9 @@ def trace_to_json(trace: Trace) -> str:
     """The trace as one JSON object: its size, and per rank a list of rows. Times are in ticks."""
     written = setting_to_json(trace.setting)
     head = {"format": FORMAT, "version": VERSION, "costs": written.pop("costs"), **trace.size._asdict(), **written}
-    rows = [[_row(op) for op in ops] for ops in trace.ranks]
-    return json.dumps({**head, "operations": rows}, separators=(",", ":"))
+    with no_collection():
+        rows = [[_row(op) for op in ops] for ops in trace.ranks]
+        return json.dumps({**head, "operations": rows}, separators=(",", ":"))
 
 
 def trace_from_json(text: str) -> Trace:
@@ -166,7 +171,7 @@ def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
     for rank, rows in enumerate(ranks):
         if not isinstance(rows, list):
             raise TraceError(f"the operations of rank {rank} must be a list; got {rows!r:.60}")
-        read.append(tuple(_op(row, f"operation {i} of rank {rank}") for i, row in enumerate(rows)))
+        read.append(tuple([_op(row, i, rank) for i, row in enumerate(rows)]))
     return Trace(size, tuple(read), setting)
 
 
@@ -178,51 +183,82 @@ def _played(size: Size, setting: Setting) -> int:
         raise TraceError(f"this trace has an impossible setting: {why}") from None
 
 
-def _op(row: Any, where: str) -> Op:
-    name = row.get("op") if isinstance(row, dict) else None
-    if not isinstance(name, str) or name not in FORMS:
-        raise TraceError(f"{where}: there is no operation {name!r}")
-    form = FORMS[name]
-    if unknown := set(row) - {"op", "at", *COLUMNS, *form.args, *form.optional}:
-        raise TraceError(f"{where}: {name} has no {', '.join(sorted(map(str, unknown)))}")
-    at = _numbers(row.get("at"), "at", where)
+def _op(row: Any, number: int, rank: int) -> Op:
+    """Reads a row: quickly if it is well formed, and otherwise with a reason."""
+    name = row.get("op") if type(row) is dict else None
+    form = FORMS.get(name) if type(name) is str else None
+    if name is None or form is None:
+        raise TraceError(f"{_where(number, rank)}: there is no operation {name!r}")
+    if not row.keys() <= KNOWN[name]:
+        unknown = row.keys() - KNOWN[name]
+        raise TraceError(f"{_where(number, rank)}: {name} has no {', '.join(sorted(map(str, unknown)))}")
+    at = row.get("at")
+    if not _are_numbers(at):
+        raise _not_numbers(at, "at", _where(number, rank))
     if len(at) != 2:
-        raise TraceError(f"{where}: 'at' must be the start and the end in ticks; got {at!r:.60}")
+        raise TraceError(f"{_where(number, rank)}: 'at' must be the start and the end in ticks; got {tuple(at)!r:.60}")
     layer, line = row.get("layer"), row.get("line", 0)
     least = -1 if name in COLLECTIVES else 0  # the gradient of the model's input is of layer -1
-    for column, number, first in (("layer", 0 if layer is None else layer, least), ("line", line, 0)):
-        if not _is_number(number, first):
-            raise TraceError(f"{where}: {column} must be a whole number from {first}; got {number!r:.60}")
-    batches = _numbers(row.get("batches", []), "batches", where)
-    if len(set(batches)) < len(batches):
-        raise TraceError(f"{where}: a batch is listed twice")
-    missing = [arg for arg in form.args if arg not in row]
-    if missing:
-        raise TraceError(f"{where}: {name} needs {', '.join(missing)}")
-    return Op(
-        name,
-        at[0],
-        at[1],
-        layer,
-        frozenset(batches),
-        _numbers(row.get("uses", []), "uses", where),
-        _numbers(row.get("makes", []), "makes", where),
-        (
-            *(_argument(arg, row[arg], where) for arg in form.args),
-            *shortest(*(_argument(arg, row[arg], where) if arg in row else None for arg in form.optional)),
-        ),
-        line,
-    )
+    if layer is not None and not _is_number(layer, least):
+        raise _not_a_number(layer, "layer", least, _where(number, rank))
+    if not _is_number(line):
+        raise _not_a_number(line, "line", 0, _where(number, rank))
+    batches = row.get("batches", NONE)
+    uses, makes = row.get("uses", NONE), row.get("makes", NONE)
+    for column, given in (("batches", batches), ("uses", uses), ("makes", makes)):
+        if given is not NONE and not _are_numbers(given):
+            raise _not_numbers(given, column, _where(number, rank))
+    if batches and len(set(batches)) < len(batches):
+        raise TraceError(f"{_where(number, rank)}: a batch is listed twice")
+    args = _arguments(form, row, number, rank) if form.args or form.optional else ()
+    set_of = frozenset(batches) if batches else NO_BATCHES
+    return Op(name, at[0], at[1], layer, set_of, tuple(uses), tuple(makes), args, line)
+
+
+NONE: list[Any] = []
+"""Stands for a column that a row leaves out."""
+
+
+def _where(number: int, rank: int) -> str:
+    return f"operation {number} of rank {rank}"
+
+
+def _not_numbers(given: Any, column: str, where: str) -> TraceError:
+    return TraceError(f"{where}: {column} must be a list of whole numbers from 0; got {given!r:.60}")
+
+
+def _not_a_number(given: Any, column: str, least: int, where: str) -> TraceError:
+    return TraceError(f"{where}: {column} must be a whole number from {least}; got {given!r:.60}")
+
+
+def _are_numbers(given: Any) -> bool:
+    if type(given) is not list:
+        return False
+    for number in given:  # all() is slower for a few numbers
+        if type(number) is int and 0 <= number <= MAX_NUMBER:
+            continue
+        return False
+    return True
 
 
 def _numbers(given: Any, column: str, where: str) -> tuple[int, ...]:
-    if not isinstance(given, list) or not all(map(_is_number, given)):
-        raise TraceError(f"{where}: {column} must be a list of whole numbers from 0; got {given!r:.60}")
+    if not _are_numbers(given):
+        raise _not_numbers(given, column, where)
     return tuple(given)
 
 
 def _is_number(given: Any, least: int = 0) -> bool:
     return type(given) is int and least <= given <= MAX_NUMBER
+
+
+def _arguments(form: Form, row: dict[str, Any], number: int, rank: int) -> tuple[Any, ...]:
+    missing = [arg for arg in form.args if arg not in row]
+    if missing:
+        raise TraceError(f"{_where(number, rank)}: {row['op']} needs {', '.join(missing)}")
+    where = _where(number, rank)
+    needed = [_argument(arg, row[arg], where) for arg in form.args]
+    more = [_argument(arg, row[arg], where) if arg in row else None for arg in form.optional]
+    return (*needed, *shortest(*more))
 
 
 def _argument(name: str, given: Any, where: str) -> Any:

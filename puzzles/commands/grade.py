@@ -150,7 +150,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         options["resume"],
         options["dask"],
         options["mpi"],
-        _load_reports,
+        (lambda: None) if options["as_json"] else _load_reports,
         pages.add if pages else lambda one: one,
     )
     problems = [_shown(lambda: _show(graded, tier, options))]
@@ -185,11 +185,16 @@ def _own() -> tuple[tuple[str, str], ...]:
 
 def _class_pages(paths: list[str], options: Mapping[str, Any]) -> ClassPages | None:
     """The folder of pages, if that is wanted."""
-    from puzzles.reports.class_pages import ClassPages, is_folder
-
     if not (options["html"] and is_folder(options["html"])):
         return None
+    from puzzles.reports.class_pages import ClassPages
+
     return ClassPages(options["html"], paths, bool(options["traces"]) or len(paths) == 1)
+
+
+def is_folder(path: str) -> bool:
+    """True for the path of a folder of pages: it is one already, or its name does not end as a page's."""
+    return os.path.isdir(path) or Path(path).suffix.lower() not in (".html", ".htm")
 
 
 def _load_reports() -> None:
@@ -233,8 +238,6 @@ def _limits(options: Mapping[str, Any]) -> Limits:
 
 def _is_kept(files: int, options: Mapping[str, Any]) -> bool:
     """True if runs are kept with their verdicts: for traces, pictures, or the feedback on a single file."""
-    from puzzles.reports.class_pages import is_folder
-
     return bool(
         options["traces"]
         or (options["html"] and (files <= MAX_PICTURES or is_folder(options["html"])))

@@ -30,6 +30,10 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 """Files that everybody may write to."""
 
 
+OWN_FACTS = "/proc/self"
+"""Each process opens this folder itself: those of others show their command lines."""
+
+
 def prctl(option: int, value: int) -> None:
     if LINUX:
         libc().prctl(option, value, 0, 0, 0)
@@ -54,14 +58,26 @@ def prepare(sees_others: bool) -> None:
         seccomp.denials(platform.machine(), sees_others)
 
 
+def visible_files(readable: Sequence[Sequence[str]]) -> int:
+    """The ruleset for `confine`: paths to list and paths to read, except for what is each process' own. -1: none.
+
+    Opened by this process, which may be root, so a path may be in it that the worker's user cannot reach. The rule is
+    no leave then: Landlock only takes away, and the kernel asks for the user's rights as well.
+    """
+    if not readable:
+        return -1
+    to_list, to_read = readable
+    return landlock.ruleset(to_list, [path for path in to_read if path != OWN_FACTS])
+
+
 def confine(
-    limits: Mapping[str, Any], uid: int, parent: int, readable: Sequence[Sequence[str]], sees_others: bool
+    limits: Mapping[str, Any], uid: int, parent: int, files: int, readable: Sequence[Sequence[str]], sees_others: bool
 ) -> tuple[bool, int]:
     """Confines this process, a child of `parent`, and all that it will start to its limits; for good. Root becomes
     user `uid`.
 
     `limits` are those of a run; "processor" may set the whole seconds of processor time after which the kernel sends
-    SIGXCPU to a process. `readable` are paths to list and paths to read: nothing else can be read then, and only the
+    SIGXCPU to a process. `files` are the `visible_files` of `readable`: nothing else can be read then, and only the
     present folder can be written to, if the kernel has Landlock. Returns True if it does, and the listener of the
     system call filter, which has `sees_others`.
     """
@@ -83,11 +99,8 @@ def confine(
     listener = seccomp.restrict_self(sees_others)
     if LINUX and listener < 0:
         _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
-    has_landlock = False
-    if readable:
-        to_list, to_read = readable
-        has_landlock = landlock.restrict_self(to_list, to_read, (os.getcwd(), *DEVICES))
-    return has_landlock, listener
+    own = [OWN_FACTS] if readable and OWN_FACTS in readable[1] else []
+    return landlock.restrict_to(files, own, (os.getcwd(), *DEVICES)), listener
 
 
 def end_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
