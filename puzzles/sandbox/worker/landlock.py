@@ -57,11 +57,12 @@ def version() -> int:
 def restrict_self(listable: Iterable[str], readable: Iterable[str], writable: Iterable[str]) -> bool:
     """Lets this process, and all that it will start, list, read and write only there; for good. Denies TCP and signals
     to others too, if the kernel is new enough. Returns False if it has no Landlock. Needs `no_new_privs`."""
-    return restrict_to(ruleset(listable, readable), (), writable)
+    return restrict_to(ruleset(listable, readable, writable))
 
 
-def ruleset(listable: Iterable[str], readable: Iterable[str]) -> int:
-    """What processes that are forked later may list and read: a file descriptor; -1 if the kernel has no Landlock.
+def ruleset(listable: Iterable[str], readable: Iterable[str], writable: Iterable[str]) -> int:
+    """What processes that are forked later may list, read and write: a file descriptor; -1 if the kernel has no
+    Landlock.
 
     It decides nothing until `restrict_to` is called with it. A process that runs foreign code must not have it open,
     because it could add rules for others.
@@ -75,10 +76,11 @@ def ruleset(listable: Iterable[str], readable: Iterable[str]) -> int:
     if made >= 0:
         _allow_all(made, listable, READ_DIR)
         _allow_all(made, readable, READ)
+        _allow_all(made, writable, _every(has))
     return max(made, -1)
 
 
-def restrict_to(made: int, readable: Iterable[str], writable: Iterable[str]) -> bool:
+def restrict_to(made: int, readable: Iterable[str] = (), writable: Iterable[str] = ()) -> bool:
     """As `restrict_self`, by a ruleset that has been made before, which gets these rules too and is closed here.
 
     Other processes may have the same ruleset open. Those that have been restricted by it are not affected by new rules,

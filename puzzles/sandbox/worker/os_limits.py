@@ -54,8 +54,9 @@ def prepare(sees_others: bool) -> None:
     import resource  # noqa: F401
 
     _is_python_private()
-    if seccomp.is_available():
-        seccomp.denials(platform.machine(), sees_others)
+    if seccomp.can_ask() or seccomp.is_available():
+        for answer in (seccomp.ASK, seccomp.ALLOW):
+            seccomp.template(platform.machine(), sees_others, answer)
 
 
 def visible_files(readable: Sequence[Sequence[str]]) -> int:
@@ -67,7 +68,7 @@ def visible_files(readable: Sequence[Sequence[str]]) -> int:
     if not readable:
         return -1
     to_list, to_read = readable
-    return landlock.ruleset(to_list, [path for path in to_read if path != OWN_FACTS])
+    return landlock.ruleset(to_list, [path for path in to_read if path != OWN_FACTS], DEVICES)
 
 
 def confine(
@@ -100,7 +101,7 @@ def confine(
     if LINUX and listener < 0:
         _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
     own = [OWN_FACTS] if readable and OWN_FACTS in readable[1] else []
-    return landlock.restrict_to(files, own, (os.getcwd(), *DEVICES)), listener
+    return landlock.restrict_to(files, own, ["."]), listener
 
 
 def end_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
@@ -112,8 +113,10 @@ def end_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
 
 def _be_killed_first() -> None:
     """If memory runs out, the kernel should end this process rather than its server, which blames nobody."""
-    with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
-        file.write(b"1000")  # only root may, for this process is protected
+    with suppress(OSError):
+        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)  # only root may, for this process is protected
+        os.write(file, b"1000")
+        os.close(file)
 
 
 def deny_paths(folders: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from errno import ENOSYS, EPERM
 from functools import cache
-from struct import pack
+from struct import pack, unpack
 from typing import NamedTuple
 
 from .libc import libc
@@ -116,17 +116,24 @@ def checks(pid: int) -> list[Check]:
 
 def is_available() -> bool:
     """True if this kernel and processor have the filter."""
-    if sys.platform != "linux" or platform.machine() not in ARCHITECTURES:
-        return False
+    return sys.platform == "linux" and _has_filter(platform.machine())
+
+
+@cache
+def _has_filter(machine: str) -> bool:
     with suppress(OSError, AttributeError):
-        return _seccomp(ASK_ACTION, 0, ctypes.byref(ctypes.c_uint32(ERRNO))) == 0
+        return machine in ARCHITECTURES and _seccomp(ASK_ACTION, 0, ctypes.byref(ctypes.c_uint32(ERRNO))) == 0
     return False
 
 
 def can_ask() -> bool:
     """True if this kernel lets another process answer a system call, and then go on: since 5.5."""
-    release = [int(digits) for digits in re.findall(r"\d+", platform.release())[:2]]
-    return is_available() and release >= [5, 5]
+    return is_available() and _release() >= [5, 5]
+
+
+@cache
+def _release() -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", platform.release())[:2]]
 
 
 def restrict_self(sees_others: bool) -> int:
@@ -162,6 +169,10 @@ SET_FILTER, ASK_ACTION = 1, 2
 ALL_THREADS, LISTENER = 1, 8
 
 
+ANYBODY = b"\xff\xee\xdd\xcc"
+"""Stands for the id of a process in a template. No instruction, system call or other value has these bytes."""
+
+
 class Program(ctypes.Structure):
     """`struct sock_fprog`."""
 
@@ -170,10 +181,16 @@ class Program(ctypes.Structure):
 
 def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW) -> bytes:
     """The filter for process `pid` on a machine of this kind. `new_tasks` answers calls that start processes."""
+    return template(machine, sees_others, new_tasks).replace(ANYBODY, pack("<I", pid))
+
+
+@cache
+def template(machine: str, sees_others: bool, new_tasks: int) -> bytes:
+    """The filter with `ANYBODY` in place of the process: computed once for all processes that are forked."""
     column = _column(machine)
     code = denials(machine, sees_others)
     by_name: dict[str, bytes] = {}
-    for check in checks(pid):
+    for check in checks(*unpack("<I", ANYBODY)):
         by_name[check.name] = by_name.get(check.name, b"") + _test(check)
     for name, tests in by_name.items():
         code += _on_call(name, column, tests + _step(RETURN, new_tasks if name == CLONE else ALLOW))
@@ -182,7 +199,6 @@ def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW) -
     return code + _step(RETURN, ALLOW)
 
 
-@cache
 def denials(machine: str, sees_others: bool) -> bytes:
     """The part of the filter that is the same for every process: what is denied with any arguments."""
     denied = " ".join((*DENIED.values(), CHANGES if sees_others else ""))

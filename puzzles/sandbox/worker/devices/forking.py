@@ -60,7 +60,7 @@ def _become_device(
         null = os.open(os.devnull, os.O_RDONLY)  # its own: an open file has a state, which would be shared
         os.dup2(null, 0)
         os.dup2(channel, CHANNEL)
-        landlock.restrict_to(files, (), WRITABLE)  # while that descriptor is there, too: nothing is left to write to
+        landlock.restrict_to(files)  # while that descriptor is there, too: nothing is left to write to
         sys.stdin.close()  # while its descriptor is there: else Python 3.13 reports it when the file is freed
         os.closerange(CHANNEL + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # as long as the process
@@ -79,4 +79,4 @@ def _visible_files(readable: Sequence[Sequence[str]]) -> int:
     to_list, to_read = readable
     below_root = [f"/{name}" for name in os.listdir("/")] if "/" in to_read else []
     visible = [path for path in (*to_read, *below_root) if path != "/" and not path.startswith("/proc")]
-    return landlock.ruleset((*to_list, "/") if below_root else to_list, visible)
+    return landlock.ruleset((*to_list, "/") if below_root else to_list, visible, WRITABLE)
