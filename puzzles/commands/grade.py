@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -205,13 +204,14 @@ def _load_reports() -> None:
 
 def _show(graded: list[Graded], tier: Tier, options: Mapping[str, Any]) -> None:
     from puzzles.grading import verdict
-    from puzzles.reports.terminal import report
 
     if options["as_json"]:
         for piece in verdict.json_text(graded, options["why"]):
             click.echo(piece, nl=False)
         click.echo()
     else:
+        from puzzles.reports.terminal import report
+
         report(terminal(), graded, tier, options["why"])
     sys.stdout.flush()
 
@@ -263,6 +263,8 @@ def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> Tier:
 
 
 def _advice() -> str:
+    import platform  # here, because it is slow to import
+
     if platform.system() == "Windows":
         return "or grade in WSL 2, where a sandbox protects you"
     return "'puzzles doctor' shows what would protect you"

@@ -155,7 +155,7 @@ from puzzles.sandbox.worker import os_limits, seccomp
 seccomp.can_ask = lambda: False
 limits = {"files": 1 << 20, "seconds": 5, "processes": 3, "memory": 1 << 30}
 if os.fork() == 0:
-    assert os_limits.confine(limits, 61_184, os.getppid(), [], True) == (False, -1)
+    assert os_limits.confine(limits, 61_184, os.getppid(), os_limits.VisibleFiles(), True) == (False, -1)
     try: socket.socket()
     except PermissionError: pass
     else: os._exit(3)
@@ -167,6 +167,6 @@ assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
 
 
 def test_other_systems_have_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seccomp.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(seccomp, "machine", lambda: "riscv64")
     assert not seccomp.is_available()
     assert seccomp.restrict_self(True) == -1

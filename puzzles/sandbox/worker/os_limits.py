@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import landlock, seccomp
 from .libc import libc
@@ -56,31 +54,40 @@ def prepare(sees_others: bool) -> None:
     _is_python_private()
     if seccomp.can_ask() or seccomp.is_available():
         for answer in (seccomp.ASK, seccomp.ALLOW):
-            seccomp.template(platform.machine(), sees_others, answer)
+            seccomp.template(seccomp.machine(), sees_others, answer)
 
 
-def visible_files(readable: Sequence[Sequence[str]]) -> int:
-    """The ruleset for `confine`: paths to list and paths to read, except for what is each process' own. -1: none.
+class VisibleFiles(NamedTuple):
+    """What workers may list and read, for `confine`."""
+
+    ruleset: int = -1
+    """Landlock's, with all that is the same for every worker; -1 if it allows everything."""
+    own: tuple[str, ...] = ()
+    """Paths that each worker has to open itself."""
+
+
+def visible_files(readable: Sequence[Sequence[str]]) -> VisibleFiles:
+    """What workers of this process may see: `readable` are paths to list and paths to read; none: everything.
 
     Opened by this process, which may be root, so a path may be in it that the worker's user cannot reach. The rule is
     no leave then: Landlock only takes away, and the kernel asks for the user's rights as well.
     """
     if not readable:
-        return -1
+        return VisibleFiles()
     to_list, to_read = readable
-    return landlock.ruleset(to_list, [path for path in to_read if path != OWN_FACTS], DEVICES)
+    ruleset = landlock.ruleset(to_list, [path for path in to_read if path != OWN_FACTS], DEVICES)
+    return VisibleFiles(ruleset, (OWN_FACTS,) if OWN_FACTS in to_read else ())
 
 
 def confine(
-    limits: Mapping[str, Any], uid: int, parent: int, files: int, readable: Sequence[Sequence[str]], sees_others: bool
+    limits: Mapping[str, Any], uid: int, parent: int, files: VisibleFiles, sees_others: bool
 ) -> tuple[bool, int]:
     """Confines this process, a child of `parent`, and all that it will start to its limits; for good. Root becomes
     user `uid`.
 
     `limits` are those of a run; "processor" may set the whole seconds of processor time after which the kernel sends
-    SIGXCPU to a process. `files` are the `visible_files` of `readable`: nothing else can be read then, and only the
-    present folder can be written to, if the kernel has Landlock. Returns True if it does, and the listener of the
-    system call filter, which has `sees_others`.
+    SIGXCPU to a process. Nothing can be read but `files`, and only the present folder can be written to, if the kernel
+    has Landlock. Returns True if it does, and the listener of the system call filter, which has `sees_others`.
     """
     import resource
 
@@ -100,8 +107,7 @@ def confine(
     listener = seccomp.restrict_self(sees_others)
     if LINUX and listener < 0:
         _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
-    own = [OWN_FACTS] if readable and OWN_FACTS in readable[1] else []
-    return landlock.restrict_to(files, own, ["."]), listener
+    return landlock.restrict_to(files.ruleset, files.own, ["."]), listener
 
 
 def end_with_parent(parent: int, by: int = signal.SIGKILL) -> None:
@@ -170,12 +176,18 @@ def _become(uid: int) -> None:
 @cache
 def _is_python_private() -> bool:
     """True if not everybody may read the folder that Python is installed in."""
-    return not all(os.stat(folder).st_mode & 0o001 for folder in Path(os.__file__).resolve().parents)
+    folder = os.path.realpath(os.__file__)
+    while folder != "/":
+        folder = os.path.dirname(folder)
+        if not os.stat(folder).st_mode & 0o001:
+            return True
+    return False
 
 
 def _status(pid: str, *fields: str) -> list[int]:
     try:
-        lines = Path("/proc", pid, "status").read_text(errors="replace").splitlines()
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
     except OSError:  # it has ended
         return []
     found = {line.partition(":")[0]: line.split()[1:2] for line in lines}

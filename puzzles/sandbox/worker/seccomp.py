@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import re
 import sys
 from collections.abc import Sequence
@@ -116,13 +115,18 @@ def checks(pid: int) -> list[Check]:
 
 def is_available() -> bool:
     """True if this kernel and processor have the filter."""
-    return sys.platform == "linux" and _has_filter(platform.machine())
+    return sys.platform == "linux" and _has_filter(machine())
+
+
+def machine() -> str:
+    """This processor's name, as in `ARCHITECTURES`."""
+    return os.uname().machine  # the module `platform` would say the same, and is slow to import
 
 
 @cache
-def _has_filter(machine: str) -> bool:
+def _has_filter(here: str) -> bool:
     with suppress(OSError, AttributeError):
-        return machine in ARCHITECTURES and _seccomp(ASK_ACTION, 0, ctypes.byref(ctypes.c_uint32(ERRNO))) == 0
+        return here in ARCHITECTURES and _seccomp(ASK_ACTION, 0, ctypes.byref(ctypes.c_uint32(ERRNO))) == 0
     return False
 
 
@@ -133,7 +137,7 @@ def can_ask() -> bool:
 
 @cache
 def _release() -> list[int]:
-    return [int(digits) for digits in re.findall(r"\d+", platform.release())[:2]]
+    return [int(digits) for digits in re.findall(r"\d+", os.uname().release)[:2]]
 
 
 def restrict_self(sees_others: bool) -> int:
@@ -144,9 +148,9 @@ def restrict_self(sees_others: bool) -> int:
     """
     if not is_available():
         return -1
-    listener = _install(program(platform.machine(), os.getpid(), sees_others, ASK), LISTENER) if can_ask() else -1
+    listener = _install(program(machine(), os.getpid(), sees_others, ASK), LISTENER) if can_ask() else -1
     if listener < 0:
-        _install(program(platform.machine(), os.getpid(), sees_others, ALLOW), ALL_THREADS)
+        _install(program(machine(), os.getpid(), sees_others, ALLOW), ALL_THREADS)
     return listener
 
 
@@ -242,5 +246,5 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _seccomp(operation: int, flags: int, argument: object) -> int:
-    number = ARCHITECTURES[platform.machine()][1]
+    number = ARCHITECTURES[machine()][1]
     return int(libc().syscall(number, operation, flags, argument))

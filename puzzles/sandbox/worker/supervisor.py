@@ -162,7 +162,7 @@ class Supervisor:
         try:
             signal.set_wakeup_fd(-1)
             os.chdir(RUN_FOLDER)
-            where = (self.uid, supervisor, self.files, self.readable, not self.sandboxed)
+            where = (self.uid, supervisor, self.files, not self.sandboxed)
             restricted, listener = os_limits.confine(limits, *where)
             tasks.hand_over(listener)
             result, output, late = [fcntl(fd, F_DUPFD, 5) for fd in ends]  # so that none is one of those that follow

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import lib
 from lib import PuzzleError
 
 WITHHELD = "lib.schedules"
-FOLDER = os.path.realpath(Path(lib.__file__).parent / "schedules")
+FOLDER = os.path.realpath(os.path.join(os.path.dirname(lib.__file__), "schedules"))
 
 REFUSAL = (
     f"a graded schedule cannot use {WITHHELD}, which has the schedules that puzzles ask for; write it yourself, and "
