@@ -24,6 +24,11 @@ CAPABILITIES_V3 = 0x20080522
 
 OPEN_FILES = 64
 
+NO_CORE = 1
+"""Byte of a core dump. With 0, a crash of a program that a run starts would still start the handler of systems that
+have one, outside of every limit; with 1 the kernel
+starts neither a file nor a handler. See core(5), and `cprm.limit == 1` in the kernel's fs/coredump.c."""
+
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 """Files that everybody may write to."""
 
@@ -98,7 +103,7 @@ def confine(
     if os.getuid() == 0:
         _become(uid)
     end_with_parent(parent)  # after a change of user, which would undo it
-    _cap(resource.RLIMIT_CORE, 0)
+    _cap(resource.RLIMIT_CORE, NO_CORE)
     _cap(resource.RLIMIT_FSIZE, limits["files"])
     _cap(resource.RLIMIT_NOFILE, OPEN_FILES)
     _cap(resource.RLIMIT_CPU, limits.get("processor", int(limits["seconds"] * limits["processes"]) + 5), last=1)

@@ -42,11 +42,18 @@ DENIED = {
         "process_mrelease:448:448 kcmp:312:272 pidfd_getfd:438:438 pidfd_send_signal:424:424 rt_sigqueueinfo:129:138 "
         "rt_tgsigqueueinfo:297:240 setpriority:141:140 ioprio_set:251:30 migrate_pages:256:238 move_pages:279:239"
     ),
+    "Attributes of files: no limit counts them": (
+        "setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7 removexattr:197:14 lremovexattr:198:15 fremovexattr:199:16"
+    ),
+    "What the kernel keeps in memory of files that others read: runs could drop it, and leave messages by it": (
+        "fadvise64:221:223 readahead:187:213 cachestat:451:451"
+    ),
     "Network": "socket:41:198 connect:42:203 bind:49:200 listen:50:201 accept:43:202 accept4:288:242",
     "The kernel itself": (
         "bpf:321:280 perf_event_open:298:241 userfaultfd:323:282 personality:135:92 inotify_init:253: "
         "inotify_init1:294:26 fanotify_init:300:262 name_to_handle_at:303:264 open_by_handle_at:304:265 "
-        "lookup_dcookie:212:18 flock:73:32 quotactl:179:60 quotactl_fd:443:443 sync:162:81 syncfs:306:267"
+        "lookup_dcookie:212:18 syslog:103:116 flock:73:32 quotactl:179:60 quotactl_fd:443:443 sync:162:81 "
+        "syncfs:306:267"
     ),
 }
 """Answered with EPERM: each name with its numbers on x86-64 and aarch64."""
@@ -59,8 +66,7 @@ ABSENT = (
 
 CHANGES = (
     "chmod:90: fchmod:91:52 fchmodat:268:53 fchmodat2:452:452 chown:92: lchown:94: fchown:93:55 fchownat:260:54 "
-    "utime:132: utimes:235: futimesat:261: utimensat:280:88 setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7 "
-    "removexattr:197:14 lremovexattr:198:15 fremovexattr:199:16 truncate:76:45"
+    "utime:132: utimes:235: futimesat:261: utimensat:280:88 truncate:76:45"
 )
 """Modes, owners and times of files. Landlock lets a run change them on every file of its user, so they are denied
 where a run sees files of others."""
@@ -70,6 +76,9 @@ CLONE, FORKS = "clone:56:220", "fork:57: vfork:58:"
 
 NEW_NAMESPACES = 0x7E020000
 """All of CLONE_NEW*."""
+
+IF_IN_MEMORY = 8
+"""RWF_NOWAIT: to read only what the kernel keeps in memory, as `cachestat` shows it."""
 
 TRUNCATE, ACCESS = 0o1000, 0o3
 """From asm-generic/fcntl.h: O_TRUNC, and O_ACCMODE, of which 0 is reading."""
@@ -107,6 +116,7 @@ def checks(pid: int) -> list[Check]:
         Check("fcntl:72:25", 1, never=(8, 10, 15)),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals to others
         Check("fcntl:72:25", 1, never=(*LOCKS, 1024, 1026)),  # also F_SETLEASE and F_NOTIFY
         Check("ioctl:16:29", 1, never=(0x8901, 0x8902, 0x5412, 0x541C)),  # the same, and keys into a terminal
+        Check("preadv2:327:286", 5, only=(0,), mask=IF_IN_MEMORY),
         Check("prctl:157:167", 0, never=(1, 4, 0x59616D61)),  # outliving the parent, being traced
         Check("open:2:", 1, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),  # emptying what may only be read
         Check("openat:257:56", 2, never=(TRUNCATE,), mask=TRUNCATE | ACCESS),

@@ -161,6 +161,7 @@ class Supervisor:
         """Runs in the forked worker. `ends` are those of its result, its output and what it reads late."""
         try:
             signal.set_wakeup_fd(-1)
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # its own: an open file has a state, which later runs would see
             os.chdir(RUN_FOLDER)
             where = (self.uid, supervisor, self.files, not self.sandboxed)
             restricted, listener = os_limits.confine(limits, *where)
