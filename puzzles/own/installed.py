@@ -15,14 +15,14 @@ METADATA = (".dist-info", ".egg-info")
 
 def installed_packages() -> list[tuple[str, str]]:
     """The entry points: (name, module)."""
-    if not _may_have_entry_points():
+    if not may_have_entry_points():
         return []
     from importlib.metadata import entry_points  # here, because it is slow to import and seldom needed
 
     return [(point.name, point.module) for point in entry_points(group=ENTRY_POINTS)]
 
 
-def _may_have_entry_points() -> bool:
+def may_have_entry_points() -> bool:
     """False if no package in an ordinary folder has the group, and there is no other place for packages. Every command
     asks, and reading the metadata of all packages takes a tenth of its time."""
     if any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path):

@@ -156,6 +156,19 @@ def test_no_open_file_is_shared_with_later_runs(grade: Grade) -> None:
     assert later.passed(), later
 
 
+@needs_landlock
+def test_no_run_can_add_rules_for_later_ones(grade: Grade) -> None:
+    body = """
+opened = []
+for fd in range(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * 4):
+    try: opened.append(os.readlink(f"/proc/self/fd/{fd}"))
+    except OSError: pass
+assert opened and not any("landlock" in name for name in opened), opened
+"""
+    (found,) = grade(solved_after(body, "os, ctypes, resource"))
+    assert found.passed(), found
+
+
 @needs_seccomp
 def test_no_limit_is_evaded_by_namespaces_or_files_without_a_name(grade: Grade) -> None:
     calls = [
@@ -336,6 +349,8 @@ signal.signal(signal.SIGUSR1, lambda *_: rang.append(1))
 os.kill(os.getpid(), signal.SIGUSR1)
 signal.raise_signal(signal.SIGUSR1)
 assert rang == [1, 1]
+import ssl, hashlib
+assert asyncio.sslproto and ssl.OPENSSL_VERSION and hashlib.new("sha256")
 """
     (found,) = grade(solved_after(body))
     assert found.passed(), found
