@@ -7,8 +7,8 @@ EXTRAS ?= test
 BIN := $(VENV)/bin
 PIP := $(VENV)/bin/python -m pip --quiet --disable-pip-version-check
 
-# One process runs a whole file of tests, because the tests of a file share fixtures.
-PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile
+# One process runs a whole file of tests, because the tests of a file share fixtures; the files are ordered by us.
+PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Bytecode is kept also where the environment forbids it, as container images often do: hundreds of processes start in the
 # tests, and each would compile the project again.
