@@ -47,6 +47,8 @@ ANSWERS = {
     "puzzles/sandbox/visible_files.py": "def hidden_folders",
     "lib/planning/best.py": "def ",
     "lib/layout/planning/exact.py": "def plan",
+    "lib/layout/program/jax_primitives.py": "dot_general",
+    "drawing/layouts/propagation.py": "def draw_propagation",
     "drawing/runs/colouring.py": "PAINTS",
     "drawing/runs/memory.py": "def ",
     "puzzles/sandbox/worker/": "fork",
