@@ -12,7 +12,7 @@ from lib.costs import COPYING, elements_sent
 from lib.deadlock_text import WaitingRank, deadlock_text
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.folded_mesh import mesh_of
-from lib.lanes import LANES, Place
+from lib.lanes import LANES, Place, beside
 from lib.meetings import agree, in_group, message_ticks, reach, settle, ticks
 from lib.mesh import Mesh
 from lib.rules import BATCHED, LOCAL_RULES
@@ -21,10 +21,11 @@ from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text
 from lib.trace_walk import Walk
 from lib.values.algebra import named
 from lib.values.base import Value, copy_of
-from lib.values.kinds import HOLDS, Parked
+from lib.values.kinds import Parked
 
 from .call_records import require_group, require_tag
-from .rank_state import MALFORMED, Arrival, RankState, arrival, confirm, placed, refuse_given, refuse_under_way
+from .rank_state import MALFORMED, Arrival, RankState, arrival, confirm, placed
+from .storing import follow_stored, refuse_given, refuse_under_way
 from .recompute_lanes import RetracedLanes
 
 Met = tuple[tuple[Value, ...], int, int, int, Place, Place | None]
@@ -40,29 +41,64 @@ class Retrace(Walk[RankState]):
     """The run of a trace. `made_up` lists the values that no operation made; `strict` refuses them."""
 
     def __init__(self, trace: Trace, strict: bool = False) -> None:
-        self.ranks = [RankState(rank, ops, costs=trace.costs) for rank, ops in enumerate(trace.ranks)]
-        super().__init__(self.ranks)
         self.trace = trace
         self.size = trace.size
         self.game, self._impossible = _game_of(trace)
         self.costs = trace.costs
+        self.strict = strict
         self.mesh = Mesh((), trace.size.ranks)  # that of the trace once it is checked, when it is run
-        self.lanes: RetracedLanes | None = None
         self._prices = {**self.game.prices, **dict.fromkeys(FREE, 0)}
         """Ticks per batch, of what costs as much wherever it is done."""
-        self._alone = frozenset(LOCAL_RULES)
-        if trace.costs.overlap:
-            self._alone -= set(LANES)
+        self._alone = frozenset(LOCAL_RULES).difference(beside(trace.costs))
+        self._begin(in_order=False)
+
+    def _begin(self, in_order: bool) -> None:
+        self._in_order = in_order
+        """Storing and deleting are checked where they come, and not at the end."""
+        costs = self.costs
+        self.ranks = [RankState(rank, ops, 0, costs, self.strict) for rank, ops in enumerate(self.trace.ranks)]
+        super().__init__(self.ranks)
+        self.lanes: RetracedLanes | None = None
+        if costs.overlap:
             self.lanes = RetracedLanes(self.game, self.ranks, self.mailboxes, self.wake_receiver, self.wake)
-        self.strict = strict
         self.made_up: list[str] = []
 
     def run(self) -> None:
         """Executes every rank to its end.
 
+        What ranks store waits for nobody and is most of a trace, so each rank's is followed at once, when all ranks have
+        come as far as they can. If it is wrong somewhere, that may not be the first thing that is against the rules: to
+        find that, all is executed again, in order.
+
         Raises:
             PuzzleError: the first thing that is against the rules, with its place.
         """
+        try:
+            self._execute()
+        except PuzzleError:
+            if self._follow_storage():
+                raise
+        else:
+            if self._follow_storage():
+                return
+        self._begin(in_order=True)
+        try:
+            self._execute()
+        finally:
+            followed = self._follow_storage()
+        if not followed:
+            raise TraceError("the values that this trace uses are not numbered by whole numbers")
+
+    def _follow_storage(self) -> bool:
+        """Follows what every rank has stored so far; False if that is not as a run writes it."""
+        try:
+            for rank in self.ranks:
+                rank.liveness.follow(rank.at)
+        except (TraceError, LookupError, *MALFORMED):
+            return False
+        return True
+
+    def _execute(self) -> None:
         if self._impossible is not None:
             raise self._impossible
         if len(self.ranks) != self.game.classes:
@@ -84,44 +120,27 @@ class Retrace(Walk[RankState]):
     def go_on(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place.
 
-        Storing and deleting are most of a trace: they are checked here, column by column.
+        Storing and deleting are passed over, unless they are to be checked in order.
         """
-        names, starts, ends, layers, batches, uses, makes, arguments, _ = cursor.columns
-        values, stored, alone, past = cursor.values, cursor.stored, self._alone, len(names)
+        ops, at, past, alone = cursor.ops, cursor.at, len(cursor.ops), self._alone
         try:
-            while (at := cursor.at) < past:
-                name = names[at]
-                if name != "store" and name != "delete":
-                    if name in alone:
-                        self._compute(cursor, cursor.ops[at])
-                    elif not self.visit(cursor, cursor.ops[at]):
-                        return
+            while at < past:
+                name = ops[at].name
+                if name == "store" or name == "delete":
+                    if self._in_order:
+                        cursor.at = at
+                        follow_stored(cursor)
+                    at += 1
                     continue
-                used, place = uses[at], arguments[at]
-                timeless = starts[at] == cursor.clock == ends[at] and layers[at] is None and batches[at] == NO_BATCHES
-                if not timeless or makes[at] != () or len(place) != 2 or type(used) is not tuple:
-                    raise TraceError(f"to {name} takes no time, and makes nothing; this record is {cursor.op}")
-                if name == "store":
-                    (number,) = used
-                    value = values.get(number)
-                    if HOLDS.get(place[0]) is not type(value):
-                        self._refuse_to_store(place[0], number, value)
-                    if number in cursor.under_way:
-                        refuse_under_way(cursor, used)
-                    if cursor.given and self.strict:
-                        refuse_given(cursor, cursor.op)
-                    stored[place] = number
-                elif used != () or stored.pop(place, None) is None:
-                    raise RuleError("nothing is stored under this key")
-                cursor.at = at + 1
+                cursor.at = at
+                if name in alone:
+                    self._compute(cursor, ops[at])
+                elif not self.visit(cursor, ops[at]):
+                    return
+                at += 1
+            cursor.at = at
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
-
-    @staticmethod
-    def _refuse_to_store(where: object, number: object, value: Value | None) -> NoReturn:
-        if value is None:
-            raise TraceError(f"it stores value {number}, which this rank has not made")
-        raise RuleError(f"{where} does not hold {value.kind}")
 
     def visit(self, cursor: RankState, op: Op) -> bool:
         name = op.name

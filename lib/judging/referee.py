@@ -138,7 +138,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     error = _first_error(retrace, goal)
     ranks, costs = retrace.ranks, trace.costs
     sizes = [[value.memory(costs) for value in state.values.values()] for state in ranks]  # by number: in that order
-    profiles = [profile(state.columns if state.ended else state.done, size) for state, size in zip(ranks, sizes)]
+    profiles = [profile(state.liveness.lifetimes(), size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
     contents = peak_contents(ranks, profiles, trace.setting)
     lasting = [lasting_of(each, size, prof) for each, size, prof in zip(ranks, sizes, profiles)]
