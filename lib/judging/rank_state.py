@@ -70,7 +70,8 @@ class RankState(Cursor):
     def all(self, names: Set[str]) -> list[Op]:
         """The executed operations with one of the names, in their order."""
         ops, named = self.ops, self.named
-        return [ops[i] for i in sorted(chain(*[named[name] for name in names & named.keys()]))]
+        found = [named[name] for name in names & named.keys()]
+        return [ops[i] for i in (found[0] if len(found) == 1 else sorted(chain(*found)))]
 
     @property
     def events(self) -> list[int]:

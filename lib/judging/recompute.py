@@ -174,7 +174,8 @@ class Retrace(Walk[RankState]):
         else:
             for value in used:
                 contribute(self.game, op.name, value)
-            group = require_group(self.mesh, cursor.rank, op, used)
+            if op.args or op.layer != used[0].layer:
+                group = require_group(self.mesh, cursor.rank, op, used)
         if self.lanes is None:
             return self.send(cursor, op) if op.name == "pass_to" else self.join(cursor, group)
         self.lanes.call(cursor, op, used, group)
@@ -201,7 +202,7 @@ class Retrace(Walk[RankState]):
             used = [*map(rank.values.__getitem__, numbers)]
         except KeyError as missing:
             raise TraceError(f"it uses value {missing}, which this rank has not made") from None
-        if not rank.under_way.keys().isdisjoint(numbers) and name not in LANES:
+        if rank.under_way and not rank.under_way.keys().isdisjoint(numbers) and name not in LANES:
             refuse_under_way(rank, numbers)
         if rank.given and self.strict:
             refuse_given(rank, op)
