@@ -12,7 +12,7 @@ from lib.costs import CLASSIC, Costs
 from lib.errors import PuzzleError, TraceError
 from lib.lanes import Call, Place, beside
 from lib.lifetimes import Liveness
-from lib.trace import NO_BATCHES, TIMED, Op, group_of, place_text
+from lib.trace import NO_BATCHES, TIMED, Op, place_text
 from lib.trace_walk import Cursor
 from lib.values.base import Value
 from lib.values.kinds import Activation, Parked, Weight
@@ -51,6 +51,8 @@ class RankState(Cursor):
     under_way: dict[int, Call] = field(default_factory=dict)
     """By number of a value: the call that makes it, which was not awaited yet. Until it is settled, what the call
     brings stands in for the value."""
+    arrival: Arrival | None = None
+    """The collective that this rank came to last."""
     messages: int = 0
     elements: int = 0
     """Elements sent, in messages and collectives (ring-optimal)."""
@@ -142,9 +144,6 @@ def confirm(
         rank.clock = end
 
 
-_new = tuple.__new__  # what Arrival(...) does, in half of its time
-
-
 class Arrival(NamedTuple):
     """A rank's call of a collective, with the clock and the value that were recomputed."""
 
@@ -156,10 +155,5 @@ class Arrival(NamedTuple):
     values: tuple[Value, ...]
     batches: frozenset[int]
 
-
-def arrival(rank: RankState) -> Arrival:
-    """A rank's call of the collective that is its next operation."""
-    op = rank.ops[rank.at]
-    return _new(
-        Arrival, (rank.rank, rank.clock, op.line, op.name, group_of(op), (rank.values[op.used[0]],), op.batches)
-    )
+    made = classmethod(tuple.__new__)
+    """What the constructor does, in half of its time."""

@@ -24,7 +24,7 @@ from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
 
 from .call_records import require_group, require_tag
-from .rank_state import MALFORMED, Arrival, RankState, arrival, confirm, placed
+from .rank_state import MALFORMED, Arrival, RankState, confirm, placed
 from .storing import follow_stored, refuse_given, refuse_under_way
 from .recompute_lanes import RetracedLanes
 
@@ -177,7 +177,10 @@ class Retrace(Walk[RankState]):
             if op.args or op.layer != used[0].layer:
                 group = require_group(self.mesh, cursor.rank, op, used)
         if self.lanes is None:
-            return self.send(cursor, op) if op.name == "pass_to" else self.join(cursor, group)
+            if op.name == "pass_to":
+                return self.send(cursor, op)
+            cursor.arrival = Arrival.made((cursor.rank, cursor.clock, op.line, op.name, group, (*used,), op.batches))
+            return self.join(cursor, group)
         self.lanes.call(cursor, op, used, group)
         cursor.at += 1
         return True
@@ -258,10 +261,10 @@ class Retrace(Walk[RankState]):
     # --- What ranks do together ---
 
     def meet(self, cursors: Sequence[RankState]) -> list[Met]:
-        arrivals = list(map(arrival, cursors))
+        arrivals: list[Arrival] = [rank.arrival for rank in cursors]  # type: ignore[misc]  # all have come
         results, start = settle(arrivals, self.game)
         length = ticks(arrivals, self.game)
-        last = next(rank for rank in cursors if rank.clock == start)
+        last = cursors[[call.clock for call in arrivals].index(start)]
         setter, before = (last.rank, last.at), last.came_from()
         sent = self._elements_sent(arrivals)
         return [(made, elements, start, length, setter, before) for made, elements in zip(results, sent)]
@@ -271,7 +274,7 @@ class Retrace(Walk[RankState]):
         name, members = arrivals[0].name, len(reach(self.game, arrivals[0].group))
         sizes = [call.values[0].memory(self.costs) for call in arrivals]
         sent = {elements: elements_sent(name, elements, members) for elements in {*sizes}}
-        return [sent[elements] for elements in sizes]
+        return [*map(sent.__getitem__, sizes)]
 
     def met(self, cursor: RankState, op: Op, result: Met) -> None:
         made, sent, start, length, setter, before = result
@@ -317,7 +320,7 @@ class Retrace(Walk[RankState]):
         place, line = first.place(first.op.call()), first.op.line
         try:
             for meeting in self.meetings.open():
-                agree([arrival(rank) for _, rank in sorted(meeting.present().items())])
+                agree([rank.arrival for _, rank in sorted(meeting.present().items()) if rank.arrival is not None])
             for under_way in self.lanes.meetings.open() if self.lanes else ():
                 agree([call for _, call in sorted(under_way.present().items())])
         except PuzzleError as why:
