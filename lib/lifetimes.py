@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, count
-from operator import itemgetter
 from typing import Any, NamedTuple, NoReturn
 
 from .errors import TraceError
@@ -114,6 +113,7 @@ class Liveness:
         named, kept, events, final, hidden = self.named, self.kept, self.events, self._final, self._hidden
         made, until, loose, since, again = self._made, self._until, self._loose, self._since, self._again
         event, ops = events[-1] if events else -1, self.ops
+        gone: int | None
         for i, (name, start, end, layer, batches, used, makes, place, _) in enumerate(ops[self.at : past], self.at):
             if name == "store" or name == "delete":
                 if values is not None:

@@ -155,5 +155,7 @@ class Arrival(NamedTuple):
     values: tuple[Value, ...]
     batches: frozenset[int]
 
-    made = classmethod(tuple.__new__)
+
+def arrived(*fields: object) -> Arrival:
     """What the constructor does, in half of its time."""
+    return tuple.__new__(Arrival, fields)

@@ -24,9 +24,9 @@ from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
 
 from .call_records import require_group, require_tag
-from .rank_state import MALFORMED, Arrival, RankState, confirm, placed
-from .storing import follow_stored, refuse_given, refuse_under_way
+from .rank_state import MALFORMED, Arrival, RankState, arrived, confirm, placed
 from .recompute_lanes import RetracedLanes
+from .storing import follow_stored, refuse_given, refuse_under_way
 
 Met = tuple[tuple[Value, ...], int, int, int, Place, Place | None]
 """One rank's share of a collective: what it gets, the elements it sends, the start, the ticks, the call that set the
@@ -66,7 +66,7 @@ class Retrace(Walk[RankState]):
     def run(self) -> None:
         """Executes every rank to its end.
 
-        What ranks store waits for nobody and is most of a trace, so each rank's is followed at once, when all ranks have
+        What a rank stores concerns no other and is most of a trace, so each rank's is followed in one go, when all have
         come as far as they can. If it is wrong somewhere, that may not be the first thing that is against the rules: to
         find that, all is executed again, in order.
 
@@ -179,7 +179,7 @@ class Retrace(Walk[RankState]):
         if self.lanes is None:
             if op.name == "pass_to":
                 return self.send(cursor, op)
-            cursor.arrival = Arrival.made((cursor.rank, cursor.clock, op.line, op.name, group, (*used,), op.batches))
+            cursor.arrival = arrived(cursor.rank, cursor.clock, op.line, op.name, group, (*used,), op.batches)
             return self.join(cursor, group)
         self.lanes.call(cursor, op, used, group)
         cursor.at += 1
