@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NoReturn
 
 from lib import rules, tier_rules
 from lib.collective_rules import ASKING, asked, contribute
 from lib.costs import COPYING, elements_sent
-from lib.deadlock_text import WaitingRank, deadlock_text
-from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
+from lib.errors import PuzzleError, RuleError, TraceError
 from lib.folded_mesh import mesh_of
 from lib.lanes import LANES, Place, beside
-from lib.meetings import agree, in_group, message_ticks, reach, settle, ticks
+from lib.meetings import message_ticks, reach, settle, ticks
 from lib.mesh import Mesh
 from lib.rules import BATCHED, LOCAL_RULES
 from lib.setting import Game
-from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, group_of, place_text
+from lib.trace import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
 from lib.trace_walk import Walk
 from lib.values.algebra import named
 from lib.values.base import Value, copy_of
@@ -27,6 +25,7 @@ from .call_records import require_group, require_tag
 from .rank_state import MALFORMED, Arrival, RankState, arrived, confirm, placed
 from .recompute_lanes import RetracedLanes
 from .storing import follow_stored, refuse_given, refuse_under_way
+from .stuck import refuse_deadlock
 
 Met = tuple[tuple[Value, ...], int, int, int, Place, Place | None]
 """One rank's share of a collective: what it gets, the elements it sends, the start, the ticks, the call that set the
@@ -106,7 +105,7 @@ class Retrace(Walk[RankState]):
         self.mesh = mesh_of(self.game)
         try:
             if stuck := self.walk():
-                self._refuse_deadlock(stuck)
+                refuse_deadlock(stuck, self.ranks, self.meetings, self.lanes)
             if self.lanes is not None:
                 self.lanes.refuse_unawaited()
         finally:
@@ -314,30 +313,6 @@ class Retrace(Walk[RankState]):
                     place_text(source, self.costs.text(op.start), op.call()),
                     op.line,
                 )
-
-    def _refuse_deadlock(self, stuck: list[RankState]) -> NoReturn:
-        first = stuck[0]
-        place, line = first.place(first.op.call()), first.op.line
-        try:
-            for meeting in self.meetings.open():
-                agree([rank.arrival for _, rank in sorted(meeting.present().items()) if rank.arrival is not None])
-            for under_way in self.lanes.meetings.open() if self.lanes else ():
-                agree([call for _, call in sorted(under_way.present().items())])
-        except PuzzleError as why:
-            raise why.at(place, line) from None
-        waits = [self._waiting(rank) for rank in stuck]
-        ended = {rank.rank: "has returned" for rank in self.ranks if rank.ended}
-        raise DeadlockError(deadlock_text(waits, ended), place, line)
-
-    def _waiting(self, rank: RankState) -> WaitingRank:
-        op = rank.op
-        if op.name == "await":
-            return self._lanes(op).waiting(rank)
-        kind = {"pass_to": "post", "receive": "receive"}.get(op.name, "collective")
-        if kind != "collective":
-            return WaitingRank(rank.rank, op.call(), op.line, kind, op.args[:1])
-        group = group_of(op)
-        return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, self.meetings.of(group).missing())
 
 
 def _game_of(trace: Trace) -> tuple[Game, PuzzleError | None]:
