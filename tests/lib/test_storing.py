@@ -7,6 +7,7 @@ record checked where it comes: both must refuse the same, and leave the ranks at
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace as changed
 from random import Random
 from typing import Any
 
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 from lib import COSTS, Op, PuzzleError, Setting, Trace, Weight, referee, run
 from lib.judging.recompute import Retrace
 from lib.trace import NO_BATCHES
-from tests.lib.test_changed_traces import changed
 from tests.support import CLASSICS
 from tests.support.examples import examples
 from tests.support.schedules.overlapping import fsdp_prefetch
@@ -95,8 +95,9 @@ def test_what_a_call_makes_is_stored_after_it_is_awaited() -> None:
 def test_what_no_operation_made_is_not_stored_in_a_puzzle() -> None:
     first, *others = BASIC.ranks[0]
     made = max(n for op in BASIC.ranks[0] for n in op.made) + 1
-    ops = (first, *others, Op("given", *([BASIC.ranks[0][-1].end] * 2), made=(made,), args=(Weight(0, 2, 0),)))
-    stored = Op("store", *([ops[-1].end] * 2), None, NO_BATCHES, (made,), (), ("weights", "given"))
+    end = others[-1].end
+    ops = (first, *others, Op("given", end, end, made=(made,), args=(Weight(0, 2, 0),)))
+    stored = Op("store", end, end, None, NO_BATCHES, (made,), (), ("weights", "given"))
     trace = changed(BASIC, ranks=((*ops, stored),))
     assert referee(trace).error is None
     assert "was made by hand or by a model of another Dist" in str(referee(trace, CLASSICS[0].goal).error)
@@ -117,8 +118,8 @@ def test_of_two_refusals_the_first_is_given() -> None:
 def test_a_value_is_numbered_by_a_whole_number(after: int, words: str) -> None:
     ops = BASIC.ranks[0]
     final, stored = ops[stores(BASIC, "set_final_weight")], ops[stores(BASIC)]
-    end = {"start": ops[-1].end, "end": ops[-1].end}
-    again = final._replace(used=(float(final.used[0]),), **end)
+    end: dict[str, Any] = {"start": ops[-1].end, "end": ops[-1].end}
+    again = final._replace(**{**end, "used": (float(final.used[0]),)})
     error = referee(changed(BASIC, ranks=((*ops, again, *[stored._replace(**end)] * after),))).error
     assert words in str(error)
 
