@@ -133,6 +133,16 @@ def test_a_search_that_ends_early_says_what_is_proven(monkeypatch):
     )
 
 
+def test_a_graph_that_is_too_long_to_search_is_planned_by_prices_alone(monkeypatch):
+    """Either a plan within the cap, with what is proven, or a refusal that says that the search ended early."""
+    monkeypatch.setattr(peak_cap, "MAX_VARIABLES", 3)
+    found = plan(feed_forward(), peak=27_000)
+    assert found.peak <= 27_000
+    assert found.at_least is None or found.at_least <= 32_768 <= found.bytes
+    with pytest.raises(LayoutError, match="was found: the search ended early; the smallest peak that was found is"):
+        plan(feed_forward(), peak=20_000)
+
+
 @pytest.mark.parametrize("peak", [-1, True, "60000", 6e4])
 def test_what_is_no_cap_is_refused(peak):
     with pytest.raises(LayoutError, match="a cap on the peak is a whole number of bytes per device, such as 60_000"):

@@ -23,6 +23,8 @@ from .plan import GraphPlan
 
 MAX_NODES = 20_000
 """Partial choices that a search looks at."""
+MAX_VARIABLES = 600
+"""Variables that a search descends through; with more, only prices are searched."""
 PRICE_STEPS = 60
 """Subgradient steps, at most."""
 WEIGHT_STEPS = 40
@@ -90,7 +92,7 @@ class PeakSearch:
             if complete and self.best.plan is not None:
                 return self._found(self.best.cost)
             if self.best.plan is None:
-                raise LayoutError(self._refusal("" if complete else f"{MAX_NODES:,} partial plans were considered"))
+                raise LayoutError(self._refusal("" if complete else "the search ended early"))
         return self._found(max(free.value, self._rounded(lower)))
 
     def _found(self, at_least: float) -> Found:
@@ -243,6 +245,8 @@ class _Descent:
     def run(self) -> bool:
         """False if it stopped before it had looked at everything."""
         self.search.nodes = 0
+        if len(self.order) > MAX_VARIABLES:
+            return False
         return self._visit(0, self.priced.value - self.offset, self.start)
 
     def _limit(self) -> Table | float:
