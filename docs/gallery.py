@@ -73,6 +73,13 @@ async def gathered(model: Model) -> None:
         activation = model.forward(layer, activation, weight)
 
 
+def staircase(model: Model) -> None:
+    """Every rank does more than the one before, so no two share a row."""
+    weight, activation = model.load_weights(0)[0], model.get_activation([0])
+    for _ in range(model.rank):
+        model.forward(0, activation, weight)
+
+
 def forward_often(model: Model) -> None:
     weight, _ = model.load_weights(0)
     activation = model.get_activation([0])

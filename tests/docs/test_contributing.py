@@ -44,6 +44,7 @@ ANSWERS = {
     "puzzles/sandbox/visible_files.py": "def hidden_folders",
     "lib/planning/best.py": "def ",
     "lib/layout/planning/exact.py": "def plan",
+    "drawing/runs/rows.py": "kinds_of",
     "drawing/runs/colouring.py": "PAINTS",
     "drawing/runs/memory.py": "def ",
     "puzzles/sandbox/worker/": "fork",
