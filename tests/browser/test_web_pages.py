@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,49 +12,33 @@ from docs import gallery
 from drawing import Timeline, draw, save
 from lib import run
 from puzzles.catalog.schedule import PUZZLES
+from tests.support.chromium import IS_HERE, complaints, open_browser
 
-webdriver = pytest.importorskip(
+pytest.importorskip(
     "selenium.webdriver", reason="needs the extra: pip install 'training-puzzles[browser]' (make browser)"
 )
 
-from selenium.webdriver import ActionChains, Keys  # noqa: E402
-from selenium.webdriver.common.actions import interaction  # noqa: E402
-from selenium.webdriver.common.actions.action_builder import ActionBuilder  # noqa: E402
-from selenium.webdriver.common.actions.pointer_input import PointerInput  # noqa: E402
-from selenium.webdriver.support.select import Select  # noqa: E402
-from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver.common.actions import interaction
+from selenium.webdriver.common.actions.action_builder import ActionBuilder
+from selenium.webdriver.common.actions.pointer_input import PointerInput
+from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.wait import WebDriverWait
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver on the PATH"),
+    pytest.mark.skipif(not IS_HERE, reason="needs chromium and chromedriver on the PATH"),
 ]
 
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --force-color-profile=srgb --window-size=1200,900"
-).split()
 PATIENCE = 20
 """Seconds until a test gives up; it goes on as soon as what it waits for has come."""
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # selenium's own, about how it starts processes
-        driver = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
+    driver = open_browser(tmp_path_factory.mktemp("profile"), 1200)
     yield driver
     driver.quit()
-
-
-def complaints(browser: Any) -> list[str]:
-    return [entry["message"] for entry in browser.get_log("browser")]
 
 
 class Page:
