@@ -45,6 +45,7 @@ ANSWERS = {
     "lib/planning/best.py": "def ",
     "lib/layout/planning/exact.py": "def plan",
     "drawing/runs/rows.py": "kinds_of",
+    "lib/runtime/nested.py": "run_nested",
     "drawing/runs/colouring.py": "PAINTS",
     "drawing/runs/memory.py": "def ",
     "puzzles/sandbox/worker/": "fork",
