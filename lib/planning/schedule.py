@@ -10,7 +10,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from lib import Activation, ActivationGrad, Model, OptState, Weight, WeightGrad
+from lib import Model, OptState, Weight, WeightGrad
+from lib.schedules.cell_work import CellWork
 from lib.schedules.cells import Cell, Message
 from lib.schedules.timetable import Timetable
 
@@ -51,14 +52,14 @@ def planned(program: Program) -> Callable[[Model], Coroutine[Any, Any, None]]:
     return schedule
 
 
-class _Rank:
-    """One rank. `activations[layer, batch]` is the input of a layer, `grad_activations[layer, batch]` the gradient of
-    its output; with ZeRO 3 `weights["whole"]` is a gathered weight."""
+class _Rank(CellWork):
+    """One rank. With ZeRO 3 `weights["whole"]` is a gathered weight."""
 
     def __init__(self, model: Model, program: Program) -> None:
         self.model, self.program, self.table = model, program, program.table
         self.peers, self.place = model.axis("pp"), model.index("pp")
         self.replica = model.index("dp") if program.replicas > 1 else 0
+        self.first_batch = self.replica * self.table.batches
         self.zero = program.zero if program.replicas > 1 else 0
         self.sending: Any = None
         """The message under way."""
@@ -119,65 +120,12 @@ class _Rank:
             return
         self.keep(cell, made)
 
-    def keep(self, cell: Cell, value: Any) -> None:
-        layers = self.program.layers(cell.stage)
-        if isinstance(value, Activation):
-            self.model.activations[layers.stop, cell.batch] = value
-        elif isinstance(value, ActivationGrad):
-            self.model.grad_activations[layers.start - 1, cell.batch] = value
+    def layers(self, stage: int) -> range:
+        return self.program.layers(stage)
 
-    async def compute(self, cell: Cell) -> Activation | ActivationGrad | None:
-        match cell.op:
-            case "F":
-                return await self.forward(cell)
-            case "B":
-                return await self.backward(cell)
-            case "I":
-                return await self.backward_input(cell)
-        await self.backward_weight(cell)
-        return None
-
-    async def forward(self, cell: Cell) -> Activation | None:
-        model, b = self.model, cell.batch
-        layers = self.program.layers(cell.stage)
-        if layers.start == 0:
-            model.activations[0, b] = model.get_activation([self.replica * self.table.batches + b])
-        for layer in layers:
-            out = model.forward(layer, model.activations[layer, b], await self.weight(layer))
-            if layer + 1 < layers.stop:
-                model.activations[layer + 1, b] = out
-        if layers.stop < model.LAYERS:
-            return out
-        model.grad_activations[layers.stop - 1, b] = model.loss(out)
-        return None
-
-    async def backward(self, cell: Cell) -> ActivationGrad | None:
-        model, b = self.model, cell.batch
-        layers = self.program.layers(cell.stage)
-        grad = model.grad_activations.pop((layers.stop - 1, b))
-        for layer in reversed(layers):
-            weight = await self.weight(layer)
-            if self.program.recompute:
-                model.forward(layer, model.activations[layer, b], weight)
-            new, grad = model.backward(layer, model.activations.pop((layer, b)), grad, weight)
-            await self.reduce(layer, new)
-        return grad if layers.start else None
-
-    async def backward_input(self, cell: Cell) -> ActivationGrad | None:
-        model, b = self.model, cell.batch
-        layers = self.program.layers(cell.stage)
-        for layer in reversed(layers):
-            given = model.activations[layer, b], model.grad_activations[layer, b]
-            grad = model.backward_input(layer, *given, await self.weight(layer))
-            if layer > layers.start:
-                model.grad_activations[layer - 1, b] = grad
-        return grad if layers.start else None
-
-    async def backward_weight(self, cell: Cell) -> None:
-        model, b = self.model, cell.batch
-        for layer in reversed(self.program.layers(cell.stage)):
-            given = model.activations.pop((layer, b)), model.grad_activations.pop((layer, b))
-            await self.reduce(layer, model.backward_weight(layer, *given))
+    def before_layer_backward(self, cell: Cell, layer: int, weight: Weight) -> None:
+        if self.program.recompute:
+            self.model.forward(layer, self.model.activations[layer, cell.batch], weight)
 
     # --- Weights ---
 
@@ -201,11 +149,11 @@ class _Rank:
 
     # --- Gradients ---
 
-    async def reduce(self, layer: int, new: WeightGrad) -> None:
+    async def add(self, layer: int, new: WeightGrad) -> None:
         """Adds a microbatch's gradient. It is reduced at once with ZeRO 2 and 3, else when it is the last."""
         self.left[layer] -= 1
         if self.zero < 2:
-            self.add(layer, new)
+            self.sum_up(layer, new)
             if self.program.replicas > 1 and self.program.overlap and not self.left[layer]:
                 self.start_reducing(layer, self.model.grad_weights.pop(layer))
             return
@@ -218,14 +166,14 @@ class _Rank:
         reduce = self.model.scatterreduce if self.zero else self.model.allreduce
         self.reducing.append((layer, reduce(grad, layer, group="dp")))
 
-    def add(self, layer: int, new: WeightGrad) -> None:
+    def sum_up(self, layer: int, new: WeightGrad) -> None:
         grads = self.model.grad_weights
         grads[layer] = grads[layer] + new if layer in grads else new
 
     async def settle(self) -> None:
         while self.reducing:
             layer, call = self.reducing.pop(0)
-            self.add(layer, await call)
+            self.sum_up(layer, await call)
 
     # --- The end of the step ---
 

@@ -12,6 +12,7 @@ from lib.errors import RuleError
 from lib.runtime.handles import Handle
 from lib.values.base import object_text
 
+from .cell_work import CellWork
 from .cells import Cell, Slot
 from .playable import by_message, untagged
 from .timetable import Timetable
@@ -79,11 +80,8 @@ def _require_fit(table: Timetable, layers: int, ranks: int, batches: int) -> Non
         )
 
 
-class _Rank:
-    """What one rank does for its row of the timetable.
-
-    `activations[layer, batch]` is the input of a layer, `grad_activations[layer, batch]` the gradient of its output.
-    """
+class _Rank(CellWork):
+    """What one rank does for its row of the timetable."""
 
     def __init__(self, model: Model, table: Timetable, recompute: bool, sharded: bool, buffered: bool) -> None:
         self.model, self.table, self.recompute = model, table, recompute
@@ -96,6 +94,7 @@ class _Rank:
         self.peers, self.place = (model.axis("pp"), model.index("pp")) if "pp" in axes else alone
         self.replicas = axes.get("dp", 1)
         self.replica = model.index("dp") if "dp" in axes else 0
+        self.first_batch = self.replica * table.batches
         self.sharded = sharded and self.replicas > 1
         self.depth = model.LAYERS // table.stages
         self.whole: int | None = None
@@ -147,85 +146,29 @@ class _Rank:
         while self.under_way and 0 <= self.under_way[0].call.end <= now:
             await self.under_way.popleft()
 
-    def keep(self, cell: Cell, value: Any) -> None:
-        """Stores what a cell has made, for the next stage or for the one before."""
-        if isinstance(value, Activation):
-            self.model.activations[self.layers(cell.stage).stop, cell.batch] = value
-        elif isinstance(value, ActivationGrad):
-            self.model.grad_activations[self.layers(cell.stage).start - 1, cell.batch] = value
-
-    async def compute(self, cell: Cell, step: int) -> Activation | ActivationGrad | None:
+    async def compute(self, cell: Cell, step: int = 0) -> Activation | ActivationGrad | None:
         await self.reach(cell)
-        match cell.op:
-            case "F":
-                return self.forward(cell, step)
-            case "B":
-                return self.backward(cell)
-            case "I":
-                return self.backward_input(cell)
-        self.backward_weight(cell)
-        return None
+        return await super().compute(cell, step)
 
-    # --- What a cell computes ---
+    # --- Inputs that are computed again ---
 
-    def forward(self, cell: Cell, step: int) -> Activation | None:
-        model, b = self.model, cell.batch
-        layers = self.layers(cell.stage)
-        if layers.start == 0:
-            model.activations[0, b] = model.get_activation([self.replica * self.table.batches + b], step)
-        for layer in layers:
-            out = model.forward(layer, model.activations[layer, b], self.weight(layer))
-            if self.recompute and layer > layers.start:
-                del model.activations[layer, b]
-            if layer + 1 < layers.stop:
-                model.activations[layer + 1, b] = out
-        if layers.stop < model.LAYERS:
-            return out
-        model.grad_activations[layers.stop - 1, b] = model.loss(out)
-        return None
+    def after_forward(self, cell: Cell, layer: int) -> None:
+        if self.recompute and layer > self.layers(cell.stage).start:
+            del self.model.activations[layer, cell.batch]
 
-    def backward(self, cell: Cell) -> ActivationGrad | None:
-        model, b = self.model, cell.batch
-        layers = self.layers(cell.stage)
-        self.compute_again(cell)
-        grad = model.grad_activations.pop((layers.stop - 1, b))
-        for layer in reversed(layers):
-            new, grad = model.backward(layer, model.activations.pop((layer, b)), grad, self.weight(layer))
-            self.add(layer, new)
-        return grad if layers.start else None
-
-    def backward_input(self, cell: Cell) -> ActivationGrad | None:
-        """Keeps what the weight half needs: each layer's input, and the gradient of its output."""
-        model, b = self.model, cell.batch
-        layers = self.layers(cell.stage)
-        self.compute_again(cell)
-        for layer in reversed(layers):
-            grad = model.backward_input(
-                layer, model.activations[layer, b], model.grad_activations[layer, b], self.weight(layer)
-            )
-            if layer > layers.start:
-                model.grad_activations[layer - 1, b] = grad
-        return grad if layers.start else None
-
-    def backward_weight(self, cell: Cell) -> None:
-        model, b = self.model, cell.batch
-        for layer in reversed(self.layers(cell.stage)):
-            grad = model.grad_activations.pop((layer, b))
-            self.add(layer, model.backward_weight(layer, model.activations.pop((layer, b)), grad))
-
-    def compute_again(self, cell: Cell) -> None:
+    async def before_backward(self, cell: Cell) -> None:
         """The inputs of a stage's layers from the input of the stage."""
         model, b = self.model, cell.batch
-        for layer in self.layers(cell.stage)[:-1]:
-            if self.recompute:
-                model.activations[layer + 1, b] = model.forward(layer, model.activations[layer, b], self.weight(layer))
+        for layer in self.layers(cell.stage)[:-1] if self.recompute else ():
+            inp = model.activations[layer, b]
+            model.activations[layer + 1, b] = model.forward(layer, inp, await self.weight(layer))
 
     # --- Weights ---
 
-    def weight(self, layer: int) -> Weight:
+    async def weight(self, layer: int) -> Weight:
         return self.model.weights["whole", layer] if self.sharded else self.model.weights[layer]
 
-    def add(self, layer: int, new: WeightGrad) -> None:
+    async def add(self, layer: int, new: WeightGrad) -> None:
         key = ("whole", layer) if self.sharded else layer
         grads = self.model.grad_weights
         grads[key] = grads[key] + new if key in grads else new

@@ -118,8 +118,8 @@ def read_entry(path: Path) -> Entry:
     return judged(saved_puzzle(given["puzzle"]), given["name"], json.dumps(given["trace"]).encode())
 
 
-def saved_puzzle(slug: str) -> Puzzle:
-    """A puzzle whose runs can be judged again.
+def saved_puzzle(slug: str, advice: str = "") -> Puzzle:
+    """A puzzle whose runs can be judged again; `advice` follows the words on one that does not exist.
 
     Raises:
         EntryError: there is none of that name.
@@ -127,7 +127,7 @@ def saved_puzzle(slug: str) -> Puzzle:
     try:
         puzzle = find(slug)
     except UnknownPuzzleError as why:
-        raise EntryError(str(why)) from None
+        raise EntryError(f"{why}{advice}") from None
     if not track_of(puzzle.slug).saved_as(puzzle):
         raise EntryError(f"there are no traces of {puzzle.slug}; only runs of schedules can be judged again")
     return puzzle

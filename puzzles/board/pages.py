@@ -100,7 +100,10 @@ def _shown(one: Ranking) -> dict[str, Any]:
     track = track_of(one.slug)
     puzzle = track.puzzle(one.slug)
     goal = getattr(puzzle, "goal", None)
-    known = [f"{r.timesteps:g} timesteps, {r.peak_memory:,} elements" for r in (goal.open_front if goal else ())]
+    known = [
+        f"{r.timesteps:g} timesteps, {r.peak_memory:,} elements{r.family and f': {r.family}'}"
+        for r in (goal.open_front if goal else ())
+    ]
     return {
         "slug": one.slug,
         "heading": track.heading(puzzle),

@@ -10,6 +10,7 @@ from puzzles.catalog.found import INDEX, rows_of
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.own import home_of
 from puzzles.own.loaded import RECORDS
+from puzzles.own.puzzle_file import shown
 from puzzles.tracks import track_of
 
 from .entry import Entry, EntryError
@@ -32,10 +33,12 @@ def take_over(entry: Entry | SourceEntry) -> Path:
     """Files an entry as a record and returns the file of its trace or source.
 
     Raises:
-        EntryError: a known record is as good, or it would overwrite something.
+        EntryError: a known record is as good, it is not known what the reference scores, or it would overwrite
+            something.
         OSError: it cannot be written.
     """
     verdict, slug, track = entry.verdict, entry.puzzle.slug, track_of(entry.puzzle.slug)
+    _require_reference(entry.puzzle)
     if known := track.known_as_good(entry.puzzle, verdict.figures, verdict.family):
         raise EntryError(f"a known record is as good: {known}")
     folder = folder_for(entry.puzzle)
@@ -48,6 +51,22 @@ def take_over(entry: Entry | SourceEntry) -> Path:
     file.write_text(entry.text(), encoding="utf-8", newline="\n")
     (folder / INDEX).write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
     return file
+
+
+def _require_reference(puzzle: Puzzle) -> None:
+    """
+    Raises:
+        EntryError: the file of a teacher's puzzle does not say what its reference scores, so that the reference itself
+            could become a record.
+    """
+    home = home_of(puzzle.slug)
+    own = home.puzzles[puzzle.slug] if home else None
+    track = track_of(puzzle.slug)
+    if own and own.reference and track.reference_games(puzzle) and not track.stated_rows(puzzle, own.reference):
+        raise EntryError(
+            f"a record has to beat the reference, and {shown(own.file)} does not say what that scores; "
+            f"'puzzles check {shown(own.file.parent)} --write' adds it"
+        )
 
 
 def _rows(folder: Path) -> list[Mapping[str, object]]:

@@ -1,4 +1,4 @@
-"""`puzzles check`: checks the puzzles of a folder, and finds targets."""
+"""`puzzles check`: checks the puzzles of a folder, and finds what their references score."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from puzzles.sandbox.limits import Limits
+
+from .params import Seconds
+
 if TYPE_CHECKING:
     from puzzles.grading.check import Check, Finding
     from puzzles.own import OwnFolder
@@ -14,42 +18,53 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("folder", metavar="FOLDER", type=click.Path(file_okay=False))
-@click.option("--write", is_flag=True, help="Write the targets that are missing, as the reference meets them.")
+@click.argument("folder", metavar="FOLDER", type=click.Path())
+@click.option("--write", is_flag=True, help="Write what the reference scores: targets, a record, other sizes.")
 @click.option("--only", metavar="SLUG", multiple=True, help="Check only this puzzle; may be repeated.")
+@click.option("--time-limit", type=Seconds(), default=Limits().seconds, show_default=True,
+              help="Seconds of wall time for each solution.")  # fmt: skip
 @click.pass_context
-def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...]) -> None:
+def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], time_limit: float) -> None:
     """Check the puzzles of a folder, and say what is missing.
 
     Runs each reference and each wrong solution in the sandbox, and finds the tightest targets that the reference
-    meets. Exits with 0 if nothing is wrong or missing, with 1 otherwise.
+    meets. With --write: writes targets that are missing, and what the reference of a schedule scores at the shown size
+    (a record to beat) and at the others. Exits with 0 if nothing is wrong or missing, with 1 otherwise.
     """
     from puzzles.grading.session import client_for
     from puzzles.own import OwnPuzzleError, folder_added
-    from puzzles.sandbox.limits import Limits
     from puzzles.sandbox.tiers import best
+    from puzzles.tracks.outcomes import listed
 
+    limits = Limits(time_limit)
     try:
-        with folder_added(folder, draft=True) as found, closing(client_for(best(), Limits())) as client:
+        with folder_added(folder, draft=True) as found, closing(client_for(best(), limits)) as client:
             if unknown := [slug for slug in only if slug not in found.puzzles]:
-                there = ", ".join(found.puzzles)
-                raise click.UsageError(f"{folder} has no puzzle '{unknown[0]}'; there are {there}")
-            clean = [_checked(folder, found, slug, write, client) for slug in only or found.puzzles]
+                raise click.UsageError(f"{folder} has no puzzle '{unknown[0]}'; it has {listed([*found.puzzles])}")
+            clean = [_checked(folder, found, slug, write, client, limits) for slug in only or found.puzzles]
     except OwnPuzzleError as why:
         raise click.UsageError(str(why)) from None
     ctx.exit(0 if all(clean) else 1)
 
 
-def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Client) -> bool:
+def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Client, limits: Limits) -> bool:
     """Checks a puzzle, shows what was found, and returns whether all is well."""
-    from puzzles.grading.check import write_targets
     from puzzles.own import add_folder
+    from puzzles.own.puzzle_file import shown
+    from puzzles.own.writing import can_be_written, write_rows, write_targets
 
-    made, findings = _found(found, slug, client)
-    if write and made.targets and not made.own.has_targets:
-        write_targets(made.own, made.targets)
-        click.echo(f"Wrote the targets of {slug} to {made.own.file}.")
-        made, findings = _found(add_folder(folder, draft=True), slug, client)
+    made, findings = _found(found, slug, client, limits)
+    wrote = []
+    if write and can_be_written(made.own):
+        if made.targets and not made.own.has_targets:
+            write_targets(made.own, made.targets)
+            wrote.append("the targets")
+        if made.rows is not None:
+            write_rows(made.own, made.rows)
+            wrote.append("what the reference scores")
+    if wrote:
+        click.echo(f"Wrote {' and '.join(wrote)} to {shown(made.own.file)}.")
+        made, findings = _found(add_folder(folder, draft=True), slug, client, limits)
     problems = sum(finding.is_problem for finding in findings)
     click.echo(f"{slug}: {f'{problems} to do' if problems else 'ready'}")
     for finding in findings:
@@ -57,14 +72,13 @@ def _checked(folder: str, found: OwnFolder, slug: str, write: bool, client: Clie
     return not problems
 
 
-def _found(found: OwnFolder, slug: str, client: Client) -> tuple[Check, list[Finding]]:
+def _found(found: OwnFolder, slug: str, client: Client, limits: Limits) -> tuple[Check, list[Finding]]:
     from puzzles.grading.check import Check, require_expectations
     from puzzles.grading.sandboxed_run import REASONS
-    from puzzles.sandbox.limits import Limits
     from puzzles.sandbox.tiers import best
     from puzzles.tracks import track_of
 
     own = found.puzzles[slug]
     require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(slug).reasons)))
-    made = Check(own, Limits(), client, best())
+    made = Check(own, limits, client, best())
     return made, list(made.findings())

@@ -42,7 +42,7 @@ def gradescope(
     Say what it grades with --points fsdp=10,gpipe=5 or with --puzzle, and add folders of your own with --puzzles.
     """
     from puzzles.gradescope.autograder import Autograder
-    from puzzles.gradescope.wheels import WheelError, our_wheel
+    from puzzles.gradescope.wheels import WheelError, is_our_wheel, our_wheel
     from puzzles.own import folders
     from puzzles.reports.gradescope import parse_points
 
@@ -55,6 +55,10 @@ def gradescope(
     options += ["--points", ",".join(f"{slug}={by_slug[slug]:g}" for slug in slugs)]
     options += ["--partial", f"{partial:g}", "--visibility", visibility]
     options += ["--time-limit", f"{time_limit:g}"] if time_limit else []
+    if wheel and not is_our_wheel(wheel):
+        raise click.UsageError(
+            f"{wheel} is no wheel of the game, training_puzzles-*.whl; leave out --wheel to build one"
+        )
     others = sorted(wheels.glob("*.whl")) if wheels else []
     if wheels and not others:
         raise click.UsageError(f"{wheels} has no wheels; 'pip download -d {wheels} GAME.whl' fetches them")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import say
 
-from .params import Slug, next_command, terminal
+from .params import Slug, terminal
 from .show import print_paragraphs
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from puzzles.reports.next_command import next_command
 from puzzles.version import VERSION
 
 
@@ -34,7 +35,12 @@ def leaderboard(ctx: click.Context, folder: Path, output: Path, title: str, chec
         click.echo(f"Left out {one.path}: {one.why}", err=True)
     different = differences(made, output) if check else []
     for name in different:
-        click.echo(f"{output / name} is not what these entries make; run 'puzzles leaderboard' again", err=True)
+        click.echo(f"{output / name} is not what these entries make; run this without --check", err=True)
+    if not entries and not refused:
+        click.echo(
+            f"There are no entries in {folder}, files .json; 'puzzles submit' and 'puzzles grade --traces' write them.",
+            err=True,
+        )
     if not check:
         try:
             write(made, output)
@@ -49,7 +55,6 @@ def leaderboard(ctx: click.Context, folder: Path, output: Path, title: str, chec
 
 
 def _workflow(title: str) -> str:
-    from shlex import quote
-
     text = (files("puzzles.board") / "workflow.yml").read_text(encoding="utf-8")
-    return text.replace("PACKAGE", f"training-puzzles=={VERSION}").replace("OPTIONS", f"--title {quote(title)}")
+    command = next_command("leaderboard", "entries", "-o", "board", "--title", title)
+    return text.replace("PACKAGE", f"training-puzzles=={VERSION}").replace("COMMAND", command)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import GLUE, say
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, track_of
 
-from .params import GroupOrSlug, next_command, terminal
+from .params import GroupOrSlug, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +35,7 @@ def list_(group: PuzzleGroup | Puzzle | None) -> None:
     if group is None:
         return show_tracks(terminal(), load())
     if not isinstance(group, PuzzleGroup):
-        raise click.UsageError(f"'{group.slug}' is a puzzle; 'puzzles show {group.slug}' shows it")
+        raise click.UsageError(f"'{group.slug}' is a puzzle; '{next_command('show', group.slug)}' shows it")
     show_group(terminal(), group, load())
 
 
@@ -90,7 +91,7 @@ def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> No
             f"{slug} {stars_text(console, e.stars)}" if (e := entries[slug]).attempts else slug for slug in group.slugs
         ]
         say(console, f"{GLUE} ".join(slug.replace(" ", GLUE) for slug in slugs), indent="  ")
-    say(console, f"Titles and targets: 'puzzles list {track.groups[0].name}', or another chapter's name.")
+    say(console, f"Titles and targets: '{next_command('list', track.groups[0].name)}', or another chapter's name.")
 
 
 def _show_overview(console: Console, overview: Overview) -> None:

@@ -60,7 +60,7 @@ OTHERS = {
     "on a cluster": (solve, plan, export, import_, torch),
 }
 
-for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, leaderboard):
+for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, leaderboard, export, torch):
     with_own_puzzles(command)
 with_own_puzzles(main)
 main.add_commands(PLAY, OTHERS)

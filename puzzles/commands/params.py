@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from functools import partial
 from math import isfinite
 from pathlib import Path, PurePath
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from puzzles.reports.next_command import FOLDERS
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_group, find_several, near_group, track_of
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=click.Command)
 
 REFERENCES = INSTALL_ROOT / "solutions"
-FOLDERS = f"{__name__}.folders"
-"""Where click's context keeps the folders of --puzzles."""
 
 
 def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> None:
@@ -29,7 +27,7 @@ def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ..
     ends."""
     from puzzles.own import OwnPuzzleError, add_folder, folders, remove_folder
 
-    ctx.meta[FOLDERS] = paths
+    ctx.meta[FOLDERS] = (*ctx.meta.get(FOLDERS, ()), *paths)
     for path in paths:
         before = folders()
         try:
@@ -37,13 +35,6 @@ def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ..
                 ctx.call_on_close(partial(remove_folder, added.path))
         except OwnPuzzleError as why:
             raise click.UsageError(str(why), ctx) from None
-
-
-def next_command(*words: str) -> str:
-    """A command to type next: 'puzzles hint relay --puzzles week3', with the folders that this one was given."""
-    ctx = click.get_current_context(silent=True)
-    paths = ctx.meta.get(FOLDERS, ()) if ctx else ()
-    return shlex.join(["puzzles", *words, *(word for path in paths for word in ("--puzzles", path))])
 
 
 def with_own_puzzles(command: Command) -> Command:

@@ -27,6 +27,7 @@ def record(path: Path, slug: str | None, name: str | None) -> None:
     """
     from puzzles.board.entry import EntryError
     from puzzles.board.take_over import take_over
+    from puzzles.own.puzzle_file import shown
     from puzzles.tracks import track_of
 
     try:
@@ -39,8 +40,9 @@ def record(path: Path, slug: str | None, name: str | None) -> None:
         raise click.ClickException(f"cannot write {where}: {why.strerror}; take records over in a clone") from None
     puzzle, verdict = entry.puzzle, entry.verdict
     figures = track_of(puzzle.slug).figures_text(puzzle, verdict.figures)
-    click.echo(f"Filed {file}: {puzzle.slug}, {figures}, by {entry.name}.")
-    click.echo(f"Commit it with {file.with_name('index.json')}.")
+    family = f"{verdict.family}, " if verdict.family else ""
+    click.echo(f"Filed {shown(file)}: {puzzle.slug}, {family}{figures}, by {entry.name}.")
+    click.echo(f"Commit it with {shown(file.with_name('index.json'))}.")
 
 
 def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntry:
@@ -62,6 +64,6 @@ def _entry(path: Path, slug: str | None, name: str | None) -> Entry | SourceEntr
     try:
         puzzle = find(slug or path.stem)
     except UnknownPuzzleError as why:
-        raise EntryError(f"{why}; name the puzzle after the file") from None
+        raise EntryError(f"{why}; add the name of the puzzle behind the file") from None
     folder_for(puzzle)
     return graded(path, puzzle, name)

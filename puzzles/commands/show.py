@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import say
 from puzzles.tracks import track_of
 
-from .params import Slug, next_command, terminal
+from .params import Slug, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.reports.next_command import next_command
 from puzzles.tracks import PuzzleGroup, default_slugs, track_of
 
-from .params import GroupOrSlug, next_command
+from .params import GroupOrSlug
 
 
 @click.command()

@@ -26,7 +26,7 @@ def submit(path: Path, name: str, slug: str | None, folder: Path) -> None:
     from puzzles.board.entry import EntryError, judged, saved_puzzle
 
     try:
-        puzzle = saved_puzzle(slug or path.stem)
+        puzzle = saved_puzzle(slug or path.stem, "" if slug else "; --puzzle SLUG says which it solves")
         entry = judged(puzzle, name, _trace(path, puzzle.slug))
         file = folder / puzzle.slug / entry.file
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -56,6 +56,8 @@ def _trace(path: Path, slug: str) -> bytes:
     if path.suffix not in (".py", ".ipynb"):
         return path.read_bytes()
     (verdict,) = grade_file(str(path), [find(slug)], keep=True).verdicts
-    if not verdict.trace:
+    if not verdict.attempted:
         raise EntryError(verdict.message or f"it has no {slug}, or only the starter; --puzzle names another")
+    if verdict.status != "passed":
+        raise EntryError(f"it does not pass {slug}: {verdict.message}")
     return verdict.trace.encode()

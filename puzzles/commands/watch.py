@@ -17,6 +17,7 @@ from puzzles.failure import UnreadableError, plain
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.fitted import Part, show_fitted
+from puzzles.reports.next_command import next_command
 from puzzles.reports.paragraphs import GLUE, say
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.notebook_cells import read_cells, without_magics
@@ -259,8 +260,8 @@ class Game:
     def _say_absent(self, console: Console) -> None:
         track = track_of(self.current)
         console.print()
-        say(console, f"{plain(self.path)} has no {track.noun} {self.current} yet; 'puzzles show {self.current}' has a "
-                     "starter to copy.")  # fmt: skip
+        show = next_command("show", self.current)
+        say(console, f"{plain(self.path)} has no {track.noun} {self.current} yet; '{show}' has a starter to copy.")
 
     def _say_offer(self, console: Console) -> None:
         """After a pass, the next puzzle, which comes only when the player asks for it."""

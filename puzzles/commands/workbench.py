@@ -18,6 +18,7 @@ from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.sandboxed_run import SandboxRunner, run_in
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
+from puzzles.reports.next_command import next_command
 from puzzles.reports.terminal import report_on
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, Track, track_of
@@ -55,7 +56,7 @@ class CommandWorkbench:
 
     def absent(self, path: str = "") -> str:
         slug, track = self.slug, self.track
-        start = f", or get a file to write in with 'puzzles start {slug}'" if slug in ALL else ""
+        start = f", or get a file to write in with '{next_command('start', slug)}'" if slug in ALL else ""
         advice = f"write '{track.signature(slug)}:'{start}"
         return f"{path or self.path} has no {track.noun} {slug}; {advice}"
 

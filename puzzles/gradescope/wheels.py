@@ -25,6 +25,11 @@ class WheelError(Exception):
     """There is no wheel; the text says how to get one."""
 
 
+def is_our_wheel(path: Path) -> bool:
+    """True for a wheel of the game, by its name and its form."""
+    return path.name.startswith("training_puzzles-") and path.suffix == ".whl" and zipfile.is_zipfile(path)
+
+
 def our_wheel(folder: Path) -> Path:
     """Writes the wheel of the game into a folder.
 

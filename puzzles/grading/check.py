@@ -1,21 +1,24 @@
-"""Checks puzzles of teachers: texts, starter, reference, wrong solutions, records; finds targets by the reference."""
+"""Checks puzzles of teachers: texts, starter, reference, wrong solutions, records; finds what the reference scores."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from puzzles.catalog.fields import OwnPuzzleError
-from puzzles.catalog.puzzle import END_OF_GAP, GAP
+from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
 from puzzles.own.drafts import PLACEHOLDER
-from puzzles.own.puzzle_file import OwnPuzzle
+from puzzles.own.puzzle_file import OwnPuzzle, shown
+from puzzles.own.writing import can_be_written
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import TRACKS
+from puzzles.tracks.open_track import ReferenceRow
 
 from .grader import grade_file
 from .verdict import STATUSES, Verdict
@@ -33,13 +36,15 @@ class Finding(NamedTuple):
 
 @dataclass
 class Check:
-    """The checks of one puzzle. `targets` are the tightest that its reference meets, once that has been run."""
+    """The checks of one puzzle. Once its reference has been run: `targets` are the tightest that it meets, and `rows`
+    what the file should say of it, None if it says so."""
 
     own: OwnPuzzle
     limits: Limits
     client: Client
     tier: Tier
     targets: Mapping[str, int] | None = None
+    rows: Sequence[ReferenceRow] | None = None
 
     def findings(self) -> Iterator[Finding]:
         """Everything that can be said, the texts first."""
@@ -55,7 +60,9 @@ class Check:
             text = getattr(puzzle, name).strip()
             if not text or PLACEHOLDER in text:
                 yield Finding(f"{name}: {'still to be replaced' if text else 'missing'}", True)
-        if len(puzzle.hints) < MIN_HINTS or any(PLACEHOLDER in hint for hint in puzzle.hints):
+        if any(PLACEHOLDER in hint for hint in puzzle.hints):
+            yield Finding("hints: still to be replaced", True)
+        elif len(puzzle.hints) < MIN_HINTS:
             yield Finding(f"hints: write at least {MIN_HINTS}, from a nudge to the full idea", True)
 
     def _starter(self) -> Iterator[Finding]:
@@ -88,6 +95,37 @@ class Check:
         for note in verdict.notes:
             yield Finding(f"reference: {note}", True)
         yield Finding(f"reference: passed with {verdict.stars} of 3 stars")
+        yield from self._reference_rows()
+
+    def _reference_rows(self) -> Iterator[Finding]:
+        """Compares what the file says of the reference with what it scores, at every size at which it works."""
+        track, puzzle, file = TRACKS[self.own.track], self.own.puzzle, self.own.reference
+        games = track.reference_games(puzzle)
+        verdicts = [(game, self._graded(self.own.path(file), game)) for game in games]
+        measured = [
+            track.reference_row(game, puzzle, file, verdict.figures, verdict.family)
+            for game, verdict in verdicts
+            if isinstance(verdict, Verdict) and verdict.figures
+        ]
+        stated = track.stated_rows(puzzle, file)
+        if len(games) == 1:
+            yield Finding("other_sizes: none, so what works only at the shown size gets three stars")
+        is_data, by_place = can_be_written(self.own), {row.place: row for row in measured}
+        wrong = [row for row in stated if row not in measured]
+        missing = [row for row in measured if row.place not in {one.place for one in stated}]
+        self.rows = measured if missing or wrong else None
+        for row in missing:
+            how = "--write adds that" if is_data else f"add {row.python}"
+            yield Finding(f"{row.table}: the reference takes {row.words} {row.place}; {how}", True)
+        for row in wrong:
+            now = by_place.get(row.place)
+            if now is None:
+                how = "--write removes that" if is_data else f"remove {row.python}"
+                yield Finding(f"{row.table}: there is a row {row.place}, where the reference does not run; {how}", True)
+            else:
+                how = "--write corrects that" if is_data else f"have {now.python}"
+                words = f"{row.words} {row.place}, and the reference takes {now.words}"
+                yield Finding(f"{row.table}: it says {words}; {how}", True)
 
     def _target_finding(self) -> Finding:
         lines = ", ".join(f"{name} = {limit:_}" for name, limit in (self.targets or {}).items())
@@ -106,13 +144,15 @@ class Check:
                 yield Finding(f"wrong: {verdict}", True)
             elif wanted not in (verdict.status, verdict.reason) or wanted in ("passed", "not_attempted"):
                 got = verdict.reason or verdict.status
-                yield Finding(f"wrong: {name} should get '{wanted}', and gets '{got}': {verdict.message}", True)
+                why = f": {verdict.message}" if verdict.message else "; make it worse, or the targets lower"
+                yield Finding(f"wrong: {name} should get '{wanted}', and gets '{got}'{why}", True)
             else:
                 yield Finding(f"wrong: {name}: {wanted}, as it should")
 
     def _records(self) -> Iterator[Finding]:
         for record in getattr(getattr(self.own.puzzle, "goal", None), "records", ()):
-            if not record.by.endswith(".py") or not self.own.path(record.by).is_file():
+            is_here = record.by.endswith(".py") and self.own.path(record.by).is_file()
+            if record.by == self.own.reference or not is_here:
                 continue
             verdict = self._graded(self.own.path(record.by))
             said = (record.timesteps, record.peak_memory)
@@ -120,28 +160,14 @@ class Check:
                 words = verdict if isinstance(verdict, str) else _figures(verdict.figures) or verdict.message
                 yield Finding(f"records: {record.by} should reach {said[0]:g} and {said[1]:,}: {words}", True)
 
-    def _graded(self, path: Path) -> Verdict | str:
-        """The verdict on a file; a sentence if there is none."""
+    def _graded(self, path: Path, game: Puzzle | None = None) -> Verdict | str:
+        """The verdict on a file, as a solution of another game if one is given; a sentence if there is none."""
         if not path.is_file():
-            return f"there is no file {path}"
-        (verdict,) = grade_file(str(path), [self.own.puzzle], self.limits, self.tier, client=self.client).verdicts
-        return verdict if verdict.attempted else f"{path} has no {self.own.slug}, or only the starter"
-
-
-def write_targets(own: OwnPuzzle, targets: Mapping[str, int]) -> None:
-    """Adds targets to the file of a puzzle that has none.
-
-    Raises:
-        OwnPuzzleError: the file cannot be written, or is no TOML file.
-    """
-    if own.has_targets or own.file.suffix != ".toml":
-        raise OwnPuzzleError(f"{own.file}: it has targets already")
-    text = "".join(f"{name} = {limit:_}\n" for name, limit in targets.items())
-    try:
-        with open(own.file, "a", encoding="utf-8", newline="\n") as file:
-            file.write(f"\n[targets]\n{text}")
-    except OSError as why:
-        raise OwnPuzzleError(f"{own.file}: {why.strerror}") from None
+            return f"there is no file {shown(path)}"
+        (verdict,) = grade_file(
+            str(path), [game or self.own.puzzle], self.limits, self.tier, client=self.client
+        ).verdicts
+        return verdict if verdict.attempted else f"{shown(path)} has no {self.own.slug}, or only the starter"
 
 
 def _figures(figures: Mapping[str, Any]) -> str:
@@ -156,4 +182,6 @@ def require_expectations(own: OwnPuzzle, known: Mapping[str, Any]) -> None:
     """
     for name, wanted in own.wrong.items():
         if wanted not in known and wanted not in STATUSES:
-            raise OwnPuzzleError(f"{own.file}, [wrong]: '{name}' is to get '{wanted}'; there are {', '.join(known)}")
+            near = get_close_matches(wanted, known, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+            raise OwnPuzzleError(f"{shown(own.file)}, [wrong]: '{name}' is to get '{wanted}'; {advice}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from importlib.resources import files
 from keyword import iskeyword
 from pathlib import Path
@@ -48,6 +49,8 @@ def _require_name(name: str) -> None:
         or name.startswith("_")
         or name in dir(builtins)
     ):
-        raise OwnPuzzleError(f"'{name}' cannot be a puzzle; its name is that of a function or class, such as relay")
+        plainer = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
+        example = plainer if plainer.isidentifier() and plainer != name else "relay"
+        raise OwnPuzzleError(f"'{name}' cannot be a puzzle; its name is that of a function or class, such as {example}")
     if name in ALL:
         raise OwnPuzzleError(f"there is already a puzzle '{name}'; choose another name")

@@ -20,7 +20,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox import visible_files
 from puzzles.tracks import TRACKS, add_chapter, remove_chapter
 
-from .puzzle_file import OwnPuzzle, from_python
+from .puzzle_file import OwnPuzzle, from_python, shown
 from .toml_file import from_toml
 
 CHAPTER_FILE = "chapter.toml"
@@ -166,6 +166,8 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
         OwnPuzzleError: it cannot be used.
     """
     folder = Path(path).resolve()
+    if folder.is_file():
+        raise OwnPuzzleError(f"{path}: this is a file; name the folder that it is in, {shown(folder.parent)}")
     if not folder.is_dir():
         raise OwnPuzzleError(f"{path}: there is no such folder; 'puzzles new NAME' begins one")
     if visible_files.INSTALL_ROOT.is_relative_to(folder):
@@ -177,7 +179,9 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
     places = {slug: number for number, slug in enumerate(order)}
     slugs = [own.slug for own in puzzles]
     if wrong := [slug for slug in order if slug not in slugs]:
-        raise OwnPuzzleError(f"{folder / CHAPTER_FILE}: 'order' names '{wrong[0]}', and there is no such puzzle here")
+        raise OwnPuzzleError(
+            f"{shown(folder / CHAPTER_FILE)}: 'order' names '{wrong[0]}', and there is no such puzzle here"
+        )
     if twice := [slug for slug in slugs if slugs.count(slug) > 1]:
         raise OwnPuzzleError(f"{path}: '{twice[0]}' is there twice, in TOML and in Python; keep one")
     puzzles.sort(key=lambda own: places.get(own.slug, len(places)))
@@ -200,7 +204,9 @@ def _files(folder: Path) -> list[Path]:
 
 def _read(file: Path, draft: bool) -> OwnPuzzle:
     if not file.stem.isidentifier() or iskeyword(file.stem):
-        raise OwnPuzzleError(f"{file}: the file's name is the puzzle's and that of a function; '{file.stem}' cannot be")
+        raise OwnPuzzleError(
+            f"{shown(file)}: the file's name is the puzzle's and that of a function; '{file.stem}' cannot be"
+        )
     own = from_python(file) if file.suffix == ".py" else from_toml(file, draft)
     return replace(own, puzzle=TRACKS[own.track].with_found(own.puzzle, file.parent / RECORDS))
 
@@ -211,8 +217,8 @@ def _chapter_fields(folder: Path) -> tuple[str, str, tuple[str, ...]]:
     try:
         given = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
-        raise OwnPuzzleError(f"{file}: {why}") from None
-    fields = Fields(str(file), given)
+        raise OwnPuzzleError(f"{shown(file)}: {why}") from None
+    fields = Fields(shown(file), given)
     read = fields.text("title", folder.name), fields.text("idea", "puzzles of your course."), fields.texts("order")
     fields.done()
     return read

@@ -19,6 +19,7 @@ from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import counted
 
 from .gradescope import gradescope
+from .next_command import next_command
 
 MAX_NAME = 60
 """Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
@@ -67,7 +68,8 @@ def write_reports(
 
 def _traces_text(number: int, folder: str) -> str:
     if number:
-        return f"Wrote {counted(number, 'trace')} to {folder}, for 'puzzles verify TRACE.json --puzzle SLUG'."
+        verify = next_command("verify", "TRACE.json", "--puzzle", "SLUG")
+        return f"Wrote {counted(number, 'trace')} to {folder}, for '{verify}'."
     return f"Nothing to write to {folder}: there was no finished run whose trace can be judged again."
 
 

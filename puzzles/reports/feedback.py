@@ -8,6 +8,8 @@ from puzzles.grading.progress import load, next_slug
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import chapter_of, track_of
 
+from .next_command import next_command
+
 
 def story(verdict: Verdict) -> list[str]:
     """Paragraphs on a solution that has passed."""
@@ -40,7 +42,7 @@ def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
         chapter = chapter_of(after)
         if slug not in chapter.slugs and all(one in passed or entries[one].stars >= 2 for one in chapter.slugs):
             done = f"That is every puzzle of the chapter '{chapter.title}'. Well played! "
-    return f"{done}Next: {track.mention(track.puzzle(slug))}: 'puzzles show {slug}'."
+    return f"{done}Next: {track.mention(track.puzzle(slug))}: '{next_command('show', slug)}'."
 
 
 def _first_sentences(text: str) -> str:

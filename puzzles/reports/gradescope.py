@@ -78,9 +78,10 @@ def gradescope(
 def _html(verdict: Verdict) -> str:
     """A verdict as HTML. Pictures are images, in which no script runs, since the page is Gradescope's."""
     (attempt,) = attempts([verdict]) or [{"verdict": verdict}]
+    missing = track_of(verdict.puzzle).signature(verdict.puzzle)
     images = [base64.b64encode(picture.encode()).decode() for picture in attempt.get("pictures", ())]
     template = environment().get_template("gradescope_test.html")
-    return str(template.render({"measures": (), "story": (), **attempt, "images": images})).strip()
+    return str(template.render({"measures": (), "story": (), "missing": missing, **attempt, "images": images})).strip()
 
 
 def _leaderboard(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:

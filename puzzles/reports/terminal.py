@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from os.path import sep
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -14,7 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from puzzles.failure import plain
+from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
+from puzzles.own import folders
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import Tier
 from puzzles.tracks import ALL, TRACKS, Track, outcomes, track_of
@@ -22,6 +25,7 @@ from puzzles.tracks.outcomes import counted
 
 from .fitted import Part
 from .named_rows import NamedRows, name_width
+from .next_command import next_command
 from .paragraphs import GLUE, MAX_WIDTH, say
 from .standings import COLOURS, name_in, shared_folder, standings, stars_text
 
@@ -229,8 +233,12 @@ def _next(graded: Graded) -> Iterator[str]:
     attempted = graded.attempted
     if not attempted:
         first = graded.verdicts[0].puzzle if graded.verdicts else next(iter(ALL))
-        yield "Nothing attempted yet. Write your code between the two marks of a starter, then grade again."
-        yield f"'puzzles show {first}' shows the puzzle, 'puzzles start {first}' writes its starter to a file."
+        if Submission.read(Path(graded.path)).names & {verdict.puzzle for verdict in graded.verdicts}:
+            yield "Nothing attempted yet. Write your code between the two marks of a starter, then grade again."
+        else:
+            yield f"Nothing attempted yet: this file has no puzzle that is known here.{_teachers()}"
+        show, start = next_command("show", first), next_command("start", first)
+        yield f"'{show}' shows the puzzle, '{start}' writes its starter to a file."
         return
     for verdict in attempted:
         if verdict.status == "passed":
@@ -243,11 +251,16 @@ def _next(graded: Graded) -> Iterator[str]:
     yield what_next(attempted[-1].puzzle, [verdict.puzzle for verdict in attempted])
 
 
+def _teachers() -> str:
+    """What may be missing, if no folder of puzzles has been added."""
+    return "" if folders() else " Puzzles of a teacher need --puzzles FOLDER."
+
+
 def _way_on(path: str, verdict: Verdict) -> str:
     slug = verdict.puzzle
-    draw = f"'puzzles draw {plain(path)} {slug} --open'"
-    picture = f", and {draw} draws what it does" if track_of(slug).has_pictures else ""
-    return f"{verdict.advice or 'Stuck?'} 'puzzles hint {slug}' gives a hint{picture}."
+    draw, hint = next_command("draw", plain(path), slug, "--open"), next_command("hint", slug)
+    picture = f", and '{draw}' draws what it does" if track_of(slug).has_pictures else ""
+    return f"{verdict.advice or 'Stuck?'} '{hint}' gives a hint{picture}."
 
 
 def _summary(files: Sequence[Graded]) -> Iterator[str]:
@@ -256,7 +269,7 @@ def _summary(files: Sequence[Graded]) -> Iterator[str]:
     if not files:
         yield "There are no Python files or notebooks here."
     elif not attempted:
-        yield f"Nothing attempted in {counted(len(files), 'file')}."
+        yield f"Nothing attempted in {counted(len(files), 'file')}.{_teachers()}"
     else:
         solutions, puzzles = counted(len(attempted), "solution"), counted(len({v.puzzle for v in attempted}), "puzzle")
         yield f"{solutions} of {puzzles} in {counted(len(files), 'file')}: {passed} passed."

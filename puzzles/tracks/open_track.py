@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from puzzles.catalog.fields import Fields, OwnPuzzleError
 from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
 
 P = TypeVar("P", bound=Puzzle)
+
+
+class ReferenceRow(NamedTuple):
+    """A row that a file of puzzles has on what its reference scores."""
+
+    table: str
+    """The list that it is in."""
+    fields: Mapping[str, Any]
+    place: str
+    """At which size, in words."""
+    words: str
+    """The figures in words."""
+    python: str
+    """What a puzzle in Python has instead, and where."""
 
 
 class OpenTrack(Generic[P]):
@@ -39,6 +53,18 @@ class OpenTrack(Generic[P]):
     def tightest(self, figures: Mapping[str, float]) -> dict[str, int]:
         """The lowest targets that these figures meet, by the names that a file of puzzles has."""
         return {name: int(value) for name, value in figures.items()}
+
+    def reference_games(self, puzzle: P) -> Sequence[P]:
+        """The games whose figures a file states for its reference, without targets. None by default."""
+        return ()
+
+    def reference_row(self, game: P, puzzle: P, file: str, figures: Mapping[str, float], family: str) -> ReferenceRow:
+        """The row on the reference in this file, which has these figures in one of those games."""
+        raise NotImplementedError(f"the track '{self.name}' states no figures of references")
+
+    def stated_rows(self, puzzle: P, file: str) -> Sequence[ReferenceRow]:
+        """The rows on the reference in this file that the puzzle has."""
+        return ()
 
     def with_found(self, puzzle: P, folder: Path) -> P:
         """The puzzle with the records in a folder that players found."""

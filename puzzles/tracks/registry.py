@@ -191,4 +191,6 @@ def _advice(wanted: str, slugs: Mapping[str, Track[Any]]) -> str:
     if near := _near(_loose(wanted), slugs):
         *others, last = map(repr, near)
         return f"did you mean {', '.join(others)} or {last}?" if others else f"did you mean {last}?"
-    return "'puzzles list' names them all" if len(slugs) > 10 else f"there are {', '.join(slugs)}"
+    if len(slugs) > 10:
+        return "'puzzles list' names them all; for a teacher's, add --puzzles FOLDER"
+    return f"there are {', '.join(slugs)}"

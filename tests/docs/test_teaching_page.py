@@ -42,9 +42,12 @@ def run(line: str) -> tuple[int, str]:
 def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = {}
-    for language, block in re.findall(r"^```(sh|toml)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+    for language, block in re.findall(r"^```(sh|toml|python)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
         if language == "toml":
             Path("week3/relay.toml").write_text(block)
+            continue
+        if language == "python":
+            Path(block.partition("\n")[0].removeprefix("# ")).write_text(block)
             continue
         for line in block.splitlines():
             code, said[line] = run(line)
@@ -57,6 +60,11 @@ def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatc
     (checked,) = (output for line, output in said.items() if "check week3" in line)
     assert "relay: ready" in checked
     assert "time = 7" in Path("week3/relay.toml").read_text()
+    (elsewhere,) = re.findall(r"^```\n(\[\[reference_at\]\].*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert elsewhere in Path("week3/relay.toml").read_text(), "as it is shown"
+    (ann,) = (output for line, output in said.items() if "record entries/relay/ann" in line)
+    assert "a known record is as good" in ann
+    assert "solutions/relay.py" in ann
     for name in ("out/index.html", "out/students/002_ben.html", "autograder.zip", "board/index.html",
                  "books/week3.ipynb", ".github/workflows/leaderboard.yml", "week3/records/index.json"):  # fmt: skip
         assert Path(name).is_file(), name

@@ -26,6 +26,7 @@ def address(array: Any) -> int:
 def test_memory_is_used_again_only_when_no_view_is_left() -> None:
     memory = ReusedMemory()
     first = memory.empty(LARGE, FLOAT)
+    first[:] = 0
     place, view = address(first), first[1:].T[::2]
     del first
     second = memory.empty(LARGE, FLOAT)

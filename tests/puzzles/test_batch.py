@@ -292,8 +292,8 @@ def test_gradescope_counts_points_and_partial_credit(a_class: Path, graded_class
     results = json.loads(Path("results.json").read_text())
     assert results["score"] == 7
     assert [(t["score"], t["max_score"]) for t in results["tests"]][:3] == [(7, 10), (0, 3), (0, 1)]
-    assert "<p>correct, but it needs " in results["tests"][0]["output"]
-    assert "<p>line " in results["tests"][2]["output"]
+    assert "<p>Correct, but it needs " in results["tests"][0]["output"]
+    assert "<p>Line " in results["tests"][2]["output"]
     assert json.loads((graded_class / "results.json").read_text())["score"] == 2, "of the best file for each puzzle"
 
 

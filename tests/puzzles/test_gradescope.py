@@ -106,9 +106,17 @@ def test_a_class_is_never_merged_into_one_result(student: Path) -> None:
     assert not out.exists()
 
 
+def a_wheel(folder: Path) -> Path:
+    """Something in the form of a wheel of the game."""
+    wheel = folder / "built" / "training_puzzles-0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("training_puzzles/__init__.py", "")
+    return wheel
+
+
 def test_an_autograder_is_the_same_bytes_each_time_and_says_what_it_needs(tmp_path: Path) -> None:
-    wheel = tmp_path / "training_puzzles-0-py3-none-any.whl"
-    wheel.write_bytes(b"a wheel")
+    wheel = a_wheel(tmp_path)
     begin("relay", "schedule", tmp_path / "week3")
     file = tmp_path / "week3" / "relay.toml"
     file.write_text(file.read_text() + "[targets]\ntime = 5\nmemory = 1_800_000\n")
@@ -133,7 +141,9 @@ def test_what_cannot_be_built_is_refused(tmp_path: Path) -> None:
         ((), "--points fsdp=10"),
         (("--points", "fsd=1"), "did you mean 'fsdp'"),
         (("--puzzle", "fsdp", "--wheels", tmp_path), "has no wheels"),
-        (("--puzzle", "fsdp", "--wheel", __file__, "-o", tmp_path / "no" / "a.zip"), "cannot write"),
+        (("--puzzle", "fsdp", "--wheel", a_wheel(tmp_path), "-o", tmp_path / "no" / "a.zip"), "cannot write"),
+        (("--puzzle", "fsdp", "--wheel", __file__), "test_gradescope.py is no wheel of the game"),
+        (("--puzzle", "relay"), "for a teacher's, add --puzzles FOLDER"),
         (("--puzzle", "fsdp", "--visibility", "later"), "after_due_date"),
     ):
         done = puzzles("gradescope", *words)

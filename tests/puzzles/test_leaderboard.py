@@ -87,6 +87,7 @@ def test_a_board_has_a_viewer_for_each_run_and_is_the_same_bytes_each_time(entri
         boards.append({path.relative_to(tmp_path / name).as_posix(): path.read_bytes() for path in files})
     assert boards[0] == boards[1]
     page = boards[0]["index.html"].decode()
+    assert "5.1 timesteps, 1,441,792 elements: data parallelism" in page, "the best known, with its family"
     links = re.findall(r'href="([^"]+)"', page)
     assert len(links) == 3
     assert {*links} < {*boards[0]}
@@ -203,11 +204,19 @@ def test_the_workflow_runs_commands_that_exist_and_pins_the_version(entries: Pat
 # --- Records ---
 
 
+REFERENCE = """
+[[records]]
+timesteps = 5.1
+peak_memory = 1_835_008
+by = "solutions/relay.py"
+"""
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     folder = tmp_path / "week3"
     file, *_ = begin("relay", "schedule", folder)
-    file.write_text(file.read_text() + "[targets]\ntime = 5\nmemory = 1_800_000\n")
+    file.write_text(f"{file.read_text()}[targets]\ntime = 5\nmemory = 1_800_000\n{REFERENCE}")
     return folder
 
 
@@ -222,6 +231,7 @@ def test_an_entry_becomes_a_record_of_an_own_puzzle_and_decides_the_third_star(o
     done = puzzles("record", entry, "--puzzles", own)
     assert done.exit_code == 0, done.output
     assert "by Ann" in done.output
+    assert "relay, data parallelism, 5.1 timesteps" in done.output
     with folder_added(own):
         (verdict,) = grade_file(str(own / "solutions" / "relay.py"), [find("relay")]).verdicts
         assert (verdict.status, verdict.stars) == ("passed", 2), "the record is better now"
@@ -233,13 +243,30 @@ def test_an_entry_becomes_a_record_of_an_own_puzzle_and_decides_the_third_star(o
     assert "a known record is as good" in again.output
 
 
+def test_the_reference_of_an_own_puzzle_is_no_new_record(own: Path, tmp_path: Path) -> None:
+    submit = ("submit", own / "solutions" / "relay.py", "--name", "Ann", "--puzzles", own, "-o", tmp_path)
+    assert puzzles(*submit).exit_code == 0
+    (entry,) = (tmp_path / "relay").iterdir()
+    known = puzzles("record", entry, "--puzzles", own)
+    assert known.exit_code == 1
+    assert "a known record is as good: 5.1 timesteps, 1,835,008 elements (solutions/relay.py)" in known.output
+    file = own / "relay.toml"
+    file.write_text(file.read_text().replace(REFERENCE, ""))
+    unknown = puzzles("record", entry, "--puzzles", own)
+    assert unknown.exit_code == 1
+    assert f"{file} does not say what that scores" in unknown.output
+    assert f"'puzzles check {own} --write' adds it" in unknown.output
+    assert not (own / "records").exists()
+
+
 def test_a_record_of_a_shipped_puzzle_is_filed_with_the_others(
     entries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (ann,) = (entries / "ddp").glob("ann-*.json")
     refused = puzzles("record", ann)
     assert refused.exit_code == 1
-    assert "ddp_update_before_next_backward" in refused.output
+    known = "solutions/records/ddp_update_before_next_backward.py"
+    assert f"5.1 timesteps, 1,441,792 elements ({known}, data parallelism)" in refused.output
     assert not FOUND.exists() or ann.name not in {path.name for path in FOUND.iterdir()}
     entry = read_entry(ann)
     bare = Entry(_without_records(entry.puzzle), entry.name, entry.trace, entry.verdict)

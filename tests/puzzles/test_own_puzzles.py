@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +32,23 @@ from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of
 
 TRACKS = ("schedule", "engine", "layout")
 TARGETS = {
-    "schedule": "\n[targets]\ntime = 5\nmemory = 1_800_000\n",
+    "schedule": """
+[targets]
+time = 5
+memory = 1_800_000
+
+# Measured by 'puzzles check --write': what the reference scores.
+[[records]]
+timesteps = 5.1
+peak_memory = 1_835_008
+by = "solutions/relay_schedule.py"
+family = "data parallelism"
+
+[[reference_at]]
+size = { layers = 3, batches = 4, ranks = 4 }
+timesteps = 7.9
+peak_memory = 2_621_440
+""",
     "engine": "\n[targets]\nsent = 6_144\npeak = 9_216\n",
     "layout": "\n[targets]\nbytes = 0\nmemory = 9_280\n",
 }
@@ -81,6 +98,7 @@ def test_a_new_puzzle_is_ready_once_its_texts_are_written(track: str, targets: s
     assert "over_target, as it should" in written.output
     assert "mine: ready" in written.output
     assert "[targets]\n" + targets.replace(", ", "\n") in file.read_text()
+    assert TARGETS[track].replace(f"relay_{track}", "mine").partition("# Measured")[2] in file.read_text()
     assert "mine" not in ALL, "checking adds nothing"
 
 
@@ -103,6 +121,33 @@ def test_own_puzzles_are_in_every_command(week: Path, tmp_path: Path, monkeypatc
     with folder_added(week):
         (verdict,) = grade_file("books/week3.ipynb", [find("relay_schedule")]).verdicts
     assert verdict.status == "passed", "the notebook of a folder can be submitted"
+
+
+ADVICE = re.compile(r"'(puzzles [^']+)'")
+
+
+def test_advice_after_grading_keeps_the_folder(week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("relay_engine", "relay_layout"):
+        (week / f"{name}.toml").unlink()
+    folder = ("--puzzles", str(week))
+    assert puzzles("start", "relay_schedule", "-o", "mine.py", *folder).exit_code == 0
+    (tmp_path / "empty.py").write_text("")
+    said = {
+        "nothing attempted": puzzles("grade", "mine.py", *folder),
+        "an empty file": puzzles("grade", "empty.py", *folder),
+        "a mistake": puzzles("grade", week / "wrong" / "relay_schedule_alone.py", *folder),
+        "a pass": puzzles("grade", week / "solutions" / "relay_schedule.py", "--traces", "traces", *folder),
+        "a definition that is not there": puzzles("draw", "empty.py", "relay_schedule", *folder),
+        "a puzzle for a chapter": puzzles("list", "relay_schedule", *folder),
+        "the folder before the command": puzzles("--puzzles", week, "grade", "mine.py"),
+    }
+    for name, result in said.items():
+        advised = ADVICE.findall(" ".join(result.output.split()))
+        assert advised, (name, result.output)
+        for command in advised:
+            assert f"--puzzles {week}" in command or "doctor" in command, (name, command)
+    assert f"puzzles show relay_schedule --puzzles {week}" in " ".join(said["nothing attempted"].output.split())
 
 
 def test_other_commands_know_the_chapters(week: Path) -> None:
@@ -177,14 +222,19 @@ def test_calls_can_be_forbidden_and_allowed(week: Path) -> None:
 
 
 PYTHON_PUZZLE = """
-from lib import Goal, Size
+from lib import Goal, Record, Size
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.reference_figures import ReferenceAt
 
 REFERENCE = "solutions/relay_schedule.py"
 WRONG = {"wrong/relay_schedule_alone.py": "rule", "wrong/relay_schedule_twice.py": "over_target"}
 PUZZLE = SchedulePuzzle(
-    title="In Python", goal=Goal("relay_schedule", Size(2, 2, 2), time=5, memory=1_800_000),
-    other_sizes=(), calls=("forward",), statement="Do it.", starter='''
+    title="In Python",
+    goal=Goal("relay_schedule", Size(2, 2, 2), time=5, memory=1_800_000, records=(
+        Record(5.1, 1_835_008, 'solutions/relay_schedule.py', 'data parallelism'),
+    )),
+    other_sizes=(Size(3, 4, 4),), reference_at=(ReferenceAt(Size(layers=3, batches=4, ranks=4), 7.9, 2_621_440),),
+    calls=("forward",), statement="Do it.", starter='''
 async def relay_schedule(model: Model) -> Model:
     # ----- your code -----
 
@@ -238,18 +288,24 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "misspelt field": (_edited("relay_layout.toml", "concept =", "concpt ="), ("'concpt'", "did you mean 'concept'")),
     "wrong type": (_edited("relay_layout.toml", "annotations = 1", "annotations = -1"), ("whole number", "got -1")),
     "unknown track": (_edited("relay_layout.toml", '"layout"', '"layuot"'), ("'layuot'", "did you mean 'layout'")),
-    "no targets": (_edited("relay_layout.toml", "[targets]", "[wrong.x]"), ("[targets] is missing", "check --write")),
+    "no targets": (_edited("relay_layout.toml", "[targets]", "[wrong.x]"), ("[targets] is missing", "week3 --write")),
     "broken graph": (_edited("relay_layout.toml", '["product", "b"]', '["product", "c"]'), ("tensor named 'c'",)),
     "unknown call": (_edited("relay_schedule.toml", '"pass_to"', '"pas_to"'), ("'pas_to'", "did you mean 'pass_to'")),
     "unknown costs": (
         _edited("relay_schedule.toml", "[targets]", '[setting]\ncosts = "clasic"\n[targets]'), ("clasic", "classic")),
     "both lists": (_edited("relay_schedule.toml", "forbidden", 'allowed = ["loss"]\nforbidden'), ("either",)),
     "unknown figure": (_edited("relay_engine.toml", "sent =", "sents ="), ("'sents'", "did you mean 'sent'")),
+    "no trials": (_edited("relay_engine.toml", "trials =", "# trials ="), ("'trials' is missing", "Python file that",
+                  "TOML cannot say", "puzzles new NAME --track engine")),
+    "trials in TOML": (_edited("relay_engine.toml", 'trials = "trials/relay_engine.py"', "trials = [{ seed = 1 }]"),
+                       ("'trials' is the path of a Python file", "TOML cannot say", "got [{'seed': 1}]")),
     "taken": (lambda week: (week / "relay_layout.toml").rename(week / "ffn.toml"), ("'ffn'", "rename")),
     "no name": (lambda week: (week / "relay_layout.toml").rename(week / "a b.toml"), ("'a b'",)),
     "twice": (lambda week: (week / "relay_schedule.py").write_text(PYTHON_PUZZLE), ("'relay_schedule'", "twice")),
     "no puzzle": (lambda week: (week / "other.py").write_text("x = 1"), ("other.py", "no PUZZLE")),
-    "crash": (lambda week: (week / "other.py").write_text("1 / 0"), ("other.py", "ZeroDivisionError")),
+    "solution": (lambda week: (week / "other.py").write_text("1 / 0"), ("no PUZZLE", "solutions in folders of their")),
+    "another PUZZLE": (lambda week: (week / "other.py").write_text("PUZZLE = 1"), ("other.py", "PUZZLE is no puzzle")),
+    "crash": (lambda week: (week / "other.py").write_text("PUZZLE = 1 / 0"), ("other.py", "ZeroDivisionError")),
     "order": (lambda week: (week / "chapter.toml").write_text('order = ["nobody"]'), ("chapter.toml", "'nobody'")),
 }  # fmt: skip
 

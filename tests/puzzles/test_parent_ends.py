@@ -43,6 +43,12 @@ def folders_of(graders: list[int], *places: str | Path) -> list[str]:
     return [name for place in places if os.path.isdir(place) for name in os.listdir(place) if name.startswith(starts)]
 
 
+def end_by_signals() -> None:
+    """Undoes what `nohup` does to the tests."""
+    for end in ENDS[1:]:
+        signal.signal(end, signal.SIG_DFL)
+
+
 @pytest.fixture
 def grading(tmp_path: Path) -> list[str]:
     """The command that grades a class of two files: one that passes, and one that would take a minute."""
@@ -62,7 +68,10 @@ def test_nothing_outlives_a_grader_that_is_ended(
     require_tier(tier)
     environment = {**os.environ, HOME: str(home_of_its_own), "TMPDIR": str(tmp_path)}
     command = [*grading, "--tier", tier]
-    main = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    main = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        preexec_fn=end_by_signals,
+    )  # fmt: skip
     wait_for_first_verdict(home_of_its_own)
     below = descendants(main.pid)
     started = [os.pidfd_open(pid) for pid in below]

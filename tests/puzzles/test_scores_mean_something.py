@@ -13,7 +13,7 @@ from lib import Goal, Model, Record, referee, run
 from lib.judging.family import DATA_PARALLEL, PIPELINE, SHARDED
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.reference_figures import REFERENCE_FIGURES, far_behind
+from puzzles.catalog.schedule.reference_figures import REFERENCE_FIGURES, shipped_at
 from puzzles.notebook.result import Result
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.standing import standing
@@ -192,9 +192,11 @@ def test_figures_far_behind_the_references_are_noted() -> None:
 def test_a_schedule_as_good_as_the_reference_is_not_noted() -> None:
     assert not any("reference" in note or "one rank" in note for note in played("gpipe", reference("gpipe")).notes)
     size = PUZZLES["gpipe"].other_sizes[0]
-    timesteps, memory = REFERENCE_FIGURES["gpipe"][size]
-    assert not far_behind("gpipe", size, 1.5 * timesteps, memory // 2)
-    assert far_behind("gpipe", size, 1.2 * timesteps, memory * 1.2)
+    known = shipped_at("gpipe", size)
+    assert known is not None
+    assert not known.is_far_ahead_of(1.5 * known.timesteps, known.peak_memory // 2)
+    assert known.is_far_ahead_of(1.2 * known.timesteps, int(known.peak_memory * 1.2))
+    assert shipped_at("gpipe", PUZZLES["gpipe"].goal.size) is None
 
 
 # --- The puzzle's own kind ---

@@ -125,7 +125,7 @@ def test_the_page_explains_every_schedule_and_opens_what_matters() -> None:
     grade(written("b.py", GREEDY), "--puzzle", "ddp", "--html", "b.html")
     passed, over = (Path(name).read_text(encoding="utf-8") for name in ("a.html", "b.html"))
     for page, tag in ((passed, "<details>"), (over, "<details open>")):
-        (text,) = re.findall(rf"{tag}<summary>Why is the peak here\?</summary><pre>(.*?)</pre>", page, re.DOTALL)
+        (text,) = re.findall(rf"{tag}<summary>Why the peak is where it is</summary><pre>(.*?)</pre>", page, re.DOTALL)
         assert sum(rows(text)) == peak(text)
 
 

@@ -21,11 +21,13 @@ PATIENCE = 60.0
 
 
 START = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.default_int_handler)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, "-m", "puzzles", *sys.argv[1:]])
 """
-"""Makes the terminal the one that controls the process, so that Ctrl-C reaches it."""
+"""Makes the terminal the one that controls the process, so that Ctrl-C reaches it; also where the tests were started in
+the background of a shell, which makes programs ignore it."""
 
 
 class PseudoTerminal:

@@ -8,6 +8,7 @@ from lib import Goal, Size
 from puzzles.catalog.puzzle import Puzzle
 
 from .chapters import ORDER
+from .reference_figures import ReferenceAt, shipped_at
 
 CREDIT = "After the LLM Training Puzzles by Sasha Rush, https://github.com/srush/LLM-Training-Puzzles"
 """Credit for the original puzzles."""
@@ -31,10 +32,17 @@ class SchedulePuzzle(Puzzle):
         "Load the part of a weight that the rank keeps, and get the rest from the others with `allgather`."
     )
     """What a schedule is told that misses the goal because it loads more than it keeps (`Goal.loads_once`)."""
+    reference_at: tuple[ReferenceAt, ...] = ()
+    """What the reference scores at the other sizes, if this is a teacher's puzzle; `puzzles check` measures it."""
     credit: str = CREDIT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slug", self.goal.slug)
+
+    def reference_scores(self, size: Size) -> ReferenceAt | None:
+        """What the reference scores at another size; None if that is not known."""
+        own = next((row for row in self.reference_at if row.size == size), None)
+        return own or shipped_at(self.slug, size)
 
     @property
     def number(self) -> int:

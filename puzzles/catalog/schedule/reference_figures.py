@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from lib import Size
 
 TOLERANCE = 1.25
 """A schedule at another size is noted if its timesteps times its memory are more than so many times the reference's.
 The product leaves it free to trade one for the other; of the records none comes near."""
+
+
+class ReferenceAt(NamedTuple):
+    """What the reference of a puzzle scores at a size that is not shown: timesteps, and peak memory in elements."""
+
+    size: Size
+    timesteps: float
+    peak_memory: int
+
+    def is_far_ahead_of(self, timesteps: float, peak_memory: int) -> bool:
+        """True if these figures at the same size are much worse."""
+        return timesteps * peak_memory > TOLERANCE * self.timesteps * self.peak_memory
+
 
 REFERENCE_FIGURES: Mapping[str, Mapping[tuple[int, int, int], tuple[float, int]]] = {
     "basic": {
@@ -120,10 +134,10 @@ REFERENCE_FIGURES: Mapping[str, Mapping[tuple[int, int, int], tuple[float, int]]
         (2, 8, 8): (24.0, 1_441_792),
     },
 }
-"""By puzzle and size: timesteps, and peak memory in elements."""
+"""Of the shipped puzzles, by puzzle and size: timesteps, and peak memory in elements."""
 
 
-def far_behind(slug: str, size: Size, timesteps: float, peak_memory: int) -> bool:
-    """True if these figures are much worse than the reference's at another size."""
+def shipped_at(slug: str, size: Size) -> ReferenceAt | None:
+    """What the reference of a shipped puzzle scores at one of its other sizes; None if that is not known."""
     known = REFERENCE_FIGURES.get(slug, {}).get(size)
-    return known is not None and timesteps * peak_memory > TOLERANCE * known[0] * known[1]
+    return None if known is None else ReferenceAt(size, *known)

@@ -12,6 +12,8 @@ from lib.setting_notation import setting_from_json
 from lib.trace import FORMS
 from puzzles.catalog.fields import NO_LIMIT, Fields, OwnPuzzleError, rules_of, texts_of
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.reference_figures import ReferenceAt
+from puzzles.catalog.schedule.size_text import size_text
 
 from .calls import EXTENDED
 
@@ -47,6 +49,7 @@ def read_puzzle(slug: str, fields: Fields) -> SchedulePuzzle:
     return SchedulePuzzle(
         goal=goal,
         other_sizes=tuple(map(_size, fields.tables("other_sizes"))),
+        reference_at=_elsewhere(fields),
         calls=calls,
         parameters=fields.texts("parameters", EXTENDED),
         **rules_of(fields, RULED_CALLS),
@@ -74,10 +77,30 @@ def _size(fields: Fields) -> Size:
 
 
 def _record(fields: Fields) -> Record:
+    record = Record(
+        _timesteps(fields),
+        fields.number("peak_memory"),
+        fields.text("by", ""),
+        fields.one_of("family", FAMILIES, ""),
+    )
+    fields.done()
+    return record
+
+
+def _elsewhere(fields: Fields) -> tuple[ReferenceAt, ...]:
+    """What the reference scores at other sizes, each of which is there once."""
+    found: dict[Size, ReferenceAt] = {}
+    for row in fields.tables("reference_at"):
+        size = _size(row.table("size"))
+        if size in found:
+            raise OwnPuzzleError(f"{row.where}: there is already a row with {size_text(size)}; keep one of them")
+        found[size] = ReferenceAt(size, _timesteps(row), row.number("peak_memory"))
+        row.done()
+    return tuple(found.values())
+
+
+def _timesteps(fields: Fields) -> float:
     def is_time(given: Any) -> bool:
         return type(given) in (int, float) and given >= 0
 
-    steps = float(fields.take("timesteps", "a number of steps", is_time))
-    record = Record(steps, fields.number("peak_memory"), fields.text("by", ""), fields.one_of("family", FAMILIES, ""))
-    fields.done()
-    return record
+    return float(fields.take("timesteps", "a number of steps", is_time))

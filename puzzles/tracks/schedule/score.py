@@ -12,7 +12,6 @@ from lib.judging.family import ONE_RANK
 from lib.setting import CLASSIC_SETTING
 from lib.setting_notation import setting_to_json
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule.reference_figures import REFERENCE_FIGURES, far_behind
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, plain
 from puzzles.tracks.outcomes import Row, RunRequest, Score
@@ -118,11 +117,11 @@ def _remark(report: Report, puzzle: SchedulePuzzle, size: Size) -> str:
     """What is much worse than the reference's run at another size: one rank that does all the work, or the figures."""
     if report.family == ONE_RANK and size.ranks > 1:
         return "one rank does all the work; share it out at every size"
-    if far_behind(puzzle.slug, size, report.timesteps, report.peak.memory):
-        timesteps, memory = REFERENCE_FIGURES[puzzle.slug][size]
+    reference = puzzle.reference_scores(size)
+    if reference is not None and reference.is_far_ahead_of(report.timesteps, report.peak.memory):
         return (
             f"it takes {report.timesteps:g} timesteps and {report.peak.memory:,} elements; the reference takes "
-            f"{timesteps:g} and {memory:,}, so share the work out at every size"
+            f"{reference.timesteps:g} and {reference.peak_memory:,}, so share the work out at every size"
         )
     return ""
 

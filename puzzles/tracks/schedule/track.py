@@ -15,6 +15,7 @@ from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks.base import Column, Overview, Section, Track, Turns
+from puzzles.tracks.open_track import ReferenceRow
 from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
 from puzzles.tracks.workbench import COLOURS
 
@@ -65,6 +66,28 @@ class Schedules(Track[SchedulePuzzle]):
 
         return tightest(figures)
 
+    def reference_games(self, puzzle: SchedulePuzzle) -> Sequence[SchedulePuzzle]:
+        from .reference_rows import games
+
+        return games(puzzle)
+
+    def reference_row(
+        self,
+        game: SchedulePuzzle,
+        puzzle: SchedulePuzzle,
+        file: str,
+        figures: Mapping[str, float],
+        family: str,
+    ) -> ReferenceRow:
+        from .reference_rows import measured
+
+        return measured(game, puzzle, file, figures, family)
+
+    def stated_rows(self, puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
+        from .reference_rows import stated
+
+        return stated(puzzle, file)
+
     def with_found(self, puzzle: SchedulePuzzle, folder: Path) -> SchedulePuzzle:
         found: SchedulePuzzle = with_found(puzzle, folder)
         return found
@@ -72,8 +95,8 @@ class Schedules(Track[SchedulePuzzle]):
     def known_as_good(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], family: str) -> str:
         for known in puzzle.goal.rivals(family):
             if known.timesteps <= figures["timesteps"] and known.peak_memory <= figures["peak_memory"]:
-                by = f" ({known.by})" if known.by else ""
-                return f"{known.timesteps:g} timesteps, {known.peak_memory:,} elements{by}"
+                said = ", ".join(filter(None, [known.by, known.family]))
+                return f"{known.timesteps:g} timesteps, {known.peak_memory:,} elements{f' ({said})' if said else ''}"
         return ""
 
     def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:

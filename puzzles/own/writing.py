@@ -1,0 +1,142 @@
+"""Writes what `puzzles check` measured into a teacher's TOML file: targets, and rows on the reference. Everything else
+in the file, comments and order too, stays as it is."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from puzzles.catalog.fields import OwnPuzzleError
+from puzzles.tracks.open_track import ReferenceRow
+
+from .puzzle_file import OwnPuzzle, shown
+
+MARK = "# Measured by 'puzzles check --write': what the reference scores.\n"
+"""Stands before the rows that were written last."""
+
+HEADER = re.compile(r"\s*\[\[\s*(\w+)\s*\]\]\s*(#.*)?")
+FIELD = re.compile(r"\s*\w+\s*=")
+
+
+def can_be_written(own: OwnPuzzle) -> bool:
+    """True for a puzzle in TOML; Python is written by people."""
+    return own.file.suffix == ".toml"
+
+
+def write_targets(own: OwnPuzzle, targets: Mapping[str, int]) -> None:
+    """Adds targets to the file of a puzzle that has none.
+
+    Raises:
+        OwnPuzzleError: the file cannot be written, or is no TOML file.
+    """
+    if own.has_targets or not can_be_written(own):
+        raise OwnPuzzleError(f"{shown(own.file)}: it has targets already")
+    lines = "".join(f"{name} = {_toml(limit)}\n" for name, limit in targets.items())
+    _write(own, f"{_read(own).rstrip()}\n\n[targets]\n{lines}")
+
+
+def write_rows(own: OwnPuzzle, rows: Sequence[ReferenceRow]) -> None:
+    """Puts these rows at the end of a TOML file, in place of those that it has on the reference.
+
+    Raises:
+        OwnPuzzleError: the file cannot be written; or its rows on the reference are in another form, so that they
+            cannot be told from the rest.
+    """
+    before = _read(own)
+    block = "\n".join(
+        f"[[{row.table}]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in row.fields.items())
+        for row in rows
+    )
+    kept = _without(before, lambda table, fields: _is_on_reference(own, table, fields)).rstrip()
+    after = f"{kept}\n\n{MARK}{block}"
+    if not _says(own, before, after, rows):
+        raise OwnPuzzleError(
+            f"{shown(own.file)}: what it says of the reference cannot be found, because it is not in tables of lines "
+            f"'name = value'; remove it, and write this at the end:\n\n{block}"
+        )
+    _write(own, after)
+
+
+def _without(text: str, is_old: Callable[[str, Mapping[str, Any]], bool]) -> str:
+    """The text without the rows of lists that are old, and without the mark."""
+    lines, kept, at = text.splitlines(keepends=True), list[str](), 0
+    while at < len(lines):
+        end = at + 1
+        if header := HEADER.fullmatch(lines[at].rstrip()):
+            while end < len(lines) and FIELD.match(lines[end]):
+                end += 1
+            if is_old(header[1], _parsed("".join(lines[at + 1 : end]))):
+                kept = "".join(kept).rstrip("\n").splitlines(keepends=True)
+                kept += ["\n"] if kept else []
+                at = end
+                continue
+        if lines[at] != MARK:
+            kept += lines[at:end]
+        at = end
+    return "".join(kept)
+
+
+def _says(own: OwnPuzzle, before: str, after: str, rows: Sequence[ReferenceRow]) -> bool:
+    """True if the second text says the same as the first, but of the reference these rows."""
+    old, new = _parsed(before), _parsed(after)
+    wanted = [(row.table, dict(row.fields)) for row in rows]
+    return bool(old) and _rest(own, old) == _rest(own, new) and _on_reference(own, new) == wanted
+
+
+def _on_reference(own: OwnPuzzle, given: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(table, row) for table in LISTS for row in given.get(table, ()) if _is_on_reference(own, table, row)]
+
+
+def _rest(own: OwnPuzzle, given: Mapping[str, Any]) -> dict[str, Any]:
+    lists = {name: [row for row in given.get(name, ()) if not _is_on_reference(own, name, row)] for name in LISTS}
+    return {**given, **lists}
+
+
+LISTS = ("records", "reference_at")
+
+
+def _is_on_reference(own: OwnPuzzle, table: str, row: Any) -> bool:
+    by = row.get("by") if isinstance(row, dict) else None
+    return table == "reference_at" or (table == "records" and by == own.reference)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """What a text says; nothing if it is no TOML."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + " }"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"{value:_}" if isinstance(value, int) else repr(value)
+
+
+def _read(own: OwnPuzzle) -> str:
+    """
+    Raises:
+        OwnPuzzleError: the file cannot be read.
+    """
+    try:
+        return own.file.read_text(encoding="utf-8")
+    except OSError as why:
+        raise OwnPuzzleError(f"{shown(own.file)}: {why.strerror}") from None
+
+
+def _write(own: OwnPuzzle, text: str) -> None:
+    """Writes the file with the line ends that it has.
+
+    Raises:
+        OwnPuzzleError: it cannot be written.
+    """
+    try:
+        newline = "\r\n" if b"\r\n" in own.file.read_bytes() else "\n"
+        own.file.write_text(text, encoding="utf-8", newline=newline)
+    except OSError as why:
+        raise OwnPuzzleError(f"{shown(own.file)}: {why.strerror}") from None
