@@ -10,9 +10,10 @@ import pytest
 
 from docs import gallery
 from drawing import Timeline, draw, save
-from lib import run
+from lib import Setting, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.chromium import IS_HERE, complaints, open_browser
+from tests.support.schedules.folded import Plan, trained
 
 pytest.importorskip(
     "selenium.webdriver", reason="needs the extra: pip install 'training-puzzles[browser]' (make browser)"
@@ -110,6 +111,24 @@ def test_the_keyboard_alone_shows_what_an_operation_needs(gpipe: Page) -> None:
     gpipe.press(Keys.ESCAPE)
     gpipe.until(lambda: gpipe.data("chosen") == "-1")
     assert complaints(gpipe.browser) == []
+
+
+def test_ranks_that_share_a_row_are_one_place_to_go(browser: Any, tmp_path: Path) -> None:
+    """Ten pipelines of two stages are two rows, with the messages of the first."""
+    setting = Setting(mesh={"dp": 10, "pp": 2})
+    trace = run(trained(Plan(interleaved=True)), 2, 20, 20, setting=setting).trace
+    page = Page(browser, tmp_path, draw(trace, critical=True))
+    page.press(Keys.ARROW_RIGHT)
+    page.until(lambda: page.told().startswith("rank 0 (like ranks 2, 4, 6, 8, 10, 12, 14, 16, 18): forward layer 0 b0"))
+    page.press(Keys.ARROW_RIGHT, "u")
+    page.until(lambda: page.told().startswith("rank 1 (like ranks 3, 5, 7,"))
+    assert [name.partition(" (")[0] for name in page.named("needs")] == ["rank 0"]
+    page.press(Keys.ARROW_DOWN)  # there is no third row
+    page.until(lambda: page.told().startswith("rank 1 (like"))
+    page.press("c")
+    page.until(lambda: browser.find_element("id", "critical").get_attribute("aria-pressed") == "true")
+    assert "10" in browser.find_element("css selector", "pre").get_attribute("textContent")
+    assert complaints(browser) == []
 
 
 def test_zoom_and_pan_keep_to_the_run(gpipe: Page) -> None:
