@@ -52,5 +52,5 @@ def pictures(verdict: Verdict, colour: str) -> list[str]:
         return []
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
-    drawn = track.pictures(puzzle, verdict.trace, verdict.figures, **track.coloured(colour))
+    drawn = track.pictures(puzzle, verdict.trace, verdict.figures, colour)
     return [picture for picture in drawn if picture]
