@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -412,10 +412,18 @@ def test_tracks_that_need_an_installation_say_so(game: Game) -> None:
     assert "numpy" in game.text(".banner")
 
 
-def test_the_page_keeps_to_a_phones_width(game: Game) -> None:
+@contextmanager
+def phone(game: Game) -> Iterator[None]:
     metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     game.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
+        yield
+    finally:
+        game.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_page_keeps_to_a_phones_width(game: Game) -> None:
+    with phone(game):
         for fragment in ("zb_v", "gpipe", "ffn"):
             game.go(fragment)
             wide = game.script(
@@ -426,15 +434,11 @@ def test_the_page_keeps_to_a_phones_width(game: Game) -> None:
             assert wide == []
         game.open("gpipe", "passed")
         game.until(lambda: game.script("return document.querySelector('canvas').clientWidth") < 391)
-    finally:
-        game.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_on_a_phone_the_editor_comes_right_after_the_statement(game: Game) -> None:
     """What there is to look up, such as the calls, comes after the editor."""
-    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
-    game.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    try:
+    with phone(game):
         for slug in ("gpipe", "zb_h1", "fsdp"):
             game.go(slug)
             places = game.script(
@@ -449,8 +453,6 @@ def test_on_a_phone_the_editor_comes_right_after_the_statement(game: Game) -> No
             assert len(places["calls"]) >= 4
             assert min(places["calls"]) >= 0
             assert game.script("return document.querySelector('.calls').open") is False
-    finally:
-        game.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_everything_that_can_be_used_has_a_name(game: Game) -> None:
@@ -515,6 +517,7 @@ def test_every_text_has_enough_contrast(game: Game, theme: str) -> None:
         if one["ratio"] < one["least"]
     }
     assert sorted(faint) == []
+    game.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_it_works_without_a_network_after_the_first_visit(game: Game) -> None:
